@@ -1,0 +1,56 @@
+//! Barriers: all threads of a run wait for each other.
+//!
+//! A barrier is a named word in the [directory](super::directory): the number of the run that uses it and how many
+//! arrivals that run has counted. With `n` threads, arrivals `k * n` to `k * n + n - 1` are one use; a thread waits
+//! until the count has reached the end of its use. A new run starts over at 0, whatever an earlier one left behind.
+//!
+//! A thread that has ended can not arrive. Whoever waits looks for that and gets [`Error::BarrierBroken`].
+
+use super::ComputeThread;
+use super::directory::barrier_entry;
+use crate::error::{Error, Result};
+
+/// Bits of the count; the run's number has the others.
+const COUNT_BITS: u32 = 40;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+
+impl ComputeThread {
+    /// Waits until every thread of the run has called it with the same name as often as this one.
+    ///
+    /// A name can be used again and again; each use is a barrier of its own. One task of each thread takes part. Costs
+    /// about four round trips and one for each time the thread looks again.
+    ///
+    /// # Errors
+    /// [`Error::BarrierBroken`] if a thread ends without arriving; [`Error::InvalidName`] and
+    /// [`Error::DirectoryFull`] as for roots.
+    pub async fn barrier(&self, name: &str) -> Result<()> {
+        let at = barrier_entry(self, name).await?;
+        let run = self.run.number() & (u64::MAX >> COUNT_BITS);
+        let threads = self.threads() as u64;
+        let mut word = self.read_word(at).await?;
+        let arrival = loop {
+            let arrived = if word >> COUNT_BITS == run { word & COUNT_MASK } else { 0 };
+            let found = self.compare_exchange_word(at, word, run << COUNT_BITS | (arrived + 1)).await?;
+            if found == word {
+                break arrived;
+            }
+            word = found;
+        };
+        let complete = (arrival / threads + 1) * threads;
+        let mut backoff = self.backoff();
+        loop {
+            // In this order: a thread that arrived and then ended is counted before it is missed.
+            let departed = self.run.anyone_departed();
+            let word = self.read_word(at).await?;
+            // Another run that uses the name has counted from 0: this run is over, so everyone had arrived.
+            if word >> COUNT_BITS != run || word & COUNT_MASK >= complete {
+                return Ok(());
+            }
+            if departed {
+                let arrived = (word & COUNT_MASK) - (complete - threads);
+                return Err(Error::BarrierBroken { name: name.into(), arrived, threads });
+            }
+            backoff.wait().await;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The control block: what stands at the front of each segment.
+//!
+//! | bytes | in | what |
+//! |---|---|---|
+//! | 0 | every segment | `MAGIC`: never handed out, so null is never an object |
+//! | 8 | every segment | version of this layout |
+//! | 16 | every segment | bump counter: offset of the first byte that no chunk holds |
+//! | 24..64 | every segment | reserved, zero |
+//! | 64..16448 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
+
+use memoffset::{offset_of, span_of};
+
+use crate::pointer::Address;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
+const VERSION: u64 = 1;
+
+/// The header of every segment.
+#[repr(C)]
+struct Header {
+    magic: u64,
+    version: u64,
+    bump: u64,
+    reserved: [u64; 5],
+}
+
+/// The control block of segment 0.
+#[repr(C)]
+struct Control {
+    header: Header,
+    directory: [Entry; DIRECTORY_ENTRIES],
+}
+
+/// A named word. See [`super::directory`] for the protocol.
+#[repr(C)]
+pub(crate) struct Entry {
+    /// The entry's state and, while a thread works on it, that thread's identity.
+    pub(crate) state: u64,
+    /// A root's address, or a barrier's run and count.
+    pub(crate) value: u64,
+    /// The layout fingerprint of the root's type, or the mark of a barrier.
+    pub(crate) fingerprint: u64,
+    /// The name: its length in the first byte, then its bytes.
+    pub(crate) name: [u64; NAME_WORDS],
+    /// The root's type, in the same form, cut off where it is too long.
+    pub(crate) type_name: [u64; NAME_WORDS],
+}
+
+/// Words of a name in an entry: up to 47 bytes and their length.
+pub(crate) const NAME_WORDS: usize = 6;
+/// The longest name, in bytes.
+pub(crate) const NAME_BYTES: usize = NAME_WORDS * 8 - 1;
+/// How many roots and barriers there can be.
+pub(crate) const DIRECTORY_ENTRIES: usize = 128;
+
+pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
+pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
+pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
+
+/// The bump counter of a segment.
+pub(crate) fn bump_of(segment: u16) -> Address {
+    Address::new(segment, offset_of!(Header, bump) as u64)
+}
+
+/// The entry at `index` of the directory.
+pub(crate) fn entry(index: usize) -> Address {
+    Address::new(0, (offset_of!(Control, directory) + index * size_of::<Entry>()) as u64)
+}
+
+/// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.
+pub(crate) fn entry_body() -> std::ops::Range<usize> {
+    span_of!(Entry, value..)
+}
+
+/// The words of a new segment's header past the first, which is written last.
+pub(crate) fn header(first_free: u64) -> ([u64; 2], u64) {
+    ([VERSION, first_free], MAGIC)
+}

@@ -1,0 +1,370 @@
+//! The directory: words that threads agree on by name.
+//!
+//! Segment 0 holds a table of entries, each a name, a word and what the word means: a *root*, the address of an object
+//! with its type's layout fingerprint, or a [barrier](super::barrier)'s count. An entry once named keeps its name and
+//! its place, so whoever has found it may go on using it.
+//!
+//! # The protocol
+//!
+//! | state | meaning | next |
+//! |---|---|---|
+//! | `EMPTY` | nothing yet | `NAMING` by CAS |
+//! | `NAMING(t)` | thread `t` writes a name | `INITIALISING(t)` or `READY`, by one chain |
+//! | `VACANT` | a name without a root | `INITIALISING` by CAS |
+//! | `INITIALISING(t)` | thread `t` makes the root | `READY` with the root, or `VACANT` |
+//! | `READY` | a root, or a barrier | `VACANT` by CAS |
+//!
+//! Invariant: the named entries are a prefix of the table, and no two have the same name. A thread claims only the first
+//! entry that is not named, having read that no entry before it has its name, and entries never lose their names; two
+//! threads with the same name therefore compete for the same entry, and the CAS decides. Where that entry is `NAMING`
+//! by another thread, its name may be the same, so one waits. A thread that ended in between is found out by its
+//! identity, and its entry is taken over.
+//!
+//! A look-up costs one READ of 16 KiB; nothing here is on a data structure's path.
+
+use super::ComputeThread;
+use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
+use super::thread::ThreadId;
+use crate::error::{Error, Result};
+use crate::layout::{Remote, WORD_BYTES};
+use crate::layout::fingerprint::name as fingerprint_of_name;
+use crate::pointer::{Address, RemotePtr};
+use memoffset::offset_of;
+use std::num::NonZeroU64;
+
+/// What a barrier has in place of a layout fingerprint.
+pub(super) const BARRIER: u64 = fingerprint_of_name("farfield barrier");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Empty,
+    Naming(ThreadId),
+    Vacant,
+    Initialising(ThreadId),
+    Ready,
+}
+
+const TAG_BITS: u32 = 3;
+
+impl State {
+    fn word(self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Naming(id) => id.0.get() << TAG_BITS | 1,
+            Self::Vacant => 2,
+            Self::Initialising(id) => id.0.get() << TAG_BITS | 3,
+            Self::Ready => 4,
+        }
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        let id = NonZeroU64::new(word >> TAG_BITS).map(ThreadId);
+        match (word & ((1 << TAG_BITS) - 1), id) {
+            (0, None) => Some(Self::Empty),
+            (1, Some(id)) => Some(Self::Naming(id)),
+            (2, None) => Some(Self::Vacant),
+            (3, Some(id)) => Some(Self::Initialising(id)),
+            (4, None) => Some(Self::Ready),
+            _ => None,
+        }
+    }
+}
+
+/// A name as an entry holds it: its length in the first byte, then its bytes.
+type PackedName = [u64; NAME_WORDS];
+
+fn pack(name: &str) -> PackedName {
+    let mut bytes = [0; NAME_WORDS * WORD_BYTES];
+    let mut length = name.len().min(NAME_BYTES);
+    while !name.is_char_boundary(length) {
+        length -= 1;
+    }
+    bytes[0] = length as u8;
+    bytes[1..=length].copy_from_slice(&name.as_bytes()[..length]);
+    bytemuck::cast(bytes)
+}
+
+fn unpack(name: &PackedName) -> String {
+    let bytes: &[u8] = bytemuck::cast_slice(name);
+    let length = usize::from(bytes[0]).min(NAME_BYTES);
+    String::from_utf8_lossy(&bytes[1..=length]).into_owned()
+}
+
+/// An entry as it was read.
+struct View<'a>(&'a [u64]);
+
+impl View<'_> {
+    fn state(&self, index: usize) -> Result<State> {
+        let word = self.0[offset_of!(Entry, state) / WORD_BYTES];
+        let address = control::entry(index);
+        State::from_word(word).ok_or(Error::InvalidValue { address, type_name: "directory entry" })
+    }
+    fn value(&self) -> u64 {
+        self.0[offset_of!(Entry, value) / WORD_BYTES]
+    }
+    fn fingerprint(&self) -> u64 {
+        self.0[offset_of!(Entry, fingerprint) / WORD_BYTES]
+    }
+    fn name(&self) -> PackedName {
+        self.packed(offset_of!(Entry, name))
+    }
+    fn type_name(&self) -> PackedName {
+        self.packed(offset_of!(Entry, type_name))
+    }
+    fn packed(&self, offset: usize) -> PackedName {
+        std::array::from_fn(|word| self.0[offset / WORD_BYTES + word])
+    }
+}
+
+/// What an entry says, apart from its state.
+#[derive(Clone, Copy)]
+pub(super) struct Body {
+    pub(super) value: u64,
+    pub(super) fingerprint: u64,
+    name: PackedName,
+    type_name: PackedName,
+}
+
+impl Body {
+    fn new(name: PackedName, fingerprint: u64, type_name: &str) -> Self {
+        Self { value: 0, fingerprint, name, type_name: pack(type_name) }
+    }
+
+    fn words(&self) -> [u64; ENTRY_WORDS - 1] {
+        let mut words = [0; ENTRY_WORDS - 1];
+        words[0] = self.value;
+        words[1] = self.fingerprint;
+        words[2..2 + NAME_WORDS].copy_from_slice(&self.name);
+        words[2 + NAME_WORDS..2 + 2 * NAME_WORDS].copy_from_slice(&self.type_name);
+        words
+    }
+}
+
+/// What was found under a name.
+enum Found {
+    /// An entry with that name.
+    Named { index: usize, state: State, body: Body },
+    /// None has it; this is the first entry without a name.
+    Free { index: usize, state: State },
+}
+
+/// A name that this thread may give a root; given back by dropping it.
+struct Claim<'a> {
+    ct: &'a ComputeThread,
+    index: usize,
+    body: Body,
+    settled: bool,
+}
+
+impl Claim<'_> {
+    /// Writes the value and makes the entry ready, in one chain.
+    async fn settle(mut self, value: u64) -> Result<()> {
+        self.settled = true;
+        self.body.value = value;
+        write_entry(self.ct, self.index, &self.body, State::Ready).await
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.ct.post_word(control::entry(self.index), State::Vacant.word());
+        }
+    }
+}
+
+/// Writes an entry's body and then its state, in one chain.
+async fn write_entry(ct: &ComputeThread, index: usize, body: &Body, state: State) -> Result<()> {
+    let entry = control::entry(index);
+    let mut chain = ct.chain();
+    chain.write(entry.add(control::entry_body().start as u64), &body.words());
+    chain.write(entry, &[state.word()]);
+    ct.submit(chain).await.map(drop)
+}
+
+fn check_name(name: &str) -> Result<PackedName> {
+    let invalid = |reason| Error::InvalidName { name: name.into(), reason };
+    match name.len() {
+        0 => Err(invalid("it is empty")),
+        1..=NAME_BYTES => Ok(pack(name)),
+        _ => Err(invalid("it is longer than 47 bytes")),
+    }
+}
+
+/// The entry with this name, or the first without one. One READ.
+async fn find(ct: &ComputeThread, name: &str, packed: PackedName) -> Result<Found> {
+    ct.read_words(control::entry(0), DIRECTORY_ENTRIES * ENTRY_WORDS, |words| {
+        for (index, entry) in words.chunks_exact(ENTRY_WORDS).enumerate() {
+            let entry = View(entry);
+            let state = entry.state(index)?;
+            if matches!(state, State::Empty | State::Naming(_)) {
+                return Ok(Found::Free { index, state });
+            }
+            if entry.name() == packed {
+                let (value, fingerprint) = (entry.value(), entry.fingerprint());
+                let body = Body { value, fingerprint, name: packed, type_name: entry.type_name() };
+                return Ok(Found::Named { index, state, body });
+            }
+        }
+        Err(Error::DirectoryFull { name: name.into(), capacity: DIRECTORY_ENTRIES })
+    })
+    .await
+}
+
+/// Moves an entry from one state to another, unless somebody else was faster.
+async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
+    Ok(ct.compare_exchange_word(control::entry(index), from.word(), to.word()).await? == from.word())
+}
+
+/// A root that exists, or the right to make it.
+enum RootOrClaim<'a> {
+    Root(Body),
+    Claim(Claim<'a>),
+}
+
+async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Result<RootOrClaim<'a>> {
+    let me = ct.id();
+    let mut backoff = ct.backoff();
+    loop {
+        let (index, from, to) = match find(ct, name, new.name).await? {
+            Found::Named { state: State::Ready, body, .. } => return Ok(RootOrClaim::Root(body)),
+            Found::Named { index, state, .. } => (index, state, State::Initialising(me)),
+            Found::Free { index, state } => (index, state, State::Naming(me)),
+        };
+        let busy = matches!(from, State::Naming(by) | State::Initialising(by) if ct.cluster().shared.is_live(by));
+        if !busy && change(ct, index, from, to).await? {
+            let claim = Claim { ct, index, body: new, settled: false };
+            if to == State::Naming(me) {
+                let named = write_entry(ct, index, &new, State::Initialising(me));
+                named.await?;
+            }
+            return Ok(RootOrClaim::Claim(claim));
+        }
+        backoff.wait().await;
+    }
+}
+
+/// The entry of a barrier; made if it does not exist.
+pub(super) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Address> {
+    let packed = check_name(name)?;
+    loop {
+        let body = match root_or_claim(ct, name, Body::new(packed, BARRIER, "barrier")).await? {
+            RootOrClaim::Claim(claim) => {
+                claim.settle(0).await?;
+                continue;
+            }
+            RootOrClaim::Root(body) => body,
+        };
+        if body.fingerprint != BARRIER {
+            return Err(Error::InvalidName { name: name.into(), reason: "it names a root, not a barrier" });
+        }
+        if let Found::Named { index, .. } = find(ct, name, packed).await? {
+            return Ok(control::entry(index).add(offset_of!(Entry, value) as u64));
+        }
+    }
+}
+
+impl ComputeThread {
+    /// The root called `name`, made by `init` if there is none. Of all threads that ask, one makes it; the others wait.
+    ///
+    /// If `init` fails or its future is dropped, its error is returned here and the next thread tries.
+    ///
+    /// Costs one READ where the root exists.
+    ///
+    /// # Errors
+    /// [`Error::LayoutMismatch`] if the root is of another type or build, [`Error::InvalidName`] for a name that is
+    /// empty, longer than 47 bytes or a barrier's, [`Error::DirectoryFull`] past 128 names.
+    pub async fn root_or_init<T: Remote>(
+        &self,
+        name: &str,
+        init: impl AsyncFnOnce() -> Result<RemotePtr<T>>,
+    ) -> Result<RemotePtr<T>> {
+        match root_or_claim(self, name, new_root::<T>(name)?).await? {
+            RootOrClaim::Root(body) => check_root(name, &body),
+            RootOrClaim::Claim(claim) => {
+                let root = init().await?;
+                claim.settle(root.address().bits()).await?;
+                Ok(root)
+            }
+        }
+    }
+
+    /// Gives an object a name by which other threads find it. Three round trips.
+    ///
+    /// # Errors
+    /// [`Error::RootExists`] if the name is taken; else as [`root_or_init`](Self::root_or_init).
+    pub async fn publish<T: Remote>(&self, name: &str, root: RemotePtr<T>) -> Result<()> {
+        match root_or_claim(self, name, new_root::<T>(name)?).await? {
+            RootOrClaim::Root(_) => Err(Error::RootExists { root: name.into() }),
+            RootOrClaim::Claim(claim) => claim.settle(root.address().bits()).await,
+        }
+    }
+
+    /// The root called `name`. One READ.
+    ///
+    /// # Errors
+    /// [`Error::RootNotFound`] if there is none (or it is still being made), [`Error::LayoutMismatch`] if it is of
+    /// another type or build.
+    pub async fn lookup<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
+        match find(self, name, check_name(name)?).await? {
+            Found::Named { state: State::Ready, body, .. } => check_root(name, &body),
+            _ => Err(Error::RootNotFound { root: name.into() }),
+        }
+    }
+
+    /// Takes the name from a root, which itself stays as it is, and gives the root. Two round trips.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub async fn unpublish<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
+        if let Found::Named { index, state: State::Ready, body } = find(self, name, check_name(name)?).await? {
+            let root = check_root(name, &body)?;
+            if change(self, index, State::Ready, State::Vacant).await? {
+                return Ok(root);
+            }
+        }
+        Err(Error::RootNotFound { root: name.into() })
+    }
+}
+
+fn new_root<T: Remote>(name: &str) -> Result<Body> {
+    Ok(Body::new(check_name(name)?, T::FINGERPRINT, std::any::type_name::<T>()))
+}
+
+fn check_root<T: Remote>(name: &str, body: &Body) -> Result<RemotePtr<T>> {
+    if body.fingerprint == BARRIER {
+        return Err(Error::InvalidName { name: name.into(), reason: "it names a barrier, not a root" });
+    }
+    if body.fingerprint != T::FINGERPRINT {
+        return Err(Error::LayoutMismatch {
+            root: name.into(),
+            expected: std::any::type_name::<T>().into(),
+            expected_fingerprint: T::FINGERPRINT,
+            found: unpack(&body.type_name).into(),
+            found_fingerprint: body.fingerprint,
+        });
+    }
+    Ok(RemotePtr::from_address(Address::from_bits(body.value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_survive_their_word() {
+        let id = ThreadId(NonZeroU64::new(77).unwrap());
+        for state in [State::Empty, State::Naming(id), State::Vacant, State::Initialising(id), State::Ready] {
+            assert_eq!(State::from_word(state.word()), Some(state));
+        }
+        assert_eq!(State::from_word(7), None);
+        assert_eq!(State::from_word(1), None, "nobody is naming");
+    }
+
+    #[test]
+    fn long_type_names_are_cut_at_a_character() {
+        let name = "é".repeat(40);
+        assert_eq!(unpack(&pack(&name)), "é".repeat(23));
+        assert_eq!(unpack(&pack("set")), "set");
+    }
+}

@@ -1,0 +1,105 @@
+//! Metrics: exact counts of what a thread asked of far memory.
+
+use std::cell::Cell;
+use std::ops::{Add, AddAssign, Sub};
+
+/// What was asked of far memory, by kind. Counts are exact; sums and differences are taken field by field.
+///
+/// A snapshot of one thread's counters: [`ComputeThread::metrics`](crate::ComputeThread::metrics). Of all threads that
+/// have ended: [`Cluster::metrics`](crate::Cluster::metrics).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// READs posted.
+    pub reads: u64,
+    /// Bytes they asked for.
+    pub read_bytes: u64,
+    /// WRITEs posted.
+    pub writes: u64,
+    /// Bytes they carried.
+    pub write_bytes: u64,
+    /// CAS operations posted.
+    pub cas: u64,
+    /// CAS operations that found another value than they expected.
+    pub cas_failed: u64,
+    /// FAA operations posted.
+    pub faa: u64,
+    /// Chains posted; an operation by itself is a chain of one. Each is one doorbell and one wait.
+    pub chains: u64,
+    /// Objects allocated.
+    pub allocated: u64,
+    /// Objects freed, whether deleted, dropped before publication or reclaimed.
+    pub freed: u64,
+    /// Objects retired.
+    pub retired: u64,
+    /// Retired objects that have been freed.
+    pub reclaimed: u64,
+}
+
+macro_rules! field_by_field {
+    ($($field:ident)*) => {
+        impl AddAssign for Metrics {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)*
+            }
+        }
+        impl Sub for Metrics {
+            type Output = Self;
+            /// What was counted since `earlier`.
+            fn sub(self, earlier: Self) -> Self {
+                Self { $($field: self.$field - earlier.$field),* }
+            }
+        }
+    };
+}
+field_by_field!(reads read_bytes writes write_bytes cas cas_failed faa chains allocated freed retired reclaimed);
+
+impl Add for Metrics {
+    type Output = Self;
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+/// A thread's counters. Each operation touches one or two; the number of chains follows from the others.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reads: Cell<u64>,
+    pub(crate) read_bytes: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
+    pub(crate) write_bytes: Cell<u64>,
+    pub(crate) cas: Cell<u64>,
+    pub(crate) cas_failed: Cell<u64>,
+    pub(crate) faa: Cell<u64>,
+    /// Operations that were not the first of their chain.
+    pub(crate) riders: Cell<u64>,
+    pub(crate) retired: Cell<u64>,
+    pub(crate) reclaimed: Cell<u64>,
+}
+
+/// Adds to a counter.
+#[inline]
+pub(crate) fn count(counter: &Cell<u64>, by: u64) {
+    counter.set(counter.get().wrapping_add(by));
+}
+
+impl Counters {
+    pub(crate) fn snapshot(&self, allocated: u64, freed: u64) -> Metrics {
+        let ops = self.reads.get() + self.writes.get() + self.cas.get() + self.faa.get();
+        Metrics {
+            reads: self.reads.get(),
+            read_bytes: self.read_bytes.get(),
+            writes: self.writes.get(),
+            write_bytes: self.write_bytes.get(),
+            cas: self.cas.get(),
+            cas_failed: self.cas_failed.get(),
+            faa: self.faa.get(),
+            chains: ops - self.riders.get(),
+            allocated,
+            freed,
+            retired: self.retired.get(),
+            reclaimed: self.reclaimed.get(),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The cluster: far memory, the threads that compute on it, and what they agree on by name.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`url`] | what `local:nodes=2` means |
+//! | [`control`] | the bytes at the front of each segment |
+//! | [`directory`] | named roots: `publish`, `lookup`, `root_or_init` |
+//! | [`barrier`] | all threads of a run wait for each other |
+//! | [`run`] | the threads of one `cluster.run` |
+//! | [`thread`] | one of them: [`ComputeThread`] |
+//! | [`metrics`] | what each asked of far memory |
+
+mod barrier;
+pub(crate) mod control;
+mod directory;
+mod metrics;
+mod run;
+mod thread;
+mod url;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use metrics::Metrics;
+pub use thread::{ComputeThread, ThreadId};
+
+use crate::error::{Error, Result};
+use crate::fabric::Endpoint;
+use crate::fabric::delayed::Delayed;
+use crate::fabric::host::{Arena, Host, run_threads};
+use crate::layout::WORD_BYTES;
+use crate::memory::epoch::Collector;
+use crate::memory::heap::first_free;
+use crate::memory::pool::Pool;
+use crate::pointer::Address;
+use crate::task::block_on;
+use run::Run;
+use url::Config;
+
+/// A connection to far memory, from which compute threads are started.
+///
+/// Cloning it is cheap and gives the same cluster.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// # fn main() -> farfield::Result<()> {
+/// let cluster = Cluster::connect("local:nodes=2,size=1MiB")?;
+/// let indices = cluster.run(4, async |ct| Ok(ct.index()))?;
+/// assert_eq!(indices, [0, 1, 2, 3]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all threads of a process share of a cluster. Off the data path, but for `arena` and `collector`, to which each
+/// thread has its own reference.
+pub(crate) struct Shared {
+    url: Box<str>,
+    pub(crate) config: Config,
+    arena: Arc<Arena>,
+    pub(crate) collector: Arc<Collector>,
+    pub(crate) pool: Arc<Pool>,
+    /// Identities of the threads that are running.
+    live: Mutex<HashSet<ThreadId>>,
+    next_thread: AtomicU64,
+    next_run: AtomicU64,
+    active_runs: AtomicUsize,
+    /// What ended threads had counted.
+    totals: Mutex<Metrics>,
+}
+
+impl Cluster {
+    /// Connects to the cluster that `url` names.
+    ///
+    /// | URL | far memory is |
+    /// |---|---|
+    /// | `local:` | memory of this process, gone when the cluster is dropped |
+    ///
+    /// Options follow the colon, separated by commas:
+    ///
+    /// | option | meaning | default | bounds |
+    /// |---|---|---|---|
+    /// | `nodes` | memory nodes | 1 | 1 to 65535, `nodes * segments` to 65536 |
+    /// | `segments` | segments on each | 1 | likewise |
+    /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 16448 bytes (its control block) |
+    /// | `seed` | what the threads' random generators start from | 0 | 64 bits |
+    /// | `delay` | operations complete at a random poll up to this one, so that tasks interleave; for tests | 0 | to 65536 |
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped.
+    pub fn connect(url: &str) -> Result<Self> {
+        let config = Config::parse(url)?;
+        let arena = Arc::new(Arena::new(config.geometry)?);
+        let cluster = Self {
+            shared: Arc::new(Shared {
+                url: url.into(),
+                config,
+                arena,
+                collector: Arc::new(Collector::new()),
+                pool: Arc::default(),
+                live: Mutex::default(),
+                next_thread: AtomicU64::new(1),
+                next_run: AtomicU64::new(1),
+                active_runs: AtomicUsize::new(0),
+                totals: Mutex::default(),
+            }),
+        };
+        cluster.shared.format()?;
+        tracing::debug!(url, "connected");
+        Ok(cluster)
+    }
+
+    /// The URL it was connected with.
+    pub fn url(&self) -> &str {
+        &self.shared.url
+    }
+
+    /// How many memory nodes there are.
+    pub fn nodes(&self) -> usize {
+        usize::from(self.shared.config.geometry.nodes)
+    }
+
+    /// What all threads that have ended asked of far memory, together.
+    pub fn metrics(&self) -> Metrics {
+        *lock(&self.shared.totals)
+    }
+
+    /// Starts `threads` compute threads, runs `body` on each, and waits for all; gives what they return, by index.
+    ///
+    /// Afterwards no thread is left that could hold a pointer, so everything they had retired is freed (unless another
+    /// run of the same cluster is under way).
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for 0 threads; [`Error::System`] if the system starts no more; else the error of the
+    /// thread with the lowest index that failed, one that merely found a [barrier broken](Error::BarrierBroken) by
+    /// another's failure coming last.
+    ///
+    /// # Panics
+    /// With a thread's panic, once all threads have ended.
+    pub fn run<R: Send>(
+        &self,
+        threads: usize,
+        body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        if threads == 0 {
+            let (value, reason) = ("0".into(), "a run needs at least one thread");
+            return Err(Error::InvalidArgument { argument: "threads", value, reason });
+        }
+        let shared = &self.shared;
+        shared.active_runs.fetch_add(1, Ordering::SeqCst);
+        let run = Arc::new(Run::new(self, threads));
+        let drained = DrainOnDrop(shared);
+        let results = run_threads(
+            threads,
+            |index| {
+                let ct = ComputeThread::new(self, &run, index);
+                block_on(&ct, body(&ct))
+            },
+            |missing| missing.for_each(|index| run.depart(index, Metrics::default())),
+        );
+        drop(drained);
+        let (mut values, mut broken) = (Vec::with_capacity(threads), None);
+        for result in results? {
+            match result {
+                Ok(value) => values.push(value),
+                Err(error @ Error::BarrierBroken { .. }) => broken = broken.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        broken.map_or(Ok(values), Err)
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("url", &self.shared.url).finish_non_exhaustive()
+    }
+}
+
+/// Ends a run, also when a thread of it panicked.
+struct DrainOnDrop<'a>(&'a Shared);
+
+impl Drop for DrainOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.0.active_runs.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.free_orphans();
+        }
+    }
+}
+
+impl Shared {
+    /// Writes the control blocks of fresh, all-zero segments.
+    fn format(&self) -> Result<()> {
+        for segment in 0..self.config.geometry.segments() {
+            let segment = segment as u16;
+            let (header, magic) = control::header(first_free(segment));
+            for (position, word) in header.into_iter().enumerate() {
+                let at = Address::new(segment, ((position + 1) * WORD_BYTES) as u64);
+                self.arena.word(at)?.store(word, Ordering::Relaxed);
+            }
+            self.arena.set_first_word(segment, magic);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn endpoint(&self, seed: u64) -> Endpoint {
+        let host = Host::new(Arc::clone(&self.arena));
+        match self.config.delay_polls {
+            0 => Endpoint::Host(host),
+            polls => Endpoint::Delayed(Delayed::new(host, polls, seed)),
+        }
+    }
+
+    /// Frees what ended threads had retired: no thread is left.
+    fn free_orphans(&self) {
+        let mut freed = 0;
+        for mut limbo in self.pool.orphans() {
+            while let Some(block) = limbo.pop_any() {
+                let node = self.config.geometry.node_of(block.address.segment());
+                self.pool.give(node, block.bytes, [block.address]);
+                freed += 1;
+            }
+        }
+        let mut totals = lock(&self.totals);
+        totals.freed += freed;
+        totals.reclaimed += freed;
+    }
+
+    fn is_live(&self, thread: ThreadId) -> bool {
+        lock(&self.live).contains(&thread)
+    }
+}
+
+/// Locks what is whole at every moment, also when a thread panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,446 @@
+//! `ComputeThread`: a thread's identity, its endpoint and everything it keeps to itself.
+//!
+//! The methods here are the runtime's data path. For a fabric whose operations are ready at once each is straight-line
+//! code: check the address, touch the word, count. For any other the operation becomes a chain; the future that waits
+//! for it holds a ticket, never a buffer, so it can be dropped at any moment.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use super::metrics::{Counters, count};
+use super::run::Run;
+use super::{Cluster, Metrics};
+use crate::error::{Error, Result};
+use crate::fabric::chain::{Chain, Op, Slot};
+use crate::fabric::{Endpoint, Posted};
+use crate::layout::scratch::{Scratch, bytes};
+use crate::layout::{Remote, WORD_BYTES};
+use crate::memory::epoch::Participant;
+use crate::memory::heap::{Block, ThreadHeap};
+use crate::memory::limbo::Limbo;
+use crate::pointer::RemotePtr;
+use crate::pointer::Address;
+
+/// How many objects a thread retires between attempts to advance the epoch.
+const RETIRED_PER_ADVANCE: u64 = 64;
+
+/// Tells a compute thread from all others of the cluster. Never zero, so that a lock's word can name its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(pub(crate) NonZeroU64);
+
+impl ThreadId {
+    /// Bits of a token that tell the acquisitions of one thread apart.
+    const SEQUENCE_BITS: u32 = 16;
+
+    /// Whose token it is; nobody's if it is 0.
+    pub(crate) fn of_token(token: u64) -> Option<Self> {
+        NonZeroU64::new(token >> Self::SEQUENCE_BITS).map(Self)
+    }
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// One thread's access to far memory.
+///
+/// [`Cluster::run`] makes one for each thread it starts. Everything that reaches far memory takes it, or a
+/// [`Guard`](crate::Guard), which dereferences to it. It is not `Sync`: what a thread counts, caches and retires is its
+/// own, and costs no synchronisation.
+pub struct ComputeThread {
+    endpoint: Endpoint,
+    counters: Counters,
+    pub(crate) epoch: Participant,
+    heap: Rc<ThreadHeap>,
+    limbo: RefCell<Limbo>,
+    /// Objects to retire before the next attempt to advance the epoch.
+    until_advance: Cell<u64>,
+    /// Chains that are not in use, kept for their buffers.
+    chains: RefCell<Vec<Chain>>,
+    rng: RefCell<SmallRng>,
+    /// Tells this thread's tokens apart.
+    sequence: Cell<u16>,
+    index: usize,
+    id: ThreadId,
+    pub(super) run: Arc<Run>,
+    cluster: Cluster,
+}
+
+impl ComputeThread {
+    pub(super) fn new(cluster: &Cluster, run: &Arc<Run>, index: usize) -> Self {
+        let shared = &cluster.shared;
+        let id = run.id_of(index);
+        let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self {
+            endpoint: shared.endpoint(seed),
+            counters: Counters::default(),
+            epoch: shared.collector.register(),
+            heap: Rc::new(ThreadHeap::new(Arc::clone(&shared.pool), shared.config.geometry, index as u16)),
+            limbo: RefCell::default(),
+            until_advance: Cell::new(RETIRED_PER_ADVANCE),
+            chains: RefCell::default(),
+            rng: RefCell::new(SmallRng::seed_from_u64(seed)),
+            sequence: Cell::new(0),
+            index,
+            id,
+            run: Arc::clone(run),
+            cluster: cluster.clone(),
+        }
+    }
+
+    /// The thread's number in its run: 0 to [`threads`](Self::threads) - 1.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How many compute threads the run has.
+    pub fn threads(&self) -> usize {
+        self.run.threads()
+    }
+
+    /// How many memory nodes the cluster has.
+    pub fn nodes(&self) -> usize {
+        usize::from(self.cluster.shared.config.geometry.nodes)
+    }
+
+    /// The thread's identity, unique in the cluster for as long as it exists.
+    pub fn id(&self) -> ThreadId {
+        self.id
+    }
+
+    /// The cluster that the thread belongs to.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The time since the cluster was connected, by the fabric's clock.
+    pub fn now(&self) -> Duration {
+        self.endpoint.now()
+    }
+
+    /// The thread's random generator: small, fast, seeded by the cluster's seed and the thread's identity. Not for
+    /// secrets.
+    ///
+    /// # Panics
+    /// If a value from an earlier call is still alive.
+    pub fn rng(&self) -> RefMut<'_, SmallRng> {
+        self.rng.borrow_mut()
+    }
+
+    /// What this thread has asked of far memory so far.
+    pub fn metrics(&self) -> Metrics {
+        self.counters.snapshot(self.heap.allocated.get(), self.heap.freed.get())
+    }
+
+    /// A word that no other thread uses, and this one not again for a while: its identity and a number.
+    pub(crate) fn token(&self) -> u64 {
+        let sequence = self.sequence.get().wrapping_add(1);
+        self.sequence.set(sequence);
+        self.id.0.get() << ThreadId::SEQUENCE_BITS | u64::from(sequence)
+    }
+
+    pub(crate) fn heap(&self) -> &Rc<ThreadHeap> {
+        &self.heap
+    }
+
+    /// The memory node that an address is on, if it is on any.
+    pub(crate) fn node_of(&self, address: Address) -> u16 {
+        self.cluster.shared.config.geometry.node_of(address.segment())
+    }
+
+    pub(crate) fn idle(&self) {
+        self.endpoint.idle();
+    }
+
+    // ---- single operations -------------------------------------------------------------------------------------
+
+    /// One READ of the words of a `C` at `at`, given to `decode` as bytes.
+    #[inline]
+    pub(crate) async fn read<C, R>(&self, at: Address, decode: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+        let words = Scratch::<C>::WORDS;
+        if let Some(host) = self.endpoint.immediate() {
+            self.count_read(words);
+            let mut scratch = Scratch::<C>::new();
+            return decode(bytes(host.read(at, scratch.words())?));
+        }
+        self.read_words(at, words, |words| decode(bytes(words))).await
+    }
+
+    /// One READ of `words` words at `at`.
+    pub(crate) async fn read_words<R>(
+        &self,
+        at: Address,
+        words: usize,
+        decode: impl FnOnce(&[u64]) -> Result<R>,
+    ) -> Result<R> {
+        let mut chain = self.chain();
+        let slot = chain.read(at, words);
+        let done = self.submit(chain).await?;
+        decode(done.words(&slot))
+    }
+
+    /// One READ of 8 bytes.
+    #[inline]
+    pub(crate) async fn read_word(&self, at: Address) -> Result<u64> {
+        if let Some(host) = self.endpoint.immediate() {
+            self.count_read(1);
+            return host.read_word(at);
+        }
+        self.read_words(at, 1, |words| Ok(words[0])).await
+    }
+
+    /// One WRITE of 8 bytes.
+    #[inline]
+    pub(crate) async fn write_word(&self, at: Address, word: u64) -> Result<()> {
+        if let Some(host) = self.endpoint.immediate() {
+            self.count_write(1);
+            return host.write_word(at, word);
+        }
+        self.write_words(at, &[word]).await
+    }
+
+    /// One WRITE.
+    pub(crate) async fn write_words(&self, at: Address, words: &[u64]) -> Result<()> {
+        let mut chain = self.chain();
+        chain.write(at, words);
+        self.submit(chain).await.map(drop)
+    }
+
+    /// One CAS; gives what was there before.
+    #[inline]
+    pub(crate) async fn compare_exchange_word(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
+        if let Some(host) = self.endpoint.immediate() {
+            count(&self.counters.cas, 1);
+            let old = host.compare_exchange(at, expected, new)?;
+            count(&self.counters.cas_failed, u64::from(old != expected));
+            return Ok(old);
+        }
+        let mut chain = self.chain();
+        let slot = chain.compare_exchange(at, expected, new);
+        Ok(self.submit(chain).await?.word(&slot))
+    }
+
+    /// One FAA; gives what was there before.
+    #[inline]
+    pub(crate) async fn fetch_add_word(&self, at: Address, addend: u64) -> Result<u64> {
+        if let Some(host) = self.endpoint.immediate() {
+            count(&self.counters.faa, 1);
+            return host.fetch_add(at, addend);
+        }
+        let mut chain = self.chain();
+        let slot = chain.fetch_add(at, addend);
+        Ok(self.submit(chain).await?.word(&slot))
+    }
+
+    /// Posts a WRITE of 8 bytes that nobody waits for. It takes effect after what this thread has completed.
+    pub(crate) fn post_word(&self, at: Address, word: u64) {
+        let mut chain = self.chain();
+        chain.write(at, &[word]);
+        drop(self.submit(chain));
+    }
+
+    /// Posts a CAS that nobody waits for, to undo one whose outcome is not known.
+    pub(crate) fn post_exchange(&self, at: Address, expected: u64, new: u64) {
+        let mut chain = self.chain();
+        chain.compare_exchange(at, expected, new);
+        drop(self.submit(chain));
+    }
+
+    #[inline]
+    fn count_read(&self, words: usize) {
+        count(&self.counters.reads, 1);
+        count(&self.counters.read_bytes, (words * WORD_BYTES) as u64);
+    }
+
+    #[inline]
+    fn count_write(&self, words: usize) {
+        count(&self.counters.writes, 1);
+        count(&self.counters.write_bytes, (words * WORD_BYTES) as u64);
+    }
+
+    // ---- chains ------------------------------------------------------------------------------------------------
+
+    /// An empty chain, with the buffers of one that is done.
+    pub(crate) fn chain(&self) -> Chain {
+        self.chains.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Posts a chain, at once; the future waits for it. What is posted takes effect, also if the future is dropped.
+    pub(crate) fn submit(&self, chain: Chain) -> Submitted<'_> {
+        for op in chain.ops() {
+            match op {
+                Op::Read { slot, .. } => self.count_read(slot.len()),
+                Op::Write { slot, .. } => self.count_write(slot.len()),
+                Op::CompareExchange { .. } => count(&self.counters.cas, 1),
+                Op::FetchAdd { .. } => count(&self.counters.faa, 1),
+            }
+        }
+        count(&self.counters.riders, (chain.ops().len() as u64).saturating_sub(1));
+        Submitted { ct: self, posted: Some(self.endpoint.post(chain)) }
+    }
+
+    fn recycle(&self, mut chain: Chain) {
+        chain.clear();
+        let mut chains = self.chains.borrow_mut();
+        if chains.len() < 64 {
+            chains.push(chain);
+        }
+    }
+
+    // ---- memory ------------------------------------------------------------------------------------------------
+
+    /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
+    ///
+    /// No round trip (one for a type with a `Tail`). For an object that others may still hold a pointer to, use
+    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim).
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] if no object can be there.
+    pub async fn delete<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Result<()> {
+        let ptr = object.into();
+        let block = Block::of(ptr, self).await?;
+        self.heap.check(block.address, block.bytes)?;
+        self.heap.free(block);
+        Ok(())
+    }
+
+    pub(crate) fn retire(&self, block: Block) {
+        count(&self.counters.retired, 1);
+        self.limbo.borrow_mut().push(self.epoch.tag(), block);
+        let left = self.until_advance.get() - 1;
+        if left > 0 {
+            self.until_advance.set(left);
+        } else {
+            self.until_advance.set(RETIRED_PER_ADVANCE);
+            self.try_reclaim();
+        }
+    }
+
+    /// Tries to advance the epoch and frees what this thread retired long enough ago; gives how many objects.
+    ///
+    /// Retiring does it by itself now and then. No round trip.
+    pub fn try_reclaim(&self) -> u64 {
+        let epoch = self.epoch.try_advance();
+        let mut limbo = self.limbo.borrow_mut();
+        self.free_all(std::iter::from_fn(|| limbo.pop_expired(epoch)))
+    }
+
+    /// Frees everything that this thread has retired, at a point that the caller knows to be quiescent: no thread of
+    /// the cluster holds a pointer that it loaded before. Gives how many objects. No round trip.
+    ///
+    /// A barrier that every thread passes without a guard is such a point.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] if this thread holds a guard.
+    #[allow(clippy::unused_async)] // where memory nodes are remote, freeing in bulk waits for them
+    pub async fn reclaim_deferred(&self) -> Result<u64> {
+        let guards = self.epoch.guards();
+        if guards > 0 {
+            return Err(Error::Pinned { operation: "reclaim_deferred", guards });
+        }
+        let mut limbo = self.limbo.borrow_mut();
+        Ok(self.free_all(std::iter::from_fn(|| limbo.pop_any())))
+    }
+
+    fn free_all(&self, blocks: impl Iterator<Item = Block>) -> u64 {
+        let mut freed = 0;
+        for block in blocks {
+            self.heap.free(block);
+            freed += 1;
+        }
+        count(&self.counters.reclaimed, freed);
+        freed
+    }
+}
+
+impl fmt::Debug for ComputeThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ComputeThread").field("index", &self.index).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Drop for ComputeThread {
+    /// The thread leaves its run: nobody may wait for it any more, and what it had retired is left to the others.
+    fn drop(&mut self) {
+        self.cluster.shared.pool.adopt(self.limbo.take());
+        self.run.depart(self.index, self.metrics());
+    }
+}
+
+/// A posted chain, to be waited for.
+pub(crate) struct Submitted<'a> {
+    ct: &'a ComputeThread,
+    posted: Option<Posted>,
+}
+
+impl<'a> Future for Submitted<'a> {
+    type Output = Result<Completed<'a>>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let ct = self.ct;
+        let (chain, result) = match self.posted.take().expect("not polled after completion") {
+            Posted::Done(chain, result) => (chain, result),
+            Posted::InFlight(ticket) => match ct.endpoint.poll(ticket) {
+                Poll::Ready(done) => done,
+                Poll::Pending => {
+                    self.posted = Some(Posted::InFlight(ticket));
+                    return Poll::Pending;
+                }
+            },
+        };
+        Poll::Ready(match result {
+            Ok(()) => {
+                count(&ct.counters.cas_failed, chain.failed_exchanges());
+                Ok(Completed { ct, chain })
+            }
+            Err(error) => {
+                ct.recycle(chain);
+                Err(error)
+            }
+        })
+    }
+}
+
+impl Drop for Submitted<'_> {
+    fn drop(&mut self) {
+        match self.posted.take() {
+            Some(Posted::InFlight(ticket)) => self.ct.endpoint.forget(ticket),
+            Some(Posted::Done(chain, _)) => self.ct.recycle(chain),
+            None => {}
+        }
+    }
+}
+
+/// A completed chain; its buffers go back to the thread when it is dropped.
+pub(crate) struct Completed<'a> {
+    ct: &'a ComputeThread,
+    chain: Chain,
+}
+
+impl Completed<'_> {
+    pub(crate) fn words(&self, slot: &Slot) -> &[u64] {
+        self.chain.words(slot)
+    }
+
+    pub(crate) fn word(&self, slot: &Slot) -> u64 {
+        self.chain.word(slot)
+    }
+}
+
+impl Drop for Completed<'_> {
+    fn drop(&mut self) {
+        self.ct.recycle(std::mem::take(&mut self.chain));
+    }
+}

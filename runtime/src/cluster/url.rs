@@ -1,0 +1,151 @@
+//! Cluster URLs: `local:nodes=2,size=16MiB`.
+
+use crate::cluster::control::CONTROL_BYTES;
+use crate::error::{Error, Result};
+use crate::fabric::host::Geometry;
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+
+/// The embedded default: one node, one segment of 256 MiB, of which only the pages in use take memory.
+const DEFAULT_SEGMENT_BYTES: u64 = 256 << 20;
+/// The largest segment: what 48 bits of offset can name.
+const MAX_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
+
+/// What a URL asks for, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) geometry: Geometry,
+    /// Chains complete at a poll up to this one; 0 for at once.
+    pub(crate) delay_polls: u32,
+    /// What the threads' random generators start from.
+    pub(crate) seed: u64,
+}
+
+impl Config {
+    /// Parses a cluster URL.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`] naming the part that is wrong.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        parse(url).map_err(|reason| Error::InvalidUrl { url: url.into(), reason: reason.into() })
+    }
+}
+
+fn parse(url: &str) -> Result<Config, String> {
+    let (scheme, options) = url.split_once(':').ok_or("it has no `:`; write `local:`")?;
+    if scheme != "local" {
+        return Err(format!("unknown fabric `{scheme}`; this build has `local`"));
+    }
+    let (mut nodes, mut segments, mut size) = (1, 1, DEFAULT_SEGMENT_BYTES);
+    let (mut delay_polls, mut seed) = (0, 0);
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=').ok_or_else(|| format!("option `{option}` has no value"))?;
+        match name {
+            "nodes" => nodes = number(name, value, 1, u64::from(u16::MAX))?,
+            "segments" => segments = number(name, value, 1, u64::from(u16::MAX))?,
+            "size" => size = bytes(value)?,
+            "delay" => delay_polls = number(name, value, 0, 1 << 16)? as u32,
+            "seed" => seed = number(name, value, 0, u64::MAX)?,
+            _ => {
+                let known = "`nodes`, `segments`, `size`, `delay` and `seed`";
+                return Err(format!("unknown option `{name}`; `local:` takes {known}"));
+            }
+        }
+    }
+    let least = CONTROL_BYTES + WORD_BYTES as u64;
+    if size < least {
+        return Err(format!("size={size} is too small: the control block alone takes {least} bytes"));
+    }
+    if size > MAX_SEGMENT_BYTES {
+        return Err(format!("size={size} is too large: a pointer reaches {MAX_SEGMENT_BYTES} bytes"));
+    }
+    if nodes * segments > Address::MAX_SEGMENTS as u64 {
+        let most = Address::MAX_SEGMENTS;
+        return Err(format!("nodes={nodes} times segments={segments} is more than the {most} segments a pointer can name"));
+    }
+    let geometry = Geometry {
+        nodes: nodes as u16,
+        segments_per_node: segments as u16,
+        segment_bytes: size / WORD_BYTES as u64 * WORD_BYTES as u64,
+    };
+    Ok(Config { geometry, delay_polls, seed })
+}
+
+fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String> {
+    match value.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("{name}={value} is not a number from {least} to {most}")),
+    }
+}
+
+/// A size in bytes: a number with an optional unit (`KiB`, `MiB`, `GiB`, `TiB`, or `kB`, `MB`, `GB`, `TB`).
+fn bytes(value: &str) -> Result<u64, String> {
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let unit_bytes: u64 = match unit {
+        "" | "B" => 1,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return Err(format!("size={value} has an unknown unit `{unit}`; write it like 64KiB, 16MiB or 2GiB")),
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit_bytes))
+        .ok_or_else(|| format!("size={value} is not a size; write it like 64KiB, 16MiB or 2GiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(url: &str) -> String {
+        match Config::parse(url) {
+            Err(Error::InvalidUrl { reason, .. }) => reason.into(),
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_bare_fabric_has_defaults() {
+        let config = Config::parse("local:").unwrap();
+        assert_eq!(config.geometry.segments(), 1);
+        assert_eq!(config.geometry.segment_bytes, DEFAULT_SEGMENT_BYTES);
+        assert_eq!(config.delay_polls, 0);
+    }
+
+    #[test]
+    fn options_are_read_with_their_units() {
+        let geometry = Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().geometry;
+        assert_eq!(geometry, Geometry { nodes: 3, segments_per_node: 2, segment_bytes: 65536 });
+    }
+
+    #[test]
+    fn each_mistake_is_named() {
+        assert!(reason("local").contains('`'));
+        assert!(reason("tcp:x").contains("unknown fabric `tcp`"));
+        assert!(reason("local:colour=red").contains("unknown option `colour`"));
+        assert!(reason("local:nodes").contains("option `nodes` has no value"));
+        assert!(reason("local:nodes=0").contains("nodes=0"));
+        assert!(reason("local:nodes=-1").contains("nodes=-1"));
+        assert!(reason("local:size=0").contains("size=0 is too small"));
+        assert!(reason("local:size=16KiB").contains("too small"));
+        assert!(reason("local:size=3parsecs").contains("unknown unit `parsecs`"));
+        assert!(reason("local:size=99999999999TiB").contains("not a size"));
+        assert!(reason("local:size=512TiB").contains("too large"));
+        assert!(reason("local:nodes=60000,segments=2").contains("more than the 65536 segments"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_input_panics(url in "(local:)?[a-z0-9=,:Ki]{0,40}") {
+            drop(Config::parse(&url));
+        }
+    }
+}

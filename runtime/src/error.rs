@@ -1,0 +1,202 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+
+use crate::pointer::Address;
+
+/// The result of everything that touches far memory.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed. Each message is one line and names the value at fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A pointer that no object can have.
+    #[error("invalid pointer {address}: {fault}")]
+    InvalidPointer {
+        /// The pointer as it was used.
+        address: Address,
+        /// What is wrong with it.
+        fault: PointerFault,
+    },
+    /// Bits in far memory that no value of the expected type has.
+    #[error("the bits at {address} are no {type_name}")]
+    InvalidValue {
+        /// Where they are.
+        address: Address,
+        /// The type they were read as.
+        type_name: &'static str,
+    },
+    /// No segment has room left. Make the heap larger (`size=`, `segments=` or `nodes=` in the cluster's URL) or
+    /// retire more.
+    #[error("out of memory: no room for {size_bytes} bytes; tried {}", Segments(.segments))]
+    OutOfMemory {
+        /// The size of the block asked for.
+        size_bytes: u64,
+        /// The segments that were tried.
+        segments: Vec<u16>,
+    },
+    /// An alignment or size that the allocator can not serve whatever is free.
+    #[error("cannot allocate {size_bytes} bytes: {reason}")]
+    InvalidAllocation {
+        /// The size asked for.
+        size_bytes: u64,
+        /// Which limit it exceeds.
+        reason: &'static str,
+    },
+    /// A root that was published with another type or by another build.
+    #[error(
+        "root `{root}` holds a `{found}` (layout {found_fingerprint:016x}), not a `{expected}` (layout \
+         {expected_fingerprint:016x})"
+    )]
+    LayoutMismatch {
+        /// The root's name.
+        root: Box<str>,
+        /// The type asked for.
+        expected: Box<str>,
+        /// Its layout fingerprint in this build.
+        expected_fingerprint: u64,
+        /// The type it was published with (its first 55 bytes).
+        found: Box<str>,
+        /// The layout fingerprint it was published with.
+        found_fingerprint: u64,
+    },
+    /// No root of this name is published.
+    #[error("no root is named `{root}`")]
+    RootNotFound {
+        /// The name looked up.
+        root: Box<str>,
+    },
+    /// A root of this name exists already.
+    #[error("a root named `{root}` exists already")]
+    RootExists {
+        /// The name.
+        root: Box<str>,
+    },
+    /// A root's or barrier's name that the directory can not hold.
+    #[error("the name `{name}` is not usable: {reason}")]
+    InvalidName {
+        /// The name.
+        name: Box<str>,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The directory of named roots and barriers is full.
+    #[error("no room for the name `{name}`: the directory holds {capacity} roots and barriers")]
+    DirectoryFull {
+        /// The name that found no room.
+        name: Box<str>,
+        /// How many it holds.
+        capacity: usize,
+    },
+    /// A barrier that can not complete, because a compute thread ended without reaching it.
+    #[error("barrier `{name}` is broken: {arrived} of {threads} threads reached it and another has ended")]
+    BarrierBroken {
+        /// The barrier's name.
+        name: Box<str>,
+        /// How many threads had arrived.
+        arrived: u64,
+        /// How many it waits for.
+        threads: u64,
+    },
+    /// An operation that needs a quiescent thread while the thread holds a guard.
+    #[error("{operation} needs a quiescent thread, but it holds {guards} guards: drop them first")]
+    Pinned {
+        /// The operation.
+        operation: &'static str,
+        /// How many guards the thread holds.
+        guards: u32,
+    },
+    /// A cluster URL, or an option of it, that makes no sense.
+    #[error("cluster URL `{url}`: {reason}")]
+    InvalidUrl {
+        /// The URL as given.
+        url: Box<str>,
+        /// What is wrong, naming the option and its value.
+        reason: Box<str>,
+    },
+    /// An argument outside its bounds.
+    #[error("{argument} is {value}: {reason}")]
+    InvalidArgument {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its value.
+        value: Box<str>,
+        /// The bounds.
+        reason: &'static str,
+    },
+    /// The operating system refused something.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A failure of the program's own, passed through `cluster.run`.
+    #[error("{0}")]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// An error of the program's own, to return from a compute thread.
+    ///
+    /// ```
+    /// let error = farfield::Error::other("the list is not sorted");
+    /// assert_eq!(error.to_string(), "the list is not sorted");
+    /// ```
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// What is wrong with a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PointerFault {
+    /// It is null.
+    Null,
+    /// It is not a multiple of the object's alignment.
+    Misaligned {
+        /// The alignment that the object needs, in bytes.
+        align: u32,
+    },
+    /// The object would reach past the end of its segment.
+    PastSegment {
+        /// The segment's size.
+        size_bytes: u64,
+    },
+    /// There is no such segment.
+    NoSegment {
+        /// How many segments there are.
+        segments: u32,
+    },
+    /// Its address is too large to be packed beside a stamp.
+    NotCompressible,
+}
+
+impl fmt::Display for PointerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("it is null"),
+            Self::Misaligned { align } => write!(f, "it is not a multiple of {align}"),
+            Self::PastSegment { size_bytes } => write!(f, "the access ends past its segment of {size_bytes} bytes"),
+            Self::NoSegment { segments } => write!(f, "there are only {segments} segments"),
+            Self::NotCompressible => {
+                f.write_str("a stamped link holds segments below 4096 and offsets below 512 GiB only")
+            }
+        }
+    }
+}
+
+struct Segments<'a>(&'a [u16]);
+
+impl fmt::Display for Segments<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "segment " } else { "segments " })?;
+        for (position, segment) in self.0.iter().take(8).enumerate() {
+            write!(f, "{}{segment}", if position == 0 { "" } else { ", " })?;
+        }
+        if self.0.len() > 8 { write!(f, " and {} more", self.0.len() - 8) } else { Ok(()) }
+    }
+}

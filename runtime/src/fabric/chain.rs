@@ -1,0 +1,93 @@
+//! Chains: ordered batches of one-sided operations with one completion.
+//!
+//! A chain owns the words it writes and those that its results arrive in, so the future that waits for it borrows
+//! nothing from the network's point of view: dropping the future leaves the chain with the endpoint, which recycles it
+//! when the operations are over.
+
+use std::ops::Range;
+
+use crate::pointer::Address;
+
+/// A batch under construction, in flight or completed.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    ops: Vec<Op>,
+    words: Vec<u64>,
+}
+
+/// One operation. `slot` is its first word in the chain's buffer.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Read { at: Address, slot: Range<usize> },
+    Write { at: Address, slot: Range<usize> },
+    CompareExchange { at: Address, expected: u64, new: u64, slot: usize },
+    FetchAdd { at: Address, addend: u64, slot: usize },
+}
+
+/// Where an operation's result will be: a range of the chain's words.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot(Range<usize>);
+
+impl Chain {
+    pub(crate) fn clear(&mut self) {
+        self.ops.clear();
+        self.words.clear();
+    }
+
+    fn reserve(&mut self, words: usize) -> Range<usize> {
+        let start = self.words.len();
+        self.words.resize(start + words, 0);
+        start..start + words
+    }
+
+    pub(crate) fn read(&mut self, at: Address, words: usize) -> Slot {
+        let slot = self.reserve(words);
+        self.ops.push(Op::Read { at, slot: slot.clone() });
+        Slot(slot)
+    }
+
+    pub(crate) fn write(&mut self, at: Address, words: &[u64]) {
+        let slot = self.words.len()..self.words.len() + words.len();
+        self.words.extend_from_slice(words);
+        self.ops.push(Op::Write { at, slot });
+    }
+
+    pub(crate) fn compare_exchange(&mut self, at: Address, expected: u64, new: u64) -> Slot {
+        let slot = self.reserve(1);
+        self.ops.push(Op::CompareExchange { at, expected, new, slot: slot.start });
+        Slot(slot)
+    }
+
+    pub(crate) fn fetch_add(&mut self, at: Address, addend: u64) -> Slot {
+        let slot = self.reserve(1);
+        self.ops.push(Op::FetchAdd { at, addend, slot: slot.start });
+        Slot(slot)
+    }
+
+    /// The operations and the buffer that their slots index.
+    pub(crate) fn parts(&mut self) -> (&[Op], &mut [u64]) {
+        (&self.ops, &mut self.words)
+    }
+
+    pub(crate) fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The words that an operation of a completed chain brought.
+    pub(crate) fn words(&self, slot: &Slot) -> &[u64] {
+        &self.words[slot.0.clone()]
+    }
+
+    /// The one word that a CAS or FAA of a completed chain brought: what was there before.
+    pub(crate) fn word(&self, slot: &Slot) -> u64 {
+        self.words[slot.0.start]
+    }
+
+    /// How many CAS operations of a completed chain found something else than they expected.
+    pub(crate) fn failed_exchanges(&self) -> u64 {
+        self.ops
+            .iter()
+            .filter(|op| matches!(op, Op::CompareExchange { expected, slot, .. } if self.words[*slot] != *expected))
+            .count() as u64
+    }
+}

@@ -1,0 +1,78 @@
+//! The host's memory behind a delay: each chain completes at a seeded poll after it was posted.
+//!
+//! `local:delay=N` makes programs wait as they would on a network, so that the tasks of a thread interleave, futures
+//! are dropped with operations in flight, and completions arrive out of order. It measures nothing; it is for tests of
+//! code that has only ever seen operations ready at once.
+
+use std::cell::{Cell, RefCell};
+use std::task::Poll;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::Ticket;
+use super::chain::Chain;
+use super::host::Host;
+use crate::error::Result;
+
+pub(crate) struct Delayed {
+    host: Host,
+    max_polls: u32,
+    rng: RefCell<SmallRng>,
+    next_ticket: Cell<u64>,
+    in_flight: RefCell<Vec<InFlight>>,
+}
+
+struct InFlight {
+    ticket: Ticket,
+    polls_left: u32,
+    chain: Chain,
+}
+
+impl Delayed {
+    pub(crate) fn new(host: Host, max_polls: u32, seed: u64) -> Self {
+        Self {
+            host,
+            max_polls,
+            rng: RefCell::new(SmallRng::seed_from_u64(seed)),
+            next_ticket: Cell::new(0),
+            in_flight: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(crate) fn post(&self, chain: Chain) -> Ticket {
+        let ticket = Ticket(self.next_ticket.replace(self.next_ticket.get() + 1));
+        let polls_left = self.rng.borrow_mut().random_range(1..=self.max_polls);
+        self.in_flight.borrow_mut().push(InFlight { ticket, polls_left, chain });
+        ticket
+    }
+
+    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+        let mut in_flight = self.in_flight.borrow_mut();
+        let position = position(&in_flight, ticket);
+        if in_flight[position].polls_left > 0 {
+            in_flight[position].polls_left -= 1;
+            return Poll::Pending;
+        }
+        let mut chain = in_flight.swap_remove(position).chain;
+        let result = self.host.execute(&mut chain);
+        Poll::Ready((chain, result))
+    }
+
+    /// Nobody waits any more, but the operations were posted: they take effect now.
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        let mut in_flight = self.in_flight.borrow_mut();
+        let position = position(&in_flight, ticket);
+        let mut chain = in_flight.swap_remove(position).chain;
+        // An error of an operation that nobody waits for has nobody to go to.
+        drop(self.host.execute(&mut chain));
+    }
+}
+
+fn position(in_flight: &[InFlight], ticket: Ticket) -> usize {
+    in_flight.iter().position(|entry| entry.ticket == ticket).expect("a ticket is polled until its chain completes")
+}

@@ -1,0 +1,189 @@
+//! The arena: every segment of an embedded cluster, in one anonymous mapping.
+//!
+//! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a
+//! power of two. Pages that nobody touches cost address space only, so the rounding is free.
+//!
+//! Invariant: `base` points to `segments << stride` bytes of zeroed, mapped, page-aligned memory that lives as long as
+//! the arena, and all accesses to it are atomic word accesses made here. [`Arena::words`] is the one place that turns
+//! an address into memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use memmap2::MmapMut;
+
+use crate::error::{Error, PointerFault, Result};
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+
+/// How much far memory there is, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Memory nodes.
+    pub(crate) nodes: u16,
+    /// Segments of each node.
+    pub(crate) segments_per_node: u16,
+    /// Bytes of each segment: a multiple of 8.
+    pub(crate) segment_bytes: u64,
+}
+
+impl Geometry {
+    /// All segments.
+    pub(crate) fn segments(&self) -> u32 {
+        u32::from(self.nodes) * u32::from(self.segments_per_node)
+    }
+
+    /// The node that a segment is on.
+    pub(crate) fn node_of(&self, segment: u16) -> u16 {
+        segment / self.segments_per_node
+    }
+}
+
+/// The memory of all segments.
+pub(crate) struct Arena {
+    base: *const AtomicU64,
+    segments: u64,
+    /// log2 of the distance between segments, in words.
+    stride_words_log2: u32,
+    /// One word less than a segment: an access of `n` bytes may begin in the first `limit - n` bytes after the first
+    /// word.
+    limit: u64,
+    pub(super) mapped: Instant,
+    /// Owns the memory behind `base`.
+    _map: MmapMut,
+}
+
+// SAFETY: the memory behind `base` is owned by the arena and only accessed through `AtomicU64`, which may be shared and
+// sent between threads; the other fields are plain.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(crate) fn new(geometry: Geometry) -> Result<Self> {
+        let stride = geometry.segment_bytes.next_power_of_two();
+        let failed = |source| Error::System { action: "map far memory", source };
+        let bytes = stride
+            .checked_mul(u64::from(geometry.segments()))
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .ok_or_else(|| failed(std::io::ErrorKind::OutOfMemory.into()))?;
+        let mut map = memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(failed)?;
+        Ok(Self {
+            base: map.as_mut_ptr().cast_const().cast(),
+            segments: u64::from(geometry.segments()),
+            stride_words_log2: (stride / WORD_BYTES as u64).trailing_zeros(),
+            limit: geometry.segment_bytes - WORD_BYTES as u64,
+            mapped: Instant::now(),
+            _map: map,
+        })
+    }
+
+    /// The word at `at`.
+    #[inline]
+    pub(crate) fn word(&self, at: Address) -> Result<&AtomicU64> {
+        self.words(at, 1).map(|words| &words[0])
+    }
+
+    /// The `count` words from `at` on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] unless all of them are words of one segment, its first word excepted.
+    #[inline]
+    pub(crate) fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
+        let bits = at.bits();
+        let offset = at.offset();
+        let segment = u64::from(at.segment());
+        let bytes = (count as u64).wrapping_mul(WORD_BYTES as u64);
+        // `offset - 8` wraps for the first word, so one comparison refuses it (null among it) and what is too large.
+        let inside = bytes <= self.limit
+            && offset.wrapping_sub(WORD_BYTES as u64) <= self.limit - bytes
+            && segment < self.segments
+            && bits.is_multiple_of(WORD_BYTES as u64);
+        if !inside {
+            return Err(self.invalid(at));
+        }
+        let index = (segment << self.stride_words_log2) + offset / WORD_BYTES as u64;
+        // SAFETY: `segment < segments` and `8 <= offset`, `offset + bytes <= segment_bytes <= 1 << stride`, so the words
+        // from `index` on lie inside the mapping (the invariant above); `index` counts whole words from a page-aligned
+        // base, so they are aligned; all-zero memory is a valid `AtomicU64`, and every access is atomic.
+        Ok(unsafe { std::slice::from_raw_parts(self.base.add(index as usize), count) })
+    }
+
+    /// Writes the first word of a segment, which no address reaches.
+    pub(crate) fn set_first_word(&self, segment: u16, word: u64) {
+        assert!(u64::from(segment) < self.segments);
+        // SAFETY: the segment exists, so its first word lies inside the mapping, aligned; the access is atomic.
+        let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_words_log2) };
+        first.store(word, Ordering::Release);
+    }
+
+    /// Says what is wrong with an address that [`Arena::words`] refused.
+    #[cold]
+    fn invalid(&self, address: Address) -> Error {
+        let fault = if address.is_null() {
+            PointerFault::Null
+        } else if u64::from(address.segment()) >= self.segments {
+            PointerFault::NoSegment { segments: self.segments as u32 }
+        } else if !address.bits().is_multiple_of(WORD_BYTES as u64) {
+            PointerFault::Misaligned { align: WORD_BYTES as u32 }
+        } else {
+            PointerFault::PastSegment { size_bytes: self.limit + WORD_BYTES as u64 }
+        };
+        Error::InvalidPointer { address, fault }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arena() -> Arena {
+        Arena::new(Geometry { nodes: 3, segments_per_node: 2, segment_bytes: 24 * 1024 }).unwrap()
+    }
+
+    #[test]
+    fn the_last_word_of_each_segment_is_its_own() {
+        let arena = arena();
+        for segment in 0..6 {
+            let last = Address::new(segment, 24 * 1024 - 8);
+            arena.word(last).unwrap().store(u64::from(segment) + 1, Ordering::Relaxed);
+        }
+        for segment in 0..6 {
+            let last = Address::new(segment, 24 * 1024 - 8);
+            let word = arena.word(last).unwrap().load(Ordering::Relaxed);
+            assert_eq!(word, u64::from(segment) + 1);
+        }
+    }
+
+    #[test]
+    fn addresses_outside_are_refused_with_the_reason() {
+        let arena = arena();
+        let fault = |address, words| match arena.words(address, words) {
+            Err(Error::InvalidPointer { fault, .. }) => Some(fault),
+            _ => None,
+        };
+        let past = Some(PointerFault::PastSegment { size_bytes: 24 * 1024 });
+        assert_eq!(fault(Address::NULL, 1), Some(PointerFault::Null));
+        assert_eq!(fault(Address::new(6, 64), 1), Some(PointerFault::NoSegment { segments: 6 }));
+        assert_eq!(fault(Address::new(1, 65), 1), Some(PointerFault::Misaligned { align: 8 }));
+        assert_eq!(fault(Address::new(1, 0), 1), past);
+        assert_eq!(fault(Address::new(1, 24 * 1024 - 8), 2), past);
+        assert_eq!(fault(Address::new(1, 24 * 1024), 1), past);
+        assert_eq!(fault(Address::new(1, 64), usize::MAX / 8), past);
+        assert_eq!(fault(Address::new(1, 64), 1 << 61), past);
+        assert_eq!(fault(Address::from_bits(u64::MAX), 1), Some(PointerFault::NoSegment { segments: 6 }));
+        assert_eq!(fault(Address::new(1, 24 * 1024 - 16), 2), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bits_give_words_inside_or_an_error(bits: u64, count in 0_usize..64) {
+            let arena = arena();
+            if let Ok(words) = arena.words(Address::from_bits(bits), count) {
+                for word in words {
+                    word.load(Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The host fabric: far memory is memory of this process, and every operation is ready at its first poll.
+//!
+//! Segments lie in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: pointer
+//! chasing pays a few cycles a step for distribution, and no load. All accesses go through `AtomicU64`, so they are
+//! free of data races by construction.
+
+mod arena;
+mod spawn;
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub(crate) use arena::{Arena, Geometry};
+pub(crate) use spawn::run_threads;
+
+use super::chain::{Chain, Op};
+use crate::error::Result;
+use crate::pointer::Address;
+
+/// One thread's access to the host's memory.
+#[derive(Clone)]
+pub(crate) struct Host {
+    arena: Arc<Arena>,
+}
+
+impl Host {
+    pub(crate) fn new(arena: Arc<Arena>) -> Self {
+        Self { arena }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.arena.mapped.elapsed()
+    }
+
+    #[allow(clippy::unused_self)] // what idling means is the endpoint's to decide
+    pub(crate) fn idle(&self) {
+        std::thread::yield_now();
+    }
+
+    /// Fills `into` from `at`, word by word in address order.
+    #[inline]
+    pub(crate) fn read<'a>(&self, at: Address, into: &'a mut [MaybeUninit<u64>]) -> Result<&'a [u64]> {
+        let source = self.arena.words(at, into.len())?;
+        for (to, from) in into.iter_mut().zip(source) {
+            to.write(from.load(Ordering::SeqCst));
+        }
+        // SAFETY: `words` returned as many words as `into` has, so the loop wrote each element; `MaybeUninit<u64>` and
+        // `u64` have the same layout.
+        Ok(unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) })
+    }
+
+    #[inline]
+    pub(crate) fn read_word(&self, at: Address) -> Result<u64> {
+        Ok(self.arena.word(at)?.load(Ordering::SeqCst))
+    }
+
+    #[inline]
+    pub(crate) fn write_word(&self, at: Address, word: u64) -> Result<()> {
+        self.arena.word(at)?.store(word, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Compares and exchanges; gives what was there before.
+    #[inline]
+    pub(crate) fn compare_exchange(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
+        let word = self.arena.word(at)?;
+        Ok(match word.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(old) | Err(old) => old,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn fetch_add(&self, at: Address, addend: u64) -> Result<u64> {
+        Ok(self.arena.word(at)?.fetch_add(addend, Ordering::SeqCst))
+    }
+
+    /// Executes a chain in program order; stops at the first operation whose address is invalid.
+    pub(crate) fn execute(&self, chain: &mut Chain) -> Result<()> {
+        let (ops, words) = chain.parts();
+        for op in ops {
+            match op {
+                Op::Read { at, slot } => {
+                    let source = self.arena.words(*at, slot.len())?;
+                    for (to, from) in words[slot.clone()].iter_mut().zip(source) {
+                        *to = from.load(Ordering::SeqCst);
+                    }
+                }
+                Op::Write { at, slot } => {
+                    let target = self.arena.words(*at, slot.len())?;
+                    // One word is an atomic store; of several, each is visible after those before it.
+                    let order = if slot.len() == 1 { Ordering::SeqCst } else { Ordering::Release };
+                    for (to, from) in target.iter().zip(&words[slot.clone()]) {
+                        to.store(*from, order);
+                    }
+                }
+                Op::CompareExchange { at, expected, new, slot } => {
+                    words[*slot] = self.compare_exchange(*at, *expected, *new)?;
+                }
+                Op::FetchAdd { at, addend, slot } => words[*slot] = self.fetch_add(*at, *addend)?,
+            }
+        }
+        Ok(())
+    }
+}

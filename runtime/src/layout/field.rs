@@ -1,0 +1,151 @@
+//! `Field`: what a field of a `#[remote]` struct may be declared as.
+
+use std::fmt::Debug;
+
+use super::Pod;
+use crate::error::{Error, Result};
+use crate::pointer::Address;
+
+/// A type that a field of a `#[remote]` struct may be declared as.
+///
+/// One declaration means different things in different places, and each is an associated type:
+///
+/// | type | a plain `u64` | `Atomic<u64>` | nested `#[remote] Point` |
+/// |---|---|---|---|
+/// | [`Cell`](Field::Cell): its bytes in far memory | `u64` | 8 bytes | `PointThis` |
+/// | [`Init`](Field::Init): what a new object is built from | `u64` | `u64` | `PointInit` |
+/// | [`Value`](Field::Value): in a snapshot | `u64` | `u64` | `PointSnapshot` |
+/// | [`Stored`](Field::Stored): kept by a handle | `u64` | its place | the handle `Point` |
+/// | [`Kept`](Field::Kept): given by a handle's accessor | `u64` | its place | `&Point` |
+///
+/// Not for implementing by hand: each plain type is a field, `#[remote]` makes its struct one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot live in far memory",
+    label = "cannot be a field of a `#[remote]` struct",
+    note = "use a plain value (`u64`, `[u8; 32]`, `RemotePtr<T>`, …), a cell (`Atomic<T>`, `Link<T>`, `Lock`, `Versioned<T>`), another `#[remote]` struct, or mark the field `#[local]`"
+)]
+pub trait Field: Sized + 'static {
+    /// The type whose size and alignment the field has in far memory.
+    type Cell: 'static;
+    /// What a new object's field is built from.
+    type Init;
+    /// What a snapshot holds.
+    type Value<'g>: Clone + Debug;
+    /// What a handle keeps.
+    type Stored;
+    /// What a handle's accessor gives.
+    type Kept<'a>;
+
+    /// Tells this declaration from others in a layout fingerprint.
+    const FINGERPRINT: u64;
+    /// Whether any of it is frozen, so that a handle has to read it on `attach`.
+    const FROZEN: bool;
+    /// The bytes of one tail element, or 0 if the field has a fixed size.
+    const TAIL_STRIDE: usize = 0;
+    /// Where the tail's length word is, in bytes from the field's start.
+    const TAIL_OFFSET: usize = 0;
+
+    /// How many bytes a new object needs beyond its fixed part.
+    fn tail_bytes(init: &Self::Init) -> usize {
+        let _ = init;
+        0
+    }
+
+    /// Writes a new field's bytes to the front of `out`, which is zero.
+    fn encode(init: Self::Init, out: &mut [u8]);
+
+    /// The value of the field whose bytes are at the front of `bytes`, read from `at`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] if no value has these bits.
+    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>>;
+
+    /// What a handle keeps of the field at `at`, whose bytes are at the front of `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] if a frozen value has impossible bits.
+    fn store(at: Address, bytes: &[u8]) -> Result<Self::Stored>;
+
+    /// What a handle's accessor gives.
+    fn kept(stored: &Self::Stored) -> Self::Kept<'_>;
+}
+
+/// A field that one READ of its bytes shows in full: a plain value, a nested struct, an array.
+pub trait FrozenField: Field {}
+
+impl<T: Pod> FrozenField for T {}
+
+impl<T: Pod> Field for T {
+    type Cell = T;
+    type Init = T;
+    type Value<'g> = T;
+    type Stored = T;
+    type Kept<'a> = T;
+
+    const FINGERPRINT: u64 = T::FINGERPRINT;
+    const FROZEN: bool = size_of::<T>() > 0;
+
+    #[inline]
+    fn encode(init: T, out: &mut [u8]) {
+        Pod::encode(init, out);
+    }
+    #[inline]
+    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+        Pod::decode(bytes).ok_or_else(|| invalid_value::<T>(at))
+    }
+    #[inline]
+    fn store(at: Address, bytes: &[u8]) -> Result<T> {
+        <T as Field>::decode(at, bytes)
+    }
+    #[inline]
+    fn kept(stored: &T) -> T {
+        *stored
+    }
+}
+
+/// A field that has a value to start from when none is given: an atomic, a link, a lock, an array of them.
+pub trait DefaultInit: Field {
+    /// That value.
+    fn default_init() -> Self::Init;
+}
+
+/// What a field of kind `F` can be initialised with: its value, or for a link any pointer.
+///
+/// Setters of generated `Init` types and [`Owned::set`](crate::Owned::set) take it, so that
+/// `Node::init(key).next(shared)` needs no conversion.
+#[diagnostic::on_unimplemented(
+    message = "a field declared as `{F}` cannot be initialised with `{Self}`",
+    label = "wrong kind of initial value"
+)]
+pub trait Initial<F: Field> {
+    /// The value to build the field from.
+    fn into_init(self) -> F::Init;
+}
+
+impl<T: Pod> Initial<T> for T {
+    #[inline]
+    fn into_init(self) -> T {
+        self
+    }
+}
+
+#[cold]
+pub(crate) fn invalid_value<T>(address: Address) -> Error {
+    Error::InvalidValue { address, type_name: std::any::type_name::<T>() }
+}
+
+/// `[f(0), …, f(N - 1)]`, or the first error.
+#[inline]
+pub(crate) fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
+    let mut error = None;
+    let values: [Option<T>; N] = std::array::from_fn(|index| {
+        if error.is_some() {
+            return None;
+        }
+        f(index).map_err(|e| error = Some(e)).ok()
+    });
+    match error {
+        Some(error) => Err(error),
+        None => Ok(values.map(|value| value.expect("no error, so each is there"))),
+    }
+}

@@ -1,0 +1,55 @@
+//! Layout fingerprints: 64 bits that differ when two builds would read the same bytes differently.
+//!
+//! FNV-1a over names, kinds, offsets and sizes, computed by the compiler. It guards against mistakes, not attacks. A
+//! link contributes its pointee's name only, so that recursive types have a fingerprint; a type parameter contributes
+//! through the fields that use it.
+
+use super::FieldInfo;
+
+const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
+const fn bytes(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut index = 0;
+    while index < bytes.len() {
+        hash = (hash ^ bytes[index] as u64).wrapping_mul(PRIME);
+        index += 1;
+    }
+    // A terminator keeps ("ab", "c") and ("a", "bc") apart.
+    (hash ^ 0xff).wrapping_mul(PRIME)
+}
+
+const fn number(hash: u64, number: u64) -> u64 {
+    bytes(hash, &number.to_le_bytes())
+}
+
+/// The fingerprint of a type known by its name alone.
+pub const fn name(name: &str) -> u64 {
+    bytes(OFFSET_BASIS, name.as_bytes())
+}
+
+/// The fingerprint of a kind (`"Atomic"`) around a type's fingerprint.
+pub const fn wrap(kind: &str, inner: u64) -> u64 {
+    number(name(kind), inner)
+}
+
+/// The fingerprint of `[F; length]`.
+pub const fn array(inner: u64, length: usize) -> u64 {
+    number(wrap("array", inner), length as u64)
+}
+
+/// The fingerprint of a struct from its name and fields.
+pub const fn fields(struct_name: &str, size: usize, align: usize, fields: &[FieldInfo]) -> u64 {
+    let mut hash = number(number(name(struct_name), size as u64), align as u64);
+    hash = number(hash, cfg!(target_endian = "big") as u64);
+    let mut index = 0;
+    while index < fields.len() {
+        let field = &fields[index];
+        hash = bytes(hash, field.name.as_bytes());
+        hash = number(hash, field.fingerprint);
+        hash = number(hash, field.offset as u64);
+        hash = number(hash, field.size as u64);
+        index += 1;
+    }
+    hash
+}

@@ -1,0 +1,132 @@
+//! `Remote`: what `#[remote]` implements for a struct.
+
+use super::{Field, WORD_BYTES, fingerprint};
+use crate::pointer::Address;
+
+/// A struct whose objects live in far memory. `#[remote]` implements it.
+///
+/// # Safety
+///
+/// `Self::Fields` is `#[repr(transparent)]` over [`Address`]. Everything else is checked: by the compiler in
+/// [`Remote::PROVEN`], or at run time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `#[remote]` struct",
+    label = "needs `#[remote]` on its definition",
+    note = "pointers into far memory lead to structs annotated with `#[remote]`"
+)]
+pub unsafe trait Remote: Field {
+    /// The accessors: an [`Address`] with a method for each field.
+    type Fields: 'static;
+
+    /// The struct's name, without its parameters.
+    const NAME: &'static str;
+    /// Each field in far memory, in order.
+    const FIELDS: &'static [FieldInfo];
+
+    /// The bytes of the fixed part: a multiple of 8.
+    const SIZE: usize = size_of::<Self::Cell>();
+    /// The alignment in bytes: at least 8. The bits below it are a link's marks.
+    const ALIGN: usize = align_of::<Self::Cell>();
+
+    /// Evaluating it proves the layout: the compiler's offsets are those of the C layout rule, and only the last field
+    /// has a tail.
+    const PROVEN: () = prove(Self::SIZE, Self::ALIGN, Self::FIELDS);
+
+    /// The accessors of the object at `address`.
+    #[inline]
+    fn fields(address: &Address) -> &Self::Fields {
+        const {
+            assert!(size_of::<Self::Fields>() == size_of::<Address>());
+            assert!(align_of::<Self::Fields>() == align_of::<Address>());
+        }
+        // SAFETY: `Fields` is transparent over `Address` by this trait's contract, so a reference to one is a valid
+        // reference to the other; the lifetime is that of the borrow.
+        unsafe { &*std::ptr::from_ref(address).cast::<Self::Fields>() }
+    }
+}
+
+/// One field of a remote layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FieldInfo {
+    /// Its name in the source.
+    pub name: &'static str,
+    /// Tells its type from others.
+    pub fingerprint: u64,
+    /// Bytes from the object's start.
+    pub offset: usize,
+    /// Bytes it takes (without its tail).
+    pub size: usize,
+    /// Its alignment in bytes.
+    pub align: usize,
+    /// Whether a handle keeps any of it.
+    pub frozen: bool,
+    /// The bytes of one tail element, or 0.
+    pub tail_stride: usize,
+}
+
+impl FieldInfo {
+    /// The field `name`, declared as `F`, at `offset`.
+    pub const fn new<F: Field>(name: &'static str, offset: usize) -> Self {
+        Self {
+            name,
+            fingerprint: F::FINGERPRINT,
+            offset,
+            size: size_of::<F::Cell>(),
+            align: align_of::<F::Cell>(),
+            frozen: F::FROZEN,
+            tail_stride: F::TAIL_STRIDE,
+        }
+    }
+}
+
+/// The fingerprint of a struct from its name and fields.
+pub const fn fingerprint_of<T: Remote>() -> u64 {
+    fingerprint::fields(T::NAME, T::SIZE, T::ALIGN, T::FIELDS)
+}
+
+/// The words that hold all frozen fields, as a range of bytes; empty if there are none.
+pub(crate) const fn frozen_span(fields: &[FieldInfo]) -> (usize, usize) {
+    let mut start = usize::MAX;
+    let mut end = 0;
+    let mut index = 0;
+    while index < fields.len() {
+        let field = &fields[index];
+        if field.frozen {
+            if field.offset < start {
+                start = field.offset;
+            }
+            if field.offset + field.size > end {
+                end = field.offset + field.size;
+            }
+        }
+        index += 1;
+    }
+    if start == usize::MAX {
+        (0, 0)
+    } else {
+        (start / WORD_BYTES * WORD_BYTES, end.next_multiple_of(WORD_BYTES))
+    }
+}
+
+/// Lays the fields out again by the C rule and compares.
+const fn prove(size: usize, align: usize, fields: &[FieldInfo]) {
+    assert!(align >= WORD_BYTES && align.is_power_of_two(), "a remote layout is aligned to words");
+    assert!(size.is_multiple_of(WORD_BYTES), "a remote layout is a whole number of words");
+    assert!(size > 0, "a remote struct needs at least one field in far memory");
+    let mut end = 0;
+    let mut index = 0;
+    while index < fields.len() {
+        let field = &fields[index];
+        assert!(align >= field.align, "a field is aligned more strictly than its struct");
+        assert!(field.offset == end_aligned(end, field.align), "a field is not where the C layout rule puts it");
+        assert!(field.tail_stride == 0 || index + 1 == fields.len(), "only the last field can be a `Tail`");
+        end = field.offset + field.size;
+        index += 1;
+    }
+    assert!(size == end_aligned(end, align), "the fields do not fill the struct");
+}
+
+const fn end_aligned(end: usize, align: usize) -> usize {
+    end.next_multiple_of(align)
+}

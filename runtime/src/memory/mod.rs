@@ -1,0 +1,17 @@
+//! Far memory's life cycle: allocation, retirement, reclamation.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`heap`] | a thread's blocks: chunks taken from segments, free lists by size |
+//! | [`pool`] | blocks that no thread holds, shared by the threads of the process |
+//! | [`epoch`] | when a retired object's memory may be used again |
+//! | [`limbo`] | what a thread has retired and not yet freed |
+//! | [`guard`] | [`Guard`](crate::Guard): protection for loaded pointers |
+//! | [`site`] | where a new object goes |
+
+pub(crate) mod epoch;
+pub(crate) mod guard;
+pub(crate) mod heap;
+pub(crate) mod limbo;
+pub(crate) mod pool;
+pub(crate) mod site;

@@ -1,0 +1,91 @@
+//! Arrays: `[F; N]` fields.
+//!
+//! A field written as `[F; N]` is declared as an [`Array`], so that its elements can be any field and have places of
+//! their own.
+
+use std::marker::PhantomData;
+
+use super::Place;
+use crate::error::Result;
+use crate::layout::{DefaultInit, Field, FrozenField, Initial, fingerprint};
+use crate::pointer::Address;
+
+/// What `#[remote]` makes of a field declared as `[F; N]`: `N` fields, one after the other.
+///
+/// Its [`Place`] gives the place of each element with [`at`](Place::at); in `Init`, snapshots and handles it is an
+/// ordinary array.
+#[repr(transparent)]
+pub struct Array<F: Field, const N: usize>([F::Cell; N], PhantomData<fn() -> F>);
+
+impl<F: Field, const N: usize> Field for Array<F, N> {
+    type Cell = [F::Cell; N];
+    type Init = [F::Init; N];
+    type Value<'g> = [F::Value<'g>; N];
+    type Stored = [F::Stored; N];
+    type Kept<'a> = [F::Kept<'a>; N];
+
+    const FINGERPRINT: u64 = {
+        assert!(F::TAIL_STRIDE == 0, "an array's elements can not have a tail");
+        fingerprint::array(F::FINGERPRINT, N)
+    };
+    const FROZEN: bool = F::FROZEN && N > 0;
+
+    #[inline]
+    fn encode(init: [F::Init; N], out: &mut [u8]) {
+        for (index, element) in init.into_iter().enumerate() {
+            F::encode(element, &mut out[index * size_of::<F::Cell>()..]);
+        }
+    }
+    #[inline]
+    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<[F::Value<'g>; N]> {
+        crate::layout::try_array(|index| {
+            let offset = index * size_of::<F::Cell>();
+            F::decode(at.add(offset as u64), &bytes[offset..])
+        })
+    }
+    #[inline]
+    fn store(at: Address, bytes: &[u8]) -> Result<[F::Stored; N]> {
+        crate::layout::try_array(|index| {
+            let offset = index * size_of::<F::Cell>();
+            F::store(at.add(offset as u64), &bytes[offset..])
+        })
+    }
+    #[inline]
+    fn kept(stored: &[F::Stored; N]) -> [F::Kept<'_>; N] {
+        std::array::from_fn(|index| F::kept(&stored[index]))
+    }
+}
+
+impl<F: FrozenField, const N: usize> FrozenField for Array<F, N> {}
+
+impl<F: DefaultInit, const N: usize> DefaultInit for Array<F, N> {
+    fn default_init() -> [F::Init; N] {
+        std::array::from_fn(|_| F::default_init())
+    }
+}
+
+impl<F: Field, const N: usize> Initial<Array<F, N>> for [F::Init; N] {
+    fn into_init(self) -> [F::Init; N] {
+        self
+    }
+}
+
+impl<F: Field, const N: usize> Place<Array<F, N>> {
+    /// How many elements there are.
+    pub const LEN: usize = N;
+
+    /// The place of element `index`, or `None` past the end. No round trip.
+    #[inline]
+    pub fn get(self, index: usize) -> Option<Place<F>> {
+        (index < N).then(|| Place::from_address(self.address().add((index * size_of::<F::Cell>()) as u64)))
+    }
+
+    /// The place of element `index`. No round trip.
+    ///
+    /// # Panics
+    /// If `index` is `N` or more, as indexing does; [`get`](Self::get) does not.
+    #[inline]
+    pub fn at(self, index: usize) -> Place<F> {
+        self.get(index).unwrap_or_else(|| panic!("index {index} of an array of {N}"))
+    }
+}

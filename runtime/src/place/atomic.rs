@@ -1,0 +1,172 @@
+//! `Atomic<T>`: a word that several threads change.
+
+use std::marker::PhantomData;
+
+use super::Place;
+use crate::cluster::ComputeThread;
+use crate::error::Result;
+use crate::layout::{DefaultInit, Field, Initial, Integer, Word, fingerprint, invalid_value};
+use crate::pointer::Address;
+
+/// A word-sized cell that threads read and change atomically. A field is declared as `Atomic<u64>`; the operations are
+/// those of its [`Place`].
+///
+/// It takes 8 bytes whatever `T` is, because that is what the network moves.
+#[repr(transparent)]
+pub struct Atomic<T>(u64, PhantomData<fn() -> T>);
+
+impl<T: Word> Field for Atomic<T> {
+    type Cell = Self;
+    type Init = T;
+    type Value<'g> = T;
+    type Stored = Place<Self>;
+    type Kept<'a> = Place<Self>;
+
+    const FINGERPRINT: u64 = fingerprint::wrap("Atomic", T::FINGERPRINT);
+    const FROZEN: bool = false;
+
+    #[inline]
+    fn encode(init: T, out: &mut [u8]) {
+        crate::layout::Pod::encode(init.to_word(), out);
+    }
+    #[inline]
+    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+        from_word(at, <u64 as crate::layout::Pod>::decode(bytes).unwrap_or_default())
+    }
+    #[inline]
+    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+        Ok(Place::from_address(at))
+    }
+    #[inline]
+    fn kept(stored: &Place<Self>) -> Place<Self> {
+        *stored
+    }
+}
+
+impl<T: Word> DefaultInit for Atomic<T> {
+    fn default_init() -> T {
+        T::initial()
+    }
+}
+
+impl<T: Word> Initial<Atomic<T>> for T {
+    #[inline]
+    fn into_init(self) -> T {
+        self
+    }
+}
+
+#[inline]
+fn from_word<T: Word>(at: Address, word: u64) -> Result<T> {
+    T::from_word(word).ok_or_else(|| invalid_value::<T>(at))
+}
+
+/// Operations are sequentially consistent. Those the network has (`load`, `store`, `compare_exchange`, and `fetch_add`
+/// and `fetch_sub` of 64-bit integers) take one round trip; the others read and then compare and exchange until nobody
+/// comes between, so two round trips without contention.
+///
+/// All fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory, and those
+/// that give a value with [`Error::InvalidValue`](crate::Error::InvalidValue) if no `T` has the bits found.
+impl<T: Word> Place<Atomic<T>> {
+    /// The value. One round trip.
+    #[inline]
+    pub async fn load(self, ct: &ComputeThread) -> Result<T> {
+        from_word(self.address(), ct.read_word(self.address()).await?)
+    }
+
+    /// Sets the value. One round trip.
+    #[inline]
+    pub async fn store(self, ct: &ComputeThread, value: T) -> Result<()> {
+        ct.write_word(self.address(), value.to_word()).await
+    }
+
+    /// Sets the value to `new` if it is `current`; gives what it was, as `Ok` if it was changed. One round trip.
+    #[inline]
+    pub async fn compare_exchange(self, ct: &ComputeThread, current: T, new: T) -> Result<Result<T, T>> {
+        let expected = current.to_word();
+        let found = ct.compare_exchange_word(self.address(), expected, new.to_word()).await?;
+        let old = from_word(self.address(), found)?;
+        Ok(if found == expected { Ok(old) } else { Err(old) })
+    }
+
+    /// Sets the value and gives what it was. Two round trips, more under contention.
+    pub async fn swap(self, ct: &ComputeThread, value: T) -> Result<T> {
+        self.update(ct, |_| value).await
+    }
+
+    /// Sets the value to what `f` makes of it, unless that is `None`; gives what it was, as `Ok` if it was changed. `f`
+    /// may be called several times. Two round trips, more under contention.
+    pub async fn fetch_update(self, ct: &ComputeThread, mut f: impl FnMut(T) -> Option<T>) -> Result<Result<T, T>> {
+        let at = self.address();
+        let mut word = ct.read_word(at).await?;
+        let mut backoff = ct.backoff();
+        loop {
+            let current = from_word(at, word)?;
+            let Some(new) = f(current) else { return Ok(Err(current)) };
+            let found = ct.compare_exchange_word(at, word, new.to_word()).await?;
+            if found == word {
+                return Ok(Ok(current));
+            }
+            word = found;
+            backoff.wait().await;
+        }
+    }
+
+    async fn update(self, ct: &ComputeThread, mut f: impl FnMut(T) -> T) -> Result<T> {
+        Ok(self.fetch_update(ct, |value| Some(f(value))).await?.unwrap_or_else(|value| value))
+    }
+}
+
+impl<T: Integer> Place<Atomic<T>> {
+    /// Adds, wrapping around, and gives what it was. One round trip for 64-bit integers, two for narrower ones.
+    #[inline]
+    pub async fn fetch_add(self, ct: &ComputeThread, addend: T) -> Result<T> {
+        if T::WHOLE_WORD {
+            return from_word(self.address(), ct.fetch_add_word(self.address(), addend.to_word()).await?);
+        }
+        self.update(ct, |value| value.wrapping_add(addend)).await
+    }
+
+    /// Subtracts, wrapping around, and gives what it was. One round trip for 64-bit integers, two for narrower ones.
+    #[inline]
+    pub async fn fetch_sub(self, ct: &ComputeThread, subtrahend: T) -> Result<T> {
+        if T::WHOLE_WORD {
+            let addend = subtrahend.to_word().wrapping_neg();
+            return from_word(self.address(), ct.fetch_add_word(self.address(), addend).await?);
+        }
+        self.update(ct, |value| value.wrapping_sub(subtrahend)).await
+    }
+
+    /// Sets the value to the larger of itself and `other`, and gives what it was. Two round trips, one if it is larger
+    /// already.
+    pub async fn fetch_max(self, ct: &ComputeThread, other: T) -> Result<T> {
+        let changed = self.fetch_update(ct, |value| (other > value).then_some(other)).await?;
+        Ok(changed.unwrap_or_else(|value| value))
+    }
+
+    /// Sets the value to the smaller of itself and `other`, and gives what it was. Two round trips, one if it is smaller
+    /// already.
+    pub async fn fetch_min(self, ct: &ComputeThread, other: T) -> Result<T> {
+        let changed = self.fetch_update(ct, |value| (other < value).then_some(other)).await?;
+        Ok(changed.unwrap_or_else(|value| value))
+    }
+}
+
+macro_rules! bitwise {
+    ($($name:ident $trait:ident $op:tt $what:literal)*) => {
+        impl<T: Word> Place<Atomic<T>> {$(
+            #[doc = concat!("Sets the value to its bitwise ", $what, " with `other`, and gives what it was. Two round trips.")]
+            pub async fn $name(self, ct: &ComputeThread, other: T) -> Result<T>
+            where
+                T: std::ops::$trait<Output = T>,
+            {
+                self.update(ct, |value| value $op other).await
+            }
+        )*}
+    };
+}
+bitwise! {
+    fetch_and BitAnd & "and"
+    fetch_or BitOr | "or"
+    fetch_xor BitXor ^ "exclusive or"
+}

@@ -1,0 +1,88 @@
+//! Field groups: several fields of one object with one READ.
+//!
+//! `fetch!(g, node.{key, next})` makes the tuple of the fields' places and reads the smallest span of words that covers
+//! them. Places are addresses plus constants, so the span's length is a constant once this is inlined.
+
+use super::Place;
+use crate::cluster::ComputeThread;
+use crate::error::{Error, Result};
+use crate::layout::scratch::bytes;
+use crate::layout::{Field, WORD_BYTES};
+use crate::memory::guard::Guard;
+use crate::pointer::Address;
+
+/// Places that can be read together: a tuple of one to eight.
+pub trait FieldGroup {
+    /// Their values, in order.
+    type Values<'g>;
+
+    /// The first byte of the span that covers them, and its length.
+    #[doc(hidden)]
+    fn span(&self) -> (Address, u64);
+
+    /// Their values, from the bytes of the words from `first` on.
+    #[doc(hidden)]
+    fn decode<'g>(&self, first: Address, bytes: &[u8]) -> Result<Self::Values<'g>>;
+}
+
+/// The bytes that lie between two fields of one group at most; more means that they are not of one object.
+const MAX_SPAN_BYTES: u64 = 1 << 20;
+
+/// Reads several fields with one READ of the smallest span that covers them. `fetch!` calls it.
+///
+/// # Errors
+/// [`Error::InvalidPointer`], or [`Error::InvalidValue`] if no value has the bits found;
+/// [`Error::InvalidArgument`] if the fields are more than 1 MiB apart.
+#[doc(hidden)]
+#[inline]
+pub async fn fetch<'g, G: FieldGroup>(g: &'g Guard<'_>, group: G) -> Result<G::Values<'g>> {
+    let ct: &ComputeThread = g;
+    let (start, length) = group.span();
+    if length > MAX_SPAN_BYTES {
+        let value = format!("{length} bytes").into();
+        return Err(Error::InvalidArgument { argument: "fetch!", value, reason: "the fields are too far apart" });
+    }
+    let first = Address::from_bits(start.bits() / WORD_BYTES as u64 * WORD_BYTES as u64);
+    let words = (start.bits() - first.bits() + length).div_ceil(WORD_BYTES as u64) as usize;
+    ct.read_words(first, words, |words| group.decode(first, bytes(words))).await
+}
+
+macro_rules! field_groups {
+    ($(($($field:ident $place:ident),+))*) => {$(
+        impl<$($field: Field),+> FieldGroup for ($(Place<$field>,)+) {
+            type Values<'g> = ($($field::Value<'g>,)+);
+
+            #[inline]
+            fn span(&self) -> (Address, u64) {
+                let ($($place,)+) = self;
+                let mut start = u64::MAX;
+                let mut end = 0;
+                $(
+                    let at = $place.address().bits();
+                    start = start.min(at);
+                    end = end.max(at.saturating_add(size_of::<$field::Cell>() as u64));
+                )+
+                (Address::from_bits(start), end - start)
+            }
+
+            #[inline]
+            fn decode<'g>(&self, first: Address, bytes: &[u8]) -> Result<Self::Values<'g>> {
+                let ($($place,)+) = self;
+                Ok(($({
+                    let at = $place.address();
+                    $field::decode(at, &bytes[(at.bits() - first.bits()) as usize..])?
+                },)+))
+            }
+        }
+    )*};
+}
+field_groups! {
+    (A a)
+    (A a, B b)
+    (A a, B b, C c)
+    (A a, B b, C c, D d)
+    (A a, B b, C c, D d, E e)
+    (A a, B b, C c, D d, E e, F f)
+    (A a, B b, C c, D d, E e, F f, G g)
+    (A a, B b, C c, D d, E e, F f, G g, H h)
+}

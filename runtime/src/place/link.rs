@@ -1,0 +1,197 @@
+//! `Link<T>`: an atomic pointer with marks.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::Place;
+use crate::cluster::ComputeThread;
+use crate::error::Result;
+use crate::fabric::chain::Chain;
+use crate::layout::{DefaultInit, Field, Initial, Pod, Remote, fingerprint};
+use crate::memory::guard::Guard;
+use crate::pointer::{Address, Publish, RemotePtr, Shared};
+
+/// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment leaves free (three at least).
+///
+/// A field is declared as `Link<Node>`, with `#[marks(deleted)]` if its marks have names; the operations are those of
+/// its [`Place`].
+#[repr(transparent)]
+pub struct Link<T>(u64, PhantomData<fn() -> T>);
+
+/// What a link holds, or is to hold: an address and marks. Made from a `Shared` or a `RemotePtr`; null by default.
+pub struct LinkWord<T> {
+    pub(super) word: u64,
+    target: PhantomData<fn() -> T>,
+}
+
+impl<T> Default for LinkWord<T> {
+    fn default() -> Self {
+        Self { word: 0, target: PhantomData }
+    }
+}
+
+impl<T: Remote> From<RemotePtr<T>> for LinkWord<T> {
+    #[inline]
+    fn from(ptr: RemotePtr<T>) -> Self {
+        Self { word: ptr.address().bits(), target: PhantomData }
+    }
+}
+
+impl<T: Remote> From<Shared<'_, T>> for LinkWord<T> {
+    #[inline]
+    fn from(shared: Shared<'_, T>) -> Self {
+        Self { word: shared.to_word(), target: PhantomData }
+    }
+}
+
+impl<T: Remote> Field for Link<T> {
+    type Cell = Self;
+    type Init = LinkWord<T>;
+    type Value<'g> = Shared<'g, T>;
+    type Stored = Place<Self>;
+    type Kept<'a> = Place<Self>;
+
+    // The pointee's name only: it may be the struct that the link is in.
+    const FINGERPRINT: u64 = fingerprint::wrap("Link", fingerprint::name(T::NAME));
+    const FROZEN: bool = false;
+
+    #[inline]
+    fn encode(init: LinkWord<T>, out: &mut [u8]) {
+        Pod::encode(init.word, out);
+    }
+    #[inline]
+    fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+        Ok(Shared::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
+    }
+    #[inline]
+    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+        Ok(Place::from_address(at))
+    }
+    #[inline]
+    fn kept(stored: &Place<Self>) -> Place<Self> {
+        *stored
+    }
+}
+
+impl<T: Remote> DefaultInit for Link<T> {
+    fn default_init() -> LinkWord<T> {
+        LinkWord::default()
+    }
+}
+
+impl<T: Remote, P: Into<LinkWord<T>>> Initial<Link<T>> for P {
+    #[inline]
+    fn into_init(self) -> LinkWord<T> {
+        self.into()
+    }
+}
+
+/// A `compare_exchange` that found something else than it expected. Nothing was changed.
+pub struct CompareExchangeError<S, P> {
+    /// What the link holds.
+    pub current: S,
+    /// What was to be put there; an [`Owned`](crate::Owned) can be edited and tried again.
+    pub new: P,
+}
+
+impl<S: fmt::Debug, P> fmt::Debug for CompareExchangeError<S, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompareExchangeError").field("current", &self.current).finish_non_exhaustive()
+    }
+}
+
+/// What a `compare_exchange` gives: what the link holds now, or why it was not changed.
+pub(super) type Exchanged<S, P> = Result<S, CompareExchangeError<S, P>>;
+
+/// Operations are sequentially consistent and fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the
+/// object is not in far memory.
+impl<T: Remote> Place<Link<T>> {
+    /// What the link holds, protected by `g`. One round trip.
+    #[inline]
+    pub async fn load<'g>(self, g: &'g Guard<'_>) -> Result<Shared<'g, T>> {
+        Ok(Shared::from_word(g.read_word(self.address()).await?))
+    }
+
+    /// Makes the link point to `new`; gives what it holds now.
+    ///
+    /// An `Owned` is thereby published: its image and the link travel in one chain, one round trip, if they are on one
+    /// memory node; otherwise the image first.
+    ///
+    /// # Errors
+    /// Those of a WRITE. An `Owned` whose publication failed half-way is not freed: it may be visible.
+    pub async fn store<'g>(self, g: &'g Guard<'_>, mut new: impl Publish<T>) -> Result<Shared<'g, T>> {
+        let target = new.target();
+        if new.image().is_none() {
+            g.write_word(self.address(), target.to_word()).await?;
+            return Ok(target);
+        }
+        new.set_published(true);
+        let mut chain = chain_with_image(g, self.address(), &new).await?;
+        chain.write(self.address(), &[target.to_word()]);
+        g.submit(chain).await?;
+        Ok(target)
+    }
+
+    /// Makes the link point to `new` if it holds `current`, address and marks.
+    ///
+    /// One round trip. An `Owned` travels in the same chain as the link if they are on one memory node; otherwise it is
+    /// written first. If the link holds something else, the error has it, and `new` back.
+    ///
+    /// # Errors
+    /// Those of a CAS. An `Owned` whose publication failed half-way is not freed: it may be visible.
+    pub async fn compare_exchange<'g, P: Publish<T>>(
+        self,
+        g: &'g Guard<'_>,
+        current: impl Into<LinkWord<T>>,
+        mut new: P,
+    ) -> Result<Exchanged<Shared<'g, T>, P>> {
+        let expected = current.into().word;
+        let target = new.target();
+        let found = exchange(g, self.address(), expected, target.to_word(), &mut new).await?;
+        Ok(if found == expected {
+            Ok(target)
+        } else {
+            Err(CompareExchangeError { current: Shared::from_word(found), new })
+        })
+    }
+}
+
+/// Compares and exchanges a link's word, having written the image of `new` before; gives what the link held.
+///
+/// While operations are in flight `new` counts as published: if the future is dropped then, the link may hold it, and
+/// its block must not be freed under a WRITE.
+pub(super) async fn exchange<T: Remote>(
+    ct: &ComputeThread,
+    at: Address,
+    expected: u64,
+    word: u64,
+    new: &mut impl Publish<T>,
+) -> Result<u64> {
+    if new.image().is_none() {
+        return ct.compare_exchange_word(at, expected, word).await;
+    }
+    new.set_published(true);
+    let mut chain = chain_with_image(ct, at, &*new).await?;
+    let slot = chain.compare_exchange(at, expected, word);
+    let found = ct.submit(chain).await?.word(&slot);
+    new.set_published(found == expected);
+    Ok(found)
+}
+
+/// A chain for the link at `link` that begins with the image of `new`; if one chain can not reach both, the image is
+/// written here and the chain is empty.
+pub(super) async fn chain_with_image<T: Remote>(
+    ct: &ComputeThread,
+    link: Address,
+    new: &impl Publish<T>,
+) -> Result<Chain> {
+    let mut chain = ct.chain();
+    if let Some((object, image)) = new.image() {
+        if ct.node_of(object) == ct.node_of(link) {
+            chain.write(object, image);
+        } else {
+            ct.write_words(object, image).await?;
+        }
+    }
+    Ok(chain)
+}

@@ -1,0 +1,163 @@
+//! `Lock`: mutual exclusion in far memory.
+//!
+//! The word is 0, or a token: the identity of the thread that holds the lock and a number that tells this acquisition
+//! from others of the thread. Acquiring is a CAS from 0, releasing a WRITE of 0.
+//! A waiting thread backs off and lets its other tasks run, since one of them may be the owner.
+//!
+//! A lock excludes threads, it does not order memory by itself: on every fabric, what the owner wrote before the
+//! release is seen by whoever acquires after it, because single-word operations are sequentially consistent.
+
+use super::Place;
+use crate::cluster::{ComputeThread, ThreadId};
+use crate::error::Result;
+use crate::layout::{DefaultInit, Field, Initial, Pod, fingerprint};
+use crate::pointer::Address;
+
+/// A spin lock in far memory that knows its owner. Declared as a field of type `Lock`; the operations are those of its
+/// [`Place`].
+#[repr(transparent)]
+pub struct Lock(u64);
+
+/// Whether a lock is held, and by whom, at the moment of a READ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockState(Option<ThreadId>);
+
+impl LockState {
+    fn from_word(word: u64) -> Self {
+        Self(ThreadId::of_token(word))
+    }
+
+    /// The thread that holds it.
+    pub fn owner(self) -> Option<ThreadId> {
+        self.0
+    }
+
+    /// Whether any thread holds it.
+    pub fn is_held(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Field for Lock {
+    type Cell = Self;
+    /// A new lock is free.
+    type Init = ();
+    type Value<'g> = LockState;
+    type Stored = Place<Self>;
+    type Kept<'a> = Place<Self>;
+
+    const FINGERPRINT: u64 = fingerprint::name("Lock");
+    const FROZEN: bool = false;
+
+    #[inline]
+    fn encode((): (), _: &mut [u8]) {}
+    #[inline]
+    fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+        Ok(LockState::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
+    }
+    #[inline]
+    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+        Ok(Place::from_address(at))
+    }
+    #[inline]
+    fn kept(stored: &Place<Self>) -> Place<Self> {
+        *stored
+    }
+}
+
+impl DefaultInit for Lock {
+    fn default_init() {}
+}
+
+impl Initial<Lock> for () {
+    fn into_init(self) {}
+}
+
+impl Place<Lock> {
+    /// Takes the lock if it is free. One round trip.
+    #[inline]
+    pub async fn try_acquire(self, ct: &ComputeThread) -> Result<Option<LockGuard<'_>>> {
+        let token = ct.token();
+        // The guard exists before the CAS is posted: if the future is dropped while it is in flight, the lock may be
+        // taken, and only the guard knows what to undo.
+        let mut guard = LockGuard { ct, at: self.address(), held: Held::InFlight { token } };
+        let found = ct.compare_exchange_word(self.address(), 0, token).await;
+        guard.held = if matches!(found, Ok(0)) { Held::Yes } else { Held::No };
+        Ok((found? == 0).then_some(guard))
+    }
+
+    /// Takes the lock, waiting for it. One round trip if it is free.
+    ///
+    /// Locks are not reentrant: a task that acquires one it holds waits for itself.
+    #[inline]
+    pub async fn acquire(self, ct: &ComputeThread) -> Result<LockGuard<'_>> {
+        if let Some(guard) = self.try_acquire(ct).await? {
+            return Ok(guard);
+        }
+        self.wait_and_acquire(ct).await
+    }
+
+    async fn wait_and_acquire(self, ct: &ComputeThread) -> Result<LockGuard<'_>> {
+        let mut backoff = ct.backoff();
+        loop {
+            backoff.wait().await;
+            // Looking first keeps those who wait from disturbing the owner with failing exchanges.
+            if self.state(ct).await?.is_held() {
+                continue;
+            }
+            if let Some(guard) = self.try_acquire(ct).await? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Whether it is held at this moment, and by whom. One round trip.
+    #[inline]
+    pub async fn state(self, ct: &ComputeThread) -> Result<LockState> {
+        Ok(LockState::from_word(ct.read_word(self.address()).await?))
+    }
+}
+
+/// A held lock. Dropping it releases the lock without waiting; [`release`](Self::release) waits until it is released
+/// and reports errors.
+#[must_use = "dropping the guard releases the lock"]
+pub struct LockGuard<'ct> {
+    ct: &'ct ComputeThread,
+    at: Address,
+    held: Held,
+}
+
+enum Held {
+    Yes,
+    No,
+    /// The CAS that is to take it is in flight, or was when its future was dropped.
+    InFlight { token: u64 },
+}
+
+impl LockGuard<'_> {
+    /// Releases the lock. One round trip.
+    ///
+    /// # Errors
+    /// Those of a WRITE.
+    #[inline]
+    pub async fn release(mut self) -> Result<()> {
+        let mut chain = self.ct.chain();
+        chain.write(self.at, &[0]);
+        let released = self.ct.submit(chain);
+        // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.
+        self.held = Held::No;
+        released.await.map(drop)
+    }
+}
+
+impl Drop for LockGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.held {
+            Held::Yes => self.ct.post_word(self.at, 0),
+            Held::No => {}
+            // Releases it if this acquisition succeeded; any other owner is left alone.
+            Held::InFlight { token } => self.ct.post_exchange(self.at, token, 0),
+        }
+    }
+}

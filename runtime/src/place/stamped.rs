@@ -1,0 +1,205 @@
+//! `StampedLink<T>`: an atomic pointer whose word never comes back.
+//!
+//! The classic ABA problem: a thread reads a link, the object is removed, freed, allocated again and linked in the same
+//! place, and the thread's `compare_exchange` succeeds though everything has changed. Guards prevent it by keeping the
+//! memory. Where memory is reused at once, a *stamp* does: 16 bits beside the address that each store increments, so
+//! that the word differs unless exactly a multiple of 65,536 stores came between.
+//!
+//! To make room for the stamp the address is compressed: 12 bits of segment and 36 bits of offset in units of 8 bytes,
+//! so segments below 4096 and offsets below 512 GiB.
+//!
+//! | bits | what |
+//! |---|---|
+//! | 63..48 | stamp |
+//! | 47..36 | segment |
+//! | 35..0 | offset / 8 |
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use super::link::{Exchanged, exchange};
+use super::{CompareExchangeError, Place};
+use crate::error::{Error, PointerFault, Result};
+use crate::layout::{DefaultInit, Field, Initial, Pod, Remote, WORD_BYTES, fingerprint};
+use crate::memory::guard::Guard;
+use crate::pointer::{Address, Publish, RemotePtr, Shared};
+
+const STAMP_SHIFT: u32 = 48;
+const SEGMENT_SHIFT: u32 = 36;
+const OFFSET_MASK: u64 = (1 << SEGMENT_SHIFT) - 1;
+const SEGMENT_MASK: u64 = (1 << (STAMP_SHIFT - SEGMENT_SHIFT)) - 1;
+
+/// An atomic pointer with a 16-bit stamp, safe from ABA without guards. It has no marks.
+///
+/// A field is declared as `StampedLink<Node>`; the operations are those of its [`Place`]. Every store increments the
+/// stamp, which wraps around at 65,536: a thread that sleeps through exactly a multiple of that many stores between its
+/// `load` and its `compare_exchange` is not protected.
+#[repr(transparent)]
+pub struct StampedLink<T>(u64, PhantomData<fn() -> T>);
+
+/// A pointer and the stamp that stood beside it.
+pub struct Stamped<'g, T> {
+    shared: Shared<'g, T>,
+    stamp: u16,
+}
+
+impl<'g, T> Stamped<'g, T> {
+    /// The pointer.
+    pub fn shared(self) -> Shared<'g, T> {
+        self.shared
+    }
+
+    /// How often the link had been stored to, modulo 65,536.
+    pub fn stamp(self) -> u16 {
+        self.stamp
+    }
+
+    fn from_word(word: u64) -> Self {
+        let segment = (word >> SEGMENT_SHIFT) & SEGMENT_MASK;
+        let address = Address::new(segment as u16, (word & OFFSET_MASK) * WORD_BYTES as u64);
+        Self { shared: Shared::from_parts(address, 0), stamp: (word >> STAMP_SHIFT) as u16 }
+    }
+
+    /// The word of a link that held this and is made to point to `target`.
+    fn successor(self, target: Address) -> Result<u64> {
+        Ok(u64::from(self.stamp.wrapping_add(1)) << STAMP_SHIFT | compress(target)?)
+    }
+}
+
+fn compress(address: Address) -> Result<u64> {
+    let (segment, offset) = (u64::from(address.segment()), address.offset() / WORD_BYTES as u64);
+    if segment > SEGMENT_MASK || offset > OFFSET_MASK {
+        return Err(Error::InvalidPointer { address, fault: PointerFault::NotCompressible });
+    }
+    Ok(segment << SEGMENT_SHIFT | offset)
+}
+
+impl<T> Clone for Stamped<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Stamped<'_, T> {}
+impl<T> PartialEq for Stamped<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.shared == other.shared && self.stamp == other.stamp
+    }
+}
+impl<T> Eq for Stamped<'_, T> {}
+impl<T> fmt::Debug for Stamped<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}#{}", self.shared, self.stamp)
+    }
+}
+impl<'g, T> Deref for Stamped<'g, T> {
+    type Target = Shared<'g, T>;
+    fn deref(&self) -> &Shared<'g, T> {
+        &self.shared
+    }
+}
+
+impl<T: Remote> Field for StampedLink<T> {
+    type Cell = Self;
+    /// The pointer it starts with, at stamp 0; null unless told otherwise.
+    type Init = RemotePtr<T>;
+    type Value<'g> = Stamped<'g, T>;
+    type Stored = Place<Self>;
+    type Kept<'a> = Place<Self>;
+
+    const FINGERPRINT: u64 = fingerprint::wrap("StampedLink", fingerprint::name(T::NAME));
+    const FROZEN: bool = false;
+
+    fn encode(init: RemotePtr<T>, out: &mut [u8]) {
+        // An address that does not fit becomes one that no access accepts, rather than another object's.
+        let word = compress(init.address()).unwrap_or(OFFSET_MASK | SEGMENT_MASK << SEGMENT_SHIFT);
+        Pod::encode(word, out);
+    }
+    fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+        Ok(Stamped::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
+    }
+    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+        Ok(Place::from_address(at))
+    }
+    fn kept(stored: &Place<Self>) -> Place<Self> {
+        *stored
+    }
+}
+
+impl<T: Remote> DefaultInit for StampedLink<T> {
+    fn default_init() -> RemotePtr<T> {
+        RemotePtr::NULL
+    }
+}
+
+impl<T: Remote, P: Into<RemotePtr<T>>> Initial<StampedLink<T>> for P {
+    fn into_init(self) -> RemotePtr<T> {
+        self.into()
+    }
+}
+
+/// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`] if the object is not in far memory,
+/// or a pointer to be stored does not fit beside a stamp.
+impl<T: Remote> Place<StampedLink<T>> {
+    /// What the link holds. One round trip.
+    pub async fn load<'g>(self, g: &'g Guard<'_>) -> Result<Stamped<'g, T>> {
+        Ok(Stamped::from_word(g.read_word(self.address()).await?))
+    }
+
+    /// Makes the link point to `new`, whatever it holds. Two round trips, more under contention: the new stamp depends
+    /// on the old.
+    pub async fn store<'g>(self, g: &'g Guard<'_>, mut new: impl Publish<T>) -> Result<Stamped<'g, T>> {
+        let mut current = self.load(g).await?;
+        let mut backoff = g.backoff();
+        loop {
+            match self.compare_exchange(g, current, new).await? {
+                Ok(stored) => return Ok(stored),
+                Err(changed) => (current, new) = (changed.current, changed.new),
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// Makes the link point to `new` if it holds `current`, address and stamp, and increments the stamp.
+    ///
+    /// One round trip, as for [`Link`](crate::Link). If the link holds something else, the error has it, and `new` back.
+    pub async fn compare_exchange<'g, P: Publish<T>>(
+        self,
+        g: &'g Guard<'_>,
+        current: Stamped<'_, T>,
+        mut new: P,
+    ) -> Result<Exchanged<Stamped<'g, T>, P>> {
+        let word = current.successor(new.target().address())?;
+        let expected = word_of(current)?;
+        let found = exchange(g, self.address(), expected, word, &mut new).await?;
+        Ok(if found == expected {
+            Ok(Stamped::from_word(word))
+        } else {
+            Err(CompareExchangeError { current: Stamped::from_word(found), new })
+        })
+    }
+}
+
+fn word_of<T>(stamped: Stamped<'_, T>) -> Result<u64> {
+    Ok(u64::from(stamped.stamp) << STAMP_SHIFT | compress(stamped.shared.address())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_wrap_around() {
+        let last = Stamped::<()>::from_word(0xffff << STAMP_SHIFT | 8);
+        assert_eq!(last.stamp(), u16::MAX);
+        assert_eq!(Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(), 0);
+    }
+
+    #[test]
+    fn addresses_survive_compression_or_are_refused() {
+        let far = Address::new(4095, (512 << 30) - 8);
+        assert_eq!(Stamped::<()>::from_word(compress(far).unwrap()).shared().address(), far);
+        assert!(compress(Address::new(4096, 64)).is_err());
+        assert!(compress(Address::new(0, 512 << 30)).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! `Tail<F>`: as many elements as an object was allocated with.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::Place;
+use crate::cluster::ComputeThread;
+use crate::error::{Error, Result};
+use crate::layout::scratch::bytes;
+use crate::layout::{Field, FrozenField, Initial, Pod, WORD_BYTES, fingerprint};
+use crate::memory::guard::Guard;
+use crate::pointer::Address;
+
+/// The last field of a struct whose objects have different lengths: a length, frozen, and that many `F`.
+///
+/// It is built from a `Vec` of initial values, whose length becomes the tail's. The operations are those of its
+/// [`Place`]; a snapshot holds a [`TailRef`], which knows the length.
+#[repr(C, align(8))]
+pub struct Tail<F: Field> {
+    length: u64,
+    elements: [F::Cell; 0],
+}
+
+impl<F: Field> Tail<F> {
+    const ELEMENTS_OFFSET: usize = std::mem::offset_of!(Self, elements);
+}
+
+impl<F: Field> Field for Tail<F> {
+    type Cell = Self;
+    type Init = Vec<F::Init>;
+    type Value<'g> = TailRef<F>;
+    type Stored = TailRef<F>;
+    type Kept<'a> = TailRef<F>;
+
+    const FINGERPRINT: u64 = {
+        assert!(F::TAIL_STRIDE == 0, "a tail's elements can not have tails");
+        assert!(size_of::<F::Cell>() > 0, "a tail's elements need a size");
+        fingerprint::wrap("Tail", F::FINGERPRINT)
+    };
+    const FROZEN: bool = true;
+    const TAIL_STRIDE: usize = size_of::<F::Cell>();
+
+    fn tail_bytes(init: &Vec<F::Init>) -> usize {
+        init.len().saturating_mul(size_of::<F::Cell>())
+    }
+
+    fn encode(init: Vec<F::Init>, out: &mut [u8]) {
+        Pod::encode(init.len() as u64, out);
+        for (index, element) in init.into_iter().enumerate() {
+            F::encode(element, &mut out[Self::ELEMENTS_OFFSET + index * size_of::<F::Cell>()..]);
+        }
+    }
+    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+        let length = <u64 as Pod>::decode(bytes).unwrap_or_default();
+        Ok(TailRef { place: Place::from_address(at), length })
+    }
+    fn store(at: Address, bytes: &[u8]) -> Result<TailRef<F>> {
+        Self::decode(at, bytes)
+    }
+    fn kept(stored: &TailRef<F>) -> TailRef<F> {
+        *stored
+    }
+}
+
+impl<F: Field> Initial<Tail<F>> for Vec<F::Init> {
+    fn into_init(self) -> Vec<F::Init> {
+        self
+    }
+}
+
+impl<F: Field> Place<Tail<F>> {
+    /// How many elements there are. One READ.
+    pub async fn len(self, ct: &ComputeThread) -> Result<u64> {
+        ct.read_word(self.address()).await
+    }
+
+    /// The place of element `index`, which is not compared with the length: past the end there are other objects, or
+    /// nothing. [`TailRef::get`] compares. No round trip.
+    pub fn at(self, index: u64) -> Place<F> {
+        let offset = index.saturating_mul(size_of::<F::Cell>() as u64);
+        Place::from_address(self.address().add(Tail::<F>::ELEMENTS_OFFSET as u64).add(offset))
+    }
+}
+
+impl<F: FrozenField> Place<Tail<F>> {
+    /// Elements `range`, which is not compared with the length. One READ.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] if they reach past the segment, [`Error::InvalidValue`] if no value has the bits found.
+    pub async fn read<'g>(self, g: &'g Guard<'_>, range: Range<u64>) -> Result<Vec<F::Value<'g>>> {
+        let count = range.end.saturating_sub(range.start) as usize;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let start = self.at(range.start).address();
+        let within = (start.bits() % WORD_BYTES as u64) as usize;
+        let span = within.saturating_add(count.saturating_mul(size_of::<F::Cell>()));
+        let argument = |reason| Error::InvalidArgument { argument: "range", value: format!("{range:?}").into(), reason };
+        if span > MAX_READ_BYTES {
+            return Err(argument("one READ brings at most 64 MiB"));
+        }
+        g.read_words(Address::from_bits(start.bits() - within as u64), span.div_ceil(WORD_BYTES), |words| {
+            let bytes = &bytes(words)[within..];
+            let element = |index: usize| {
+                let offset = index * size_of::<F::Cell>();
+                F::decode(start.add(offset as u64), &bytes[offset..])
+            };
+            (0..count).map(element).collect()
+        })
+        .await
+    }
+}
+
+/// The largest READ of a tail, so that a corrupt length asks for no absurd buffer.
+const MAX_READ_BYTES: usize = 64 << 20;
+
+/// A tail whose length is known: what a snapshot or a handle holds of a [`Tail`].
+pub struct TailRef<F: Field> {
+    place: Place<Tail<F>>,
+    length: u64,
+}
+
+impl<F: Field> TailRef<F> {
+    /// How many elements there are.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The place of element `index`, or `None` past the end. No round trip.
+    pub fn get(&self, index: u64) -> Option<Place<F>> {
+        (index < self.length).then(|| self.place.at(index))
+    }
+
+    /// The tail's own place.
+    pub fn place(&self) -> Place<Tail<F>> {
+        self.place
+    }
+}
+
+impl<F: FrozenField> TailRef<F> {
+    /// All elements. One READ.
+    ///
+    /// # Errors
+    /// As [`Place::read`](Place#method.read).
+    pub async fn read<'g>(&self, g: &'g Guard<'_>) -> Result<Vec<F::Value<'g>>> {
+        self.place.read(g, 0..self.length).await
+    }
+}
+
+impl<F: Field> Clone for TailRef<F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Field> Copy for TailRef<F> {}
+impl<F: Field> fmt::Debug for TailRef<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{} elements at {}]", self.length, self.place.address())
+    }
+}

@@ -1,0 +1,98 @@
+//! Addresses: where a word of far memory is.
+//!
+//! An [`Address`] is 64 bits: the segment's number in the upper 16, the byte offset *inside that segment* in the lower
+//! 48. It is never a virtual address, so it means the same on every machine, and no address can make a program touch
+//! memory outside a segment: each access is checked against the segment's bounds before it is posted.
+//!
+//! Null is 0. The first word of every segment belongs to its control block and is never handed out, so null is also
+//! the only address that an all-zero word can be mistaken for.
+
+use std::fmt;
+
+/// A place in far memory: 16 bits of segment, 48 bits of byte offset inside it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Address(u64);
+
+impl Address {
+    /// The address that no object has.
+    pub const NULL: Self = Self(0);
+    /// Bits of the byte offset inside a segment.
+    pub const OFFSET_BITS: u32 = 48;
+    /// The largest number of segments that an address can name.
+    pub const MAX_SEGMENTS: usize = 1 << 16;
+    const OFFSET_MASK: u64 = (1 << Self::OFFSET_BITS) - 1;
+
+    /// The address `offset` bytes into `segment`; bits of `offset` above the 48th are dropped.
+    #[inline]
+    pub const fn new(segment: u16, offset: u64) -> Self {
+        Self(((segment as u64) << Self::OFFSET_BITS) | (offset & Self::OFFSET_MASK))
+    }
+
+    /// The address with this bit pattern.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The bit pattern, as it is stored in far memory.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The segment's number.
+    #[inline]
+    pub const fn segment(self) -> u16 {
+        (self.0 >> Self::OFFSET_BITS) as u16
+    }
+
+    /// The byte offset inside the segment.
+    #[inline]
+    pub const fn offset(self) -> u64 {
+        self.0 & Self::OFFSET_MASK
+    }
+
+    /// Whether this is [`Address::NULL`].
+    #[inline]
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The address `bytes` further on. An address that leaves its segment is caught when it is used; one that would
+    /// wrap around is clamped to the last, which no segment contains.
+    #[inline]
+    #[must_use]
+    pub const fn add(self, bytes: u64) -> Self {
+        Self(self.0.saturating_add(bytes))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_null() { f.write_str("null") } else { write!(f, "{}:{:#x}", self.segment(), self.offset()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_and_offset_survive_packing() {
+        let address = Address::new(0xbeef, 0x1234_5678_9abc);
+        assert_eq!((address.segment(), address.offset()), (0xbeef, 0x1234_5678_9abc));
+        assert_eq!(address.to_string(), "48879:0x123456789abc");
+    }
+
+    #[test]
+    fn adding_past_the_end_does_not_wrap_to_null() {
+        assert!(!Address::from_bits(u64::MAX - 7).add(8).is_null());
+    }
+}

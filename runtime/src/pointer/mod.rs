@@ -1,0 +1,21 @@
+//! Pointers into far memory, from the plainest to the most protected.
+//!
+//! | type | is | lives |
+//! |---|---|---|
+//! | [`Address`] | segment and offset | anywhere |
+//! | [`RemotePtr<T>`] | a typed address | anywhere: roots, frozen fields |
+//! | [`Shared<'g, T>`](Shared) | an address and its marks, loaded under a guard | not longer than the guard |
+//! | [`Owned<T>`] | a new object that nobody else can reach | until it is published or dropped |
+//!
+//! The first three are `Copy` and dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an
+//! address computed without touching memory.
+
+mod address;
+mod owned;
+mod remote_ptr;
+mod shared;
+
+pub use address::Address;
+pub use owned::{Owned, Publish};
+pub use remote_ptr::RemotePtr;
+pub use shared::Shared;

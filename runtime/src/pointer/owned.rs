@@ -1,0 +1,143 @@
+//! `Owned<T>`: a new object that nobody else can reach.
+//!
+//! Its block is allocated, its bytes are still here: an *image* in local memory, edited at no cost. Publishing it
+//! through a link posts the image and the link's word in one chain, so an insertion pays one round trip for both where
+//! they are on one memory node. If a `compare_exchange` fails, the object comes back and can be edited again.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use super::{Address, RemotePtr, Shared};
+use crate::cluster::ComputeThread;
+use crate::error::Result;
+use crate::layout::{Field, Initial, Remote, WORD_BYTES};
+use crate::memory::heap::{Block, ThreadHeap};
+use crate::memory::site::Site;
+use crate::place::Place;
+
+/// An object that is allocated and initialised but not yet published.
+///
+/// Made by the generated `T::new_in`. Dropping it frees it at no cost; it becomes visible to others through
+/// [`Place<Link<T>>::store`](crate::Place::store), `compare_exchange`, or [`Owned::write`].
+pub struct Owned<T> {
+    block: Block,
+    image: Vec<u64>,
+    heap: Rc<ThreadHeap>,
+    published: bool,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<T: Remote> Owned<T> {
+    /// Allocates a block and builds the object's image. See the generated `T::new_in`.
+    pub(crate) async fn new(site: Site<'_>, init: T::Init) -> Result<Self> {
+        const { T::PROVEN };
+        let heap = site.ct.heap();
+        let bytes = T::SIZE.saturating_add(T::tail_bytes(&init)).next_multiple_of(WORD_BYTES);
+        let block = heap.allocate(site.ct, site.placement, bytes as u64, T::ALIGN as u64).await?;
+        let mut image = heap.take_image(bytes / WORD_BYTES);
+        T::encode(init, bytemuck::cast_slice_mut(&mut image));
+        Ok(Self { block, image, heap: Rc::clone(heap), published: false, object: PhantomData })
+    }
+
+    /// Where the object will be.
+    pub fn as_ptr(&self) -> RemotePtr<T> {
+        RemotePtr::from_address(self.block.address)
+    }
+
+    /// Changes a field before publication, at no cost.
+    ///
+    /// `field` names it through its accessor: `owned.set(|node| node.next(), head)`. A field of another object, or one
+    /// past the image, is left alone and reported.
+    ///
+    /// # Panics
+    /// If `field` gives the place of another object's field.
+    pub fn set<F: Field>(&mut self, field: impl FnOnce(&T::Fields) -> Place<F>, value: impl Initial<F>) {
+        let address = self.block.address;
+        let at = field(T::fields(&address)).address();
+        let offset = at.bits().checked_sub(address.bits()).and_then(|offset| usize::try_from(offset).ok());
+        let image: &mut [u8] = bytemuck::cast_slice_mut(&mut self.image);
+        let field = offset.and_then(|offset| image.get_mut(offset..)).filter(|bytes| bytes.len() >= size_of::<F::Cell>());
+        let field = field.expect("the closure given to `Owned::set` names a field of the object itself");
+        F::encode(value.into_init(), field);
+    }
+
+    /// Writes the object to far memory with one WRITE and gives its plain pointer, as for a structure's root object.
+    ///
+    /// # Errors
+    /// Those of a WRITE.
+    pub async fn write(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
+        let mut chain = ct.chain();
+        chain.write(self.block.address, &self.image);
+        // Once posted, the block must not be freed under the WRITE, whatever becomes of this future.
+        self.published = true;
+        ct.submit(chain).await?;
+        Ok(self.as_ptr())
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        if !self.published {
+            self.heap.free(self.block);
+        }
+        self.heap.return_image(std::mem::take(&mut self.image));
+    }
+}
+
+impl<T> fmt::Debug for Owned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owned({})", self.block.address)
+    }
+}
+
+/// What a link can be made to point to: a [`Shared`], a [`RemotePtr`], or an [`Owned`] object, which is thereby
+/// published.
+pub trait Publish<T: Remote>: sealed::Sealed<T> {}
+
+pub(crate) mod sealed {
+    use super::{Address, RemotePtr, Shared};
+    use crate::layout::Remote;
+
+    pub trait Sealed<T: Remote>: Sized {
+        /// What the link is to hold.
+        fn target<'g>(&self) -> Shared<'g, T>;
+        /// The object's image, to be written before the link.
+        fn image(&self) -> Option<(Address, &[u64])> {
+            None
+        }
+        /// Says whether a link holds it, or may because the operation is in flight: it is then not freed with this
+        /// value.
+        fn set_published(&mut self, published: bool) {
+            let _ = published;
+        }
+    }
+
+    impl<T: Remote> Sealed<T> for RemotePtr<T> {
+        fn target<'g>(&self) -> Shared<'g, T> {
+            Shared::from_parts(self.address(), 0)
+        }
+    }
+
+    impl<T: Remote> Sealed<T> for Shared<'_, T> {
+        fn target<'g>(&self) -> Shared<'g, T> {
+            Shared::from_parts(self.address(), self.marks())
+        }
+    }
+
+    impl<T: Remote> Sealed<T> for super::Owned<T> {
+        fn target<'g>(&self) -> Shared<'g, T> {
+            Shared::from_parts(self.block.address, 0)
+        }
+        fn image(&self) -> Option<(Address, &[u64])> {
+            Some((self.block.address, &self.image))
+        }
+        fn set_published(&mut self, published: bool) {
+            self.published = published;
+        }
+    }
+}
+
+impl<T: Remote> Publish<T> for RemotePtr<T> {}
+impl<T: Remote> Publish<T> for Shared<'_, T> {}
+impl<T: Remote> Publish<T> for Owned<T> {}

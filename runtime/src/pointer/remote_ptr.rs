@@ -1,0 +1,117 @@
+//! `RemotePtr<T>`: a typed address without a lifetime.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use crate::layout::{Pod, Remote, Word};
+use crate::pointer::{Address, Shared};
+
+/// A plain pointer to a `T` in far memory.
+///
+/// It is `Copy`, 8 bytes, and may stand in a frozen field or a root. Nothing keeps its object alive: hold one only to
+/// what is not retired while you use it (a structure's sentinels, its root object), and reach everything else through
+/// [`Shared`].
+///
+/// It dereferences to `T`'s accessors, so `ptr.next()` is the place of the field `next`.
+#[repr(transparent)]
+pub struct RemotePtr<T> {
+    address: Address,
+    pointee: PhantomData<fn() -> T>,
+}
+
+impl<T> RemotePtr<T> {
+    /// The pointer that points nowhere; using it is [`Error::InvalidPointer`](crate::Error::InvalidPointer).
+    pub const NULL: Self = Self::from_address(Address::NULL);
+
+    /// A pointer to what is taken to be a `T` at `address`.
+    ///
+    /// Always safe: using a wrong address gives an error or stale values, never undefined behaviour.
+    #[inline]
+    pub const fn from_address(address: Address) -> Self {
+        Self { address, pointee: PhantomData }
+    }
+
+    /// Where it points.
+    #[inline]
+    pub const fn address(self) -> Address {
+        self.address
+    }
+
+    /// Whether it points nowhere.
+    #[inline]
+    pub const fn is_null(self) -> bool {
+        self.address.is_null()
+    }
+}
+
+impl<T> Clone for RemotePtr<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for RemotePtr<T> {}
+impl<T> Default for RemotePtr<T> {
+    fn default() -> Self {
+        Self::NULL
+    }
+}
+impl<T> PartialEq for RemotePtr<T> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.address == other.address
+    }
+}
+impl<T> Eq for RemotePtr<T> {}
+impl<T> Hash for RemotePtr<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.address.hash(state);
+    }
+}
+impl<T: Remote> PartialEq<Shared<'_, T>> for RemotePtr<T> {
+    #[inline]
+    fn eq(&self, other: &Shared<'_, T>) -> bool {
+        other == self
+    }
+}
+impl<T> fmt::Debug for RemotePtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.address, f)
+    }
+}
+
+impl<T: Remote> Deref for RemotePtr<T> {
+    type Target = T::Fields;
+    #[inline]
+    fn deref(&self) -> &T::Fields {
+        T::fields(&self.address)
+    }
+}
+
+impl<T: 'static> Pod for RemotePtr<T> {
+    const FINGERPRINT: u64 = crate::layout::fingerprint::name("RemotePtr");
+    #[inline]
+    fn encode(self, out: &mut [u8]) {
+        self.address.bits().encode(out);
+    }
+    #[inline]
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        u64::decode(bytes).map(|bits| Self::from_address(Address::from_bits(bits)))
+    }
+}
+
+impl<T: 'static> Word for RemotePtr<T> {
+    #[inline]
+    fn to_word(self) -> u64 {
+        self.address.bits()
+    }
+    #[inline]
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Self::from_address(Address::from_bits(word)))
+    }
+    fn initial() -> Self {
+        Self::NULL
+    }
+}

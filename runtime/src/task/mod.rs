@@ -1,0 +1,77 @@
+//! Tasks: how one compute thread does several things at once.
+//!
+//! A compute thread is its own executor. It polls its tasks in turn; one that waits for far memory, for a lock or for
+//! another thread gives way to the next. Where all of them wait, the thread lets the system run others, and polls again:
+//! on a network the answer is microseconds away, which no sleeping thread would be woken in.
+//!
+//! Tasks are scoped: they borrow from the code that starts them and are over when it goes on.
+
+mod backoff;
+mod set;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+pub use backoff::Backoff;
+use set::TaskSet;
+
+use crate::cluster::ComputeThread;
+use crate::error::Result;
+
+/// Polls `future` to completion on this thread.
+pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        ct.idle();
+    }
+}
+
+/// Gives way to the thread's other tasks once.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|_| if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+impl ComputeThread {
+    /// Runs `count` tasks on this thread, `body(0)` to `body(count - 1)`, and gives what they return, in order. While
+    /// one waits, the others go on.
+    ///
+    /// ```
+    /// # farfield::Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
+    /// let squares = ct.tasks(3, async |task| Ok(task * task)).await?;
+    /// assert_eq!(squares, [0, 1, 4]);
+    /// # Ok(()) })?;
+    /// # Ok::<(), farfield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first error, in time; the other tasks are dropped where they wait.
+    pub async fn tasks<R>(&self, count: usize, body: impl AsyncFn(usize) -> Result<R>) -> Result<Vec<R>> {
+        let body = &body;
+        TaskSet::new((0..count).map(|task| body(task))).await
+    }
+
+    /// Gives way to the thread's other tasks, and to other threads, once.
+    pub async fn yield_now(&self) {
+        yield_now().await;
+    }
+
+    /// Waits for `duration` by the fabric's clock.
+    pub async fn sleep(&self, duration: Duration) {
+        let until = self.now() + duration;
+        while self.now() < until {
+            yield_now().await;
+        }
+    }
+
+    /// What to wait with between attempts of a retry loop.
+    pub fn backoff(&self) -> Backoff<'_> {
+        Backoff::new(self)
+    }
+}
