@@ -44,6 +44,7 @@ pub(crate) struct Entry {
     pub(crate) name: [u64; NAME_WORDS],
     /// The root's type, in the same form, cut off where it is too long.
     pub(crate) type_name: [u64; NAME_WORDS],
+    reserved: u64,
 }
 
 /// Words of a name in an entry: up to 47 bytes and their length.
@@ -56,6 +57,8 @@ pub(crate) const DIRECTORY_ENTRIES: usize = 128;
 pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
+
+const _: () = assert!(HEADER_BYTES == 64 && size_of::<Entry>() == 128 && CONTROL_BYTES == 16448);
 
 /// The bump counter of a segment.
 pub(crate) fn bump_of(segment: u16) -> Address {

@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     url: Box<str>,
     pub(crate) config: Config,
     arena: Arc<Arena>,
-    pub(crate) collector: Arc<Collector>,
+    pub(crate) collector: crate::primitive::Arc<Collector>,
     pub(crate) pool: Arc<Pool>,
     /// Identities of the threads that are running.
     live: Mutex<HashSet<ThreadId>>,
@@ -102,7 +102,7 @@ impl Cluster {
                 url: url.into(),
                 config,
                 arena,
-                collector: Arc::new(Collector::new()),
+                collector: crate::primitive::Arc::new(Collector::new()),
                 pool: Arc::default(),
                 live: Mutex::default(),
                 next_thread: AtomicU64::new(1),

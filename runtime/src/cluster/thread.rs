@@ -25,7 +25,7 @@ use crate::fabric::chain::{Chain, Op, Slot};
 use crate::fabric::{Endpoint, Posted};
 use crate::layout::scratch::{Scratch, bytes};
 use crate::layout::{Remote, WORD_BYTES};
-use crate::memory::epoch::Participant;
+use crate::memory::epoch::{Collector, Participant};
 use crate::memory::heap::{Block, ThreadHeap};
 use crate::memory::limbo::Limbo;
 use crate::pointer::RemotePtr;
@@ -86,7 +86,7 @@ impl ComputeThread {
         Self {
             endpoint: shared.endpoint(seed),
             counters: Counters::default(),
-            epoch: shared.collector.register(),
+            epoch: Collector::register(&shared.collector),
             heap: Rc::new(ThreadHeap::new(Arc::clone(&shared.pool), shared.config.geometry, index as u16)),
             limbo: RefCell::default(),
             until_advance: Cell::new(RETIRED_PER_ADVANCE),

@@ -93,7 +93,7 @@ impl Arena {
         let bits = at.bits();
         let offset = at.offset();
         let segment = u64::from(at.segment());
-        let bytes = (count as u64).wrapping_mul(WORD_BYTES as u64);
+        let bytes = (count as u64).saturating_mul(WORD_BYTES as u64);
         // `offset - 8` wraps for the first word, so one comparison refuses it (null among it) and what is too large.
         let inside = bytes <= self.limit
             && offset.wrapping_sub(WORD_BYTES as u64) <= self.limit - bytes
