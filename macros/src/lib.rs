@@ -1,7 +1,62 @@
-//! stub
+//! The macros of Farfield: `#[remote]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
+//!
+//! `#[remote]` is a pipeline. [`attr`] reads options and keeps their tokens, so that errors point at them; [`model`]
+//! turns the struct into what can be laid out, collecting every mistake that [`check`] finds on the way; [`expand`]
+//! writes the code, and rejects nothing. After a mistake the model is what remains without the offending parts: it is
+//! expanded all the same, so that the user sees one error, and not those that follow from missing items.
+//!
+//! What these macros generate is documented in the crate `farfield`, which re-exports them; use them through it.
+
+mod attr;
+mod check;
+mod entry;
+mod errors;
+mod expand;
+mod fetch;
+mod model;
+mod word;
+
+#[cfg(test)]
+mod snapshots;
+
 use proc_macro::TokenStream;
-#[proc_macro_attribute] pub fn remote(_: TokenStream, i: TokenStream) -> TokenStream { i }
-#[proc_macro_attribute] pub fn main(_: TokenStream, i: TokenStream) -> TokenStream { i }
-#[proc_macro_attribute] pub fn test(_: TokenStream, i: TokenStream) -> TokenStream { i }
-#[proc_macro] pub fn fetch(i: TokenStream) -> TokenStream { i }
-#[proc_macro_derive(Word)] pub fn word(_: TokenStream) -> TokenStream { TokenStream::new() }
+
+/// Puts a struct's fields into far memory.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro_attribute]
+pub fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
+    expand::remote(options.into(), item.into()).into()
+}
+
+/// Lets a newtype or a C-like enum be held by an atomic word.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro_derive(Word, attributes(word))]
+pub fn derive_word(item: TokenStream) -> TokenStream {
+    word::derive(item.into()).into()
+}
+
+/// Reads several fields of one object with one READ: `fetch!(g, node.{key, next}).await?`.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro]
+pub fn fetch(input: TokenStream) -> TokenStream {
+    fetch::expand(input.into()).into()
+}
+
+/// Connects to a cluster and runs an `async fn` on its compute threads.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro_attribute]
+pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
+    entry::main(options.into(), item.into()).into()
+}
+
+/// Makes a test of an `async fn` that runs on compute threads.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro_attribute]
+pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
+    entry::test(options.into(), item.into()).into()
+}

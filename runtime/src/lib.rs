@@ -56,6 +56,7 @@ extern crate self as farfield;
 compile_error!("farfield needs a target with 64-bit pointers: far memory is addressed by 64-bit words");
 
 mod cluster;
+mod entry;
 mod error;
 mod fabric;
 pub mod layout;
@@ -72,7 +73,7 @@ pub use layout::{Pod, Remote, Word};
 pub use memory::guard::Guard;
 pub use memory::site::Site;
 pub use place::{
-    Atomic, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState, Place, Stamped, StampedLink,
+    Atomic, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState, Place, Read, Stamped, StampedLink,
     Tail, TailRef, Version, Versioned,
 };
 pub use pointer::{Address, Owned, Publish, RemotePtr, Shared};

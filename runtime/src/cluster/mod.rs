@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use metrics::Metrics;
+pub(crate) use thread::Submitted;
 pub use thread::{ComputeThread, ThreadId};
 
 use crate::error::{Error, Result};

@@ -22,8 +22,8 @@ use super::run::Run;
 use super::{Cluster, Metrics};
 use crate::error::{Error, Result};
 use crate::fabric::chain::{Chain, Op, Slot};
+use crate::fabric::host::Host;
 use crate::fabric::{Endpoint, Posted};
-use crate::layout::scratch::{Scratch, bytes};
 use crate::layout::{Remote, WORD_BYTES};
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::heap::{Block, ThreadHeap};
@@ -166,16 +166,12 @@ impl ComputeThread {
 
     // ---- single operations -------------------------------------------------------------------------------------
 
-    /// One READ of the words of a `C` at `at`, given to `decode` as bytes.
+    /// The host fabric, if this is it, with a READ of `words` words counted.
     #[inline]
-    pub(crate) async fn read<C, R>(&self, at: Address, decode: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
-        let words = Scratch::<C>::WORDS;
-        if let Some(host) = self.endpoint.immediate() {
-            self.count_read(words);
-            let mut scratch = Scratch::<C>::new();
-            return decode(bytes(host.read(at, scratch.words())?));
-        }
-        self.read_words(at, words, |words| decode(bytes(words))).await
+    pub(crate) fn host_for_read(&self, words: usize) -> Option<&Host> {
+        let host = self.endpoint.immediate()?;
+        self.count_read(words);
+        Some(host)
     }
 
     /// One READ of `words` words at `at`.
@@ -194,8 +190,7 @@ impl ComputeThread {
     /// One READ of 8 bytes.
     #[inline]
     pub(crate) async fn read_word(&self, at: Address) -> Result<u64> {
-        if let Some(host) = self.endpoint.immediate() {
-            self.count_read(1);
+        if let Some(host) = self.host_for_read(1) {
             return host.read_word(at);
         }
         self.read_words(at, 1, |words| Ok(words[0])).await

@@ -1,1 +1,205 @@
-//! stub
+//! What every fabric does: one suite, run on each.
+//!
+//! A fabric passes if what a chain did can not be told from executing its operations one after the other, and if what
+//! is wrong with an address is reported and changes nothing.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::chain::Chain;
+use super::delayed::Delayed;
+use super::host::{Arena, Geometry, Host};
+use super::{Endpoint, Posted};
+use crate::error::{Error, PointerFault, Result};
+use crate::pointer::Address;
+
+const SEGMENT_BYTES: u64 = 64 * 1024;
+
+/// A name, and how to make endpoints of one fabric that share its memory.
+struct Fabric {
+    name: &'static str,
+    endpoint: Box<dyn Fn() -> Endpoint>,
+}
+
+fn fabrics() -> Vec<Fabric> {
+    let geometry = Geometry { nodes: 2, segments_per_node: 2, segment_bytes: SEGMENT_BYTES };
+    let host = move || Host::new(Arc::new(Arena::new(geometry).unwrap()));
+    let (direct, delayed) = (host(), host());
+    vec![
+        Fabric { name: "host", endpoint: Box::new(move || Endpoint::Host(direct.clone())) },
+        Fabric {
+            name: "delayed",
+            endpoint: Box::new(move || Endpoint::Delayed(Delayed::new(delayed.clone(), 5, 42))),
+        },
+    ]
+}
+
+fn for_each_fabric(test: impl Fn(&Fabric)) {
+    for fabric in fabrics() {
+        eprintln!("on the {} fabric", fabric.name);
+        test(&fabric);
+    }
+}
+
+fn complete(endpoint: &Endpoint, chain: Chain) -> (Chain, Result<()>) {
+    match endpoint.post(chain) {
+        Posted::Done(chain, result) => (chain, result),
+        Posted::InFlight(ticket) => loop {
+            if let Poll::Ready(done) = endpoint.poll(ticket) {
+                return done;
+            }
+        },
+    }
+}
+
+fn succeed(endpoint: &Endpoint, chain: Chain) -> Chain {
+    let (chain, result) = complete(endpoint, chain);
+    result.unwrap();
+    chain
+}
+
+fn word(endpoint: &Endpoint, at: Address) -> u64 {
+    let mut chain = Chain::default();
+    let slot = chain.read(at, 1);
+    succeed(endpoint, chain).word(&slot)
+}
+
+#[test]
+fn memory_begins_as_zero_and_keeps_what_is_written() {
+    for_each_fabric(|fabric| {
+        let endpoint = (fabric.endpoint)();
+        for segment in 0..4 {
+            let at = Address::new(segment, SEGMENT_BYTES - 32);
+            let mut chain = Chain::default();
+            let before = chain.read(at, 4);
+            chain.write(at, &[1, 2, 3, u64::from(segment)]);
+            let after = chain.read(at, 4);
+            let done = succeed(&endpoint, chain);
+            assert_eq!(done.words(&before), [0; 4]);
+            assert_eq!(done.words(&after), [1, 2, 3, u64::from(segment)]);
+        }
+    });
+}
+
+#[test]
+fn a_chain_takes_effect_in_program_order() {
+    for_each_fabric(|fabric| {
+        let endpoint = (fabric.endpoint)();
+        let at = Address::new(1, 64);
+        let mut chain = Chain::default();
+        chain.write(at, &[5]);
+        let added_to = chain.fetch_add(at, 10);
+        let exchanged = chain.compare_exchange(at, 15, 7);
+        let refused = chain.compare_exchange(at, 15, 8);
+        let last = chain.read(at, 1);
+        let done = succeed(&endpoint, chain);
+        let found = [&added_to, &exchanged, &refused, &last].map(|slot| done.word(slot));
+        assert_eq!(found, [5, 15, 7, 7]);
+        assert_eq!(done.failed_exchanges(), 1);
+    });
+}
+
+#[test]
+fn adding_wraps_around() {
+    for_each_fabric(|fabric| {
+        let endpoint = (fabric.endpoint)();
+        let at = Address::new(0, 64);
+        let mut chain = Chain::default();
+        chain.write(at, &[u64::MAX]);
+        chain.fetch_add(at, 2);
+        succeed(&endpoint, chain);
+        assert_eq!(word(&endpoint, at), 1);
+    });
+}
+
+#[test]
+fn endpoints_see_each_others_writes() {
+    for_each_fabric(|fabric| {
+        let (one, other) = ((fabric.endpoint)(), (fabric.endpoint)());
+        let at = Address::new(3, 4096);
+        let mut chain = Chain::default();
+        chain.write(at, &[99]);
+        succeed(&one, chain);
+        assert_eq!(word(&other, at), 99);
+    });
+}
+
+#[test]
+fn an_invalid_address_is_named_and_stops_the_chain() {
+    for_each_fabric(|fabric| {
+        let endpoint = (fabric.endpoint)();
+        let after = Address::new(0, 128);
+        let past = PointerFault::PastSegment { size_bytes: SEGMENT_BYTES };
+        let cases = [
+            (Address::NULL, 1, PointerFault::Null),
+            (Address::new(0, 68), 1, PointerFault::Misaligned { align: 8 }),
+            (Address::new(2, SEGMENT_BYTES - 8), 2, past),
+            (Address::new(2, SEGMENT_BYTES), 1, past),
+            (Address::new(4, 64), 1, PointerFault::NoSegment { segments: 4 }),
+        ];
+        for (at, words, expected) in cases {
+            let mut chain = Chain::default();
+            chain.read(at, words);
+            chain.write(after, &[1]);
+            match complete(&endpoint, chain).1 {
+                Err(Error::InvalidPointer { address, fault }) => assert_eq!((address, fault), (at, expected)),
+                other => panic!("{at}: {other:?}"),
+            }
+        }
+        assert_eq!(word(&endpoint, after), 0, "nothing after the fault takes effect");
+    });
+}
+
+#[test]
+fn chains_nobody_waits_for_take_effect() {
+    for_each_fabric(|fabric| {
+        let endpoint = (fabric.endpoint)();
+        let at = Address::new(0, 256);
+        let mut chain = Chain::default();
+        chain.write(at, &[3]);
+        if let Posted::InFlight(ticket) = endpoint.post(chain) {
+            endpoint.forget(ticket);
+        }
+        assert_eq!(word(&endpoint, at), 3);
+    });
+}
+
+#[test]
+fn chains_in_flight_together_all_complete() {
+    for_each_fabric(|fabric| {
+        let endpoint = (fabric.endpoint)();
+        let at = Address::new(1, 512);
+        let mut in_flight = Vec::new();
+        for _ in 0..100 {
+            let mut chain = Chain::default();
+            chain.fetch_add(at, 1);
+            if let Posted::InFlight(ticket) = endpoint.post(chain) {
+                in_flight.push(ticket);
+            }
+        }
+        while !in_flight.is_empty() {
+            in_flight.retain(|ticket| endpoint.poll(*ticket).is_pending());
+        }
+        assert_eq!(word(&endpoint, at), 100);
+    });
+}
+
+#[test]
+fn atomics_of_many_threads_lose_nothing() {
+    for_each_fabric(|fabric| {
+        let at = Address::new(0, 1024);
+        let endpoints: Vec<_> = (0..4).map(|_| (fabric.endpoint)()).collect();
+        std::thread::scope(|scope| {
+            for endpoint in endpoints {
+                scope.spawn(move || {
+                    for _ in 0..1000 {
+                        let mut chain = Chain::default();
+                        chain.fetch_add(at, 1);
+                        succeed(&endpoint, chain);
+                    }
+                });
+            }
+        });
+        assert_eq!(word(&(fabric.endpoint)(), at), 4000);
+    });
+}

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::Place;
+use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::layout::{DefaultInit, Field, Initial, Integer, Word, fingerprint, invalid_value};
@@ -70,8 +70,8 @@ fn from_word<T: Word>(at: Address, word: u64) -> Result<T> {
 impl<T: Word> Place<Atomic<T>> {
     /// The value. One round trip.
     #[inline]
-    pub async fn load(self, ct: &ComputeThread) -> Result<T> {
-        from_word(self.address(), ct.read_word(self.address()).await?)
+    pub fn load(self, ct: &ComputeThread) -> Read<'_, Atomic<T>> {
+        Read::new(self.address(), ct)
     }
 
     /// Sets the value. One round trip.

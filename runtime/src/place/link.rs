@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::Place;
+use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::fabric::chain::Chain;
@@ -108,8 +108,8 @@ pub(super) type Exchanged<S, P> = Result<S, CompareExchangeError<S, P>>;
 impl<T: Remote> Place<Link<T>> {
     /// What the link holds, protected by `g`. One round trip.
     #[inline]
-    pub async fn load<'g>(self, g: &'g Guard<'_>) -> Result<Shared<'g, T>> {
-        Ok(Shared::from_word(g.read_word(self.address()).await?))
+    pub fn load<'g>(self, g: &'g Guard<'_>) -> Read<'g, Link<T>> {
+        Read::new(self.address(), g)
     }
 
     /// Makes the link point to `new`; gives what it holds now.

@@ -7,7 +7,7 @@
 //! A lock excludes threads, it does not order memory by itself: on every fabric, what the owner wrote before the
 //! release is seen by whoever acquires after it, because single-word operations are sequentially consistent.
 
-use super::Place;
+use super::{Place, Read};
 use crate::cluster::{ComputeThread, ThreadId};
 use crate::error::Result;
 use crate::layout::{DefaultInit, Field, Initial, Pod, fingerprint};
@@ -113,8 +113,8 @@ impl Place<Lock> {
 
     /// Whether it is held at this moment, and by whom. One round trip.
     #[inline]
-    pub async fn state(self, ct: &ComputeThread) -> Result<LockState> {
-        Ok(LockState::from_word(ct.read_word(self.address()).await?))
+    pub fn state(self, ct: &ComputeThread) -> Read<'_, Lock> {
+        Read::new(self.address(), ct)
     }
 }
 

@@ -19,6 +19,7 @@ mod atomic;
 mod fetch;
 mod link;
 mod lock;
+mod read;
 mod stamped;
 mod tail;
 mod versioned;
@@ -32,14 +33,15 @@ pub use atomic::Atomic;
 pub use fetch::{FieldGroup, fetch};
 pub use link::{CompareExchangeError, Link, LinkWord};
 pub use lock::{Lock, LockGuard, LockState};
+pub use read::Read;
 pub use stamped::{Stamped, StampedLink};
 pub use tail::{Tail, TailRef};
 pub use versioned::{Version, Versioned};
 
 use crate::cluster::ComputeThread;
-use crate::error::{Error, PointerFault, Result};
-use crate::layout::scratch::{Scratch, bytes};
-use crate::layout::{Field, FrozenField, Remote, WORD_BYTES};
+use crate::error::Result;
+use crate::layout::scratch::bytes;
+use crate::layout::{FrozenField, Remote, WORD_BYTES};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, RemotePtr, Shared};
 
@@ -98,8 +100,8 @@ impl<F: FrozenField> Place<F> {
     /// # Errors
     /// [`Error::InvalidPointer`], or [`Error::InvalidValue`] if no value has the bits found.
     #[inline]
-    pub async fn read<'g>(self, g: &'g Guard<'_>) -> Result<F::Value<'g>> {
-        read_field::<F>(self.address, g).await
+    pub fn read<'g>(self, g: &'g Guard<'_>) -> Read<'g, F> {
+        Read::new(self.address, g)
     }
 }
 
@@ -111,8 +113,8 @@ impl<'g, T: Remote> Shared<'g, T> {
     /// [`Error::InvalidPointer`] if it is null or does not point into far memory; [`Error::InvalidValue`] if a field
     /// has bits that no value of its type has.
     #[inline]
-    pub async fn read<'r>(self, g: &'r Guard<'_>) -> Result<T::Value<'r>> {
-        read_object::<T>(self.address(), g).await
+    pub fn read<'r>(self, g: &'r Guard<'_>) -> Read<'r, T> {
+        Read::new(self.address(), g)
     }
 }
 
@@ -122,44 +124,16 @@ impl<T: Remote> RemotePtr<T> {
     /// # Errors
     /// As [`Shared::read`].
     #[inline]
-    pub async fn read<'g>(self, g: &'g Guard<'_>) -> Result<T::Value<'g>> {
-        read_object::<T>(self.address(), g).await
+    pub fn read<'g>(self, g: &'g Guard<'_>) -> Read<'g, T> {
+        Read::new(self.address(), g)
     }
-}
-
-#[inline]
-async fn read_object<'g, T: Remote>(at: Address, ct: &ComputeThread) -> Result<T::Value<'g>> {
-    check_aligned(at, T::ALIGN)?;
-    ct.read::<T::Cell, _>(at, |bytes| T::decode(at, bytes)).await
-}
-
-/// An object's alignment beyond a word's, which the fabric does not know of.
-#[inline]
-fn check_aligned(address: Address, align: usize) -> Result<()> {
-    if align > WORD_BYTES && !address.bits().is_multiple_of(align as u64) {
-        return Err(Error::InvalidPointer { address, fault: PointerFault::Misaligned { align: align as u32 } });
-    }
-    Ok(())
-}
-
-/// One READ of the words that hold an `F`, which need not begin at a word's boundary.
-#[inline]
-async fn read_field<'g, F: Field>(at: Address, ct: &ComputeThread) -> Result<F::Value<'g>> {
-    // Where the field is narrower than a word its neighbours come along.
-    if align_of::<F::Cell>() >= WORD_BYTES {
-        return ct.read::<F::Cell, _>(at, |bytes| F::decode(at, bytes)).await;
-    }
-    let within = (at.bits() % WORD_BYTES as u64) as usize;
-    let first = Address::from_bits(at.bits() - within as u64);
-    let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
-    ct.read_words(first, words, |words| F::decode(at, &bytes(words)[within..])).await
 }
 
 /// Builds a local handle: reads the frozen fields with one READ, or none if there are none.
 #[doc(hidden)]
 pub async fn attach<T: Remote<Stored = T>>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<T> {
     let at = ptr.address();
-    check_aligned(at, T::ALIGN)?;
+    read::check_aligned(at, T::ALIGN)?;
     let (start, end) = const { crate::layout::frozen_span(T::FIELDS) };
     let mut image = ct.heap().take_image(T::SIZE / WORD_BYTES);
     if start < end {
@@ -174,6 +148,3 @@ pub async fn attach<T: Remote<Stored = T>>(ptr: RemotePtr<T>, ct: &ComputeThread
     ct.heap().return_image(image);
     handle
 }
-
-/// Scratch space is only ever as large as a layout.
-const _: () = assert!(Scratch::<[u8; 9]>::WORDS == 2);

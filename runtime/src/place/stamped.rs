@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use super::link::{Exchanged, exchange};
-use super::{CompareExchangeError, Place};
+use super::{CompareExchangeError, Place, Read};
 use crate::error::{Error, PointerFault, Result};
 use crate::layout::{DefaultInit, Field, Initial, Pod, Remote, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
@@ -142,8 +142,8 @@ impl<T: Remote, P: Into<RemotePtr<T>>> Initial<StampedLink<T>> for P {
 /// or a pointer to be stored does not fit beside a stamp.
 impl<T: Remote> Place<StampedLink<T>> {
     /// What the link holds. One round trip.
-    pub async fn load<'g>(self, g: &'g Guard<'_>) -> Result<Stamped<'g, T>> {
-        Ok(Stamped::from_word(g.read_word(self.address()).await?))
+    pub fn load<'g>(self, g: &'g Guard<'_>) -> Read<'g, StampedLink<T>> {
+        Read::new(self.address(), g)
     }
 
     /// Makes the link point to `new`, whatever it holds. Two round trips, more under contention: the new stamp depends

@@ -41,10 +41,10 @@ impl Geometry {
 
 /// The memory of all segments.
 pub(crate) struct Arena {
-    base: *const AtomicU64,
+    base: *const u8,
     segments: u64,
-    /// log2 of the distance between segments, in words.
-    stride_words_log2: u32,
+    /// log2 of the distance between segments, in bytes.
+    stride_log2: u32,
     /// One word less than a segment: an access of `n` bytes may begin in the first `limit - n` bytes after the first
     /// word.
     limit: u64,
@@ -69,9 +69,9 @@ impl Arena {
             .ok_or_else(|| failed(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut map = memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(failed)?;
         Ok(Self {
-            base: map.as_mut_ptr().cast_const().cast(),
+            base: map.as_mut_ptr().cast_const(),
             segments: u64::from(geometry.segments()),
-            stride_words_log2: (stride / WORD_BYTES as u64).trailing_zeros(),
+            stride_log2: stride.trailing_zeros(),
             limit: geometry.segment_bytes - WORD_BYTES as u64,
             mapped: Instant::now(),
             _map: map,
@@ -102,18 +102,18 @@ impl Arena {
         if !inside {
             return Err(self.invalid(at));
         }
-        let index = (segment << self.stride_words_log2) + offset / WORD_BYTES as u64;
-        // SAFETY: `segment < segments` and `8 <= offset`, `offset + bytes <= segment_bytes <= 1 << stride`, so the words
-        // from `index` on lie inside the mapping (the invariant above); `index` counts whole words from a page-aligned
-        // base, so they are aligned; all-zero memory is a valid `AtomicU64`, and every access is atomic.
-        Ok(unsafe { std::slice::from_raw_parts(self.base.add(index as usize), count) })
+        let from_base = (segment << self.stride_log2) as usize;
+        // SAFETY: `segment < segments` and `8 <= offset`, `offset + bytes <= segment_bytes <= 1 << stride`, so all
+        // of them lie inside the mapping (the invariant above); the base, the stride and the offset are multiples of 8,
+        // so they are aligned; all-zero memory is a valid `AtomicU64`, and every access is atomic.
+        Ok(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize).add(from_base).cast(), count) })
     }
 
     /// Writes the first word of a segment, which no address reaches.
     pub(crate) fn set_first_word(&self, segment: u16, word: u64) {
         assert!(u64::from(segment) < self.segments);
         // SAFETY: the segment exists, so its first word lies inside the mapping, aligned; the access is atomic.
-        let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_words_log2) };
+        let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_log2).cast::<AtomicU64>() };
         first.store(word, Ordering::Release);
     }
 

@@ -1,0 +1,147 @@
+//! Options: what stands in the parentheses of `#[remote(…)]`, `#[local(…)]`, `#[marks(…)]`, `#[main(…)]`, `#[test(…)]`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::meta::ParseNestedMeta;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, Ident, LitInt, LitStr, Meta, Path, Token};
+
+use crate::errors::Errors;
+
+/// The alignments that `#[remote(align = N)]` takes: a word's to a page's.
+const ALIGNMENTS: std::ops::RangeInclusive<u64> = 8..=4096;
+
+/// The options of `#[remote]`.
+pub(crate) struct RemoteOptions {
+    /// In bytes.
+    pub(crate) align: u64,
+    /// Where generated code finds the runtime.
+    pub(crate) krate: Path,
+}
+
+/// The options of `#[main]` and `#[test]`.
+pub(crate) struct EntryOptions {
+    pub(crate) threads: TokenStream,
+    pub(crate) cluster: TokenStream,
+    pub(crate) krate: Path,
+}
+
+fn default_crate() -> Path {
+    syn::parse_quote!(::farfield)
+}
+
+/// The value of `crate = path`; a string is accepted too, as serde does.
+fn crate_path(meta: &ParseNestedMeta<'_>) -> syn::Result<Path> {
+    let value = meta.value()?;
+    if value.peek(LitStr) { value.parse::<LitStr>()?.parse() } else { value.call(Path::parse_mod_style) }
+}
+
+/// Refuses an option that stands there already.
+fn once(seen: &mut Vec<String>, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+    let name = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
+    if seen.contains(&name) {
+        return Err(meta.error(format!("`{name}` is given twice")));
+    }
+    seen.push(name);
+    Ok(())
+}
+
+pub(crate) fn remote(options: TokenStream, errors: &mut Errors) -> RemoteOptions {
+    let mut parsed = RemoteOptions { align: *ALIGNMENTS.start(), krate: default_crate() };
+    let mut seen = Vec::new();
+    let parser = syn::meta::parser(|meta| {
+        once(&mut seen, &meta)?;
+        if meta.path.is_ident("align") {
+            let literal: LitInt = meta.value()?.parse()?;
+            let align = literal.base10_parse::<u64>().unwrap_or(0);
+            if !align.is_power_of_two() || !ALIGNMENTS.contains(&align) {
+                let message = format!("`align` is a power of two from 8 to 4096, not {literal}");
+                return Err(syn::Error::new_spanned(literal, message));
+            }
+            parsed.align = align;
+        } else if meta.path.is_ident("crate") {
+            parsed.krate = crate_path(&meta)?;
+        } else {
+            return Err(meta.error("unknown option: `#[remote]` takes `align = N` and `crate = path`"));
+        }
+        Ok(())
+    });
+    errors.ok(parser.parse2(options));
+    parsed
+}
+
+pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) -> EntryOptions {
+    let mut parsed =
+        EntryOptions { threads: quote!(1), cluster: quote!("local:"), krate: default_crate() };
+    let mut seen = Vec::new();
+    let parser = syn::meta::parser(|meta| {
+        once(&mut seen, &meta)?;
+        if meta.path.is_ident("threads") {
+            let value: Expr = meta.value()?.parse()?;
+            if let Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. }) = &value
+                && literal.base10_parse::<usize>().unwrap_or(0) == 0
+            {
+                return Err(syn::Error::new_spanned(literal, "`threads` is at least 1"));
+            }
+            parsed.threads = quote!(#value);
+        } else if meta.path.is_ident("cluster") {
+            let value: Expr = meta.value()?.parse()?;
+            parsed.cluster = quote!(#value);
+        } else if meta.path.is_ident("crate") {
+            parsed.krate = crate_path(&meta)?;
+        } else {
+            let takes = "`threads = N`, `cluster = \"URL\"` and `crate = path`";
+            return Err(meta.error(format!("unknown option: `#[{attribute}]` takes {takes}")));
+        }
+        Ok(())
+    });
+    errors.ok(parser.parse2(options));
+    parsed
+}
+
+/// The path of `#[word(crate = path)]`, or the default.
+pub(crate) fn word(attrs: &[Attribute], errors: &mut Errors) -> Path {
+    let mut krate = default_crate();
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("word")) {
+        errors.ok(attr.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") {
+                return Err(meta.error("unknown option: `#[word]` takes `crate = path`"));
+            }
+            krate = crate_path(&meta)?;
+            Ok(())
+        }));
+    }
+    krate
+}
+
+/// What a `#[local]` field starts as: `#[local(default = EXPR)]`, or its type's default.
+pub(crate) fn local(attr: &Attribute, errors: &mut Errors) -> TokenStream {
+    let mut start = quote!(::core::default::Default::default());
+    if matches!(attr.meta, Meta::Path(_)) {
+        return start;
+    }
+    errors.ok(attr.parse_nested_meta(|meta| {
+        if !meta.path.is_ident("default") {
+            return Err(meta.error("unknown option: write `#[local]` or `#[local(default = EXPRESSION)]`"));
+        }
+        let value: Expr = meta.value()?.parse()?;
+        start = quote!(#value);
+        Ok(())
+    }));
+    start
+}
+
+/// The names in `#[marks(a, b)]`.
+pub(crate) fn marks(attr: &Attribute, errors: &mut Errors) -> Vec<Ident> {
+    let Meta::List(list) = &attr.meta else {
+        errors.at(attr, "name the marks: `#[marks(deleted)]`");
+        return Vec::new();
+    };
+    let names = errors.ok(list.parse_args_with(Punctuated::<Ident, Token![,]>::parse_terminated));
+    let names: Vec<Ident> = names.into_iter().flatten().collect();
+    if names.is_empty() && list.tokens.is_empty() {
+        errors.at(attr, "name the marks: `#[marks(deleted)]`");
+    }
+    names
+}

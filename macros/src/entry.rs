@@ -1,0 +1,85 @@
+//! `#[main]` and `#[test]`: an `async fn` of a compute thread, run on a cluster.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{ItemFn, ReturnType};
+
+use crate::attr::{self, EntryOptions};
+use crate::errors::Errors;
+use crate::model::private;
+
+pub(crate) fn main(options: TokenStream, item: TokenStream) -> TokenStream {
+    expand(options, item, "main", |function, options| {
+        let EntryOptions { threads, cluster, krate } = options;
+        let ff = private(&krate);
+        let (attrs, vis, name, body) = run(function);
+        quote! {
+            #(#attrs)*
+            #vis fn #name() -> ::std::process::ExitCode {
+                #ff::run_main(#cluster, #threads, #body)
+            }
+        }
+    })
+}
+
+pub(crate) fn test(options: TokenStream, item: TokenStream) -> TokenStream {
+    expand(options, item, "test", |function, options| {
+        let EntryOptions { threads, cluster, krate } = options;
+        let ff = private(&krate);
+        let (attrs, vis, name, body) = run(function);
+        quote! {
+            #[::core::prelude::v1::test]
+            #(#attrs)*
+            #vis fn #name() {
+                #ff::run_test(#cluster, #threads, #body)
+            }
+        }
+    })
+}
+
+/// The parts of the function around it, and an async closure that calls it.
+fn run(function: &ItemFn) -> (&[syn::Attribute], &syn::Visibility, &syn::Ident, TokenStream) {
+    let ItemFn { attrs, vis, sig, block, .. } = function;
+    let (inputs, output) = (&sig.inputs, &sig.output);
+    let call = quote!(__body(ct).await);
+    let result = match output {
+        ReturnType::Default => quote!({ #call; ::core::result::Result::Ok(()) }),
+        ReturnType::Type(..) => quote!({ #call }),
+    };
+    let body = quote!({
+        async fn __body(#inputs) #output #block
+        async |ct| #result
+    });
+    (attrs, vis, &sig.ident, body)
+}
+
+fn expand(
+    options: TokenStream,
+    item: TokenStream,
+    attribute: &str,
+    expand: impl FnOnce(&ItemFn, EntryOptions) -> TokenStream,
+) -> TokenStream {
+    let mut errors = Errors::default();
+    let options = attr::entry(options, attribute, &mut errors);
+    let function = errors.ok(syn::parse2::<ItemFn>(item));
+    let expanded = function.map(|function| {
+        if function.sig.asyncness.is_none() {
+            errors.at(function.sig.fn_token, format!("`#[{attribute}]` goes on an `async fn`"));
+        }
+        if function.sig.inputs.len() != 1 {
+            let message = format!("`#[{attribute}]` goes on a function of one argument: `ct: &ComputeThread`");
+            errors.at(&function.sig.ident, message);
+        }
+        if !function.sig.generics.params.is_empty() {
+            errors.at(&function.sig.generics, format!("a function with `#[{attribute}]` has no parameters of its own"));
+        }
+        (expand(&function, options), function.sig.ident.clone())
+    });
+    let errors = errors.into_tokens();
+    match expanded {
+        Some((expanded, _)) if errors.is_empty() => expanded,
+        // A `main` there must be, lest its absence be an error too.
+        Some((_, name)) => quote!(#errors #[allow(dead_code)] fn #name() {}),
+        None => errors,
+    }
+}

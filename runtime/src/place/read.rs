@@ -1,0 +1,95 @@
+//! `Read`: the future of one READ that shows one field or object.
+//!
+//! Pointer chasing is little else than this, so it is written by hand: where operations are ready at once, polling it is
+//! the READ itself, and the future's state is an address and a thread that are never written again. (Three nested
+//! `async fn`s did the same with 20 stores a node, which was all the time it took.)
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::cluster::{ComputeThread, Submitted};
+use crate::error::{Error, PointerFault, Result};
+use crate::fabric::chain::Slot;
+use crate::layout::scratch::{Scratch, bytes};
+use crate::layout::{Field, WORD_BYTES};
+use crate::pointer::Address;
+
+/// One READ of what is declared as `F`. It is posted when it is first polled.
+#[must_use = "nothing is read until it is awaited"]
+pub struct Read<'g, F> {
+    at: Address,
+    state: State<'g>,
+    field: PhantomData<fn() -> F>,
+}
+
+enum State<'g> {
+    Unposted(&'g ComputeThread),
+    Posted(Submitted<'g>, Slot),
+}
+
+impl<'g, F: Field> Read<'g, F> {
+    #[inline]
+    pub(crate) fn new(at: Address, ct: &'g ComputeThread) -> Self {
+        Self { at, state: State::Unposted(ct), field: PhantomData }
+    }
+
+    /// An access that begins and ends with a word, and whose address is checked as part of the READ.
+    const WHOLE_WORDS: bool = align_of::<F::Cell>() >= WORD_BYTES;
+
+    /// Where a field narrower than a word begins in its first word. Its neighbours come along.
+    fn within(&self) -> usize {
+        if Self::WHOLE_WORDS { 0 } else { (self.at.bits() % WORD_BYTES as u64) as usize }
+    }
+
+    #[cold]
+    fn poll_posted(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Value<'g>>> {
+        let within = self.within();
+        if let State::Unposted(ct) = self.state {
+            let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
+            let mut chain = ct.chain();
+            let slot = chain.read(Address::from_bits(self.at.bits() - within as u64), words);
+            self.state = State::Posted(ct.submit(chain), slot);
+        }
+        let State::Posted(submitted, slot) = &mut self.state else { unreachable!("just posted") };
+        match Pin::new(submitted).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(done) => Poll::Ready(done.and_then(|done| F::decode(self.at, &bytes(done.words(slot))[within..]))),
+        }
+    }
+}
+
+impl<'g, F: Field> Future for Read<'g, F> {
+    type Output = Result<F::Value<'g>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        // Taken out before anything is written, so that the compiler need not look again.
+        let at = this.at;
+        if let Err(error) = check_aligned(at, align_of::<F::Cell>()) {
+            return Poll::Ready(Err(error));
+        }
+        if Self::WHOLE_WORDS
+            && let State::Unposted(ct) = this.state
+            && let Some(host) = ct.host_for_read(Scratch::<F::Cell>::WORDS)
+        {
+            let mut scratch = Scratch::<F::Cell>::new();
+            return Poll::Ready(match host.read(at, scratch.words()) {
+                Ok(words) => F::decode(at, bytes(words)),
+                Err(error) => Err(error),
+            });
+        }
+        this.poll_posted(context)
+    }
+}
+
+/// An object's alignment beyond a word's, which the fabric does not know of.
+#[inline]
+pub(super) fn check_aligned(address: Address, align: usize) -> Result<()> {
+    if align > WORD_BYTES && !address.bits().is_multiple_of(align as u64) {
+        return Err(Error::InvalidPointer { address, fault: PointerFault::Misaligned { align: align as u32 } });
+    }
+    Ok(())
+}
