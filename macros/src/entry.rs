@@ -12,7 +12,7 @@ pub(crate) fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     expand(options, item, "main", |function, options| {
         let EntryOptions { threads, cluster, krate } = options;
         let ff = private(&krate);
-        let (attrs, vis, name, body) = run(function);
+        let (attrs, vis, name, body) = run(function, &ff);
         quote! {
             #(#attrs)*
             #vis fn #name() -> ::std::process::ExitCode {
@@ -26,7 +26,7 @@ pub(crate) fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand(options, item, "test", |function, options| {
         let EntryOptions { threads, cluster, krate } = options;
         let ff = private(&krate);
-        let (attrs, vis, name, body) = run(function);
+        let (attrs, vis, name, body) = run(function, &ff);
         quote! {
             #[::core::prelude::v1::test]
             #(#attrs)*
@@ -38,12 +38,12 @@ pub(crate) fn test(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// The parts of the function around it, and an async closure that calls it.
-fn run(function: &ItemFn) -> (&[syn::Attribute], &syn::Visibility, &syn::Ident, TokenStream) {
+fn run<'a>(function: &'a ItemFn, ff: &TokenStream) -> (&'a [syn::Attribute], &'a syn::Visibility, &'a syn::Ident, TokenStream) {
     let ItemFn { attrs, vis, sig, block, .. } = function;
     let (inputs, output) = (&sig.inputs, &sig.output);
     let call = quote!(__body(ct).await);
     let result = match output {
-        ReturnType::Default => quote!({ #call; ::core::result::Result::Ok(()) }),
+        ReturnType::Default => quote!({ #call; #ff::Result::<()>::Ok(()) }),
         ReturnType::Type(..) => quote!({ #call }),
     };
     let body = quote!({

@@ -55,7 +55,11 @@ impl Parse for Fetch {
             let message = "a group has at most eight fields; `read` brings them all";
             return Err(syn::Error::new_spanned(extra, message));
         }
-        let object = syn::parse2(object.into_iter().collect())?;
+        // The parentheses around an expression that needs them before the dot.
+        let object = match syn::parse2(object.into_iter().collect())? {
+            Expr::Paren(inner) => *inner.expr,
+            other => other,
+        };
         Ok(Self { krate, guard, object, fields })
     }
 }
