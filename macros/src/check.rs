@@ -9,7 +9,7 @@ use crate::model::Model;
 /// What generated methods and those of pointers and places are called.
 const RESERVED: &[&str] = &[
     "this", "init", "new_in", "attach", // of the handle
-    "address", "is_null", "read", "as_ptr", "marks", "with_marks", "without_marks", "clone", "deref", // of pointers
+    "address", "is_null", "read", "as_ptr", "marks", "with_marks", "without_marks", "shared", "clone", "deref", // of pointers
 ];
 
 /// Types that can not live in far memory, and what to use.

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::layout::{Pod, Remote, Word};
+use crate::memory::guard::Guard;
 use crate::pointer::{Address, Shared};
 
 /// A plain pointer to a `T` in far memory.
@@ -43,6 +44,15 @@ impl<T> RemotePtr<T> {
     #[inline]
     pub const fn is_null(self) -> bool {
         self.address.is_null()
+    }
+}
+
+impl<T: Remote> RemotePtr<T> {
+    /// The same pointer, to be used where one loaded under `g` is: for what is never retired while it is in use, such as
+    /// a sentinel. No round trip.
+    #[inline]
+    pub const fn shared<'g>(self, _: &'g Guard<'_>) -> Shared<'g, T> {
+        Shared::from_parts(self.address, 0)
     }
 }
 

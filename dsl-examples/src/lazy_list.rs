@@ -1,0 +1,243 @@
+//! The lazy list: an ordered set whose `get` takes no lock.
+//!
+//! After Heller, Herlihy, Luchangco, Moir, Scherer and Shavit, "A Lazy Concurrent List-Based Set Algorithm" (OPODIS
+//! 2005). A sorted list between two sentinels; a node is *in* the set if it is reachable from the head and its link is
+//! not marked `deleted`.
+//!
+//! Invariants:
+//! - the keys of the nodes between the sentinels ascend strictly;
+//! - only the owner of a node's lock writes the node's link;
+//! - a marked node stays marked, and its link goes on leading towards the tail, so whoever stands on it finds the way.
+//!
+//! Sentinels are told from nodes by their addresses, never by their keys, so every key can be in the set, the smallest
+//! and the largest of its type included.
+//!
+//! | operation | takes effect | round trips, if it visits `h` nodes without contention |
+//! |---|---|---|
+//! | `get` | at the READ of the last node, or between two such reads, while the key was absent | h + 1 |
+//! | `insert` | at the WRITE of the predecessor's link | h + 8, h + 1 if the key is there |
+//! | `remove` | at the WRITE of the mark | h + 9, h + 1 if the key is not there |
+//!
+//! An unsuccessful `insert` or `remove` does not lock: the node it stopped at shows, unmarked, that the key was there at
+//! that READ; or two neighbours show that it was absent while the search passed between them, as in `get`.
+
+// ANCHOR: imports
+use std::cell::Cell;
+
+use farfield::Result;
+use farfield::prelude::*;
+// ANCHOR_END: imports
+
+// ANCHOR: node
+/// A node of the list.
+#[remote]
+pub struct Node<K: Word> {
+    /// What the node stands for; a sentinel's means nothing.
+    key: K,
+    /// The next node, and whether this one has left the set.
+    #[marks(deleted)]
+    next: Link<Node<K>>,
+    /// Whoever holds it may write `next`.
+    lock: Lock,
+}
+// ANCHOR_END: node
+
+// ANCHOR: list
+/// An ordered set of words, with a `get` that takes no lock.
+///
+/// ```
+/// use farfield::prelude::*;
+/// use farfield_examples::LazyList;
+///
+/// # fn main() -> farfield::Result<()> {
+/// Cluster::connect("local:")?.run(4, async |ct| {
+///     let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await).await?;
+///     let set = LazyList::attach(root, ct).await?;
+///     assert!(set.insert(ct.index() as u64, ct).await?);
+///     ct.barrier("inserted").await?;
+///     assert!(set.get(3, ct).await?);
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[remote]
+pub struct LazyList<K: Word> {
+    head: RemotePtr<Node<K>>,
+    tail: RemotePtr<Node<K>>,
+    /// How often this handle's updates had to start over.
+    #[local]
+    restarts: Cell<u64>,
+}
+// ANCHOR_END: list
+
+// ANCHOR: position
+/// Where a key belongs: between two neighbours, as they were read.
+struct Position<'g, K: Word> {
+    pred: Shared<'g, Node<K>>,
+    curr: Shared<'g, Node<K>>,
+    /// Whether `curr` holds the key and was not deleted when it was read.
+    found: bool,
+}
+// ANCHOR_END: position
+
+impl<K: Word + Ord> LazyList<K> {
+    // ANCHOR: create
+    /// A new, empty list. Three round trips.
+    pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
+        let tail = Node::new_in(ct, Node::init(K::initial())).await?.write(ct).await?;
+        let head = Node::new_in(ct.near(tail), Node::init(K::initial()).next(tail)).await?.write(ct).await?;
+        Self::new_in(ct.near(head), Self::init(head, tail)).await?.write(ct).await
+    }
+    // ANCHOR_END: create
+
+    // ANCHOR: get
+    /// Whether `key` is in the set.
+    pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+        let g = &ct.pin();
+        let mut curr = self.head().next().load(g).await?;
+        loop {
+            let node = curr.read(g).await?;
+            if curr == self.tail() || node.key >= key {
+                return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
+            }
+            curr = node.next.without_marks();
+        }
+    }
+    // ANCHOR_END: get
+
+    // ANCHOR: find
+    /// The neighbours that `key` belongs between, by READs alone.
+    async fn find<'g>(&self, key: K, g: &'g Guard<'_>) -> Result<Position<'g, K>> {
+        let mut pred = self.head().shared(g);
+        let mut curr = pred.next().load(g).await?;
+        loop {
+            let node = curr.read(g).await?;
+            if curr == self.tail() || node.key >= key {
+                let found = curr != self.tail() && node.key == key && !node.next.is_deleted();
+                return Ok(Position { pred, curr, found });
+            }
+            pred = curr;
+            curr = node.next.without_marks();
+        }
+    }
+    // ANCHOR_END: find
+
+    // ANCHOR: validate
+    /// Whether two locked nodes are neighbours in the list. Two round trips.
+    async fn are_neighbours<'g>(
+        &self,
+        pred: Shared<'g, Node<K>>,
+        curr: Shared<'g, Node<K>>,
+        g: &'g Guard<'_>,
+    ) -> Result<bool> {
+        // The predecessor's link has no mark and leads to `curr`; a tail has no mark to look for.
+        Ok(pred.next().load(g).await? == curr && !curr.next().load(g).await?.is_deleted())
+    }
+    // ANCHOR_END: validate
+
+    // ANCHOR: insert
+    /// Puts `key` into the set; gives whether it was not there.
+    pub async fn insert(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        loop {
+            let Position { pred, curr, found } = self.find(key, g).await?;
+            if found {
+                return Ok(false);
+            }
+            let pred_lock = pred.lock().acquire(g).await?;
+            let curr_lock = curr.lock().acquire(g).await?;
+            if self.are_neighbours(pred, curr, g).await? {
+                let node = Node::new_in(ct.near(pred), Node::init(key).next(curr)).await?;
+                pred.next().store(g, node).await?;
+                curr_lock.release().await?;
+                pred_lock.release().await?;
+                return Ok(true);
+            }
+            curr_lock.release().await?;
+            pred_lock.release().await?;
+            self.restarts.set(self.restarts.get() + 1);
+            backoff.wait().await;
+        }
+    }
+    // ANCHOR_END: insert
+
+    // ANCHOR: remove
+    /// Takes `key` out of the set; gives whether it was there.
+    pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        loop {
+            let Position { pred, curr, found } = self.find(key, g).await?;
+            if !found {
+                return Ok(false);
+            }
+            let pred_lock = pred.lock().acquire(g).await?;
+            let curr_lock = curr.lock().acquire(g).await?;
+            if self.are_neighbours(pred, curr, g).await? {
+                let next = curr.next().load(g).await?;
+                curr.next().store(g, next.with_deleted()).await?;
+                pred.next().store(g, next).await?;
+                curr_lock.release().await?;
+                pred_lock.release().await?;
+                g.sched_reclaim(curr).await?;
+                return Ok(true);
+            }
+            curr_lock.release().await?;
+            pred_lock.release().await?;
+            self.restarts.set(self.restarts.get() + 1);
+            backoff.wait().await;
+        }
+    }
+    // ANCHOR_END: remove
+
+    /// How often this handle's updates found that the list had changed under them and started over.
+    pub fn restarts(&self) -> u64 {
+        self.restarts.get()
+    }
+
+    // ANCHOR: iter
+    /// The keys in ascending order, while no other thread changes the set. One READ a node.
+    ///
+    /// # Errors
+    /// An error says which node breaks the order, is marked, or is locked: at a quiescent point none is.
+    pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
+        let g = &ct.pin();
+        let mut keys: Vec<K> = Vec::new();
+        let mut curr = self.head().next().load(g).await?;
+        while curr != self.tail() {
+            let node = curr.read(g).await?;
+            let fault = if node.next.is_deleted() {
+                Some("is marked but reachable")
+            } else if node.lock.is_held() {
+                Some("is locked")
+            } else if keys.last().is_some_and(|last| *last >= node.key) {
+                Some("is out of order")
+            } else {
+                None
+            };
+            if let Some(fault) = fault {
+                return Err(farfield::Error::other(format!("the node {curr:?} of key {:?} {fault}", node.key)));
+            }
+            keys.push(node.key);
+            curr = node.next;
+        }
+        Ok(keys)
+    }
+    // ANCHOR_END: iter
+
+    // ANCHOR: destroy
+    /// Frees the list, while no other thread uses it. One READ a node.
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut curr = self.head().shared(g);
+        while !curr.is_null() {
+            let next = curr.next().load(g).await?.without_marks();
+            ct.delete(curr).await?;
+            curr = next;
+        }
+        ct.delete(self.this()).await
+    }
+    // ANCHOR_END: destroy
+}

@@ -1,0 +1,26 @@
+//! Data structures over far memory, written as a user of Farfield would write them.
+//!
+//! | structure | what it is | after |
+//! |---|---|---|
+//! | [`LazyList`] | ordered set; `get` takes no lock, updates lock two nodes | Heller et al., 2005 |
+//! | [`HarrisList`] | ordered set without locks | Harris, 2001; Michael, 2002 |
+//! | [`TreiberStack`] | stack without locks | Treiber, 1986 |
+//! | [`MsQueue`] | queue without locks | Michael and Scott, 1996 |
+//! | [`Counter`] | a number | |
+//!
+//! Each module says what its operations cost in round trips, and where each takes effect. The program `intset` drives
+//! the ordered sets and checks what they leave behind; `hello` is the smallest program there is.
+
+pub mod counter;
+pub mod harris_list;
+pub mod int_set;
+pub mod lazy_list;
+pub mod ms_queue;
+pub mod treiber_stack;
+
+pub use counter::Counter;
+pub use harris_list::HarrisList;
+pub use int_set::IntSet;
+pub use lazy_list::LazyList;
+pub use ms_queue::MsQueue;
+pub use treiber_stack::TreiberStack;

@@ -1,0 +1,131 @@
+//! The Michael-Scott queue: a queue without locks.
+//!
+//! After Michael and Scott, "Simple, Fast, and Practical Non-Blocking and Blocking Concurrent Queue Algorithms" (PODC
+//! 1996). The list begins with a *dummy*, whose value has been taken; `head` links to it, `tail` to the last node or the
+//! one before it. Whoever finds `tail` behind helps it on.
+//!
+//! Invariants:
+//! - from `head` the list leads to every node that is in the queue, and `tail` is one of them or the dummy;
+//! - `tail` is moved past a node before `head` is, so a retired dummy is never what `tail` links to;
+//! - a node's link is written once, from null, by the CAS that enqueues behind it.
+//!
+//! | operation | takes effect | round trips without contention |
+//! |---|---|---|
+//! | `enqueue` | at the CAS of the last node's link | 4 |
+//! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 5, 2 if it is empty |
+
+use farfield::Result;
+use farfield::prelude::*;
+
+/// A node of the queue.
+#[remote]
+pub struct Node<T: Word> {
+    value: T,
+    next: Link<Node<T>>,
+}
+
+/// A queue of words without locks.
+///
+/// ```
+/// use farfield::prelude::*;
+/// use farfield_examples::MsQueue;
+///
+/// # fn main() -> farfield::Result<()> {
+/// Cluster::connect("local:")?.run(1, async |ct| {
+///     let queue = MsQueue::attach(MsQueue::create(ct).await?, ct).await?;
+///     queue.enqueue(1_u64, ct).await?;
+///     queue.enqueue(2, ct).await?;
+///     assert_eq!(queue.dequeue(ct).await?, Some(1));
+///     queue.destroy(ct).await
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[remote]
+pub struct MsQueue<T: Word> {
+    head: Link<Node<T>>,
+    tail: Link<Node<T>>,
+}
+
+impl<T: Word> MsQueue<T> {
+    /// A new, empty queue. Two round trips.
+    pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
+        let dummy = Node::new_in(ct, Node::init(T::initial())).await?.write(ct).await?;
+        Self::new_in(ct.near(dummy), Self::init().head(dummy).tail(dummy)).await?.write(ct).await
+    }
+
+    /// Puts `value` at the end.
+    pub async fn enqueue(&self, value: T, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        let mut node = Node::new_in(ct.near(self.this()), Node::init(value)).await?;
+        let mut tail = self.tail().load(g).await?;
+        loop {
+            let next = tail.next().load(g).await?;
+            if next.is_null() {
+                match tail.next().compare_exchange(g, next, node).await? {
+                    Ok(last) => {
+                        // If this fails, somebody has helped.
+                        let _ = self.tail().compare_exchange(g, tail, last).await?;
+                        return Ok(());
+                    }
+                    Err(changed) => node = changed.new,
+                }
+                backoff.wait().await;
+                tail = self.tail().load(g).await?;
+            } else {
+                tail = self.help_tail(tail, next, g).await?;
+            }
+        }
+    }
+
+    /// Moves `tail` on from a node that has a successor; gives what it links to afterwards.
+    async fn help_tail<'g>(
+        &self,
+        tail: Shared<'g, Node<T>>,
+        next: Shared<'g, Node<T>>,
+        g: &'g Guard<'_>,
+    ) -> Result<Shared<'g, Node<T>>> {
+        Ok(self.tail().compare_exchange(g, tail, next).await?.unwrap_or_else(|changed| changed.current))
+    }
+
+    /// Takes the value at the front, if there is one.
+    pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        let mut head = self.head().load(g).await?;
+        loop {
+            let next = head.next().load(g).await?;
+            if next.is_null() {
+                return Ok(None);
+            }
+            // `tail` must not be left behind on a node that is about to be retired.
+            let tail = self.tail().load(g).await?;
+            if tail == head {
+                self.help_tail(tail, next, g).await?;
+            }
+            // Frozen, and protected by the guard, so it can be read whoever dequeues it.
+            let value = next.value().read(g).await?;
+            match self.head().compare_exchange(g, head, next).await? {
+                Ok(_) => {
+                    g.sched_reclaim(head).await?;
+                    return Ok(Some(value));
+                }
+                Err(changed) => head = changed.current,
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// Frees the queue and what is in it, while no other thread uses it. One READ a node.
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut node = self.head().load(g).await?;
+        while !node.is_null() {
+            let next = node.next().load(g).await?;
+            ct.delete(node).await?;
+            node = next;
+        }
+        ct.delete(self.this()).await
+    }
+}

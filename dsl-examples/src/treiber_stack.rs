@@ -1,0 +1,96 @@
+//! The Treiber stack: a stack without locks.
+//!
+//! After Treiber, "Systems Programming: Coping with Parallelism" (IBM RJ 5118, 1986): a link to the top node, changed by
+//! CAS only. A popped node is retired, so while a thread that has read it is pinned its address can not come back as
+//! the top, which rules the ABA problem out.
+//!
+//! | operation | takes effect | round trips without contention |
+//! |---|---|---|
+//! | `push` | at the CAS of `top` | 2: the new node's image rides with the CAS |
+//! | `pop` | at the CAS of `top`, or at the READ that finds it null | 3, 1 if it is empty |
+
+use farfield::Result;
+use farfield::prelude::*;
+
+/// A node of the stack.
+#[remote]
+pub struct Node<T: Word> {
+    value: T,
+    next: Link<Node<T>>,
+}
+
+/// A stack of words without locks.
+///
+/// ```
+/// use farfield::prelude::*;
+/// use farfield_examples::TreiberStack;
+///
+/// # fn main() -> farfield::Result<()> {
+/// Cluster::connect("local:")?.run(1, async |ct| {
+///     let stack = TreiberStack::attach(TreiberStack::create(ct).await?, ct).await?;
+///     stack.push(1_u64, ct).await?;
+///     stack.push(2, ct).await?;
+///     assert_eq!(stack.pop(ct).await?, Some(2));
+///     stack.destroy(ct).await
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[remote]
+pub struct TreiberStack<T: Word> {
+    top: Link<Node<T>>,
+}
+
+impl<T: Word> TreiberStack<T> {
+    /// A new, empty stack. One round trip.
+    pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
+        Self::new_in(ct, Self::init()).await?.write(ct).await
+    }
+
+    /// Puts `value` on top.
+    pub async fn push(&self, value: T, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        let mut top = self.top().load(g).await?;
+        let mut node = Node::new_in(ct.near(self.this()), Node::init(value).next(top)).await?;
+        loop {
+            match self.top().compare_exchange(g, top, node).await? {
+                Ok(_) => return Ok(()),
+                Err(changed) => (top, node) = (changed.current, changed.new),
+            }
+            node.set(|node| node.next(), top);
+            backoff.wait().await;
+        }
+    }
+
+    /// Takes the value on top, if there is one.
+    pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        let mut top = self.top().load(g).await?;
+        while !top.is_null() {
+            let node = top.read(g).await?;
+            match self.top().compare_exchange(g, top, node.next).await? {
+                Ok(_) => {
+                    g.sched_reclaim(top).await?;
+                    return Ok(Some(node.value));
+                }
+                Err(changed) => top = changed.current,
+            }
+            backoff.wait().await;
+        }
+        Ok(None)
+    }
+
+    /// Frees the stack and what is on it, while no other thread uses it. One READ a node.
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut node = self.top().load(g).await?;
+        while !node.is_null() {
+            let next = node.next().load(g).await?;
+            ct.delete(node).await?;
+            node = next;
+        }
+        ct.delete(self.this()).await
+    }
+}
