@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use metrics::Metrics;
-pub(crate) use thread::Submitted;
+pub(crate) use thread::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};
 
 use crate::error::{Error, Result};
@@ -203,7 +203,7 @@ impl Shared {
             let (header, magic) = control::header(first_free(segment));
             for (position, word) in header.into_iter().enumerate() {
                 let at = Address::new(segment, ((position + 1) * WORD_BYTES) as u64);
-                self.arena.word(at)?.store(word, Ordering::Relaxed);
+                self.arena.word(at).map_err(|error| *error)?.store(word, Ordering::Relaxed);
             }
             self.arena.set_first_word(segment, magic);
         }

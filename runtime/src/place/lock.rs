@@ -20,21 +20,20 @@ pub struct Lock(u64);
 
 /// Whether a lock is held, and by whom, at the moment of a READ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LockState(Option<ThreadId>);
+pub struct LockState {
+    /// The lock's word, as it was read: most snapshots are taken for other fields, so it is not looked into.
+    token: u64,
+}
 
 impl LockState {
-    fn from_word(word: u64) -> Self {
-        Self(ThreadId::of_token(word))
-    }
-
     /// The thread that holds it.
     pub fn owner(self) -> Option<ThreadId> {
-        self.0
+        ThreadId::of_token(self.token)
     }
 
     /// Whether any thread holds it.
     pub fn is_held(self) -> bool {
-        self.0.is_some()
+        self.token != 0
     }
 }
 
@@ -53,7 +52,7 @@ impl Field for Lock {
     fn encode((): (), _: &mut [u8]) {}
     #[inline]
     fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
-        Ok(LockState::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
+        Ok(LockState { token: <u64 as Pod>::decode(bytes).unwrap_or_default() })
     }
     #[inline]
     fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {

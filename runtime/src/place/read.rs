@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::cluster::{ComputeThread, Submitted};
+use crate::cluster::{Completed, ComputeThread, Submitted};
 use crate::error::{Error, PointerFault, Result};
 use crate::fabric::chain::Slot;
 use crate::layout::scratch::{Scratch, bytes};
@@ -43,27 +43,26 @@ impl<'g, F: Field> Read<'g, F> {
         if Self::WHOLE_WORDS { 0 } else { (self.at.bits() % WORD_BYTES as u64) as usize }
     }
 
+    /// Posts the READ as a chain, or looks whether the chain has completed.
     #[cold]
-    fn poll_posted(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Value<'g>>> {
-        let within = self.within();
+    fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<(Completed<'g>, Slot)>> {
         if let State::Unposted(ct) = self.state {
+            let within = self.within();
             let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
             let mut chain = ct.chain();
             let slot = chain.read(Address::from_bits(self.at.bits() - within as u64), words);
             self.state = State::Posted(ct.submit(chain), slot);
         }
         let State::Posted(submitted, slot) = &mut self.state else { unreachable!("just posted") };
-        match Pin::new(submitted).poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(done) => Poll::Ready(done.and_then(|done| F::decode(self.at, &bytes(done.words(slot))[within..]))),
-        }
+        Pin::new(submitted).poll(context).map(|done| done.map(|done| (done, slot.clone())))
     }
 }
 
 impl<'g, F: Field> Future for Read<'g, F> {
     type Output = Result<F::Value<'g>>;
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or its result is copied through memory, which takes longer than the READ
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         // Taken out before anything is written, so that the compiler need not look again.
@@ -78,10 +77,16 @@ impl<'g, F: Field> Future for Read<'g, F> {
             let mut scratch = Scratch::<F::Cell>::new();
             return Poll::Ready(match host.read(at, scratch.words()) {
                 Ok(words) => F::decode(at, bytes(words)),
-                Err(error) => Err(error),
+                Err(error) => Err(*error),
             });
         }
-        this.poll_posted(context)
+        // Decoded here too, not in the cold function: a value that is returned through memory there would be copied
+        // through memory here, on the path above as well, at the price of a stalled load.
+        match this.poll_chain(context) {
+            Poll::Ready(Ok((done, slot))) => Poll::Ready(F::decode(at, &bytes(done.words(&slot))[this.within()..])),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 

@@ -58,7 +58,7 @@ impl<'g, T> Stamped<'g, T> {
     fn from_word(word: u64) -> Self {
         let segment = (word >> SEGMENT_SHIFT) & SEGMENT_MASK;
         let address = Address::new(segment as u16, (word & OFFSET_MASK) * WORD_BYTES as u64);
-        Self { shared: Shared::from_parts(address, 0), stamp: (word >> STAMP_SHIFT) as u16 }
+        Self { shared: Shared::unmarked(address), stamp: (word >> STAMP_SHIFT) as u16 }
     }
 
     /// The word of a link that held this and is made to point to `target`.

@@ -115,19 +115,19 @@ pub(crate) mod sealed {
 
     impl<T: Remote> Sealed<T> for RemotePtr<T> {
         fn target<'g>(&self) -> Shared<'g, T> {
-            Shared::from_parts(self.address(), 0)
+            Shared::unmarked(self.address())
         }
     }
 
     impl<T: Remote> Sealed<T> for Shared<'_, T> {
         fn target<'g>(&self) -> Shared<'g, T> {
-            Shared::from_parts(self.address(), self.marks())
+            Shared::from_word(self.to_word())
         }
     }
 
     impl<T: Remote> Sealed<T> for super::Owned<T> {
         fn target<'g>(&self) -> Shared<'g, T> {
-            Shared::from_parts(self.block.address, 0)
+            Shared::unmarked(self.block.address)
         }
         fn image(&self) -> Option<(Address, &[u64])> {
             Some((self.block.address, &self.image))

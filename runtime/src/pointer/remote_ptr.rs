@@ -52,7 +52,7 @@ impl<T: Remote> RemotePtr<T> {
     /// a sentinel. No round trip.
     #[inline]
     pub const fn shared<'g>(self, _: &'g Guard<'_>) -> Shared<'g, T> {
-        Shared::from_parts(self.address, 0)
+        Shared::unmarked(self.address)
     }
 }
 

@@ -15,18 +15,20 @@ use crate::pointer::{Address, RemotePtr};
 /// Equality compares address *and* marks, as the word in far memory would. It dereferences to `T`'s accessors, for
 /// which the marks do not matter.
 pub struct Shared<'g, T> {
+    /// Where it points. It is here, and not computed where it is used, because dereferencing needs a reference to it.
     address: Address,
-    marks: u64,
+    /// The link's word: the address and, in the bits that its alignment leaves free, the marks.
+    word: u64,
     guard: PhantomData<(&'g (), fn() -> T)>,
 }
 
 impl<'g, T> Shared<'g, T> {
     /// The unmarked pointer that points nowhere.
-    pub const NULL: Self = Self::from_parts(Address::NULL, 0);
+    pub const NULL: Self = Self::unmarked(Address::NULL);
 
     #[inline]
-    pub(crate) const fn from_parts(address: Address, marks: u64) -> Self {
-        Self { address, marks, guard: PhantomData }
+    pub(crate) const fn unmarked(address: Address) -> Self {
+        Self { address, word: address.bits(), guard: PhantomData }
     }
 
     /// Where it points, without the marks.
@@ -38,7 +40,7 @@ impl<'g, T> Shared<'g, T> {
     /// The mark bits that stood in the link beside the address.
     #[inline]
     pub const fn marks(self) -> u64 {
-        self.marks
+        self.word ^ self.address.bits()
     }
 
     /// Whether it points nowhere, marked or not.
@@ -51,7 +53,7 @@ impl<'g, T> Shared<'g, T> {
     #[inline]
     #[must_use]
     pub const fn without_marks(self) -> Self {
-        Self::from_parts(self.address, 0)
+        Self::unmarked(self.address)
     }
 
     /// The plain pointer, without marks and without the guard's protection.
@@ -69,13 +71,13 @@ impl<'g, T: Remote> Shared<'g, T> {
     /// What a link with this word holds.
     #[inline]
     pub(crate) fn from_word(word: u64) -> Self {
-        Self::from_parts(Address::from_bits(word & !Self::MARK_MASK), word & Self::MARK_MASK)
+        Self { address: Address::from_bits(word & !Self::MARK_MASK), word, guard: PhantomData }
     }
 
     /// The word that a link holding this has.
     #[inline]
     pub(crate) fn to_word(self) -> u64 {
-        self.address.bits() | self.marks
+        self.word
     }
 
     /// The same address with exactly these marks; bits that `T`'s alignment has no room for are dropped.
@@ -84,7 +86,8 @@ impl<'g, T: Remote> Shared<'g, T> {
     #[inline]
     #[must_use]
     pub const fn with_marks(self, marks: u64) -> Self {
-        Self::from_parts(self.address, marks & Self::MARK_MASK)
+        let word = self.address.bits() | (marks & Self::MARK_MASK);
+        Self { address: self.address, word, guard: PhantomData }
     }
 }
 
@@ -98,7 +101,7 @@ impl<T> Copy for Shared<'_, T> {}
 impl<T> PartialEq for Shared<'_, T> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.address == other.address && self.marks == other.marks
+        self.word == other.word
     }
 }
 impl<T> Eq for Shared<'_, T> {}
@@ -106,13 +109,16 @@ impl<T> Eq for Shared<'_, T> {}
 impl<T> PartialEq<RemotePtr<T>> for Shared<'_, T> {
     #[inline]
     fn eq(&self, other: &RemotePtr<T>) -> bool {
-        self.address == other.address() && self.marks == 0
+        self.word == other.address().bits()
     }
 }
 impl<T> fmt::Debug for Shared<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.address)?;
-        if self.marks == 0 { Ok(()) } else { write!(f, "+{:#b}", self.marks) }
+        match self.marks() {
+            0 => Ok(()),
+            marks => write!(f, "+{marks:#b}"),
+        }
     }
 }
 
@@ -120,7 +126,6 @@ impl<T: Remote> Deref for Shared<'_, T> {
     type Target = T::Fields;
     #[inline]
     fn deref(&self) -> &T::Fields {
-        // The address is the first field and `fields` takes it by reference, so the result lives as long as `self`.
         T::fields(&self.address)
     }
 }

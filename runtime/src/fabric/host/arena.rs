@@ -80,7 +80,7 @@ impl Arena {
 
     /// The word at `at`.
     #[inline]
-    pub(crate) fn word(&self, at: Address) -> Result<&AtomicU64> {
+    pub(crate) fn word(&self, at: Address) -> Result<&AtomicU64, Box<Error>> {
         self.words(at, 1).map(|words| &words[0])
     }
 
@@ -88,8 +88,10 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::InvalidPointer`] unless all of them are words of one segment, its first word excepted.
+    ///
+    /// The error is boxed, so that this function's result travels in registers and not in memory.
     #[inline]
-    pub(crate) fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
+    pub(crate) fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64], Box<Error>> {
         let bits = at.bits();
         let offset = at.offset();
         let segment = u64::from(at.segment());
@@ -119,7 +121,7 @@ impl Arena {
 
     /// Says what is wrong with an address that [`Arena::words`] refused.
     #[cold]
-    fn invalid(&self, address: Address) -> Error {
+    fn invalid(&self, address: Address) -> Box<Error> {
         let fault = if address.is_null() {
             PointerFault::Null
         } else if u64::from(address.segment()) >= self.segments {
@@ -129,7 +131,7 @@ impl Arena {
         } else {
             PointerFault::PastSegment { size_bytes: self.limit + WORD_BYTES as u64 }
         };
-        Error::InvalidPointer { address, fault }
+        Box::new(Error::InvalidPointer { address, fault })
     }
 }
 
@@ -159,8 +161,11 @@ mod tests {
     fn addresses_outside_are_refused_with_the_reason() {
         let arena = arena();
         let fault = |address, words| match arena.words(address, words) {
-            Err(Error::InvalidPointer { fault, .. }) => Some(fault),
-            _ => None,
+            Err(error) => match *error {
+                Error::InvalidPointer { fault, .. } => Some(fault),
+                other => panic!("{other}"),
+            },
+            Ok(_) => None,
         };
         let past = Some(PointerFault::PastSegment { size_bytes: 24 * 1024 });
         assert_eq!(fault(Address::NULL, 1), Some(PointerFault::Null));

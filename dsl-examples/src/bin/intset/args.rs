@@ -1,0 +1,169 @@
+//! What the user asks for.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Parser, ValueEnum, value_parser};
+
+/// Drive an ordered set over far memory, measure it, and check what it leaves behind.
+#[derive(Debug, Parser)]
+#[command(name = "intset", version)]
+pub(crate) struct Args {
+    /// The structure to drive
+    #[arg(long, value_enum, default_value_t = Structure::LazyList)]
+    pub(crate) structure: Structure,
+    /// The cluster's URL
+    #[arg(long, default_value = "local:")]
+    pub(crate) cluster: String,
+    /// Compute threads
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) threads: u64,
+    /// Tasks of each thread, which share its operations
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) tasks: u64,
+    /// Operations of each thread
+    #[arg(long, default_value_t = 65536)]
+    pub(crate) num_ops: u64,
+    /// Percent of the key range to insert before
+    #[arg(long, default_value_t = 50, value_parser = value_parser!(u64).range(0..=100))]
+    pub(crate) prefill: u64,
+    /// Percent of the operations that insert
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(0..=100))]
+    pub(crate) insert: u64,
+    /// Percent of the operations that remove; the others get
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(0..=100))]
+    pub(crate) remove: u64,
+    /// The smallest key
+    #[arg(long, default_value_t = 0)]
+    pub(crate) key_lb: u64,
+    /// The largest key
+    #[arg(long, default_value_t = 4096)]
+    pub(crate) key_ub: u64,
+    /// What the random choices start from
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Write the results to this file too, as `key: value` lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
+}
+
+/// The structures that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Structure {
+    /// Locks two nodes to update
+    LazyList,
+    /// Locks nothing
+    HarrisList,
+}
+
+impl Structure {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::LazyList => "lazy-list",
+            Self::HarrisList => "harris-list",
+        }
+    }
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// One JSON object
+    Json,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Help or the version was asked for.
+    Help(String),
+    /// One line that names the mistake.
+    Mistake(String),
+}
+
+impl Args {
+    pub(crate) fn from_command_line() -> Result<Self, Refused> {
+        Self::parse_and_check(std::env::args_os())
+    }
+
+    fn parse_and_check(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Self, Refused> {
+        let args = Self::try_parse_from(words).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refused::Help(error.to_string()),
+            _ => Refused::Mistake(one_line(&error.to_string())),
+        })?;
+        if args.insert + args.remove > 100 {
+            let (insert, remove) = (args.insert, args.remove);
+            return Err(Refused::Mistake(format!("--insert {insert} and --remove {remove} are more than 100 percent")));
+        }
+        if args.key_lb > args.key_ub {
+            let (lb, ub) = (args.key_lb, args.key_ub);
+            return Err(Refused::Mistake(format!("--key-lb {lb} is larger than --key-ub {ub}")));
+        }
+        Ok(args)
+    }
+
+    /// How many keys there are.
+    pub(crate) fn keys(&self) -> u128 {
+        u128::from(self.key_ub) - u128::from(self.key_lb) + 1
+    }
+
+    /// How many of them are inserted before the run.
+    pub(crate) fn prefilled(&self) -> u128 {
+        self.keys() * u128::from(self.prefill) / 100
+    }
+}
+
+/// What a message of several lines says, without the advice at its end.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
+    said.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistake(words: &str) -> String {
+        match Args::parse_and_check(format!("intset {words}").split_whitespace()) {
+            Err(Refused::Mistake(line)) => line,
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_flag_has_a_default() {
+        let args = Args::parse_and_check(["intset"]).unwrap();
+        assert_eq!((args.keys(), args.prefilled()), (4097, 2048));
+    }
+
+    #[test]
+    fn each_mistake_is_one_line_that_names_it() {
+        for (words, named) in [
+            ("--threads 0", "--threads"),
+            ("--tasks 0", "--tasks"),
+            ("--insert 80 --remove 40", "--insert 80"),
+            ("--key-lb 10 --key-ub 5", "--key-lb 10"),
+            ("--prefill 101", "--prefill"),
+            ("--num-ops many", "many"),
+            ("--structure tree", "tree"),
+            ("--colour red", "--colour"),
+            ("surplus", "surplus"),
+            ("--seed", "--seed"),
+        ] {
+            let line = mistake(words);
+            assert!(line.contains(named) && !line.contains('\n'), "{words}: {line}");
+        }
+    }
+
+    #[test]
+    fn the_whole_range_of_keys_can_be_named() {
+        let args = Args::parse_and_check(["intset", "--key-ub", "18446744073709551615"]).unwrap();
+        assert_eq!(args.keys(), 1 << 64);
+    }
+}

@@ -1,0 +1,82 @@
+//! `intset`: drives an ordered set over far memory, measures it, and checks what it leaves behind.
+//!
+//! Every thread fills its share of the key range, then runs operations drawn from a mix; the counts of all threads are
+//! summed in far memory. Afterwards the set must hold what the counts say, in order, and every object that was allocated
+//! must have been freed or be reachable.
+//!
+//! Exit codes: 0 if all is well, 1 if the check found something, 2 for bad input and errors; each with one line on
+//! stderr.
+
+mod args;
+mod check;
+mod report;
+mod workload;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use farfield_examples::{HarrisList, LazyList};
+
+use args::{Args, Format, Structure};
+use report::Report;
+
+/// What the check found.
+const CHECK_FAILED: u8 = 1;
+/// Bad input, or an error of the run.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = match Args::from_command_line() {
+        Ok(args) => args,
+        Err(args::Refused::Help(text)) => return print(&text),
+        Err(args::Refused::Mistake(line)) => return fail(&line),
+    };
+    let report = match run(&args) {
+        Ok(report) => report,
+        Err(line) => return fail(&line),
+    };
+    let text = match args.format {
+        Format::Table => report.table(),
+        Format::Json => report.json(),
+    };
+    let printed = print(&text);
+    match report.faults.first() {
+        None => printed,
+        Some(fault) => {
+            eprintln!("error: {fault}");
+            ExitCode::from(CHECK_FAILED)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<Report, String> {
+    // Opened first: a file that cannot be written must not cost a run.
+    let metrics = args.metrics.as_ref().map(|path| {
+        let name = path.display().to_string();
+        let file = std::fs::File::create(path).map_err(|error| format!("--metrics {name}: {error}"))?;
+        Ok::<_, String>((name, file))
+    });
+    let metrics = metrics.transpose()?;
+    let outcome = match args.structure {
+        Structure::LazyList => workload::run::<LazyList<u64>>(args),
+        Structure::HarrisList => workload::run::<HarrisList<u64>>(args),
+    };
+    let report = Report::new(args, outcome.map_err(|error| error.to_string())?);
+    if let Some((name, mut file)) = metrics {
+        file.write_all(report.lines().as_bytes()).map_err(|error| format!("--metrics {name}: {error}"))?;
+    }
+    Ok(report)
+}
+
+fn print(text: &str) -> ExitCode {
+    // A reader that has gone away is no failure of the run, but there is nobody left to tell.
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(FAILED),
+    }
+}
+
+fn fail(line: &str) -> ExitCode {
+    eprintln!("error: {line}");
+    ExitCode::from(FAILED)
+}

@@ -1,0 +1,225 @@
+//! The workload: fill, run, sum.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use farfield::prelude::*;
+use farfield::{Metrics, Result};
+use farfield_examples::IntSet;
+use indicatif::{ProgressBar, ProgressStyle};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::args::Args;
+
+/// How many operations a task does between two reports of its progress.
+const OPS_PER_TICK: u64 = 1024;
+
+/// How often each operation gave each answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answers {
+    pub(crate) get_t: u64,
+    pub(crate) get_f: u64,
+    pub(crate) ins_t: u64,
+    pub(crate) ins_f: u64,
+    pub(crate) rmv_t: u64,
+    pub(crate) rmv_f: u64,
+}
+
+/// The counts of all threads, in far memory.
+#[remote]
+struct Totals {
+    prefilled: Atomic<u64>,
+    answers: [Atomic<u64>; 6],
+    traffic: [Atomic<u64>; 8],
+    objects: [Atomic<u64>; 4],
+}
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) duration: Duration,
+    pub(crate) prefilled: u64,
+    pub(crate) answers: Answers,
+    /// `reads` to `chains`: what the timed operations asked of far memory. `allocated` to `reclaimed`: the objects of
+    /// the whole run.
+    pub(crate) metrics: Metrics,
+    /// The keys of the set at the end, or why it is not a set.
+    pub(crate) keys: Result<Vec<u64>, String>,
+    /// How many objects should be reachable beside one for each key.
+    pub(crate) overhead_objects: u64,
+}
+
+/// What one thread gives.
+struct Share {
+    started: Duration,
+    ended: Duration,
+    /// From thread 0.
+    whole: Option<(Totals4, Result<Vec<u64>, String>)>,
+}
+
+/// The totals as they were read.
+struct Totals4 {
+    prefilled: u64,
+    answers: [u64; 6],
+    traffic: [u64; 8],
+    objects: [u64; 4],
+}
+
+/// Runs the workload on a new set.
+pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
+    let cluster = Cluster::connect(&args.cluster)?;
+    let progress = progress(args);
+    let shares = cluster.run(args.threads as usize, async |ct| thread::<S>(args, &progress, ct).await);
+    progress.finish_and_clear();
+    let shares = shares?;
+    let started = shares.iter().map(|share| share.started).min().unwrap_or_default();
+    let ended = shares.iter().map(|share| share.ended).max().unwrap_or_default();
+    let (totals, keys) = shares.into_iter().find_map(|share| share.whole).expect("thread 0 summed up");
+    let [get_t, get_f, ins_t, ins_f, rmv_t, rmv_f] = totals.answers;
+    Ok(Outcome {
+        duration: ended - started,
+        prefilled: totals.prefilled,
+        answers: Answers { get_t, get_f, ins_t, ins_f, rmv_t, rmv_f },
+        metrics: unpack(totals.traffic, totals.objects),
+        keys,
+        // The totals themselves are an object too.
+        overhead_objects: S::OVERHEAD_OBJECTS + 1,
+    })
+}
+
+async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThread) -> Result<Share> {
+    let root = ct.root_or_init("set", async || S::create(ct).await).await?;
+    let totals = ct.root_or_init("totals", async || {
+        Totals::new_in(ct, Totals::init()).await?.write(ct).await
+    });
+    let totals = totals.await?;
+    let set = S::attach(root, ct).await?;
+
+    let prefilled = prefill(args, &set, ct).await?;
+    ct.barrier("prefilled").await?;
+
+    let started = ct.now();
+    let before = ct.metrics();
+    let answers = ct.tasks(args.tasks as usize, async |task| operate(args, progress, &set, task, ct).await).await?;
+    let traffic = ct.metrics() - before;
+    ct.barrier("ran").await?;
+    let ended = ct.now();
+
+    // Nobody holds a pointer: every thread has passed the barrier without a guard.
+    ct.reclaim_deferred().await?;
+    add(totals, prefilled, &answers, traffic, ct.metrics(), ct).await?;
+    ct.barrier("summed").await?;
+
+    let whole = if ct.index() == 0 { Some((sum(totals, ct).await?, keys(&set, ct).await)) } else { None };
+    Ok(Share { started, ended, whole })
+}
+
+async fn keys<S: IntSet>(set: &S, ct: &ComputeThread) -> Result<Vec<u64>, String> {
+    set.keys(ct).await.map_err(|error| error.to_string())
+}
+
+/// Inserts this thread's share of the keys, which are spread evenly over the range; gives how many.
+async fn prefill<S: IntSet>(args: &Args, set: &S, ct: &ComputeThread) -> Result<u64> {
+    let (keys, total, threads) = (args.keys(), args.prefilled(), ct.threads() as u128);
+    let thread = ct.index() as u128;
+    let mut inserted = 0;
+    // From the last to the first: the shorter way to go in a list.
+    for index in (thread * total / threads..(thread + 1) * total / threads).rev() {
+        let key = args.key_lb + (index * keys / total) as u64;
+        inserted += u64::from(set.insert(key, ct).await?);
+    }
+    Ok(inserted)
+}
+
+/// Runs one task's share of the operations.
+async fn operate<S: IntSet>(
+    args: &Args,
+    progress: &ProgressBar,
+    set: &S,
+    task: usize,
+    ct: &ComputeThread,
+) -> Result<Answers> {
+    let stream = (ct.index() as u64) << 32 | task as u64;
+    let mut rng = SmallRng::seed_from_u64(args.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let task = task as u64;
+    let ops = args.num_ops / args.tasks + u64::from(task < args.num_ops % args.tasks);
+    let mut answers = Answers::default();
+    for op in 1..=ops {
+        let key = rng.random_range(args.key_lb..=args.key_ub);
+        let action = rng.random_range(0..100);
+        let counter = if action < args.insert {
+            if set.insert(key, ct).await? { &mut answers.ins_t } else { &mut answers.ins_f }
+        } else if action < args.insert + args.remove {
+            if set.remove(key, ct).await? { &mut answers.rmv_t } else { &mut answers.rmv_f }
+        } else if set.get(key, ct).await? {
+            &mut answers.get_t
+        } else {
+            &mut answers.get_f
+        };
+        *counter += 1;
+        if op.is_multiple_of(OPS_PER_TICK) {
+            progress.inc(OPS_PER_TICK);
+        }
+    }
+    Ok(answers)
+}
+
+/// Adds this thread's counts to the totals.
+async fn add(
+    totals: RemotePtr<Totals>,
+    prefilled: u64,
+    tasks: &[Answers],
+    traffic: Metrics,
+    objects: Metrics,
+    ct: &ComputeThread,
+) -> Result<()> {
+    totals.prefilled().fetch_add(ct, prefilled).await?;
+    for answers in tasks {
+        let Answers { get_t, get_f, ins_t, ins_f, rmv_t, rmv_f } = *answers;
+        for (index, count) in [get_t, get_f, ins_t, ins_f, rmv_t, rmv_f].into_iter().enumerate() {
+            totals.answers().at(index).fetch_add(ct, count).await?;
+        }
+    }
+    for (index, count) in pack_traffic(traffic).into_iter().enumerate() {
+        totals.traffic().at(index).fetch_add(ct, count).await?;
+    }
+    for (index, count) in pack_objects(objects).into_iter().enumerate() {
+        totals.objects().at(index).fetch_add(ct, count).await?;
+    }
+    Ok(())
+}
+
+async fn sum(totals: RemotePtr<Totals>, ct: &ComputeThread) -> Result<Totals4> {
+    let g = &ct.pin();
+    let TotalsSnapshot { prefilled, answers, traffic, objects, .. } = totals.read(g).await?;
+    Ok(Totals4 { prefilled, answers, traffic, objects })
+}
+
+fn pack_traffic(metrics: Metrics) -> [u64; 8] {
+    let Metrics { reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains, .. } = metrics;
+    [reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains]
+}
+
+fn pack_objects(metrics: Metrics) -> [u64; 4] {
+    let Metrics { allocated, freed, retired, reclaimed, .. } = metrics;
+    [allocated, freed, retired, reclaimed]
+}
+
+fn unpack(traffic: [u64; 8], objects: [u64; 4]) -> Metrics {
+    let mut metrics = Metrics::default();
+    [metrics.reads, metrics.read_bytes, metrics.writes, metrics.write_bytes] = [traffic[0], traffic[1], traffic[2], traffic[3]];
+    [metrics.cas, metrics.cas_failed, metrics.faa, metrics.chains] = [traffic[4], traffic[5], traffic[6], traffic[7]];
+    [metrics.allocated, metrics.freed, metrics.retired, metrics.reclaimed] = objects;
+    metrics
+}
+
+/// A progress bar if somebody is there to see it.
+fn progress(args: &Args) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(args.num_ops.saturating_mul(args.threads));
+    let style = ProgressStyle::with_template("{elapsed} {wide_bar} {human_pos} of {human_len} operations, {per_sec}");
+    style.map_or(bar.clone(), |style| bar.with_style(style))
+}
