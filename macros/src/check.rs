@@ -184,11 +184,13 @@ pub(crate) fn marks(
     usable
 }
 
-/// Reports a field's name that is taken.
-pub(crate) fn name(name: &Ident, errors: &mut Errors) {
-    if RESERVED.iter().any(|reserved| name == reserved) {
+/// Reports a field's name that is taken. Gives whether it can be used.
+pub(crate) fn name(name: &Ident, errors: &mut Errors) -> bool {
+    let taken = RESERVED.iter().any(|reserved| name == reserved);
+    if taken {
         errors.at(name, format!("a field cannot be called `{name}`: handles or pointers have a method of that name"));
     }
+    !taken
 }
 
 /// Reports attributes of a field that would change what the macro has seen.
@@ -230,7 +232,6 @@ pub(crate) fn generics(model: &mut Model, errors: &mut Errors) {
     if had_lifetimes {
         let params = std::mem::take(&mut model.generics.params);
         model.generics.params = params.into_iter().filter(|param| !matches!(param, GenericParam::Lifetime(_))).collect();
-        model.fields.clear();
     }
     let krate = model.krate.clone();
     for index in 0..model.generics.params.len() {

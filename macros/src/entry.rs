@@ -73,13 +73,24 @@ fn expand(
         if !function.sig.generics.params.is_empty() {
             errors.at(&function.sig.generics, format!("a function with `#[{attribute}]` has no parameters of its own"));
         }
-        (expand(&function, options), function.sig.ident.clone())
+        (expand(&function, options), function)
     });
     let errors = errors.into_tokens();
     match expanded {
         Some((expanded, _)) if errors.is_empty() => expanded,
         // A `main` there must be, lest its absence be an error too.
-        Some((_, name)) => quote!(#errors #[allow(dead_code)] fn #name() {}),
+        Some((_, function)) => {
+            let ItemFn { sig, block, .. } = function;
+            let name = sig.ident;
+            let (inputs, output) = (sig.inputs, sig.output);
+            quote! {
+                #errors
+                #[allow(dead_code)]
+                fn #name() {
+                    async fn __body(#inputs) #output #block
+                }
+            }
+        }
         None => errors,
     }
 }

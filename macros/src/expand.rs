@@ -6,8 +6,9 @@
 //! which keep their visibility.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
-use syn::Ident;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Ident, Type};
 
 use crate::errors::Errors;
 use crate::model::{Model, RemoteField, private};
@@ -45,6 +46,12 @@ fn text(name: &Ident) -> String {
     name.strip_prefix("r#").map_or(name.clone(), str::to_owned)
 }
 
+/// `<ty as Field>::item`, all of it where the type stands in the source: what is wrong with the type is then said there,
+/// and once, because the compiler does not repeat itself at one place.
+fn of(ty: &Type, ff: &TokenStream, item: &TokenStream) -> TokenStream {
+    quote_spanned!(ty.span()=> <#ty as #ff::Field>::#item)
+}
+
 /// The layout.
 fn this(model: &Model) -> TokenStream {
     let Model { vis, name, generics, align, krate, .. } = model;
@@ -52,7 +59,10 @@ fn this(model: &Model) -> TokenStream {
     let item = model.item("This");
     let where_clause = &generics.where_clause;
     let align = proc_macro2::Literal::u64_unsuffixed(*align);
-    let fields = model.fields.iter().map(|RemoteField { name, ty, .. }| quote!(#name: #ff::Cell<#ty>));
+    let fields = model.fields.iter().map(|RemoteField { name, ty, .. }| {
+        let cell = of(ty, &ff, &quote!(Cell));
+        quote!(#name: #cell)
+    });
     let marker = marker(model);
     let doc = format!("The layout of a [`{name}`] in far memory.");
     quote! {
@@ -79,8 +89,8 @@ fn handle(model: &Model) -> TokenStream {
     let init = model.item("Init");
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let frozen = model.fields.iter().map(|RemoteField { name, ty, .. }| {
-        let name = stored(name);
-        quote!(#name: #ff::Stored<#ty>)
+        let (name, ty) = (stored(name), of(ty, &ff, &quote!(Stored)));
+        quote!(#name: #ty)
     });
     let kept = locals.iter().map(|local| {
         let (attrs, vis, name, ty) = (&local.attrs, &local.vis, &local.name, &local.ty);
@@ -90,31 +100,34 @@ fn handle(model: &Model) -> TokenStream {
         let RemoteField { docs, vis, name, ty, .. } = field;
         let doc = format!("`{}` if it is frozen, as read on `attach`; else its place. No round trip.", text(name));
         let stored = stored(name);
+        let (kept_type, kept) = (of(ty, &ff, &quote!(Kept<'_>)), of(ty, &ff, &quote!(kept)));
         quote! {
             #(#docs)*
             #[doc = #doc]
             #[inline]
             #[allow(dead_code)]
-            #vis fn #name(&self) -> #ff::Kept<'_, #ty> {
-                #ff::kept::<#ty>(&self.#stored)
+            #vis fn #name(&self) -> #kept_type {
+                #kept(&self.#stored)
             }
         }
     });
     let required: Vec<&RemoteField> = model.fields.iter().filter(|field| !field.has_default).collect();
     let arguments = required.iter().map(|field| {
         let RemoteField { name, ty, is_parameter, .. } = field;
-        if *is_parameter { quote!(#name: #ty) } else { quote!(#name: #ff::Init<#ty>) }
+        let init = of(ty, &ff, &quote!(Init));
+        if *is_parameter { quote!(#name: #ty) } else { quote!(#name: #init) }
     });
     let values = model.fields.iter().map(|field| {
         let RemoteField { name, ty, .. } = field;
-        if field.has_default { quote!(#name: #ff::default_init::<#ty>()) } else { quote!(#name) }
+        let default = quote_spanned!(ty.span()=> <#ty as #ff::DefaultInit>::default_init());
+        if field.has_default { quote!(#name: #default) } else { quote!(#name) }
     });
     quote! {
         #(#attrs)*
         #vis struct #name #generics #where_clause {
-            __this: #ff::RemotePtr<Self>,
             #(#frozen,)*
             #(#kept,)*
+            __this: #ff::RemotePtr<Self>,
         }
 
         impl #impl_generics #name #type_generics #where_clause {
@@ -122,7 +135,7 @@ fn handle(model: &Model) -> TokenStream {
             #[inline]
             #[allow(dead_code, clippy::too_many_arguments)]
             #vis fn init(#(#arguments),*) -> #init #type_generics {
-                #init { #(#values),* }
+                #init { #(#values,)* __parameters: ::core::marker::PhantomData }
             }
             /// Allocates an object at `site` and builds its image; publishing it, or `write`, is the one WRITE.
             /// No round trip, but for one FAA a chunk.
@@ -195,27 +208,31 @@ fn init(model: &Model) -> TokenStream {
     let fields = model.fields.iter().map(|field| {
         let RemoteField { docs, vis, name, ty, .. } = field;
         let doc = format!("What `{}` starts as.", text(name));
-        quote!(#(#docs)* #[doc = #doc] #vis #name: #ff::Init<#ty>)
+        let init = of(ty, &ff, &quote!(Init));
+        quote!(#(#docs)* #[doc = #doc] #vis #name: #init)
     });
     let setters = model.fields.iter().map(|field| {
         let RemoteField { vis, name, ty, .. } = field;
         let doc = format!("Sets what `{}` starts as.", text(name));
+        let init = of(ty, &ff, &quote!(Init));
         quote! {
             #[doc = #doc]
             #[must_use]
             #[inline]
             #[allow(dead_code)]
-            #vis fn #name(mut self, value: impl #ff::Initial<#ty>) -> Self {
+            #vis fn #name(mut self, value: impl #ff::Initial<#init>) -> Self {
                 self.#name = #ff::Initial::into_init(value);
                 self
             }
         }
     });
+    let marker = marker(model);
     let doc = format!("The values to build a new [`{owner}`] from.");
     quote! {
         #[doc = #doc]
         #vis struct #item #generics #where_clause {
             #(#fields,)*
+            __parameters: #marker,
         }
 
         impl #impl_generics #item #type_generics #where_clause {
@@ -234,12 +251,12 @@ fn snapshot(model: &Model) -> TokenStream {
     let fields = model.fields.iter().map(|field| {
         let RemoteField { docs, vis, name, ty, .. } = field;
         let doc = format!("What `{}` held.", text(name));
-        quote!(#(#docs)* #[doc = #doc] #vis #name: #ff::Value<'g, #ty>)
+        let value = of(ty, &ff, &quote!(Value<'g>));
+        quote!(#(#docs)* #[doc = #doc] #vis #name: #value)
     });
     let doc = format!("Every field of a [`{owner}`], from one READ.");
     quote! {
         #[doc = #doc]
-        #[::core::prelude::v1::derive(::core::clone::Clone, ::core::fmt::Debug)]
         #[allow(dead_code)]
         #vis struct #item #generics #where_clause {
             #(#fields,)*
@@ -319,29 +336,29 @@ fn implementations(model: &Model) -> TokenStream {
     let [this, fields_item, init, snapshot] = ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let snapshot_generics = snapshot_generics(model);
-    let (_, snapshot_type_generics, _) = snapshot_generics.split_for_impl();
+    let (snapshot_impl_generics, snapshot_type_generics, _) = snapshot_generics.split_for_impl();
+    let snapshot_text = snapshot.to_string();
 
-    let of = |function: &str, arguments: &dyn Fn(&Ident) -> TokenStream| -> Vec<TokenStream> {
-        let function = format_ident!("{function}");
-        let call = |(index, field): (usize, &RemoteField)| {
-            let (ty, arguments) = (&field.ty, arguments(&field.name));
-            quote!(#ff::#function::<#name #type_generics, #ty, #index>(#arguments))
-        };
-        model.fields.iter().enumerate().map(call).collect()
-    };
     let names: Vec<&Ident> = model.fields.iter().map(|field| &field.name).collect();
-    let encoded = of("encode", &|name| quote!(init.#name, out));
-    let decoded = of("decode", &|_| quote!(at, bytes));
-    let stored_values = of("store", &|_| quote!(at, bytes));
+    let each = |function: &str| -> Vec<TokenStream> {
+        let function = format_ident!("{function}");
+        model.fields.iter().map(|field| of(&field.ty, &ff, &quote!(#function))).collect()
+    };
+    let (encode, decode, store) = (each("encode"), each("decode"), each("store"));
+    let indices: Vec<usize> = (0..names.len()).collect();
+    let texts = names.iter().map(|name| text(name)).collect::<Vec<_>>();
     let stored_names = names.iter().map(|name| stored(name));
     let infos = model.fields.iter().map(|RemoteField { name, ty, .. }| {
         let text = text(name);
-        quote!(#ff::FieldInfo::new::<#ty>(#text, ::core::mem::offset_of!(#this #type_generics, #name)))
+        let shape = of(ty, &ff, &quote!(SHAPE));
+        quote!(#ff::FieldInfo::new(#text, ::core::mem::offset_of!(#this #type_generics, #name), #shape))
     });
     let (local_names, local_starts): (Vec<_>, Vec<_>) =
         model.locals.iter().map(|local| (&local.name, &local.start)).unzip();
     let last = model.fields.last().expect("a model has a field");
-    let (last_name, last_type, last_index) = (&last.name, &last.ty, model.fields.len() - 1);
+    let last_name = &last.name;
+    let [tail_stride, tail_offset, tail_bytes] =
+        [quote!(TAIL_STRIDE), quote!(TAIL_OFFSET), quote!(tail_bytes)].map(|item| of(&last.ty, &ff, &item));
     let text = text(name);
     let align = model.align as usize;
     let proven = (!model.is_generic()).then(|| {
@@ -362,24 +379,33 @@ fn implementations(model: &Model) -> TokenStream {
             type Kept<'a> = &'a Self;
             const FINGERPRINT: u64 = #ff::fingerprint_of::<Self>();
             const FROZEN: bool = #ff::is_frozen::<Self>();
-            const TAIL_STRIDE: usize = <#last_type as #ff::Field>::TAIL_STRIDE;
-            const TAIL_OFFSET: usize = #ff::tail_offset::<Self, #last_type, #last_index>();
+            const TAIL_STRIDE: usize = #tail_stride;
+            const TAIL_OFFSET: usize = #ff::tail_offset::<Self>(#tail_offset);
             fn tail_bytes(init: &Self::Init) -> usize {
-                <#last_type as #ff::Field>::tail_bytes(&init.#last_name)
+                #tail_bytes(&init.#last_name)
             }
             #[inline]
             fn encode(init: Self::Init, out: &mut [u8]) {
-                #(#encoded;)*
+                #(#encode(init.#names, &mut out[#ff::offset::<Self, #indices>()..]);)*
             }
             #[inline]
             fn decode<'g>(at: #ff::Address, bytes: &[u8]) -> #ff::Result<Self::Value<'g>> {
-                #ff::Ok(#snapshot { #(#names: #decoded?,)* __guard: ::core::marker::PhantomData })
+                #ff::Ok(#snapshot {
+                    #(#names: {
+                        let (at, bytes) = #ff::part::<Self, #indices>(at, bytes);
+                        #decode(at, bytes)?
+                    },)*
+                    __guard: ::core::marker::PhantomData,
+                })
             }
             fn store(at: #ff::Address, bytes: &[u8]) -> #ff::Result<Self> {
                 #ff::Ok(Self {
-                    __this: #ff::RemotePtr::from_address(at),
-                    #(#stored_names: #stored_values?,)*
+                    #(#stored_names: {
+                        let (at, bytes) = #ff::part::<Self, #indices>(at, bytes);
+                        #store(at, bytes)?
+                    },)*
                     #(#local_names: #local_starts,)*
+                    __this: #ff::RemotePtr::from_address(at),
                 })
             }
             #[inline]
@@ -388,9 +414,17 @@ fn implementations(model: &Model) -> TokenStream {
             }
         }
         impl #impl_generics #ff::FrozenField for #name #type_generics #where_clause {}
-        impl #impl_generics #ff::Initial<#name #type_generics> for #init #type_generics #where_clause {
-            fn into_init(self) -> Self {
-                self
+        impl #snapshot_impl_generics ::core::clone::Clone for #snapshot #snapshot_type_generics #where_clause {
+            fn clone(&self) -> Self {
+                Self {
+                    #(#names: ::core::clone::Clone::clone(&self.#names),)*
+                    __guard: ::core::marker::PhantomData,
+                }
+            }
+        }
+        impl #snapshot_impl_generics ::core::fmt::Debug for #snapshot #snapshot_type_generics #where_clause {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.debug_struct(#snapshot_text)#(.field(#texts, &self.#names))*.finish()
             }
         }
         // SAFETY: the accessors are `repr(transparent)` over an address, as `Remote` asks.

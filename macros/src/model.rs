@@ -64,6 +64,8 @@ impl Model {
             Item::Struct(item) => {
                 let mut model = Self::empty(item.attrs, item.vis, item.ident, item.generics, align, krate);
                 match item.fields {
+                    // With lifetimes, the fields are beside the point.
+                    Fields::Named(_) if model.generics.lifetimes().count() > 0 => {}
                     Fields::Named(fields) => model.add_fields(fields.named, errors),
                     Fields::Unnamed(fields) => {
                         errors.at(fields, "a remote struct needs named fields: write `{ name: Type }`");
@@ -120,7 +122,9 @@ impl Model {
         let name = field.ident.expect("the fields are named");
         let own = |name: &'static str| field.attrs.iter().filter(move |attr| attr.path().is_ident(name));
         check::field_attributes(&field.attrs, errors);
-        check::name(&name, errors);
+        if !check::name(&name, errors) {
+            return;
+        }
         let marks = own("marks").next();
         if let Some(local) = own("local").next() {
             if let Some(marks) = marks {

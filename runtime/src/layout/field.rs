@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::Pod;
+use super::{Pod, Shape};
 use crate::error::{Error, Result};
 use crate::pointer::Address;
 
@@ -44,6 +44,15 @@ pub trait Field: Sized + 'static {
     const TAIL_STRIDE: usize = 0;
     /// Where the tail's length word is, in bytes from the field's start.
     const TAIL_OFFSET: usize = 0;
+
+    /// What a layout says of it.
+    const SHAPE: Shape = Shape {
+        fingerprint: Self::FINGERPRINT,
+        size: size_of::<Self::Cell>(),
+        align: align_of::<Self::Cell>(),
+        frozen: Self::FROZEN,
+        tail_stride: Self::TAIL_STRIDE,
+    };
 
     /// How many bytes a new object needs beyond its fixed part.
     fn tail_bytes(init: &Self::Init) -> usize {
@@ -109,22 +118,23 @@ pub trait DefaultInit: Field {
     fn default_init() -> Self::Init;
 }
 
-/// What a field of kind `F` can be initialised with: its value, or for a link any pointer.
+/// What a field that is built from an `I` can be initialised with: an `I`, or for a link any pointer.
 ///
 /// Setters of generated `Init` types and [`Owned::set`](crate::Owned::set) take it, so that
 /// `Node::init(key).next(shared)` needs no conversion.
 #[diagnostic::on_unimplemented(
-    message = "a field declared as `{F}` cannot be initialised with `{Self}`",
-    label = "wrong kind of initial value"
+    message = "`{Self}` is not what this field is initialised with",
+    label = "expected `{I}`",
+    note = "a link starts as a `Shared` or a `RemotePtr` to the struct it leads to, an atomic or a plain field as its value"
 )]
-pub trait Initial<F: Field> {
+pub trait Initial<I> {
     /// The value to build the field from.
-    fn into_init(self) -> F::Init;
+    fn into_init(self) -> I;
 }
 
-impl<T: Pod> Initial<T> for T {
+impl<I> Initial<I> for I {
     #[inline]
-    fn into_init(self) -> T {
+    fn into_init(self) -> I {
         self
     }
 }

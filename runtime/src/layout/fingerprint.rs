@@ -46,9 +46,9 @@ pub const fn fields(struct_name: &str, size: usize, align: usize, fields: &[Fiel
     while index < fields.len() {
         let field = &fields[index];
         hash = bytes(hash, field.name.as_bytes());
-        hash = number(hash, field.fingerprint);
+        hash = number(hash, field.shape.fingerprint);
         hash = number(hash, field.offset as u64);
-        hash = number(hash, field.size as u64);
+        hash = number(hash, field.shape.size as u64);
         index += 1;
     }
     hash

@@ -26,7 +26,7 @@ mod word;
 pub use field::{DefaultInit, Field, FrozenField, Initial};
 pub(crate) use field::{invalid_value, try_array};
 pub use pod::Pod;
-pub use remote::{FieldInfo, Remote, fingerprint_of};
+pub use remote::{FieldInfo, Remote, Shape, fingerprint_of};
 pub(crate) use remote::frozen_span;
 pub use word::{Integer, Word};
 

@@ -45,16 +45,12 @@ pub unsafe trait Remote: Field {
     }
 }
 
-/// One field of a remote layout.
+/// What a layout says of a field, wherever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FieldInfo {
-    /// Its name in the source.
-    pub name: &'static str,
+pub struct Shape {
     /// Tells its type from others.
     pub fingerprint: u64,
-    /// Bytes from the object's start.
-    pub offset: usize,
     /// Bytes it takes (without its tail).
     pub size: usize,
     /// Its alignment in bytes.
@@ -65,18 +61,22 @@ pub struct FieldInfo {
     pub tail_stride: usize,
 }
 
+/// One field of a remote layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FieldInfo {
+    /// Its name in the source.
+    pub name: &'static str,
+    /// Bytes from the object's start.
+    pub offset: usize,
+    /// What it is.
+    pub shape: Shape,
+}
+
 impl FieldInfo {
-    /// The field `name`, declared as `F`, at `offset`.
-    pub const fn new<F: Field>(name: &'static str, offset: usize) -> Self {
-        Self {
-            name,
-            fingerprint: F::FINGERPRINT,
-            offset,
-            size: size_of::<F::Cell>(),
-            align: align_of::<F::Cell>(),
-            frozen: F::FROZEN,
-            tail_stride: F::TAIL_STRIDE,
-        }
+    /// The field `name` at `offset`.
+    pub const fn new(name: &'static str, offset: usize, shape: Shape) -> Self {
+        Self { name, offset, shape }
     }
 }
 
@@ -92,12 +92,12 @@ pub(crate) const fn frozen_span(fields: &[FieldInfo]) -> (usize, usize) {
     let mut index = 0;
     while index < fields.len() {
         let field = &fields[index];
-        if field.frozen {
+        if field.shape.frozen {
             if field.offset < start {
                 start = field.offset;
             }
-            if field.offset + field.size > end {
-                end = field.offset + field.size;
+            if field.offset + field.shape.size > end {
+                end = field.offset + field.shape.size;
             }
         }
         index += 1;
@@ -118,10 +118,10 @@ const fn prove(size: usize, align: usize, fields: &[FieldInfo]) {
     let mut index = 0;
     while index < fields.len() {
         let field = &fields[index];
-        assert!(align >= field.align, "a field is aligned more strictly than its struct");
-        assert!(field.offset == end_aligned(end, field.align), "a field is not where the C layout rule puts it");
-        assert!(field.tail_stride == 0 || index + 1 == fields.len(), "only the last field can be a `Tail`");
-        end = field.offset + field.size;
+        assert!(align >= field.shape.align, "a field is aligned more strictly than its struct");
+        assert!(field.offset == end_aligned(end, field.shape.align), "a field is not where the C layout rule puts it");
+        assert!(field.shape.tail_stride == 0 || index + 1 == fields.len(), "only the last field can be a `Tail`");
+        end = field.offset + field.shape.size;
         index += 1;
     }
     assert!(size == end_aligned(end, align), "the fields do not fill the struct");

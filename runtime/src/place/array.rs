@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use super::Place;
 use crate::error::Result;
-use crate::layout::{DefaultInit, Field, FrozenField, Initial, fingerprint};
+use crate::layout::{DefaultInit, Field, FrozenField, fingerprint};
 use crate::pointer::Address;
 
 /// What `#[remote]` makes of a field declared as `[F; N]`: `N` fields, one after the other.
@@ -61,12 +61,6 @@ impl<F: FrozenField, const N: usize> FrozenField for Array<F, N> {}
 impl<F: DefaultInit, const N: usize> DefaultInit for Array<F, N> {
     fn default_init() -> [F::Init; N] {
         std::array::from_fn(|_| F::default_init())
-    }
-}
-
-impl<F: Field, const N: usize> Initial<Array<F, N>> for [F::Init; N] {
-    fn into_init(self) -> [F::Init; N] {
-        self
     }
 }
 

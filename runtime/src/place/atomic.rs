@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::layout::{DefaultInit, Field, Initial, Integer, Word, fingerprint, invalid_value};
+use crate::layout::{DefaultInit, Field, Integer, Word, fingerprint, invalid_value};
 use crate::pointer::Address;
 
 /// A word-sized cell that threads read and change atomically. A field is declared as `Atomic<u64>`; the operations are
@@ -46,13 +46,6 @@ impl<T: Word> Field for Atomic<T> {
 impl<T: Word> DefaultInit for Atomic<T> {
     fn default_init() -> T {
         T::initial()
-    }
-}
-
-impl<T: Word> Initial<Atomic<T>> for T {
-    #[inline]
-    fn into_init(self) -> T {
-        self
     }
 }
 

@@ -73,16 +73,23 @@ impl<T: Remote> Field for Link<T> {
     }
 }
 
-impl<T: Remote> DefaultInit for Link<T> {
-    fn default_init() -> LinkWord<T> {
-        LinkWord::default()
-    }
-}
-
-impl<T: Remote, P: Into<LinkWord<T>>> Initial<Link<T>> for P {
+impl<T: Remote> Initial<LinkWord<T>> for RemotePtr<T> {
     #[inline]
     fn into_init(self) -> LinkWord<T> {
         self.into()
+    }
+}
+
+impl<T: Remote> Initial<LinkWord<T>> for Shared<'_, T> {
+    #[inline]
+    fn into_init(self) -> LinkWord<T> {
+        self.into()
+    }
+}
+
+impl<T: Remote> DefaultInit for Link<T> {
+    fn default_init() -> LinkWord<T> {
+        LinkWord::default()
     }
 }
 

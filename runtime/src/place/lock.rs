@@ -10,7 +10,7 @@
 use super::{Place, Read};
 use crate::cluster::{ComputeThread, ThreadId};
 use crate::error::Result;
-use crate::layout::{DefaultInit, Field, Initial, Pod, fingerprint};
+use crate::layout::{DefaultInit, Field, Pod, fingerprint};
 use crate::pointer::Address;
 
 /// A spin lock in far memory that knows its owner. Declared as a field of type `Lock`; the operations are those of its
@@ -66,10 +66,6 @@ impl Field for Lock {
 
 impl DefaultInit for Lock {
     fn default_init() {}
-}
-
-impl Initial<Lock> for () {
-    fn into_init(self) {}
 }
 
 impl Place<Lock> {

@@ -126,15 +126,15 @@ impl<T: Remote> Field for StampedLink<T> {
     }
 }
 
-impl<T: Remote> DefaultInit for StampedLink<T> {
-    fn default_init() -> RemotePtr<T> {
-        RemotePtr::NULL
+impl<T: Remote> Initial<RemotePtr<T>> for Shared<'_, T> {
+    fn into_init(self) -> RemotePtr<T> {
+        self.as_ptr()
     }
 }
 
-impl<T: Remote, P: Into<RemotePtr<T>>> Initial<StampedLink<T>> for P {
-    fn into_init(self) -> RemotePtr<T> {
-        self.into()
+impl<T: Remote> DefaultInit for StampedLink<T> {
+    fn default_init() -> RemotePtr<T> {
+        RemotePtr::NULL
     }
 }
 

@@ -7,7 +7,7 @@ use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::{Error, Result};
 use crate::layout::scratch::bytes;
-use crate::layout::{Field, FrozenField, Initial, Pod, WORD_BYTES, fingerprint};
+use crate::layout::{Field, FrozenField, Pod, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::Address;
 
@@ -59,12 +59,6 @@ impl<F: Field> Field for Tail<F> {
     }
     fn kept(stored: &TailRef<F>) -> TailRef<F> {
         *stored
-    }
-}
-
-impl<F: Field> Initial<Tail<F>> for Vec<F::Init> {
-    fn into_init(self) -> Vec<F::Init> {
-        self
     }
 }
 

@@ -11,7 +11,7 @@ use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::layout::scratch::bytes;
-use crate::layout::{Field, Initial, Pod, WORD_BYTES, fingerprint, invalid_value};
+use crate::layout::{Field, Pod, WORD_BYTES, fingerprint, invalid_value};
 use crate::pointer::Address;
 
 /// A value of any size that readers always see whole and writers replace. A field is declared as `Versioned<T>`; the
@@ -62,12 +62,6 @@ impl<T: Pod> Field for Versioned<T> {
     }
     fn kept(stored: &Place<Self>) -> Place<Self> {
         *stored
-    }
-}
-
-impl<T: Pod> Initial<Versioned<T>> for T {
-    fn into_init(self) -> T {
-        self
     }
 }
 

@@ -52,7 +52,7 @@ impl<T: Remote> Owned<T> {
     ///
     /// # Panics
     /// If `field` gives the place of another object's field.
-    pub fn set<F: Field>(&mut self, field: impl FnOnce(&T::Fields) -> Place<F>, value: impl Initial<F>) {
+    pub fn set<F: Field>(&mut self, field: impl FnOnce(&T::Fields) -> Place<F>, value: impl Initial<F::Init>) {
         let address = self.block.address;
         let at = field(T::fields(&address)).address();
         let offset = at.bits().checked_sub(address.bits()).and_then(|offset| usize::try_from(offset).ok());

@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[farfield::main]
+fn main(ct: &ComputeThread) -> farfield::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[farfield::main]
+async fn main() -> farfield::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,13 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Node {
+    key: u64,
+    next: Link<Node>,
+}
+
+async fn nothing(node: RemotePtr<Node>, g: &Guard<'_>) {
+    fetch!(g, node.key).await.unwrap();
+}
+
+fn main() {}

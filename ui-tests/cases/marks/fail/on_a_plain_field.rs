@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Node {
+    #[marks(deleted)]
+    key: u64,
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Node {
+    #[marks]
+    next: Link<Node>,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Node {
+    this: u64,
+}
+
+fn main() {}

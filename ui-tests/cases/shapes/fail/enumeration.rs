@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+enum Shape {
+    Round,
+    Square,
+}
+
+fn main() {}

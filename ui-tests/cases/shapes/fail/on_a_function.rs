@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[remote]
+fn node() {}
+
+fn main() {}

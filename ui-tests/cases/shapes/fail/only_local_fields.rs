@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Nothing {
+    #[local]
+    hits: u64,
+}
+
+fn main() {}

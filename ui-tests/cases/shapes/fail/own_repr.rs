@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+#[repr(C, packed)]
+struct Node {
+    key: u64,
+}
+
+fn main() {}

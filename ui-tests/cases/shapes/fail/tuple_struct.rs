@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Pair(u64, u64);
+
+fn main() {}

@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Nothing;
+
+fn main() {}

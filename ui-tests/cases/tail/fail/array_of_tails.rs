@@ -1,0 +1,8 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Message {
+    texts: [Tail<u8>; 2],
+}
+
+fn main() {}

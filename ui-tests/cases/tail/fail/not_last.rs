@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Message {
+    text: Tail<u8>,
+    id: u64,
+}
+
+fn main() {}

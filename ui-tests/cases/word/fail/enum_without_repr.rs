@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[derive(Clone, Copy, Debug, Word)]
+enum Colour {
+    Red,
+    Green,
+}
+
+fn main() {}

@@ -1,0 +1,30 @@
+//! The macros work where the crate has another name.
+
+use renamed::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Word)]
+#[word(crate = ::renamed)]
+#[repr(u16)]
+enum Colour {
+    Red,
+    Green,
+}
+
+#[remote(crate = ::renamed)]
+struct Node {
+    colour: Colour,
+    counts: [Atomic<u64>; 2],
+    #[marks(deleted)]
+    next: Link<Node>,
+}
+
+#[renamed::test(crate = ::renamed, threads = 2)]
+async fn a_renamed_crate_is_found(ct: &ComputeThread) -> renamed::Result<()> {
+    let g = &ct.pin();
+    let node = Node::new_in(ct, Node::init(Colour::Green)).await?.write(ct).await?;
+    let (colour, next) = fetch!(crate = ::renamed, g, node.{colour, next}).await?;
+    assert_eq!(colour, Colour::Green);
+    assert!(!next.is_deleted());
+    assert_eq!(Colour::Red as u16, 0);
+    Ok(())
+}

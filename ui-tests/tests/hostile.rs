@@ -1,0 +1,104 @@
+//! The macros work without a prelude and under lints that forbid nearly everything.
+
+#![no_implicit_prelude]
+#![forbid(unsafe_code)]
+#![deny(
+    warnings,
+    future_incompatible,
+    keyword_idents,
+    let_underscore,
+    missing_abi,
+    missing_copy_implementations,
+    missing_debug_implementations,
+    missing_docs,
+    nonstandard_style,
+    refining_impl_trait,
+    rust_2018_idioms,
+    single_use_lifetimes,
+    trivial_casts,
+    trivial_numeric_casts,
+    unit_bindings,
+    unnameable_types,
+    unreachable_pub,
+    unused,
+    unused_import_braces,
+    unused_lifetimes,
+    unused_qualifications,
+    unused_results,
+    variant_size_differences,
+    clippy::all,
+    clippy::pedantic,
+    clippy::cargo
+)]
+
+/// The structs.
+pub mod remote {
+    /// A C-like enum.
+    #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug, ::farfield::Word)]
+    #[repr(i8)]
+    pub enum Direction {
+        /// Down.
+        Down = -1,
+        /// Up.
+        Up = 1,
+    }
+
+    /// A newtype.
+    #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug, ::farfield::Word)]
+    pub struct Metres(f32);
+
+    /// Nested.
+    #[::farfield::remote]
+    pub struct Point {
+        /// To the right.
+        pub x: Metres,
+        y: ::farfield::Atomic<u64>,
+    }
+
+    /// With everything.
+    #[::farfield::remote]
+    pub struct Node<K: ::farfield::Word, const N: usize>
+    where
+        K: ::core::cmp::Ord,
+    {
+        /// The key.
+        pub key: K,
+        direction: Direction,
+        at: Point,
+        slots: [::farfield::Atomic<u8>; N],
+        #[marks(deleted)]
+        next: ::farfield::Link<Node<K, N>>,
+        lock: ::farfield::Lock,
+        #[local]
+        hits: u64,
+        rest: ::farfield::Tail<u32>,
+    }
+
+    impl<K: ::farfield::Word + ::core::cmp::Ord, const N: usize> Node<K, N> {
+        /// A new one.
+        ///
+        /// # Errors
+        /// Those of allocation.
+        pub async fn create(key: K, ct: &::farfield::ComputeThread) -> ::farfield::Result<::farfield::RemotePtr<Self>> {
+            let init = Self::init(key, Direction::Up, Point::init(Metres(1.5)), ::std::vec![1, 2]);
+            Self::new_in(ct, init).await?.write(ct).await
+        }
+
+        /// What was hit.
+        pub fn hits(&self) -> u64 {
+            self.hits
+        }
+    }
+}
+
+#[::farfield::test]
+async fn nothing_is_taken_for_granted(ct: &::farfield::ComputeThread) -> ::farfield::Result<()> {
+    let g = &ct.pin();
+    let node = remote::Node::<u64, 3>::create(4, ct).await?;
+    let seen = node.read(g).await?;
+    ::std::assert_eq!(seen.key, 4);
+    let (key,) = ::farfield::fetch!(g, node.{key}).await?;
+    ::std::assert_eq!(key, 4);
+    ::std::assert_eq!(remote::Node::attach(node, ct).await?.hits(), 0);
+    ::core::result::Result::Ok(())
+}
