@@ -85,8 +85,9 @@ fn expand(
             let (inputs, output) = (sig.inputs, sig.output);
             quote! {
                 #errors
-                #[allow(dead_code)]
+                #[allow(unused)]
                 fn #name() {
+                    #[allow(unused)]
                     async fn __body(#inputs) #output #block
                 }
             }

@@ -1,0 +1,66 @@
+//! What a change must pass.
+
+use std::time::Instant;
+
+use crate::workspace::{self, output, read, root};
+use crate::{book, tidy};
+
+/// Where loom's build goes: with its `cfg` every crate is another one, which would push the ordinary build out.
+const LOOM_TARGET: &str = "target/loom";
+
+/// Runs every step, in order; says how long each took.
+pub(crate) fn run() -> Result<(), String> {
+    let tests = test_command()?;
+    let tests: Vec<&str> = tests.split_whitespace().collect();
+    let clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    let doc = ["cargo", "doc", "--workspace", "--no-deps", "--quiet"];
+    let loom = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "loom"];
+    step("formatting", || workspace::run(&["cargo", "fmt", "--all", "--check"], &[]))?;
+    step("tidiness", tidy::run)?;
+    step("lints", || workspace::run(&clippy, &[]))?;
+    step("tests", || workspace::run(&tests, &[]))?;
+    step("documentation", || workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings")]))?;
+    step("model checking", || {
+        workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
+    })?;
+    step("book", book::run)?;
+    step("ordered sets", ordered_sets)
+}
+
+fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    println!("== {name}");
+    let started = Instant::now();
+    work().map_err(|why| format!("{name}: {why}"))?;
+    println!("== {name}: {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// The README's test command, so that the two can not drift apart.
+fn test_command() -> Result<String, String> {
+    let readme = read(&root().join("README.md"))?;
+    let mut commands = readme.lines().filter(|line| line.starts_with("cargo "));
+    let (Some(_), Some(tests), None) = (commands.next(), commands.next(), commands.next()) else {
+        return Err("README.md: there must be exactly two commands, the second of which runs the tests".to_owned());
+    };
+    Ok(tests.to_owned())
+}
+
+/// The driver, short, for every structure: what it leaves behind must be sound.
+fn ordered_sets() -> Result<(), String> {
+    for structure in ["lazy-list", "harris-list"] {
+        for (threads, tasks, share, cluster) in
+            [("2", "1", "10", "local:"), ("8", "8", "50", "local:nodes=2"), ("2", "8", "50", "local:delay=5")]
+        {
+            let printed = output(&[
+                "cargo", "run", "--release", "--quiet", "--bin", "intset", "--", "--structure", structure, "--threads",
+                threads, "--tasks", tasks, "--insert", share, "--remove", share, "--cluster", cluster, "--num-ops",
+                "2000", "--key-ub", "256", "--format", "json",
+            ])?;
+            let report: serde_json::Value = serde_json::from_str(&printed).map_err(|error| format!("{printed}: {error}"))?;
+            if report["verified"] != true {
+                return Err(format!("{structure} on {cluster} is not verified: {printed}"));
+            }
+        }
+    }
+    Ok(())
+}
