@@ -21,6 +21,7 @@
 //! An unsuccessful `insert` or `remove` does not lock: the node it stopped at shows, unmarked, that the key was there at
 //! that READ; or two neighbours show that it was absent while the search passed between them, as in `get`.
 
+// ANCHOR: all
 // ANCHOR: imports
 use std::cell::Cell;
 
@@ -241,3 +242,4 @@ impl<K: Word + Ord> LazyList<K> {
     }
     // ANCHOR_END: destroy
 }
+// ANCHOR_END: all

@@ -56,7 +56,8 @@ fn check(name: &str, text: &str) -> Vec<String> {
         breaches.push(format!("{name}: a module begins with its documentation"));
     }
     for (number, line) in (1..).zip(text.lines()) {
-        let code = line.split("//").next().unwrap_or_default();
+        // loom has a module `thread` too, which starts none.
+        let code = line.split("//").next().unwrap_or_default().replace("loom::thread", "loom");
         let mut breach = |rule: String| breaches.push(format!("{name}:{number}: {rule}"));
         for word in UNFINISHED.iter().filter(|word| line.contains(**word)) {
             breach(format!("`{word}` is left over"));

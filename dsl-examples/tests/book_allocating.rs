@@ -1,0 +1,111 @@
+//! The programs of the book's chapter "Allocating and accessing memory".
+
+// ANCHOR: point
+use farfield::Result;
+use farfield::prelude::*;
+
+/// A place on a map, and how often somebody was there.
+#[remote]
+struct Landmark {
+    east: i32,
+    north: i32,
+    visits: Atomic<u64>,
+}
+// ANCHOR_END: point
+
+// ANCHOR: new
+#[farfield::test]
+async fn new_and_attach(ct: &ComputeThread) -> Result<()> {
+    // Allocated, and initialised here; nobody else can see it yet.
+    let owned: Owned<Landmark> = Landmark::new_in(ct, Landmark::init(3, 4)).await?;
+
+    // One WRITE brings the whole object to far memory.
+    let this: RemotePtr<Landmark> = owned.write(ct).await?;
+
+    // One READ brings its frozen fields here. From now on they cost nothing.
+    let landmark = Landmark::attach(this, ct).await?;
+    assert_eq!((landmark.east(), landmark.north()), (3, 4));
+
+    // What changes is read and written where it is: one round trip each.
+    landmark.visits().fetch_add(ct, 1).await?;
+    assert_eq!(landmark.visits().load(ct).await?, 1);
+    Ok(())
+}
+// ANCHOR_END: new
+
+// ANCHOR: snapshot
+#[farfield::test]
+async fn one_read_for_all_fields(ct: &ComputeThread) -> Result<()> {
+    let this = Landmark::new_in(ct, Landmark::init(3, 4)).await?.write(ct).await?;
+    let before = ct.metrics();
+
+    let g = &ct.pin();
+    let seen = this.read(g).await?;
+    assert_eq!((seen.east, seen.north, seen.visits), (3, 4, 0));
+    assert_eq!((ct.metrics() - before).reads, 1);
+
+    // Or some of them, with one READ of the span that covers them.
+    let (north, visits) = fetch!(g, this.{north, visits}).await?;
+    assert_eq!((north, visits), (4, 0));
+    assert_eq!((ct.metrics() - before).reads, 2);
+    Ok(())
+}
+// ANCHOR_END: snapshot
+
+// ANCHOR: roots
+#[farfield::test(threads = 4, cluster = "local:nodes=2")]
+async fn found_by_name(ct: &ComputeThread) -> Result<()> {
+    // One thread makes it; the others wait, and find it.
+    let root = ct.root_or_init("lighthouse", async || {
+        Landmark::new_in(ct.on_node(1), Landmark::init(7, 7)).await?.write(ct).await
+    });
+    let lighthouse = Landmark::attach(root.await?, ct).await?;
+
+    lighthouse.visits().fetch_add(ct, 1).await?;
+    ct.barrier("all were there").await?;
+    assert_eq!(lighthouse.visits().load(ct).await?, 4);
+    Ok(())
+}
+// ANCHOR_END: roots
+
+// ANCHOR: free
+#[farfield::test]
+async fn every_object_is_freed_once(ct: &ComputeThread) -> Result<()> {
+    // Never published: dropping it is enough, and costs nothing.
+    let unused = Landmark::new_in(ct, Landmark::init(0, 0)).await?;
+    drop(unused);
+
+    // Published, but nobody else has a pointer: deleted at once.
+    let private = Landmark::new_in(ct, Landmark::init(1, 1)).await?.write(ct).await?;
+    ct.delete(private).await?;
+
+    // Unlinked from a structure that others read: retired, and freed when no guard can reach it.
+    let shared = Landmark::new_in(ct, Landmark::init(2, 2)).await?.write(ct).await?;
+    let g = &ct.pin();
+    g.sched_reclaim(shared.shared(g)).await?;
+
+    let metrics = ct.metrics();
+    assert_eq!((metrics.allocated, metrics.freed, metrics.retired), (3, 2, 1));
+    Ok(())
+}
+// ANCHOR_END: free
+
+// ANCHOR: errors
+#[farfield::test(cluster = "local:size=64KiB")]
+async fn what_goes_wrong_is_an_error(ct: &ComputeThread) -> Result<()> {
+    let g = &ct.pin();
+    let nowhere = RemotePtr::<Landmark>::NULL;
+    let error = nowhere.read(g).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid pointer null: it is null");
+
+    // A heap of 64 KiB holds some thousand landmarks, then no more.
+    let full = loop {
+        match Landmark::new_in(ct, Landmark::init(0, 0)).await {
+            Ok(owned) => drop(owned.write(ct).await?),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.to_string(), "out of memory: no room for 16 bytes; tried segment 0");
+    Ok(())
+}
+// ANCHOR_END: errors

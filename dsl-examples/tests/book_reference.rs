@@ -1,0 +1,146 @@
+//! The programs of the book's reference of `#[remote]`: one struct with everything, used as a stranger would.
+
+// ANCHOR: words
+use std::cell::Cell;
+
+use farfield::Result;
+use farfield::prelude::*;
+
+/// A newtype around a word is a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Word)]
+struct Priority(u16);
+
+/// So is an enum without fields whose size is fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Word)]
+#[repr(u8)]
+enum State {
+    Waiting,
+    Running,
+    Done,
+}
+// ANCHOR_END: words
+
+// ANCHOR: nested
+/// Part of a job.
+#[remote]
+struct Progress {
+    total: u64,
+    done: Atomic<u64>,
+}
+// ANCHOR_END: nested
+
+// ANCHOR: job
+/// A job of up to `N` steps, in a list of jobs.
+#[remote]
+pub struct Job<K: Word, const N: usize>
+where
+    K: Ord,
+{
+    /// Plain: frozen once the job is published.
+    id: K,
+    priority: Priority,
+    /// An array of plain values.
+    limits: [u32; 2],
+    /// An atomic word, and an array of them.
+    state: Atomic<State>,
+    steps: [Atomic<u64>; N],
+    /// A link with two named marks.
+    #[marks(cancelled, urgent)]
+    next: Link<Job<K, N>>,
+    /// Mutual exclusion.
+    lock: Lock,
+    /// A struct in the struct.
+    progress: Progress,
+    /// Several words that are never seen half-written.
+    window: Versioned<[u64; 3]>,
+    /// In the handle only.
+    #[local]
+    looked_at: Cell<u64>,
+    #[local(default = "job".to_owned())]
+    label: String,
+    /// As many as each job needs.
+    arguments: Tail<u16>,
+}
+// ANCHOR_END: job
+
+// ANCHOR: create
+impl<K: Word + Ord, const N: usize> Job<K, N> {
+    /// "New": allocates a job in far memory.
+    pub async fn create(id: K, arguments: Vec<u16>, ct: &ComputeThread) -> Result<RemotePtr<Self>> {
+        // One argument for each field that has no default, in order…
+        let init = Self::init(id, Priority(3), [10, 20], Progress::init(100), [0; 3], arguments);
+        // …and setters for the others.
+        let init = init.steps([7; N]).state(State::Waiting);
+        Self::new_in(ct, init).await?.write(ct).await
+    }
+
+    /// Methods reach far memory through places, and the handle through `self`.
+    pub async fn advance(&self, by: u64, ct: &ComputeThread) -> Result<u64> {
+        self.looked_at.set(self.looked_at.get() + 1);
+        let done = self.progress().done().fetch_add(ct, by).await? + by;
+        if done >= self.progress().total() {
+            self.state().store(ct, State::Done).await?;
+        }
+        Ok(done)
+    }
+}
+// ANCHOR_END: create
+
+// ANCHOR: use
+#[farfield::test(threads = 2)]
+async fn a_job_is_shared(ct: &ComputeThread) -> Result<()> {
+    let root = ct.root_or_init("job", async || Job::<u64, 4>::create(42, vec![1, 2, 3], ct).await).await?;
+
+    // "new": a handle of this thread's own. One READ, and the frozen fields are here.
+    let job = Job::attach(root, ct).await?;
+    assert_eq!((job.id(), job.priority(), job.limits()), (42, Priority(3), [10, 20]));
+    assert_eq!((job.label.as_str(), job.this()), ("job", root));
+
+    job.advance(50, ct).await?;
+    ct.barrier("advanced").await?;
+    assert_eq!(job.state().load(ct).await?, State::Done);
+    assert_eq!(job.looked_at.get(), 1);
+    Ok(())
+}
+// ANCHOR_END: use
+
+// ANCHOR: places
+#[farfield::test]
+async fn every_kind_of_field(ct: &ComputeThread) -> Result<()> {
+    let job = Job::<u64, 2>::create(1, vec![5, 6], ct).await?;
+    let g = &ct.pin();
+
+    // Atomics.
+    assert_eq!(job.steps().at(1).fetch_add(ct, 1).await?, 7);
+    let changed = job.state().compare_exchange(ct, State::Waiting, State::Running).await?;
+    assert_eq!(changed, Ok(State::Waiting));
+
+    // Links and their marks.
+    let next = Job::new_in(ct.near(job), Job::init(2, Priority(0), [0, 0], Progress::init(1), [0; 3], vec![])).await?;
+    let next = job.next().store(g, next).await?;
+    let marked = next.with_cancelled();
+    job.next().compare_exchange(g, next, marked).await?.unwrap();
+    let seen = job.next().load(g).await?;
+    assert!(seen.is_cancelled() && !seen.is_urgent());
+    assert_eq!(seen.without_marks(), next);
+
+    // Locks.
+    let guard = job.lock().acquire(ct).await?;
+    assert!(job.lock().try_acquire(ct).await?.is_none());
+    guard.release().await?;
+
+    // Values of several words.
+    job.window().write(ct, [1, 2, 3]).await?;
+    assert_eq!(job.window().read(ct).await?, [1, 2, 3]);
+
+    // Tails.
+    assert_eq!(job.arguments().len(ct).await?, 2);
+    assert_eq!(job.arguments().at(1).read(g).await?, 6);
+
+    // Everything at once.
+    let seen = job.read(g).await?;
+    assert_eq!((seen.id, seen.steps, seen.progress.total), (1, [7, 8], 100));
+    assert_eq!(seen.arguments.read(g).await?, [5, 6]);
+    Ok(())
+}
+// ANCHOR_END: places
