@@ -1,0 +1,142 @@
+//! The driver from outside: what it prints, what it refuses, and with which exit code.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn intset(words: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_intset")).args(words.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn report(words: &str) -> Value {
+    let output = intset(&format!("--format json {words}"));
+    assert!(output.status.success(), "{words}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "no bar where nobody looks");
+    assert_eq!(text(&output.stdout).lines().count(), 1, "one object and nothing else");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const KEYS: &[&str] = &[
+    "structure", "cluster", "threads", "tasks", "num_ops", "op_count", "duration_us", "ops_per_sec", "get_t", "get_f",
+    "ins_t", "ins_f", "rmv_t", "rmv_f", "reads", "read_bytes", "writes", "write_bytes", "cas", "cas_failed", "faa",
+    "chains", "allocated", "freed", "retired", "reclaimed", "final_size", "verified",
+];
+
+#[test]
+fn every_mix_on_every_structure_is_verified() {
+    for structure in ["lazy-list", "harris-list"] {
+        for (threads, tasks) in [(1, 1), (2, 8), (8, 1), (8, 8)] {
+            for share in [0, 10, 50] {
+                let report = report(&format!(
+                    "--structure {structure} --threads {threads} --tasks {tasks} --insert {share} --remove {share} \
+                     --num-ops 500 --key-ub 100"
+                ));
+                assert_eq!(report["verified"], true, "{report}");
+                assert_eq!(report["op_count"], threads * 500);
+                let answers = ["get_t", "get_f", "ins_t", "ins_f", "rmv_t", "rmv_f"];
+                let count: u64 = answers.iter().map(|answer| report[answer].as_u64().unwrap()).sum();
+                assert_eq!(report["op_count"], count);
+                let updates = report["ins_t"].as_u64().unwrap() + report["rmv_t"].as_u64().unwrap();
+                assert_eq!(updates == 0, share == 0, "{report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_report_has_its_keys_in_order() {
+    let report = report("--num-ops 10 --key-ub 20");
+    let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, KEYS);
+}
+
+#[test]
+fn odd_workloads_are_verified_too() {
+    for words in [
+        "--num-ops 0",
+        "--prefill 0 --num-ops 100",
+        "--prefill 100 --key-ub 5 --num-ops 100 --threads 8",
+        "--key-lb 7 --key-ub 7 --insert 50 --remove 50 --num-ops 300 --threads 4",
+        "--key-lb 18446744073709551614 --key-ub 18446744073709551615 --num-ops 50",
+        "--tasks 7 --num-ops 5",
+        "--cluster local:nodes=3,segments=2,size=64KiB --key-ub 200 --num-ops 100",
+        "--cluster local:delay=4 --key-ub 30 --num-ops 100 --tasks 4 --insert 50 --remove 50",
+    ] {
+        assert_eq!(report(words)["verified"], true, "{words}");
+    }
+}
+
+#[test]
+fn the_same_seed_asks_the_same_questions() {
+    let answers = |seed: u64| {
+        let report = report(&format!("--threads 1 --num-ops 2000 --key-ub 64 --seed {seed}"));
+        ["get_t", "ins_t", "rmv_t", "reads", "final_size"].map(|key| report[key].as_u64().unwrap())
+    };
+    assert_eq!(answers(5), answers(5));
+    assert_ne!(answers(5), answers(6));
+}
+
+#[test]
+fn results_can_be_written_to_a_file() {
+    let file = std::env::temp_dir().join(format!("farfield-intset-{}.txt", std::process::id()));
+    let output = intset(&format!("--num-ops 10 --key-ub 20 --metrics {}", file.display()));
+    assert!(output.status.success());
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let keys: Vec<&str> = lines.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(keys, KEYS);
+    assert!(lines.contains("verified: true\n") && lines.contains("structure: lazy-list\n"));
+    assert_eq!(text(&output.stdout).lines().count(), KEYS.len(), "the table too");
+}
+
+#[test]
+fn bad_input_is_one_line_that_names_it() {
+    for (words, named) in [
+        ("--threads 0", "--threads"),
+        ("--tasks 0", "--tasks"),
+        ("--insert 80 --remove 40", "--insert 80 and --remove 40"),
+        ("--key-lb 10 --key-ub 5", "--key-lb 10"),
+        ("--prefill 101", "--prefill"),
+        ("--num-ops many", "--num-ops"),
+        ("--structure tree", "tree"),
+        ("--format xml", "xml"),
+        ("--colour red", "--colour"),
+        ("--cluster far:away", "unknown fabric `far`"),
+        ("--cluster nowhere", "nowhere"),
+        ("--cluster local:colour=red", "unknown option `colour`"),
+        ("--cluster local:nodes=0", "nodes=0"),
+        ("--cluster local:size=0", "size=0"),
+        ("--cluster local:size=4KiB", "size=4096"),
+        ("--cluster local:size=16EiB", "16EiB"),
+        ("--metrics /nowhere/at/all", "--metrics /nowhere/at/all"),
+        ("--cluster local:size=64KiB", "out of memory: no room for 24 bytes; tried segment 0"),
+        ("--cluster local:size=64KiB,segments=2 --key-ub 40000", "tried segments 0, 1"),
+    ] {
+        let output = intset(words);
+        let line = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {line}");
+        assert!(line.contains(named) && line.starts_with("error: "), "{words}: {line}");
+        assert_eq!(line.lines().count(), 1, "{words}: {line}");
+        assert_eq!(text(&output.stdout), "", "{words}");
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    let output = intset("--help");
+    assert!(output.status.success() && text(&output.stdout).contains("--prefill"));
+}
+
+#[test]
+fn hello_says_hello() {
+    let output = Command::new(env!("CARGO_BIN_EXE_hello")).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout), "4 threads say hello, far memory\n");
+    let elsewhere = Command::new(env!("CARGO_BIN_EXE_hello")).env("FARFIELD_CLUSTER", "moon:").output().unwrap();
+    assert_eq!(elsewhere.status.code(), Some(2));
+    assert_eq!(text(&elsewhere.stderr), "error: cluster URL `moon:`: unknown fabric `moon`; this build has `local`\n");
+}
