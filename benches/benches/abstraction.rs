@@ -23,9 +23,9 @@ use criterion::Criterion;
 use farfield::prelude::*;
 use farfield_benches::NativeLazyList;
 use farfield_examples::LazyList;
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
-use rand::SeedableRng;
 
 const KEYS: u64 = 256;
 /// Pairs of timings that a ratio is the median of.

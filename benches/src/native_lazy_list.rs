@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
+use crossbeam_epoch::{Atomic, Owned, Shared};
 
 /// The mark of a node that has left the set.
 const DELETED: usize = 1;
@@ -95,8 +95,8 @@ impl NativeLazyList {
     }
 }
 
-fn node<'g>(shared: Shared<'g, Node>) -> &'g Node {
-    // SAFETY: every pointer here was loaded from a link of the list, under a guard that outlives `'g`; links lead to
+fn node(shared: Shared<'_, Node>) -> &Node {
+    // SAFETY: every pointer here was loaded from a link of the list, under a guard that outlives its lifetime; links lead to
     // live nodes or, at the tail, are null, and nobody goes past the tail.
     unsafe { shared.deref() }
 }

@@ -203,6 +203,7 @@ impl<K: Word + Ord> LazyList<K> {
     ///
     /// # Errors
     /// An error says which node breaks the order, is marked, or is locked: at a quiescent point none is.
+    #[allow(clippy::iter_not_returning_iterator)] // each step is a READ, which an `Iterator` could not wait for
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
         let g = &ct.pin();
         let mut keys: Vec<K> = Vec::new();
@@ -219,7 +220,10 @@ impl<K: Word + Ord> LazyList<K> {
                 None
             };
             if let Some(fault) = fault {
-                return Err(farfield::Error::other(format!("the node {curr:?} of key {:?} {fault}", node.key)));
+                return Err(farfield::Error::other(format!(
+                    "the node {curr:?} of key {:?} {fault}",
+                    node.key
+                )));
             }
             keys.push(node.key);
             curr = node.next;

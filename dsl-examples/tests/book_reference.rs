@@ -116,7 +116,9 @@ async fn every_kind_of_field(ct: &ComputeThread) -> Result<()> {
     assert_eq!(changed, Ok(State::Waiting));
 
     // Links and their marks.
-    let next = Job::new_in(ct.near(job), Job::init(2, Priority(0), [0, 0], Progress::init(1), [0; 3], vec![])).await?;
+    let next =
+        Job::new_in(ct.near(job), Job::init(2, Priority(0), [0, 0], Progress::init(1), [0; 3], vec![]))
+            .await?;
     let next = job.next().store(g, next).await?;
     let marked = next.with_cancelled();
     job.next().compare_exchange(g, next, marked).await?.unwrap();

@@ -21,9 +21,34 @@ fn report(words: &str) -> Value {
 }
 
 const KEYS: &[&str] = &[
-    "structure", "cluster", "threads", "tasks", "num_ops", "op_count", "duration_us", "ops_per_sec", "get_t", "get_f",
-    "ins_t", "ins_f", "rmv_t", "rmv_f", "reads", "read_bytes", "writes", "write_bytes", "cas", "cas_failed", "faa",
-    "chains", "allocated", "freed", "retired", "reclaimed", "final_size", "verified",
+    "structure",
+    "cluster",
+    "threads",
+    "tasks",
+    "num_ops",
+    "op_count",
+    "duration_us",
+    "ops_per_sec",
+    "get_t",
+    "get_f",
+    "ins_t",
+    "ins_f",
+    "rmv_t",
+    "rmv_f",
+    "reads",
+    "read_bytes",
+    "writes",
+    "write_bytes",
+    "cas",
+    "cas_failed",
+    "faa",
+    "chains",
+    "allocated",
+    "freed",
+    "retired",
+    "reclaimed",
+    "final_size",
+    "verified",
 ];
 
 #[test]
@@ -136,7 +161,11 @@ fn hello_says_hello() {
     let output = Command::new(env!("CARGO_BIN_EXE_hello")).output().unwrap();
     assert!(output.status.success());
     assert_eq!(text(&output.stdout), "4 threads say hello, far memory\n");
-    let elsewhere = Command::new(env!("CARGO_BIN_EXE_hello")).env("FARFIELD_CLUSTER", "moon:").output().unwrap();
+    let elsewhere =
+        Command::new(env!("CARGO_BIN_EXE_hello")).env("FARFIELD_CLUSTER", "moon:").output().unwrap();
     assert_eq!(elsewhere.status.code(), Some(2));
-    assert_eq!(text(&elsewhere.stderr), "error: cluster URL `moon:`: unknown fabric `moon`; this build has `local`\n");
+    assert_eq!(
+        text(&elsewhere.stderr),
+        "error: cluster URL `moon:`: unknown fabric `moon`; this build has `local`\n"
+    );
 }

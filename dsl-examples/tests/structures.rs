@@ -9,8 +9,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 /// Clusters on which things go differently: at once, interleaved, over several nodes.
-const CLUSTERS: &[&str] =
-    &["local:size=8MiB", "local:size=8MiB,delay=7", "local:nodes=3,segments=2,size=1MiB", "local:nodes=2,size=1MiB,delay=3"];
+const CLUSTERS: &[&str] = &[
+    "local:size=8MiB",
+    "local:size=8MiB,delay=7",
+    "local:nodes=3,segments=2,size=1MiB",
+    "local:nodes=2,size=1MiB,delay=3",
+];
 
 fn on_each_cluster(threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
     for url in CLUSTERS {
@@ -81,7 +85,8 @@ fn a_harris_list_is_a_set() {
 async fn updates_alternate<S: Destroy>(ct: &ComputeThread) -> Result<()> {
     const KEYS: usize = 6;
     let root = ct.root_or_init("set", async || S::create(ct).await).await?;
-    let tallies = ct.root_or_init("tallies", async || Tallies::new_in(ct, Tallies::init()).await?.write(ct).await);
+    let tallies =
+        ct.root_or_init("tallies", async || Tallies::new_in(ct, Tallies::init()).await?.write(ct).await);
     let tallies = tallies.await?;
     let set = S::attach(root, ct).await?;
     ct.barrier("ready").await?;
@@ -113,7 +118,9 @@ async fn updates_alternate<S: Destroy>(ct: &ComputeThread) -> Result<()> {
         for key in 0..KEYS {
             let (inserted, removed) = (seen.0[key], seen.1[key]);
             let present = u64::from(there.contains(&(key as u64)));
-            check(inserted == removed + present, || format!("key {key}: {inserted} in, {removed} out, {present} left"))?;
+            check(inserted == removed + present, || {
+                format!("key {key}: {inserted} in, {removed} out, {present} left")
+            })?;
             check(inserted > 0, || format!("key {key} was never inserted"))?;
         }
         ct.delete(tallies).await?;
@@ -240,7 +247,8 @@ fn a_stack_loses_and_doubles_nothing() {
             while let Some(value) = stack.pop(ct).await? {
                 sum.add(value, ct).await?;
             }
-            let expected: u64 = (0..4).flat_map(|thread| (0..EACH).map(move |number| stamped(thread, number))).sum();
+            let expected: u64 =
+                (0..4).flat_map(|thread| (0..EACH).map(move |number| stamped(thread, number))).sum();
             let found = sum.get(ct).await?;
             check(found == expected, || format!("{found:#x} instead of {expected:#x}"))?;
             ct.reclaim_deferred().await?;
@@ -272,7 +280,9 @@ fn a_queue_keeps_the_order_of_each_producer() {
                 };
                 taken.add(1, ct).await?;
                 let (producer, number) = ((value >> 32) as usize, value & 0xffff_ffff);
-                check(number > last[producer], || format!("{number} of {producer} after {}", last[producer]))?;
+                check(number > last[producer], || {
+                    format!("{number} of {producer} after {}", last[producer])
+                })?;
                 last[producer] = number;
             }
             Ok(())
@@ -301,7 +311,11 @@ fn memory_is_used_again_and_again() {
         let mut rng = SmallRng::seed_from_u64(ct.index() as u64);
         for _ in 0..20_000 {
             let key = rng.random_range(0..64);
-            if rng.random_range(0..2) == 0 { set.insert(key, ct).await? } else { set.remove(key, ct).await? };
+            if rng.random_range(0..2) == 0 {
+                set.insert(key, ct).await?
+            } else {
+                set.remove(key, ct).await?
+            };
         }
         Ok(set.restarts())
     });

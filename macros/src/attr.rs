@@ -72,8 +72,7 @@ pub(crate) fn remote(options: TokenStream, errors: &mut Errors) -> RemoteOptions
 }
 
 pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) -> EntryOptions {
-    let mut parsed =
-        EntryOptions { threads: quote!(1), cluster: quote!("local:"), krate: default_crate() };
+    let mut parsed = EntryOptions { threads: quote!(1), cluster: quote!("local:"), krate: default_crate() };
     let mut seen = Vec::new();
     let parser = syn::meta::parser(|meta| {
         once(&mut seen, &meta)?;

@@ -8,8 +8,20 @@ use crate::model::Model;
 
 /// What generated methods and those of pointers and places are called.
 const RESERVED: &[&str] = &[
-    "this", "init", "new_in", "attach", // of the handle
-    "address", "is_null", "read", "as_ptr", "marks", "with_marks", "without_marks", "shared", "clone", "deref", // of pointers
+    "this",
+    "init",
+    "new_in",
+    "attach", // of the handle
+    "address",
+    "is_null",
+    "read",
+    "as_ptr",
+    "marks",
+    "with_marks",
+    "without_marks",
+    "shared",
+    "clone",
+    "deref", // of pointers
 ];
 
 /// Types that can not live in far memory, and what to use.
@@ -100,12 +112,32 @@ pub(crate) fn field_type(ty: &Type, owner: &Ident, is_last: bool, errors: &mut E
         }
         Type::Paren(inner) => return field_type(&inner.elem, owner, is_last, errors),
         Type::Group(inner) => return field_type(&inner.elem, owner, is_last, errors),
-        Type::Reference(_) => return refuse(errors, "a reference", "use `RemotePtr<T>`, or `Link<T>` if it changes"),
-        Type::Ptr(_) => return refuse(errors, "a pointer of this process", "use `RemotePtr<T>`, or `Link<T>` if it changes"),
-        Type::FnPtr(_) => return refuse(errors, "a function pointer", "data is distributed, code is replicated; keep a number that stands for it"),
+        Type::Reference(_) => {
+            return refuse(errors, "a reference", "use `RemotePtr<T>`, or `Link<T>` if it changes");
+        }
+        Type::Ptr(_) => {
+            return refuse(
+                errors,
+                "a pointer of this process",
+                "use `RemotePtr<T>`, or `Link<T>` if it changes",
+            );
+        }
+        Type::FnPtr(_) => {
+            return refuse(
+                errors,
+                "a function pointer",
+                "data is distributed, code is replicated; keep a number that stands for it",
+            );
+        }
         Type::Tuple(_) => return refuse(errors, "a tuple", "use a `#[remote]` struct with named fields"),
         Type::Slice(_) => return refuse(errors, "a slice", "use `[T; N]`, or a last field `Tail<T>`"),
-        Type::TraitObject(_) => return refuse(errors, "a trait object", "data is distributed, code is replicated; keep a number that stands for the type"),
+        Type::TraitObject(_) => {
+            return refuse(
+                errors,
+                "a trait object",
+                "data is distributed, code is replicated; keep a number that stands for the type",
+            );
+        }
         Type::ImplTrait(_) | Type::Never(_) | Type::Infer(_) => {
             return refuse(errors, "this", "use a plain value, a cell or a `#[remote]` struct");
         }
@@ -114,7 +146,10 @@ pub(crate) fn field_type(ty: &Type, owner: &Ident, is_last: bool, errors: &mut E
     let Some(segment) = last_segment(ty) else { return true };
     let name = segment.ident.to_string();
     if segment.ident == *owner {
-        errors.at(ty, format!("`{name}` cannot contain itself: point to it with `Link<{name}>` or `RemotePtr<{name}>`"));
+        errors.at(
+            ty,
+            format!("`{name}` cannot contain itself: point to it with `Link<{name}>` or `RemotePtr<{name}>`"),
+        );
         return false;
     }
     if let Some((_, instead)) = REFUSED.iter().find(|(refused, _)| name == *refused) {
@@ -122,15 +157,20 @@ pub(crate) fn field_type(ty: &Type, owner: &Ident, is_last: bool, errors: &mut E
     }
     match name.as_str() {
         "Tail" if !is_last => {
-            errors.at(ty, "a `Tail` is the last field in far memory: what follows it would have no fixed place");
+            errors.at(
+                ty,
+                "a `Tail` is the last field in far memory: what follows it would have no fixed place",
+            );
             false
         }
         "Atomic" => type_arguments(segment).all(|inner| {
-            let wide = ["u128", "i128"].iter().any(|name| is_called(inner, name)) || matches!(inner, Type::Array(_));
+            let wide =
+                ["u128", "i128"].iter().any(|name| is_called(inner, name)) || matches!(inner, Type::Array(_));
             if wide {
                 let inner = inner.to_token_stream();
                 let instead = format!("use `Versioned<{inner}>`");
-                errors.at(ty, format!("an `Atomic` holds 8 bytes, what the network moves at once: {instead}"));
+                errors
+                    .at(ty, format!("an `Atomic` holds 8 bytes, what the network moves at once: {instead}"));
             }
             !wide && field_type(inner, owner, false, errors)
         }),
@@ -160,14 +200,19 @@ pub(crate) fn marks(
         errors.at(attr, "only a `Link` has marks");
         return false;
     }
-    let to_itself = last_segment(element).into_iter().flat_map(type_arguments).any(|ty| is_called(ty, &owner.to_string()));
+    let to_itself = last_segment(element)
+        .into_iter()
+        .flat_map(type_arguments)
+        .any(|ty| is_called(ty, &owner.to_string()));
     let bits = if to_itself { align.trailing_zeros() } else { MARK_BITS };
     let mut usable = true;
     if names.len() > bits as usize {
         let aligned = if to_itself { align } else { 1 << MARK_BITS };
         let more = if to_itself { "; `#[remote(align = N)]` makes room for more" } else { "" };
-        let message =
-            format!("a link to an object aligned to {aligned} bytes has {bits} mark bits, not {}{more}", names.len());
+        let message = format!(
+            "a link to an object aligned to {aligned} bytes has {bits} mark bits, not {}{more}",
+            names.len()
+        );
         errors.at(&names[bits as usize], message);
         usable = false;
     }
@@ -188,7 +233,10 @@ pub(crate) fn marks(
 pub(crate) fn name(name: &Ident, errors: &mut Errors) -> bool {
     let taken = RESERVED.iter().any(|reserved| name == reserved);
     if taken {
-        errors.at(name, format!("a field cannot be called `{name}`: handles or pointers have a method of that name"));
+        errors.at(
+            name,
+            format!("a field cannot be called `{name}`: handles or pointers have a method of that name"),
+        );
     }
     !taken
 }
@@ -202,7 +250,10 @@ pub(crate) fn field_attributes(attrs: &[Attribute], errors: &mut Errors) {
             errors.at(attr, "a layout must be the same in every build: put `#[cfg]` on the struct, with one struct for each case");
         } else if !known.iter().any(|name| path.is_ident(name)) {
             errors.at(attr, "unknown attribute: fields of a remote struct take `#[local]` and `#[marks(…)]`");
-        } else if ["local", "marks"].iter().any(|own| path.is_ident(own) && attrs[..index].iter().any(|a| a.path().is_ident(own))) {
+        } else if ["local", "marks"]
+            .iter()
+            .any(|own| path.is_ident(own) && attrs[..index].iter().any(|a| a.path().is_ident(own)))
+        {
             errors.at(attr, "this attribute stands here already");
         }
     }
@@ -231,13 +282,17 @@ pub(crate) fn generics(model: &mut Model, errors: &mut Errors) {
     }
     if had_lifetimes {
         let params = std::mem::take(&mut model.generics.params);
-        model.generics.params = params.into_iter().filter(|param| !matches!(param, GenericParam::Lifetime(_))).collect();
+        model.generics.params =
+            params.into_iter().filter(|param| !matches!(param, GenericParam::Lifetime(_))).collect();
     }
     let krate = model.krate.clone();
     for index in 0..model.generics.params.len() {
         let GenericParam::Type(param) = &model.generics.params[index] else { continue };
         let name = param.ident.clone();
-        let stands_alone = model.fields.iter().any(|field| model.type_parameter(&field.ty).is_some_and(|param| param.ident == name));
+        let stands_alone = model
+            .fields
+            .iter()
+            .any(|field| model.type_parameter(&field.ty).is_some_and(|param| param.ident == name));
         if stands_alone && !has_bound(&model.generics, &name) {
             errors.at(&name, format!("far memory holds plain values only: write `{name}: Word`, or `{name}: Pod` for more than 8 bytes"));
             if let GenericParam::Type(param) = &mut model.generics.params[index] {

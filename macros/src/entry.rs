@@ -38,7 +38,10 @@ pub(crate) fn test(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// The parts of the function around it, and an async closure that calls it.
-fn run<'a>(function: &'a ItemFn, ff: &TokenStream) -> (&'a [syn::Attribute], &'a syn::Visibility, &'a syn::Ident, TokenStream) {
+fn run<'a>(
+    function: &'a ItemFn,
+    ff: &TokenStream,
+) -> (&'a [syn::Attribute], &'a syn::Visibility, &'a syn::Ident, TokenStream) {
     let ItemFn { attrs, vis, sig, block, .. } = function;
     let (inputs, output) = (&sig.inputs, &sig.output);
     let call = quote!(__body(ct).await);
@@ -67,11 +70,15 @@ fn expand(
             errors.at(function.sig.fn_token, format!("`#[{attribute}]` goes on an `async fn`"));
         }
         if function.sig.inputs.len() != 1 {
-            let message = format!("`#[{attribute}]` goes on a function of one argument: `ct: &ComputeThread`");
+            let message =
+                format!("`#[{attribute}]` goes on a function of one argument: `ct: &ComputeThread`");
             errors.at(&function.sig.ident, message);
         }
         if !function.sig.generics.params.is_empty() {
-            errors.at(&function.sig.generics, format!("a function with `#[{attribute}]` has no parameters of its own"));
+            errors.at(
+                &function.sig.generics,
+                format!("a function with `#[{attribute}]` has no parameters of its own"),
+            );
         }
         (expand(&function, options), function)
     });

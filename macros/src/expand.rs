@@ -98,7 +98,8 @@ fn handle(model: &Model) -> TokenStream {
     });
     let accessors = model.fields.iter().map(|field| {
         let RemoteField { docs, vis, name, ty, .. } = field;
-        let doc = format!("`{}` if it is frozen, as read on `attach`; else its place. No round trip.", text(name));
+        let doc =
+            format!("`{}` if it is frozen, as read on `attach`; else its place. No round trip.", text(name));
         let stored = stored(name);
         let (kept_type, kept) = (of(ty, &ff, &quote!(Kept<'_>)), of(ty, &ff, &quote!(kept)));
         quote! {
@@ -333,7 +334,8 @@ fn marks(model: &Model) -> Option<TokenStream> {
 fn implementations(model: &Model) -> TokenStream {
     let Model { name, generics, krate, .. } = model;
     let ff = private(krate);
-    let [this, fields_item, init, snapshot] = ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
+    let [this, fields_item, init, snapshot] =
+        ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let snapshot_generics = snapshot_generics(model);
     let (snapshot_impl_generics, snapshot_type_generics, _) = snapshot_generics.split_for_impl();

@@ -70,7 +70,9 @@ impl Model {
                     Fields::Unnamed(fields) => {
                         errors.at(fields, "a remote struct needs named fields: write `{ name: Type }`");
                     }
-                    Fields::Unit => errors.at(&model.name, "a remote struct needs at least one field in far memory"),
+                    Fields::Unit => {
+                        errors.at(&model.name, "a remote struct needs at least one field in far memory");
+                    }
                 }
                 model
             }
@@ -81,7 +83,10 @@ impl Model {
                 Self::empty(item.attrs, item.vis, item.ident, item.generics, align, krate)
             }
             Item::Union(item) => {
-                errors.at(item.union_token, "a union cannot be remote: its bits mean nothing by themselves; use a struct");
+                errors.at(
+                    item.union_token,
+                    "a union cannot be remote: its bits mean nothing by themselves; use a struct",
+                );
                 Self::empty(item.attrs, item.vis, item.ident, item.generics, align, krate)
             }
             other => {
@@ -159,7 +164,8 @@ impl Model {
                 None => self.marks.push(Mark { name, bit }),
                 Some(mark) if mark.bit == bit => {}
                 Some(_) => {
-                    let message = format!("`{name}` is another bit in another link of this struct: use another name");
+                    let message =
+                        format!("`{name}` is another bit in another link of this struct: use another name");
                     errors.at(name, message);
                 }
             }

@@ -14,7 +14,8 @@ const MAX_LINES: usize = 150;
 
 /// The options of the struct's `#[remote]`, which is taken away.
 fn options(item: &mut ItemStruct) -> TokenStream {
-    let index = item.attrs.iter().position(|attr| attr.path().is_ident("remote")).expect("a case has `#[remote]`");
+    let index =
+        item.attrs.iter().position(|attr| attr.path().is_ident("remote")).expect("a case has `#[remote]`");
     match item.attrs.remove(index).meta {
         Meta::List(list) => list.tokens,
         _ => TokenStream::new(),
@@ -22,7 +23,8 @@ fn options(item: &mut ItemStruct) -> TokenStream {
 }
 
 fn check(name: &str) {
-    let file = |extension| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expand/{name}{extension}"));
+    let file =
+        |extension| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expand/{name}{extension}"));
     let source = std::fs::read_to_string(file(".rs")).expect("the case is there");
     let mut item: ItemStruct = syn::parse_str(&source).expect("the case is a struct");
     let options = options(&mut item);
@@ -33,9 +35,13 @@ fn check(name: &str) {
     if std::env::var_os("FARFIELD_BLESS").is_some() {
         std::fs::write(file(".expanded.rs"), &expanded).expect("the snapshot can be written");
     }
-    let kept = std::fs::read_to_string(file(".expanded.rs")).expect("the snapshot is there; `FARFIELD_BLESS=1` writes it");
+    let kept = std::fs::read_to_string(file(".expanded.rs"))
+        .expect("the snapshot is there; `FARFIELD_BLESS=1` writes it");
     for (number, (kept, new)) in (1..).zip(kept.lines().zip(expanded.lines())) {
-        assert_eq!(kept, new, "`{name}` is expanded otherwise from line {number} on; `FARFIELD_BLESS=1` accepts it");
+        assert_eq!(
+            kept, new,
+            "`{name}` is expanded otherwise from line {number} on; `FARFIELD_BLESS=1` accepts it"
+        );
     }
     assert_eq!(kept, expanded, "`{name}` is expanded to more or fewer lines; `FARFIELD_BLESS=1` accepts it");
 }

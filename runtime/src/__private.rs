@@ -1,10 +1,12 @@
 //! What generated code uses. Not part of the interface: it changes without notice.
 
-pub use crate::layout::{DefaultInit, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint, fingerprint_of};
+pub use crate::entry::{run_main, run_test};
+pub use crate::layout::{
+    DefaultInit, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint, fingerprint_of,
+};
 pub use crate::memory::site::Site;
 pub use crate::place::{Array, Place, attach, fetch};
 pub use crate::pointer::{Address, Owned, RemotePtr, Shared};
-pub use crate::entry::{run_main, run_test};
 pub use crate::{ComputeThread, Error, Result};
 pub use std::result::Result::Ok;
 

@@ -17,7 +17,11 @@ fn run(url: &str, threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<(
 }
 
 /// Runs a program's `async fn main`; reports an error as one line.
-pub fn run_main(url: &str, threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) -> ExitCode {
+pub fn run_main(
+    url: &str,
+    threads: usize,
+    body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync,
+) -> ExitCode {
     let url = std::env::var(CLUSTER_VARIABLE).unwrap_or_else(|_| url.to_owned());
     match run(&url, threads, body) {
         Ok(()) => ExitCode::SUCCESS,
@@ -37,7 +41,8 @@ pub fn run_test<E: Display>(
     threads: usize,
     body: impl AsyncFn(&ComputeThread) -> Result<(), E> + Sync,
 ) {
-    let body = async |ct: &ComputeThread| body(ct).await.map_err(|error| crate::Error::other(error.to_string()));
+    let body =
+        async |ct: &ComputeThread| body(ct).await.map_err(|error| crate::Error::other(error.to_string()));
     if let Err(error) = run(url, threads, body) {
         panic!("{error}");
     }

@@ -180,7 +180,9 @@ impl fmt::Display for PointerFault {
         match self {
             Self::Null => f.write_str("it is null"),
             Self::Misaligned { align } => write!(f, "it is not a multiple of {align}"),
-            Self::PastSegment { size_bytes } => write!(f, "the access ends past its segment of {size_bytes} bytes"),
+            Self::PastSegment { size_bytes } => {
+                write!(f, "the access ends past its segment of {size_bytes} bytes")
+            }
             Self::NoSegment { segments } => write!(f, "there are only {segments} segments"),
             Self::NotCompressible => {
                 f.write_str("a stamped link holds segments below 4096 and offsets below 512 GiB only")

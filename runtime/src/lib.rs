@@ -73,8 +73,8 @@ pub use layout::{Pod, Remote, Word};
 pub use memory::guard::Guard;
 pub use memory::site::Site;
 pub use place::{
-    Atomic, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState, Place, Read, Stamped, StampedLink,
-    Tail, TailRef, Version, Versioned,
+    Atomic, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState, Place, Read,
+    Stamped, StampedLink, Tail, TailRef, Version, Versioned,
 };
 pub use pointer::{Address, Owned, Publish, RemotePtr, Shared};
 pub use task::Backoff;
@@ -82,8 +82,8 @@ pub use task::Backoff;
 /// What a program that defines or uses remote structs needs.
 pub mod prelude {
     pub use crate::{
-        Atomic, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place, RemotePtr, Shared, Stamped,
-        StampedLink, Tail, Versioned, Word, fetch, remote,
+        Atomic, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place, RemotePtr, Shared,
+        Stamped, StampedLink, Tail, Versioned, Word, fetch, remote,
     };
 }
 

@@ -66,7 +66,9 @@ async fn a_snapshot_shows_what_was_initialised(ct: &ComputeThread) -> Result<()>
     assert_eq!(seen.names.read(g).await?, [100, 200, 300]);
     assert_eq!(seen.names.get(1).unwrap().read(g).await?, 200);
     assert!(seen.names.get(3).is_none());
-    assert!(format!("{seen:?}").starts_with("NodeSnapshot { key: -5, small: 200, flag: true, history: [1, 2, 3]"));
+    assert!(
+        format!("{seen:?}").starts_with("NodeSnapshot { key: -5, small: 200, flag: true, history: [1, 2, 3]")
+    );
     Ok(())
 }
 

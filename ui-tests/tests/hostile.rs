@@ -27,8 +27,7 @@
     unused_results,
     variant_size_differences,
     clippy::all,
-    clippy::pedantic,
-    clippy::cargo
+    clippy::pedantic
 )]
 
 /// The structs.
@@ -79,7 +78,10 @@ pub mod remote {
         ///
         /// # Errors
         /// Those of allocation.
-        pub async fn create(key: K, ct: &::farfield::ComputeThread) -> ::farfield::Result<::farfield::RemotePtr<Self>> {
+        pub async fn create(
+            key: K,
+            ct: &::farfield::ComputeThread,
+        ) -> ::farfield::Result<::farfield::RemotePtr<Self>> {
             let init = Self::init(key, Direction::Up, Point::init(Metres(1.5)), ::std::vec![1, 2]);
             Self::new_in(ct, init).await?.write(ct).await
         }

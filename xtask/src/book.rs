@@ -26,7 +26,11 @@ pub(crate) fn run() -> Result<(), String> {
         for include in includes(&text) {
             faults.extend(broken(&include, folder).map(|what| format!("{name}:{}: {what}", include.line)));
         }
-        faults.extend(typed_rust(&text).into_iter().map(|line| format!("{name}:{line}: Rust code that is not included")));
+        faults.extend(
+            typed_rust(&text)
+                .into_iter()
+                .map(|line| format!("{name}:{line}: Rust code that is not included")),
+        );
     }
     if faults.is_empty() {
         build(&book)?;
@@ -54,7 +58,8 @@ fn check_pages(folder: &Path) -> Result<Vec<String>, String> {
     for page in files(folder, "html") {
         texts.insert(page.clone(), read(&page)?);
     }
-    let anchors: HashMap<&PathBuf, HashSet<&str>> = texts.iter().map(|(page, text)| (page, values(text, "id"))).collect();
+    let anchors: HashMap<&PathBuf, HashSet<&str>> =
+        texts.iter().map(|(page, text)| (page, values(text, "id"))).collect();
     let mut faults = Vec::new();
     for (page, text) in &texts {
         let name = page.strip_prefix(folder).expect("below the folder").display();
@@ -73,7 +78,8 @@ fn check_pages(folder: &Path) -> Result<Vec<String>, String> {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = if path.is_empty() { page.clone() } else { resolved(page, path) };
             let known = target.exists();
-            let placed = anchor.is_empty() || anchors.get(&target).is_none_or(|anchors| anchors.contains(anchor));
+            let placed =
+                anchor.is_empty() || anchors.get(&target).is_none_or(|anchors| anchors.contains(anchor));
             if !known || !placed {
                 faults.push(format!("{name}: the link `{link}` leads nowhere"));
             }
@@ -110,10 +116,18 @@ mod tests {
     fn broken_links_are_found_and_sound_ones_pass() {
         let folder = std::env::temp_dir().join(format!("farfield-book-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("part")).unwrap();
-        std::fs::write(folder.join("a.html"), r##"<a href="part/b.html#here">x</a><a href="#top" id="top">y</a>"##).unwrap();
+        std::fs::write(
+            folder.join("a.html"),
+            r##"<a href="part/b.html#here">x</a><a href="#top" id="top">y</a>"##,
+        )
+        .unwrap();
         std::fs::write(folder.join("part/b.html"), r#"<p id="here"><a href="../a.html">z</a>"#).unwrap();
         assert_eq!(check_pages(&folder).unwrap(), Vec::<String>::new());
-        std::fs::write(folder.join("part/b.html"), r##"{{#include x}} <a href="../c.html">z</a><a href="#gone">"##).unwrap();
+        std::fs::write(
+            folder.join("part/b.html"),
+            r##"{{#include x}} <a href="../c.html">z</a><a href="#gone">"##,
+        )
+        .unwrap();
         let faults = check_pages(&folder).unwrap();
         assert_eq!(faults.len(), 4, "{faults:?}");
         std::fs::remove_dir_all(folder).unwrap();

@@ -40,7 +40,9 @@ fn test_command() -> Result<String, String> {
     let readme = read(&root().join("README.md"))?;
     let mut commands = readme.lines().filter(|line| line.starts_with("cargo "));
     let (Some(_), Some(tests), None) = (commands.next(), commands.next(), commands.next()) else {
-        return Err("README.md: there must be exactly two commands, the second of which runs the tests".to_owned());
+        return Err(
+            "README.md: there must be exactly two commands, the second of which runs the tests".to_owned()
+        );
     };
     Ok(tests.to_owned())
 }
@@ -52,11 +54,34 @@ fn ordered_sets() -> Result<(), String> {
             [("2", "1", "10", "local:"), ("8", "8", "50", "local:nodes=2"), ("2", "8", "50", "local:delay=5")]
         {
             let printed = output(&[
-                "cargo", "run", "--release", "--quiet", "--bin", "intset", "--", "--structure", structure, "--threads",
-                threads, "--tasks", tasks, "--insert", share, "--remove", share, "--cluster", cluster, "--num-ops",
-                "2000", "--key-ub", "256", "--format", "json",
+                "cargo",
+                "run",
+                "--release",
+                "--quiet",
+                "--bin",
+                "intset",
+                "--",
+                "--structure",
+                structure,
+                "--threads",
+                threads,
+                "--tasks",
+                tasks,
+                "--insert",
+                share,
+                "--remove",
+                share,
+                "--cluster",
+                cluster,
+                "--num-ops",
+                "2000",
+                "--key-ub",
+                "256",
+                "--format",
+                "json",
             ])?;
-            let report: serde_json::Value = serde_json::from_str(&printed).map_err(|error| format!("{printed}: {error}"))?;
+            let report: serde_json::Value =
+                serde_json::from_str(&printed).map_err(|error| format!("{printed}: {error}"))?;
             if report["verified"] != true {
                 return Err(format!("{structure} on {cluster} is not verified: {printed}"));
             }

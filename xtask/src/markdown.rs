@@ -51,10 +51,10 @@ pub(crate) fn typed_rust(text: &str) -> Vec<usize> {
         match (&block, content.trim_start().strip_prefix("```")) {
             (None, Some(language)) => block = Some((line, language.starts_with("rust"))),
             (Some(_), Some(_)) => block = None,
-            (Some((start, true)), None) if !content.trim().is_empty() && !content.contains("{{#") => {
-                if found.last() != Some(start) {
-                    found.push(*start);
-                }
+            (Some((start, true)), None)
+                if !content.trim().is_empty() && !content.contains("{{#") && found.last() != Some(start) =>
+            {
+                found.push(*start);
             }
             _ => {}
         }

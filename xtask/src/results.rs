@@ -1,5 +1,7 @@
 //! Every figure that the project claims, and how it is measured.
 
+use std::fmt::Write;
+
 use clap::{Args, ValueEnum};
 
 use crate::workspace::{output, read, root};
@@ -39,13 +41,33 @@ const FIGURES: &[Figure] = &[
         name: "abstraction.get.ratio",
         unit: "times",
         meaning: "`get` of 256 keys on the embedded fabric, against the same list by hand on `crossbeam-epoch`",
-        command: &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "abstraction", "--", "--ratio"],
+        command: &[
+            "cargo",
+            "bench",
+            "--quiet",
+            "-p",
+            "farfield-benches",
+            "--bench",
+            "abstraction",
+            "--",
+            "--ratio",
+        ],
     },
     Figure {
         name: "ui.cases",
         unit: "cases",
         meaning: "mistakes that the compiler explains in the words we expect",
-        command: &["cargo", "test", "--quiet", "-p", "farfield-ui-tests", "--test", "ui", "--", "--nocapture"],
+        command: &[
+            "cargo",
+            "test",
+            "--quiet",
+            "-p",
+            "farfield-ui-tests",
+            "--test",
+            "ui",
+            "--",
+            "--nocapture",
+        ],
     },
 ];
 
@@ -72,8 +94,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         measured.push((figure, value));
     }
     if options.format == Format::Json {
-        let object: serde_json::Map<String, serde_json::Value> =
-            measured.iter().map(|(figure, value)| (figure.name.to_owned(), serde_json::json!(value))).collect();
+        let object: serde_json::Map<String, serde_json::Value> = measured
+            .iter()
+            .map(|(figure, value)| (figure.name.to_owned(), serde_json::json!(value)))
+            .collect();
         println!("{}", serde_json::Value::Object(object));
     }
     if options.update_readme { update_readme(&measured) } else { Ok(()) }
@@ -81,7 +105,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 /// The figure's value in what its command printed.
 fn value(figure: &Figure, printed: &str) -> Result<f64, String> {
-    let value = printed.lines().find_map(|line| line.trim().strip_prefix(figure.name)?.trim().parse::<f64>().ok());
+    let value =
+        printed.lines().find_map(|line| line.trim().strip_prefix(figure.name)?.trim().parse::<f64>().ok());
     value.ok_or_else(|| format!("{}: `{}` did not print it", figure.name, figure.command.join(" ")))
 }
 
@@ -93,9 +118,10 @@ fn update_readme(measured: &[(&Figure, f64)]) -> Result<(), String> {
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
     let mut table = format!("Measured on {}.\n\n| figure | value | what it is |\n|---|---|---|\n", machine());
     for (figure, value) in measured {
-        table.push_str(&format!("| `{}` | {value} {} | {} |\n", figure.name, figure.unit, figure.meaning));
+        let _ = writeln!(table, "| `{}` | {value} {} | {} |", figure.name, figure.unit, figure.meaning);
     }
-    std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).map_err(|error| format!("README.md: {error}"))
+    std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}"))
+        .map_err(|error| format!("README.md: {error}"))
 }
 
 /// What the figures were measured on.

@@ -21,7 +21,8 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// What only a fabric may do: tell the time, start threads.
-const FABRIC_ONLY: &[&str] = &["Instant::now", "SystemTime", "thread::spawn", "thread::Builder", "thread::scope", "rand::rng()"];
+const FABRIC_ONLY: &[&str] =
+    &["Instant::now", "SystemTime", "thread::spawn", "thread::Builder", "thread::scope", "rand::rng()"];
 
 /// What is left over from work in progress.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!("];
@@ -85,15 +86,18 @@ fn check(name: &str, text: &str) -> Vec<String> {
 fn readme_example(root: &Path) -> Result<Vec<String>, String> {
     let readme = read(&root.join("README.md"))?;
     let library = read(&root.join("runtime/src/lib.rs"))?;
-    let documented: String = library.lines().filter_map(|line| line.strip_prefix("//!")).fold(String::new(), |mut text, line| {
-        text.push_str(line.strip_prefix(' ').unwrap_or(line));
-        text.push('\n');
-        text
-    });
+    let documented: String =
+        library.lines().filter_map(|line| line.strip_prefix("//!")).fold(String::new(), |mut text, line| {
+            text.push_str(line.strip_prefix(' ').unwrap_or(line));
+            text.push('\n');
+            text
+        });
     let example = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
     Ok(match example {
         Some(example) if documented.contains(example) => vec![],
-        Some(_) => vec!["README.md: the example is not the one that runtime/src/lib.rs documents and tests".to_owned()],
+        Some(_) => vec![
+            "README.md: the example is not the one that runtime/src/lib.rs documents and tests".to_owned(),
+        ],
         None => vec!["README.md: there is no example".to_owned()],
     })
 }

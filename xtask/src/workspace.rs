@@ -17,7 +17,9 @@ pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
             let path = entry.path();
             let name = entry.file_name();
             if path.is_dir() {
-                let built = name == "target" || path.ends_with("book/book") || name.to_string_lossy().starts_with(".git");
+                let built = name == "target"
+                    || path.ends_with("book/book")
+                    || name.to_string_lossy().starts_with(".git");
                 if !built {
                     folders.push(path);
                 }
@@ -37,14 +39,16 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
 
 /// Runs a command in the workspace; its output goes where ours does.
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
-    let status = command(words, variables).status().map_err(|error| format!("`{}`: {error}", words.join(" ")))?;
+    let status =
+        command(words, variables).status().map_err(|error| format!("`{}`: {error}", words.join(" ")))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` failed", words.join(" "))) }
 }
 
 /// Runs a command in the workspace and gives what it prints on stdout.
 pub(crate) fn output(words: &[&str]) -> Result<String, String> {
     let failed = |why: String| format!("`{}`: {why}", words.join(" "));
-    let output = command(words, &[]).stderr(Stdio::inherit()).output().map_err(|error| failed(error.to_string()))?;
+    let output =
+        command(words, &[]).stderr(Stdio::inherit()).output().map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
         return Err(failed("it failed".to_owned()));
     }

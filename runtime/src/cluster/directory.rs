@@ -26,8 +26,8 @@ use super::ComputeThread;
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
 use super::thread::ThreadId;
 use crate::error::{Error, Result};
-use crate::layout::{Remote, WORD_BYTES};
 use crate::layout::fingerprint::name as fingerprint_of_name;
+use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::{Address, RemotePtr};
 use memoffset::offset_of;
 use std::num::NonZeroU64;
@@ -231,7 +231,8 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
             Found::Named { index, state, .. } => (index, state, State::Initialising(me)),
             Found::Free { index, state } => (index, state, State::Naming(me)),
         };
-        let busy = matches!(from, State::Naming(by) | State::Initialising(by) if ct.cluster().shared.is_live(by));
+        let busy =
+            matches!(from, State::Naming(by) | State::Initialising(by) if ct.cluster().shared.is_live(by));
         if !busy && change(ct, index, from, to).await? {
             let claim = Claim { ct, index, body: new, settled: false };
             if to == State::Naming(me) {
@@ -317,7 +318,8 @@ impl ComputeThread {
     /// # Errors
     /// As [`lookup`](Self::lookup).
     pub async fn unpublish<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
-        if let Found::Named { index, state: State::Ready, body } = find(self, name, check_name(name)?).await? {
+        if let Found::Named { index, state: State::Ready, body } = find(self, name, check_name(name)?).await?
+        {
             let root = check_root(name, &body)?;
             if change(self, index, State::Ready, State::Vacant).await? {
                 return Ok(root);

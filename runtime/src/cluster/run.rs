@@ -25,7 +25,8 @@ impl Run {
             cluster: cluster.clone(),
             number: shared.next_run.fetch_add(1, Ordering::Relaxed),
             threads,
-            first_id: NonZeroU64::new(first_id).expect("identities start at 1 and 64 bits of them do not run out"),
+            first_id: NonZeroU64::new(first_id)
+                .expect("identities start at 1 and 64 bits of them do not run out"),
             departed: AtomicU64::new(0),
         };
         lock(&shared.live).extend((0..threads).map(|index| run.id_of(index)));

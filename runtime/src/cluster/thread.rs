@@ -28,8 +28,8 @@ use crate::layout::{Remote, WORD_BYTES};
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::heap::{Block, ThreadHeap};
 use crate::memory::limbo::Limbo;
-use crate::pointer::RemotePtr;
 use crate::pointer::Address;
+use crate::pointer::RemotePtr;
 
 /// How many objects a thread retires between attempts to advance the epoch.
 const RETIRED_PER_ADVANCE: u64 = 64;
@@ -305,9 +305,7 @@ impl ComputeThread {
     /// [`Error::InvalidPointer`] if no object can be there.
     pub async fn delete<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Result<()> {
         let ptr = object.into();
-        let block = Block::of(ptr, self).await?;
-        self.heap.check(block.address, block.bytes)?;
-        self.heap.free(block);
+        self.heap.free(Block::of(ptr, self).await?);
         Ok(())
     }
 
@@ -362,7 +360,10 @@ impl ComputeThread {
 
 impl fmt::Debug for ComputeThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ComputeThread").field("index", &self.index).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ComputeThread")
+            .field("index", &self.index)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

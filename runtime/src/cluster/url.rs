@@ -39,7 +39,8 @@ fn parse(url: &str) -> Result<Config, String> {
     let (mut nodes, mut segments, mut size) = (1, 1, DEFAULT_SEGMENT_BYTES);
     let (mut delay_polls, mut seed) = (0, 0);
     for option in options.split(',').filter(|option| !option.is_empty()) {
-        let (name, value) = option.split_once('=').ok_or_else(|| format!("option `{option}` has no value"))?;
+        let (name, value) =
+            option.split_once('=').ok_or_else(|| format!("option `{option}` has no value"))?;
         match name {
             "nodes" => nodes = number(name, value, 1, u64::from(u16::MAX))?,
             "segments" => segments = number(name, value, 1, u64::from(u16::MAX))?,
@@ -61,7 +62,9 @@ fn parse(url: &str) -> Result<Config, String> {
     }
     if nodes * segments > Address::MAX_SEGMENTS as u64 {
         let most = Address::MAX_SEGMENTS;
-        return Err(format!("nodes={nodes} times segments={segments} is more than the {most} segments a pointer can name"));
+        return Err(format!(
+            "nodes={nodes} times segments={segments} is more than the {most} segments a pointer can name"
+        ));
     }
     let geometry = Geometry {
         nodes: nodes as u16,
@@ -92,7 +95,11 @@ fn bytes(value: &str) -> Result<u64, String> {
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
         "TiB" => 1 << 40,
-        _ => return Err(format!("size={value} has an unknown unit `{unit}`; write it like 64KiB, 16MiB or 2GiB")),
+        _ => {
+            return Err(format!(
+                "size={value} has an unknown unit `{unit}`; write it like 64KiB, 16MiB or 2GiB"
+            ));
+        }
     };
     number
         .parse::<u64>()

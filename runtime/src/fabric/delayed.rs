@@ -74,5 +74,8 @@ impl Delayed {
 }
 
 fn position(in_flight: &[InFlight], ticket: Ticket) -> usize {
-    in_flight.iter().position(|entry| entry.ticket == ticket).expect("a ticket is polled until its chain completes")
+    in_flight
+        .iter()
+        .position(|entry| entry.ticket == ticket)
+        .expect("a ticket is polled until its chain completes")
 }

@@ -26,8 +26,8 @@ mod word;
 pub use field::{DefaultInit, Field, FrozenField, Initial};
 pub(crate) use field::{invalid_value, try_array};
 pub use pod::Pod;
-pub use remote::{FieldInfo, Remote, Shape, fingerprint_of};
 pub(crate) use remote::frozen_span;
+pub use remote::{FieldInfo, Remote, Shape, fingerprint_of};
 pub use word::{Integer, Word};
 
 /// The bytes of a word of far memory.

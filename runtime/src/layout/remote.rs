@@ -119,8 +119,14 @@ const fn prove(size: usize, align: usize, fields: &[FieldInfo]) {
     while index < fields.len() {
         let field = &fields[index];
         assert!(align >= field.shape.align, "a field is aligned more strictly than its struct");
-        assert!(field.offset == end_aligned(end, field.shape.align), "a field is not where the C layout rule puts it");
-        assert!(field.shape.tail_stride == 0 || index + 1 == fields.len(), "only the last field can be a `Tail`");
+        assert!(
+            field.offset == end_aligned(end, field.shape.align),
+            "a field is not where the C layout rule puts it"
+        );
+        assert!(
+            field.shape.tail_stride == 0 || index + 1 == fields.len(),
+            "only the last field can be a `Tail`"
+        );
         end = field.offset + field.shape.size;
         index += 1;
     }

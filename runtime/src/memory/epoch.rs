@@ -284,7 +284,8 @@ mod loom_tests {
             let link = Arc::new(AtomicU64::new(1));
             let freed = Arc::new(AtomicU64::new(0));
             let reader = {
-                let (collector, link, freed) = (Arc::clone(&collector), Arc::clone(&link), Arc::clone(&freed));
+                let (collector, link, freed) =
+                    (Arc::clone(&collector), Arc::clone(&link), Arc::clone(&freed));
                 loom::thread::spawn(move || {
                     let me = Collector::register(&collector);
                     me.without.set(without);

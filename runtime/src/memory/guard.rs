@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::epoch::Pin;
 use super::heap::Block;
 use crate::cluster::ComputeThread;
-use crate::error::{Error, PointerFault, Result};
+use crate::error::Result;
 use crate::layout::Remote;
 use crate::pointer::Shared;
 
@@ -36,13 +36,9 @@ impl Guard<'_> {
     /// and frees what has expired, in local memory only.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] if `object` is null.
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be there.
     pub async fn sched_reclaim<T: Remote>(&self, object: Shared<'_, T>) -> Result<()> {
-        if object.is_null() {
-            return Err(Error::InvalidPointer { address: object.address(), fault: PointerFault::Null });
-        }
-        let block = Block::of::<T>(object.as_ptr(), self).await?;
-        self.ct.retire(block);
+        self.ct.retire(Block::of::<T>(object.as_ptr(), self).await?);
         Ok(())
     }
 

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use super::pool::{Piece, Pool};
 use super::site::Placement;
-use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES};
 use crate::cluster::ComputeThread;
+use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES};
 use crate::error::{Error, PointerFault, Result};
 use crate::fabric::host::Geometry;
 use crate::layout::{Remote, WORD_BYTES};
@@ -49,6 +49,7 @@ impl Block {
             bytes = bytes.saturating_add(length.saturating_mul(T::TAIL_STRIDE as u64));
         }
         let address = ptr.address();
+        ct.heap().check(address, bytes)?;
         if !address.bits().is_multiple_of(T::ALIGN as u64) {
             let fault = PointerFault::Misaligned { align: T::ALIGN as u32 };
             return Err(Error::InvalidPointer { address, fault });
@@ -158,7 +159,13 @@ impl ThreadHeap {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if no segment of any node can serve it, [`Error::InvalidAllocation`] if none ever could.
-    pub(crate) async fn allocate(&self, ct: &ComputeThread, at: Placement, bytes: u64, align: u64) -> Result<Block> {
+    pub(crate) async fn allocate(
+        &self,
+        ct: &ComputeThread,
+        at: Placement,
+        bytes: u64,
+        align: u64,
+    ) -> Result<Block> {
         let impossible = |reason| Error::InvalidAllocation { size_bytes: bytes, reason };
         if align > MAX_ALIGN {
             return Err(impossible("its alignment is over 4096 bytes"));

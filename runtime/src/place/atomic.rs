@@ -89,7 +89,11 @@ impl<T: Word> Place<Atomic<T>> {
 
     /// Sets the value to what `f` makes of it, unless that is `None`; gives what it was, as `Ok` if it was changed. `f`
     /// may be called several times. Two round trips, more under contention.
-    pub async fn fetch_update(self, ct: &ComputeThread, mut f: impl FnMut(T) -> Option<T>) -> Result<Result<T, T>> {
+    pub async fn fetch_update(
+        self,
+        ct: &ComputeThread,
+        mut f: impl FnMut(T) -> Option<T>,
+    ) -> Result<Result<T, T>> {
         let at = self.address();
         let mut word = ct.read_word(at).await?;
         let mut backoff = ct.backoff();

@@ -40,7 +40,11 @@ pub async fn fetch<'g, G: FieldGroup>(g: &'g Guard<'_>, group: G) -> Result<G::V
     let (start, length) = group.span();
     if length > MAX_SPAN_BYTES {
         let value = format!("{length} bytes").into();
-        return Err(Error::InvalidArgument { argument: "fetch!", value, reason: "the fields are too far apart" });
+        return Err(Error::InvalidArgument {
+            argument: "fetch!",
+            value,
+            reason: "the fields are too far apart",
+        });
     }
     let first = Address::from_bits(start.bits() / WORD_BYTES as u64 * WORD_BYTES as u64);
     let words = (start.bits() - first.bits() + length).div_ceil(WORD_BYTES as u64) as usize;

@@ -126,7 +126,9 @@ enum Held {
     Yes,
     No,
     /// The CAS that is to take it is in flight, or was when its future was dropped.
-    InFlight { token: u64 },
+    InFlight {
+        token: u64,
+    },
 }
 
 impl LockGuard<'_> {

@@ -105,7 +105,7 @@ impl<F: FrozenField> Place<F> {
     }
 }
 
-impl<'g, T: Remote> Shared<'g, T> {
+impl<T: Remote> Shared<'_, T> {
     /// Reads every field with one READ, however many there are. What changes may be torn between fields, never inside
     /// a word.
     ///

@@ -83,7 +83,9 @@ impl<'g, F: Field> Future for Read<'g, F> {
         // Decoded here too, not in the cold function: a value that is returned through memory there would be copied
         // through memory here, on the path above as well, at the price of a stalled load.
         match this.poll_chain(context) {
-            Poll::Ready(Ok((done, slot))) => Poll::Ready(F::decode(at, &bytes(done.words(&slot))[this.within()..])),
+            Poll::Ready(Ok((done, slot))) => {
+                Poll::Ready(F::decode(at, &bytes(done.words(&slot))[this.within()..]))
+            }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,
         }
@@ -94,7 +96,10 @@ impl<'g, F: Field> Future for Read<'g, F> {
 #[inline]
 pub(super) fn check_aligned(address: Address, align: usize) -> Result<()> {
     if align > WORD_BYTES && !address.bits().is_multiple_of(align as u64) {
-        return Err(Error::InvalidPointer { address, fault: PointerFault::Misaligned { align: align as u32 } });
+        return Err(Error::InvalidPointer {
+            address,
+            fault: PointerFault::Misaligned { align: align as u32 },
+        });
     }
     Ok(())
 }

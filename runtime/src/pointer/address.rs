@@ -76,7 +76,11 @@ impl fmt::Debug for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_null() { f.write_str("null") } else { write!(f, "{}:{:#x}", self.segment(), self.offset()) }
+        if self.is_null() {
+            f.write_str("null")
+        } else {
+            write!(f, "{}:{:#x}", self.segment(), self.offset())
+        }
     }
 }
 

@@ -52,12 +52,18 @@ impl<T: Remote> Owned<T> {
     ///
     /// # Panics
     /// If `field` gives the place of another object's field.
-    pub fn set<F: Field>(&mut self, field: impl FnOnce(&T::Fields) -> Place<F>, value: impl Initial<F::Init>) {
+    pub fn set<F: Field>(
+        &mut self,
+        field: impl FnOnce(&T::Fields) -> Place<F>,
+        value: impl Initial<F::Init>,
+    ) {
         let address = self.block.address;
         let at = field(T::fields(&address)).address();
         let offset = at.bits().checked_sub(address.bits()).and_then(|offset| usize::try_from(offset).ok());
         let image: &mut [u8] = bytemuck::cast_slice_mut(&mut self.image);
-        let field = offset.and_then(|offset| image.get_mut(offset..)).filter(|bytes| bytes.len() >= size_of::<F::Cell>());
+        let field = offset
+            .and_then(|offset| image.get_mut(offset..))
+            .filter(|bytes| bytes.len() >= size_of::<F::Cell>());
         let field = field.expect("the closure given to `Owned::set` names a field of the object itself");
         F::encode(value.into_init(), field);
     }

@@ -7,6 +7,9 @@ use std::ops::Deref;
 use crate::layout::Remote;
 use crate::pointer::{Address, RemotePtr};
 
+/// What a pointer leads to: a function's result, so that the pointer may be sent wherever it is used.
+type Pointee<T> = fn() -> T;
+
 /// A pointer loaded under a guard: an address and the marks that stood beside it in the link.
 ///
 /// While the guard is held the object is not freed, even if another thread unlinks and retires it meanwhile. The
@@ -19,10 +22,10 @@ pub struct Shared<'g, T> {
     address: Address,
     /// The link's word: the address and, in the bits that its alignment leaves free, the marks.
     word: u64,
-    guard: PhantomData<(&'g (), fn() -> T)>,
+    guard: PhantomData<(&'g (), Pointee<T>)>,
 }
 
-impl<'g, T> Shared<'g, T> {
+impl<T> Shared<'_, T> {
     /// The unmarked pointer that points nowhere.
     pub const NULL: Self = Self::unmarked(Address::NULL);
 
@@ -63,7 +66,7 @@ impl<'g, T> Shared<'g, T> {
     }
 }
 
-impl<'g, T: Remote> Shared<'g, T> {
+impl<T: Remote> Shared<'_, T> {
     /// How many mark bits a link to `T` has: the zero bits below its alignment.
     pub const MARK_BITS: u32 = T::ALIGN.trailing_zeros();
     const MARK_MASK: u64 = T::ALIGN as u64 - 1;

@@ -91,14 +91,18 @@ impl Args {
         Self::parse_and_check(std::env::args_os())
     }
 
-    fn parse_and_check(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Self, Refused> {
+    fn parse_and_check(
+        words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    ) -> Result<Self, Refused> {
         let args = Self::try_parse_from(words).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refused::Help(error.to_string()),
             _ => Refused::Mistake(one_line(&error.to_string())),
         })?;
         if args.insert + args.remove > 100 {
             let (insert, remove) = (args.insert, args.remove);
-            return Err(Refused::Mistake(format!("--insert {insert} and --remove {remove} are more than 100 percent")));
+            return Err(Refused::Mistake(format!(
+                "--insert {insert} and --remove {remove} are more than 100 percent"
+            )));
         }
         if args.key_lb > args.key_ub {
             let (lb, ub) = (args.key_lb, args.key_ub);
@@ -120,7 +124,10 @@ impl Args {
 
 /// What a message of several lines says, without the advice at its end.
 fn one_line(message: &str) -> String {
-    let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let lines = message
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
     said.join(" ").trim_start_matches("error: ").to_owned()
 }

@@ -9,20 +9,27 @@ pub(crate) fn faults(outcome: &Outcome) -> Vec<String> {
         Ok(keys) => keys,
         Err(error) => return vec![format!("the set is broken: {error}")],
     };
-    if let Some(pair) = keys.windows(2).find(|pair| pair[0] >= pair[1]) {
-        faults.push(format!("the keys do not ascend: {} stands before {}", pair[0], pair[1]));
+    if let Some((first, second)) =
+        keys.iter().zip(keys.iter().skip(1)).find(|(first, second)| first >= second)
+    {
+        faults.push(format!("the keys do not ascend: {first} stands before {second}"));
     }
     let size = keys.len() as u64;
     let expected = (outcome.prefilled + outcome.answers.ins_t).checked_sub(outcome.answers.rmv_t);
     if expected != Some(size) {
-        let (prefilled, inserted, removed) = (outcome.prefilled, outcome.answers.ins_t, outcome.answers.rmv_t);
-        faults.push(format!("the set holds {size} keys, but {prefilled} + {inserted} were inserted and {removed} removed"));
+        let (prefilled, inserted, removed) =
+            (outcome.prefilled, outcome.answers.ins_t, outcome.answers.rmv_t);
+        faults.push(format!(
+            "the set holds {size} keys, but {prefilled} + {inserted} were inserted and {removed} removed"
+        ));
     }
     let metrics = &outcome.metrics;
     let reachable = size + outcome.overhead_objects;
     if metrics.allocated.checked_sub(metrics.freed) != Some(reachable) {
         let (allocated, freed) = (metrics.allocated, metrics.freed);
-        faults.push(format!("{allocated} objects were allocated and {freed} freed, but {reachable} are reachable"));
+        faults.push(format!(
+            "{allocated} objects were allocated and {freed} freed, but {reachable} are reachable"
+        ));
     }
     if metrics.retired != metrics.reclaimed {
         let (retired, reclaimed) = (metrics.retired, metrics.reclaimed);

@@ -60,7 +60,8 @@ impl Report {
 
     /// One JSON object on a line.
     pub(crate) fn json(&self) -> String {
-        let object: Map<String, Value> = self.values.iter().map(|(key, value)| ((*key).into(), value.clone())).collect();
+        let object: Map<String, Value> =
+            self.values.iter().map(|(key, value)| ((*key).into(), value.clone())).collect();
         format!("{}\n", Value::Object(object))
     }
 

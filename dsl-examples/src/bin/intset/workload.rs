@@ -78,7 +78,7 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
     let (totals, keys) = shares.into_iter().find_map(|share| share.whole).expect("thread 0 summed up");
     let [get_t, get_f, ins_t, ins_f, rmv_t, rmv_f] = totals.answers;
     Ok(Outcome {
-        duration: ended - started,
+        duration: ended.saturating_sub(started),
         prefilled: totals.prefilled,
         answers: Answers { get_t, get_f, ins_t, ins_f, rmv_t, rmv_f },
         metrics: unpack(totals.traffic, totals.objects),
@@ -90,9 +90,8 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
 
 async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThread) -> Result<Share> {
     let root = ct.root_or_init("set", async || S::create(ct).await).await?;
-    let totals = ct.root_or_init("totals", async || {
-        Totals::new_in(ct, Totals::init()).await?.write(ct).await
-    });
+    let totals =
+        ct.root_or_init("totals", async || Totals::new_in(ct, Totals::init()).await?.write(ct).await);
     let totals = totals.await?;
     let set = S::attach(root, ct).await?;
 
@@ -101,7 +100,8 @@ async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThre
 
     let started = ct.now();
     let before = ct.metrics();
-    let answers = ct.tasks(args.tasks as usize, async |task| operate(args, progress, &set, task, ct).await).await?;
+    let answers =
+        ct.tasks(args.tasks as usize, async |task| operate(args, progress, &set, task, ct).await).await?;
     let traffic = ct.metrics() - before;
     ct.barrier("ran").await?;
     let ended = ct.now();
@@ -208,8 +208,10 @@ fn pack_objects(metrics: Metrics) -> [u64; 4] {
 
 fn unpack(traffic: [u64; 8], objects: [u64; 4]) -> Metrics {
     let mut metrics = Metrics::default();
-    [metrics.reads, metrics.read_bytes, metrics.writes, metrics.write_bytes] = [traffic[0], traffic[1], traffic[2], traffic[3]];
-    [metrics.cas, metrics.cas_failed, metrics.faa, metrics.chains] = [traffic[4], traffic[5], traffic[6], traffic[7]];
+    [metrics.reads, metrics.read_bytes, metrics.writes, metrics.write_bytes] =
+        [traffic[0], traffic[1], traffic[2], traffic[3]];
+    [metrics.cas, metrics.cas_failed, metrics.faa, metrics.chains] =
+        [traffic[4], traffic[5], traffic[6], traffic[7]];
     [metrics.allocated, metrics.freed, metrics.retired, metrics.reclaimed] = objects;
     metrics
 }
@@ -220,6 +222,7 @@ fn progress(args: &Args) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(args.num_ops.saturating_mul(args.threads));
-    let style = ProgressStyle::with_template("{elapsed} {wide_bar} {human_pos} of {human_len} operations, {per_sec}");
+    let style =
+        ProgressStyle::with_template("{elapsed} {wide_bar} {human_pos} of {human_len} operations, {per_sec}");
     style.map_or(bar.clone(), |style| bar.with_style(style))
 }

@@ -91,6 +91,7 @@ impl Arena {
     ///
     /// The error is boxed, so that this function's result travels in registers and not in memory.
     #[inline]
+    #[allow(clippy::cast_ptr_alignment)] // proven below
     pub(crate) fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64], Box<Error>> {
         let bits = at.bits();
         let offset = at.offset();
@@ -107,11 +108,12 @@ impl Arena {
         let from_base = (segment << self.stride_log2) as usize;
         // SAFETY: `segment < segments` and `8 <= offset`, `offset + bytes <= segment_bytes <= 1 << stride`, so all
         // of them lie inside the mapping (the invariant above); the base, the stride and the offset are multiples of 8,
-        // so they are aligned; all-zero memory is a valid `AtomicU64`, and every access is atomic.
+        // so they are aligned for words; all-zero memory is a valid `AtomicU64`, and every access is atomic.
         Ok(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize).add(from_base).cast(), count) })
     }
 
     /// Writes the first word of a segment, which no address reaches.
+    #[allow(clippy::cast_ptr_alignment)] // segments begin at multiples of a power of two that is larger than a word
     pub(crate) fn set_first_word(&self, segment: u16, word: u64) {
         assert!(u64::from(segment) < self.segments);
         // SAFETY: the segment exists, so its first word lies inside the mapping, aligned; the access is atomic.
@@ -121,6 +123,7 @@ impl Arena {
 
     /// Says what is wrong with an address that [`Arena::words`] refused.
     #[cold]
+    #[allow(clippy::unnecessary_box_returns)] // see `words`
     fn invalid(&self, address: Address) -> Box<Error> {
         let fault = if address.is_null() {
             PointerFault::Null

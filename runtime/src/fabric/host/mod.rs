@@ -41,7 +41,11 @@ impl Host {
 
     /// Fills `into` from `at`, word by word in address order.
     #[inline]
-    pub(crate) fn read<'a>(&self, at: Address, into: &'a mut [MaybeUninit<u64>]) -> Result<&'a [u64], Box<Error>> {
+    pub(crate) fn read<'a>(
+        &self,
+        at: Address,
+        into: &'a mut [MaybeUninit<u64>],
+    ) -> Result<&'a [u64], Box<Error>> {
         let source = self.arena.words(at, into.len())?;
         for (to, from) in into.iter_mut().zip(source) {
             to.write(from.load(Ordering::SeqCst));

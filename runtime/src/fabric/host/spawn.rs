@@ -13,7 +13,11 @@ use crate::error::{Error, Result};
 ///
 /// # Panics
 /// With the panic of the first thread, by index, that panicked.
-pub(crate) fn run_threads<R: Send>(threads: usize, body: impl Fn(usize) -> R + Sync, missing: impl FnOnce(std::ops::Range<usize>)) -> Result<Vec<R>> {
+pub(crate) fn run_threads<R: Send>(
+    threads: usize,
+    body: impl Fn(usize) -> R + Sync,
+    missing: impl FnOnce(std::ops::Range<usize>),
+) -> Result<Vec<R>> {
     thread::scope(|scope| {
         let body = &body;
         let mut handles = Vec::with_capacity(threads);
@@ -30,7 +34,8 @@ pub(crate) fn run_threads<R: Send>(threads: usize, body: impl Fn(usize) -> R + S
             }
         }
         let results: Vec<_> = handles.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        let values = results.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect();
+        let values =
+            results.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect();
         refused.map_or(Ok(values), Err)
     })
 }

@@ -1,0 +1,348 @@
+//! What happens to objects: publication, cancellation, retirement, and what is refused.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use farfield::prelude::*;
+use farfield::{Address, Error, PointerFault, Result};
+
+#[remote]
+struct Node {
+    key: u64,
+    next: Link<Node>,
+    stamped: StampedLink<Node>,
+    lock: Lock,
+    span: Versioned<[u64; 3]>,
+}
+
+fn init(key: u64) -> NodeInit {
+    Node::init(key, [0; 3])
+}
+
+async fn node(key: u64, ct: &ComputeThread) -> Result<RemotePtr<Node>> {
+    Node::new_in(ct, init(key)).await?.write(ct).await
+}
+
+/// Polls a future `polls` times and drops it; gives whether it was done by then.
+fn drop_after<F: Future>(polls: u32, future: F) -> bool {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    (0..polls).any(|_| matches!(future.as_mut().poll(&mut context), Poll::Ready(_)))
+}
+
+#[farfield::test]
+async fn publishing_takes_one_chain_on_one_node(ct: &ComputeThread) -> Result<()> {
+    let head = node(0, ct).await?;
+    let g = &ct.pin();
+    let before = ct.metrics();
+    let first = head.next().store(g, Node::new_in(ct.near(head), init(1)).await?).await?;
+    let stored = ct.metrics() - before;
+    assert_eq!((stored.chains, stored.writes), (1, 2), "the image and the link");
+    let second = Node::new_in(ct.near(head), init(2).next(first)).await?;
+    let before = ct.metrics();
+    let second = head.next().compare_exchange(g, first, second).await?.unwrap();
+    let exchanged = ct.metrics() - before;
+    assert_eq!((exchanged.chains, exchanged.writes, exchanged.cas), (1, 1, 1));
+    assert_eq!(second.read(g).await?.key, 2);
+    assert_eq!(second.next().load(g).await?, first);
+    Ok(())
+}
+
+#[farfield::test(cluster = "local:nodes=2")]
+async fn publishing_across_nodes_writes_the_object_first(ct: &ComputeThread) -> Result<()> {
+    let head = Node::new_in(ct.on_node(0), init(0)).await?.write(ct).await?;
+    let g = &ct.pin();
+    let owned = Node::new_in(ct.on_node(1), init(1)).await?;
+    assert_ne!(owned.as_ptr().address().segment(), head.address().segment());
+    let before = ct.metrics();
+    let first = head.next().store(g, owned).await?;
+    assert_eq!((ct.metrics() - before).chains, 2);
+    assert_eq!(first.read(g).await?.key, 1);
+    Ok(())
+}
+
+#[farfield::test]
+async fn a_refused_object_comes_back_editable(ct: &ComputeThread) -> Result<()> {
+    let (head, other) = (node(0, ct).await?, node(9, ct).await?);
+    let g = &ct.pin();
+    head.next().store(g, other).await?;
+    let owned = Node::new_in(ct, init(1)).await?;
+    let refused = head.next().compare_exchange(g, RemotePtr::<Node>::NULL, owned).await?.unwrap_err();
+    assert_eq!(refused.current, other);
+    let mut owned = refused.new;
+    owned.set(|node| node.key(), 2);
+    owned.set(|node| node.next(), refused.current);
+    let placed = head.next().compare_exchange(g, refused.current, owned).await?.unwrap();
+    let seen = placed.read(g).await?;
+    assert_eq!((seen.key, seen.next), (2, other.shared(g)));
+    Ok(())
+}
+
+#[farfield::test]
+async fn a_stamp_tells_a_pointer_that_came_back(ct: &ComputeThread) -> Result<()> {
+    let (head, a, b) = (node(0, ct).await?, node(1, ct).await?, node(2, ct).await?);
+    let g = &ct.pin();
+    let link = head.stamped();
+    let first = link.store(g, a).await?;
+    link.store(g, b).await?;
+    let back = link.store(g, a).await?;
+    assert_eq!((first.shared(), first.stamp()), (back.shared(), back.stamp() - 2));
+    let refused = link.compare_exchange(g, first, b).await?.unwrap_err();
+    assert_eq!(refused.current, back);
+    // Exactly 65,536 stores later the word is the same again: the documented limit.
+    let mut current = back;
+    for _ in 0..1 << 16 {
+        current = link.compare_exchange(g, current, a).await?.unwrap();
+    }
+    assert_eq!(current, back);
+    Ok(())
+}
+
+#[farfield::test]
+async fn pointers_that_lead_nowhere_are_named(ct: &ComputeThread) -> Result<()> {
+    let g = &ct.pin();
+    let at = |segment, offset| RemotePtr::<Node>::from_address(Address::new(segment, offset));
+    let size = 256 << 20;
+    let past = PointerFault::PastSegment { size_bytes: size };
+    for (ptr, expected) in [
+        (RemotePtr::NULL, PointerFault::Null),
+        (at(0, 65), PointerFault::Misaligned { align: 8 }),
+        (at(0, size - 8), past),
+        (at(0, size), past),
+        (at(1, 64), PointerFault::NoSegment { segments: 1 }),
+    ] {
+        let Err(Error::InvalidPointer { address, fault }) = ptr.read(g).await else { panic!("{ptr:?} was read") };
+        assert_eq!((address, fault), (ptr.address(), expected));
+    }
+    assert!(at(0, 65).key().read(g).await.is_err() && at(0, 65).next().load(g).await.is_err());
+    assert!(Node::attach(RemotePtr::NULL, ct).await.is_err());
+    assert!(ct.delete(RemotePtr::<Node>::NULL).await.is_err());
+    assert!(ct.delete(at(0, 128)).await.is_err(), "the control block is nobody's");
+    assert!(g.sched_reclaim(Shared::<Node>::NULL).await.is_err());
+    Ok(())
+}
+
+#[farfield::test]
+async fn a_guard_keeps_what_it_has_seen(ct: &ComputeThread) -> Result<()> {
+    let head = node(0, ct).await?;
+    let g = &ct.pin();
+    let first = head.next().store(g, Node::new_in(ct, init(1)).await?).await?;
+    {
+        let other = &ct.pin();
+        head.next().store(other, RemotePtr::NULL).await?;
+        other.sched_reclaim(first).await?;
+    }
+    for _ in 0..10 {
+        assert_eq!(ct.try_reclaim(), 0);
+    }
+    assert_eq!(first.read(g).await?.key, 1);
+    let refused = ct.reclaim_deferred().await.unwrap_err();
+    assert_eq!(refused.to_string(), "reclaim_deferred needs a quiescent thread, but it holds 1 guards: drop them first");
+    Ok(())
+}
+
+#[farfield::test]
+async fn what_was_retired_is_freed_by_itself(ct: &ComputeThread) -> Result<()> {
+    for key in 0..1000 {
+        let g = &ct.pin();
+        let object = node(key, ct).await?;
+        g.sched_reclaim(object.shared(g)).await?;
+    }
+    let metrics = ct.metrics();
+    assert!(metrics.reclaimed > 700, "{metrics:?}");
+    assert_eq!(ct.reclaim_deferred().await?, 1000 - metrics.reclaimed);
+    assert_eq!(ct.metrics().allocated, ct.metrics().freed);
+    Ok(())
+}
+
+#[farfield::test]
+async fn repinning_lets_the_epoch_pass(ct: &ComputeThread) -> Result<()> {
+    let object = node(1, ct).await?;
+    let mut g = ct.pin();
+    g.sched_reclaim(object.shared(&g)).await?;
+    let mut freed = 0;
+    for _ in 0..4 {
+        freed += ct.try_reclaim();
+        g.repin();
+    }
+    assert_eq!(freed, 1);
+    Ok(())
+}
+
+#[test]
+fn blocks_freed_by_one_thread_serve_another() {
+    let cluster = Cluster::connect("local:size=64KiB").unwrap();
+    for _ in 0..5 {
+        // Each run fills most of the heap and frees it; the next one's threads are others.
+        cluster
+            .run(2, async |ct| {
+                let mut nodes = Vec::new();
+                for key in 0..250 {
+                    nodes.push(node(key, ct).await?);
+                }
+                for object in nodes {
+                    ct.delete(object).await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+    let metrics = cluster.metrics();
+    assert_eq!((metrics.allocated, metrics.freed), (2500, 2500));
+}
+
+#[test]
+fn no_two_live_objects_overlap() {
+    #[remote]
+    struct Small {
+        a: u64,
+    }
+    #[remote(align = 64)]
+    struct Aligned {
+        a: [u64; 9],
+    }
+    #[remote]
+    struct Long {
+        bytes: Tail<u8>,
+    }
+    let cluster = Cluster::connect("local:nodes=2,segments=2,size=256KiB").unwrap();
+    let ranges = cluster.run(4, async |ct| {
+        use rand::RngExt;
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for round in 0..400_u64 {
+            let kind = ct.rng().random_range(0..3);
+            let (address, bytes) = match kind {
+                0 => (Small::new_in(ct, Small::init(round)).await?.write(ct).await?.address(), 8),
+                1 => (Aligned::new_in(ct, Aligned::init([round; 9])).await?.write(ct).await?.address(), 128),
+                _ => {
+                    let length = ct.rng().random_range(0..1500);
+                    let long = Long::new_in(ct, Long::init(vec![7; length])).await?.write(ct).await?;
+                    if length % 2 == 0 {
+                        ct.delete(long).await?;
+                        continue;
+                    }
+                    (long.address(), 8 + length as u64)
+                }
+            };
+            ranges.push((address.bits(), address.bits() + bytes));
+        }
+        Ok(ranges)
+    });
+    let mut ranges: Vec<_> = ranges.unwrap().into_iter().flatten().collect();
+    ranges.sort_unstable();
+    assert!(ranges.len() > 1000);
+    for pair in ranges.windows(2) {
+        assert!(pair[0].1 <= pair[1].0, "{pair:x?}");
+    }
+}
+
+#[farfield::test(cluster = "local:size=64KiB")]
+async fn what_never_fits_is_refused_at_once(ct: &ComputeThread) -> Result<()> {
+    #[remote]
+    struct Long {
+        words: Tail<u64>,
+    }
+    let larger = Long::new_in(ct, Long::init(vec![0; 9000])).await.unwrap_err();
+    assert!(matches!(larger, Error::InvalidAllocation { .. }), "{larger}");
+    let full = Long::new_in(ct, Long::init(vec![0; 7000])).await.unwrap_err();
+    assert_eq!(full.to_string(), "out of memory: no room for 56008 bytes; tried segment 0");
+    let empty = Long::new_in(ct, Long::init(vec![])).await?.write(ct).await?;
+    assert_eq!(empty.words().len(ct).await?, 0);
+    ct.delete(empty).await
+}
+
+#[farfield::test(cluster = "local:delay=8")]
+async fn dropped_futures_leave_no_lock_held_and_no_value_torn(ct: &ComputeThread) -> Result<()> {
+    let ptr = node(0, ct).await?;
+    for polls in 0..40 {
+        // Dropped before it is posted, in flight, or done: the lock is free afterwards.
+        drop_after(polls, async { ptr.lock().acquire(ct).await?.release().await });
+        assert!(!ptr.lock().state(ct).await?.is_held(), "after {polls} polls");
+        drop_after(polls, ptr.span().write(ct, [u64::from(polls); 3]));
+        let [a, b, c] = ptr.span().read(ct).await?;
+        assert!(a == b && b == c, "after {polls} polls");
+    }
+    // Another task's lock is left alone by one that gives up.
+    let held = ptr.lock().acquire(ct).await?;
+    for polls in 1..40 {
+        assert!(!drop_after(polls, ptr.lock().acquire(ct)));
+        assert!(ptr.lock().state(ct).await?.is_held(), "after {polls} polls");
+    }
+    held.release().await
+}
+
+#[farfield::test(cluster = "local:delay=8")]
+async fn dropped_publications_never_free_what_is_linked(ct: &ComputeThread) -> Result<()> {
+    let head = node(0, ct).await?;
+    for polls in 0..40 {
+        let g = &ct.pin();
+        let owned = Node::new_in(ct, init(7)).await?;
+        let freed = ct.metrics().freed;
+        drop_after(polls, head.next().store(g, owned));
+        let linked = head.next().load(g).await?;
+        if !linked.is_null() {
+            assert_eq!(ct.metrics().freed, freed, "after {polls} polls: linked, so not freed");
+            assert_eq!(linked.read(g).await?.key, 7);
+        } else {
+            assert_eq!(ct.metrics().freed, freed + 1, "after {polls} polls: never posted, so freed");
+        }
+        head.next().store(g, RemotePtr::NULL).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn versioned_values_are_never_torn() {
+    for url in ["local:", "local:delay=3"] {
+        let cluster = Cluster::connect(url).unwrap();
+        cluster
+            .run(4, async |ct| {
+                let ptr = ct.root_or_init("node", async || node(0, ct).await).await?;
+                ct.tasks(2, async |task| {
+                    for round in 0..300_u64 {
+                        if task == 0 && ct.index() < 2 {
+                            ptr.span().write(ct, [round * 2 + ct.index() as u64; 3]).await?;
+                        } else {
+                            let [a, b, c] = ptr.span().read(ct).await?;
+                            if a != b || b != c {
+                                return Err(Error::other(format!("torn: {a} {b} {c}")));
+                            }
+                        }
+                    }
+                    Ok(())
+                })
+                .await
+                .map(drop)
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_lock_excludes_threads_and_tasks() {
+    for url in ["local:", "local:delay=3"] {
+        let cluster = Cluster::connect(url).unwrap();
+        cluster
+            .run(3, async |ct| {
+                let ptr = ct.root_or_init("node", async || node(0, ct).await).await?;
+                let count = Place::<Atomic<u64>>::from_address(ptr.next().address());
+                ct.tasks(3, async |_| {
+                    for _ in 0..100 {
+                        // Read and write apart: without the lock, updates would be lost.
+                        let held = ptr.lock().acquire(ct).await?;
+                        let seen = count.load(ct).await?;
+                        ct.yield_now().await;
+                        count.store(ct, seen + 1).await?;
+                        held.release().await?;
+                    }
+                    Ok(())
+                })
+                .await?;
+                ct.barrier("counted").await?;
+                assert_eq!(count.load(ct).await?, 900);
+                Ok(())
+            })
+            .unwrap();
+    }
+}
