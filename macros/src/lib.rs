@@ -1,7 +1,7 @@
 //! The macros of Farfield: `#[remote]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
 //!
-//! `#[remote]` is a pipeline. [`attr`] reads options and keeps their tokens, so that errors point at them; [`model`]
-//! turns the struct into what can be laid out, collecting every mistake that [`check`] finds on the way; [`expand`]
+//! `#[remote]` is a pipeline. `attr` reads options and keeps their tokens, so that errors point at them; `model`
+//! turns the struct into what can be laid out, collecting every mistake that `check` finds on the way; `expand`
 //! writes the code, and rejects nothing. After a mistake the model is what remains without the offending parts: it is
 //! expanded all the same, so that the user sees one error, and not those that follow from missing items.
 //!

@@ -68,7 +68,131 @@ mod task;
 
 pub use cluster::{Cluster, ComputeThread, Metrics, ThreadId};
 pub use error::{Error, PointerFault, Result};
-pub use farfield_macros::{Word, fetch, main, remote, test};
+/// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
+///
+/// The type must be `Copy` and `Debug`, and an enum needs a `#[repr]` of a fixed width. Bits that stand for no variant are
+/// [`Error::InvalidValue`] when they are read. An atomic starts as the variant whose discriminant is 0, else as the first.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, Eq, Word)]
+/// #[repr(u8)]
+/// enum State {
+///     Waiting,
+///     Running,
+/// }
+///
+/// assert_eq!(State::from_word(1), Some(State::Running));
+/// assert_eq!(State::from_word(2), None);
+/// assert_eq!(State::initial(), State::Waiting);
+/// ```
+///
+/// `#[word(crate = path)]` says where the crate is, if it was renamed.
+pub use farfield_macros::Word;
+/// Reads several fields of one object with one READ, of the smallest span of words that covers them.
+///
+/// `fetch!(g, node.{key, next})` is a future of a `Result` of the tuple of their values. One round trip, for up to eight
+/// fields. In front of the dot stands any expression that gives a pointer or a place.
+///
+/// ```
+/// # use farfield::prelude::*;
+/// #[remote]
+/// struct Node {
+///     key: u64,
+///     next: Link<Node>,
+///     hits: Atomic<u64>,
+/// }
+///
+/// async fn successor<'g>(node: Shared<'g, Node>, g: &'g Guard<'_>) -> farfield::Result<Shared<'g, Node>> {
+///     let (key, next) = fetch!(g, node.{key, next}).await?;
+///     Ok(if key == 0 { Shared::NULL } else { next })
+/// }
+/// ```
+///
+/// With the crate renamed: `fetch!(crate = path, g, node.{key, next})`.
+pub use farfield_macros::fetch;
+/// Connects to a cluster and runs an `async fn main(ct: &ComputeThread) -> Result<()>` on its compute threads.
+///
+/// | option | meaning | default |
+/// |---|---|---|
+/// | `threads = N` | how many compute threads | 1 |
+/// | `cluster = "URL"` | the cluster; the variable `FARFIELD_CLUSTER` overrides it | `"local:"` |
+/// | `crate = path` | where the crate is, if it was renamed | `::farfield` |
+///
+/// An error is printed as one line, and the program exits with code 2.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// #[farfield::main(threads = 2)]
+/// async fn main(ct: &ComputeThread) -> farfield::Result<()> {
+///     ct.barrier("both are here").await
+/// }
+/// ```
+pub use farfield_macros::main;
+/// Puts a struct's fields into far memory.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// /// A node of a list.
+/// #[remote]
+/// pub struct Node<K: Word> {
+///     key: K, // plain, so frozen once the node is published
+///     #[marks(deleted)]
+///     next: Link<Node<K>>,
+///     lock: Lock,
+///     #[local]
+///     visits: std::cell::Cell<u64>, // in the handle, never in far memory
+/// }
+///
+/// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
+/// let node = Node::new_in(ct, Node::init(7_u64)).await?.write(ct).await?;
+/// let handle = Node::attach(node, ct).await?; // one READ
+/// assert_eq!(handle.key(), 7); // no round trip
+/// let g = &ct.pin();
+/// let seen = node.read(g).await?; // one READ for all fields
+/// assert!(!seen.next.is_deleted() && !seen.lock.is_held());
+/// # Ok(()) })?;
+/// # Ok::<(), farfield::Error>(())
+/// ```
+///
+/// | option | meaning |
+/// |---|---|
+/// | `#[remote(align = N)]` | objects are aligned to `N` bytes: a power of two from 8 to 4096 |
+/// | `#[remote(crate = path)]` | where the crate is, if it was renamed |
+/// | `#[local]`, `#[local(default = EXPR)]` | the field is in the handle only |
+/// | `#[marks(a, b)]` | names for a [`Link`]'s mark bits, lowest first |
+///
+/// | generated for `Node` | what it is |
+/// |---|---|
+/// | `Node` | the handle: `#[local]` fields, `this()`, an accessor for each field |
+/// | `NodeThis` | the layout |
+/// | `NodeFields` | the accessors of [`RemotePtr`]`<Node>` and [`Shared`]`<Node>`: each gives a [`Place`] |
+/// | `NodeInit`, `Node::init(…)` | the values of a new object: an argument for each field without a default, setters for all |
+/// | `Node::new_in(site, init)` | allocates, and builds the image: an [`Owned`]`<Node>` |
+/// | `Node::attach(ptr, ct)` | builds a handle: one READ, or none if no field is frozen |
+/// | `NodeSnapshot` | what `read` gives |
+/// | `NodeMarks` | `is_deleted`, `with_deleted`, `without_deleted` on every [`Shared`] |
+/// | `impl Remote for Node` | name, fields, size, alignment and fingerprint, as constants |
+///
+/// What a field may be declared as is told at [`Field`](layout::Field), and what its place can do at [`Place`]. The book has
+/// a reference with a program that uses everything.
+pub use farfield_macros::remote;
+/// Makes a test of an `async fn` that takes a `&ComputeThread` and gives nothing or a `Result<()>`.
+///
+/// Takes the options of [`main`](macro@main). The function runs on each thread; an error fails the test with its message.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// #[farfield::test(threads = 4, cluster = "local:delay=3")]
+/// async fn every_thread_arrives(ct: &ComputeThread) -> farfield::Result<()> {
+///     ct.barrier("here").await
+/// }
+/// ```
+pub use farfield_macros::test;
 pub use layout::{Pod, Remote, Word};
 pub use memory::guard::Guard;
 pub use memory::site::Site;

@@ -208,7 +208,8 @@ fn threads_have_identities_and_random_numbers_of_their_own() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 8);
-    let again = Cluster::connect("local:seed=3").unwrap().run(4, async |ct| Ok(ct.rng().random::<u64>())).unwrap();
+    let again =
+        Cluster::connect("local:seed=3").unwrap().run(4, async |ct| Ok(ct.rng().random::<u64>())).unwrap();
     assert_eq!(first.iter().map(|(_, number)| *number).collect::<Vec<_>>(), again, "by seed and identity");
 }
 

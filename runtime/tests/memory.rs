@@ -112,7 +112,9 @@ async fn pointers_that_lead_nowhere_are_named(ct: &ComputeThread) -> Result<()> 
         (at(0, size), past),
         (at(1, 64), PointerFault::NoSegment { segments: 1 }),
     ] {
-        let Err(Error::InvalidPointer { address, fault }) = ptr.read(g).await else { panic!("{ptr:?} was read") };
+        let Err(Error::InvalidPointer { address, fault }) = ptr.read(g).await else {
+            panic!("{ptr:?} was read")
+        };
         assert_eq!((address, fault), (ptr.address(), expected));
     }
     assert!(at(0, 65).key().read(g).await.is_err() && at(0, 65).next().load(g).await.is_err());
@@ -138,7 +140,10 @@ async fn a_guard_keeps_what_it_has_seen(ct: &ComputeThread) -> Result<()> {
     }
     assert_eq!(first.read(g).await?.key, 1);
     let refused = ct.reclaim_deferred().await.unwrap_err();
-    assert_eq!(refused.to_string(), "reclaim_deferred needs a quiescent thread, but it holds 1 guards: drop them first");
+    assert_eq!(
+        refused.to_string(),
+        "reclaim_deferred needs a quiescent thread, but it holds 1 guards: drop them first"
+    );
     Ok(())
 }
 

@@ -98,7 +98,7 @@ impl<F: FrozenField> Place<F> {
     /// Reads the field: one READ. It is whole if it is frozen; what changes in it may be torn between words.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`], or [`Error::InvalidValue`] if no value has the bits found.
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer), or [`Error::InvalidValue`](crate::Error::InvalidValue) if no value has the bits found.
     #[inline]
     pub fn read<'g>(self, g: &'g Guard<'_>) -> Read<'g, F> {
         Read::new(self.address, g)
@@ -110,7 +110,7 @@ impl<T: Remote> Shared<'_, T> {
     /// a word.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] if it is null or does not point into far memory; [`Error::InvalidValue`] if a field
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if it is null or does not point into far memory; [`Error::InvalidValue`](crate::Error::InvalidValue) if a field
     /// has bits that no value of its type has.
     #[inline]
     pub fn read<'r>(self, g: &'r Guard<'_>) -> Read<'r, T> {
