@@ -1,14 +1,14 @@
 //! What `#[remote]` generates.
 //!
 //! Only what depends on the struct is written here: which fields there are, of which type, where. What can be a generic
-//! function is one, in the runtime's `__private`. Items that users touch stand in their scope, with documentation;
-//! implementations stand in a `const` block. The handle's fields are private to generated code but for `#[local]` ones,
-//! which keep their visibility.
+//! function is one, in the runtime's `__private`, and the implementations of traits, which repeat one pattern for each
+//! field, are its macro `implement!`. Items that users touch stand in their scope, with documentation; implementations
+//! stand in a `const` block, where the runtime has a short name.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Ident, Type};
+use syn::{Attribute, GenericParam, Generics, Ident, Type};
 
 use crate::errors::Errors;
 use crate::model::{Model, RemoteField, private};
@@ -22,21 +22,22 @@ pub(crate) fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 fn expand(model: &Model) -> TokenStream {
-    let this = this(model);
-    let handle = handle(model);
-    let fields = fields(model);
-    let init = init(model);
-    let snapshot = snapshot(model);
-    let marks = marks(model);
-    let implementations = implementations(model);
+    let (types, marks) = (types(model), marks(model));
+    let (handle, fields, init) = (handle(model), fields(model), init(model));
+    let (implementations, proof) = (implementations(model), proof(model));
+    let ff = private(&model.krate);
     quote! {
-        #handle
-        #this
-        #fields
-        #init
-        #snapshot
+        #types
         #marks
-        const _: () = { #implementations };
+        #[allow(dead_code, clippy::missing_errors_doc, clippy::too_many_arguments)]
+        const _: () = {
+            use #ff as __ff;
+            #handle
+            #fields
+            #init
+            #implementations
+            #proof
+        };
     }
 }
 
@@ -52,28 +53,16 @@ fn of(ty: &Type, ff: &TokenStream, item: &TokenStream) -> TokenStream {
     quote_spanned!(ty.span()=> <#ty as #ff::Field>::#item)
 }
 
-/// The layout.
-fn this(model: &Model) -> TokenStream {
-    let Model { vis, name, generics, align, krate, .. } = model;
-    let ff = private(krate);
-    let item = model.item("This");
-    let where_clause = &generics.where_clause;
-    let align = proc_macro2::Literal::u64_unsuffixed(*align);
-    let fields = model.fields.iter().map(|RemoteField { name, ty, .. }| {
-        let cell = of(ty, &ff, &quote!(Cell));
-        quote!(#name: #cell)
-    });
-    let marker = marker(model);
-    let doc = format!("The layout of a [`{name}`] in far memory.");
-    quote! {
-        #[doc = #doc]
-        #[repr(C, align(#align))]
-        #[allow(dead_code)]
-        #vis struct #item #generics #where_clause {
-            #(#fields,)*
-            __parameters: #marker,
-        }
-    }
+/// The runtime's short name inside the `const` block.
+fn short() -> TokenStream {
+    quote!(__ff)
+}
+
+/// A field's own documentation, and a sentence of ours in a paragraph after it.
+fn docs(own: &[Attribute], ours: &str) -> TokenStream {
+    let gap = (!own.is_empty()).then(|| quote!(#[doc = ""]));
+    let ours = format!(" {ours}");
+    quote!(#(#own)* #gap #[doc = #ours])
 }
 
 /// A zero-sized type that uses every type parameter: one that only stands in its own recursion is not used otherwise.
@@ -82,38 +71,105 @@ fn marker(model: &Model) -> TokenStream {
     quote!(::core::marker::PhantomData<fn() -> (#(#parameters,)*)>)
 }
 
-/// The handle, its constructors and accessors.
-fn handle(model: &Model) -> TokenStream {
-    let Model { attrs, vis, name, generics, krate, locals, .. } = model;
-    let ff = private(krate);
-    let init = model.item("Init");
-    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    let frozen = model.fields.iter().map(|RemoteField { name, ty, .. }| {
-        let (name, ty) = (stored(name), of(ty, &ff, &quote!(Stored)));
+fn snapshot_generics(model: &Model) -> Generics {
+    let mut generics = model.generics.clone();
+    generics.params.insert(0, syn::parse_quote!('g));
+    generics
+}
+
+/// The handle, the layout, the accessors' address, the initial values and the snapshot.
+fn types(model: &Model) -> TokenStream {
+    let Model { attrs, vis, name, generics, align, krate, .. } = model;
+    let (ff, marker) = (private(krate), marker(model));
+    let [this, fields, init, snapshot] =
+        ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
+    let where_clause = &generics.where_clause;
+    let snapshot_generics = snapshot_generics(model);
+    let align = proc_macro2::Literal::u64_unsuffixed(*align);
+    let each = |write: &dyn Fn(&RemoteField) -> TokenStream| -> Vec<TokenStream> {
+        model.fields.iter().map(write).collect()
+    };
+    let kept = each(&|RemoteField { name, ty, .. }| {
+        let ty = of(ty, &ff, &quote!(Stored));
         quote!(#name: #ty)
     });
-    let kept = locals.iter().map(|local| {
+    let locals = model.locals.iter().map(|local| {
         let (attrs, vis, name, ty) = (&local.attrs, &local.vis, &local.name, &local.ty);
         quote!(#(#attrs)* #vis #name: #ty)
     });
+    let cells = each(&|RemoteField { name, ty, .. }| {
+        let cell = of(ty, &ff, &quote!(Cell));
+        quote!(#name: #cell)
+    });
+    let initial = each(&|RemoteField { vis, name, ty, .. }| {
+        let (docs, init) =
+            (docs(&[], &format!("What `{}` starts as.", text(name))), of(ty, &ff, &quote!(Init)));
+        quote!(#docs #vis #name: #init)
+    });
+    let values = each(&|RemoteField { docs: own, vis, name, ty, .. }| {
+        let (docs, value) =
+            (docs(own, &format!("What `{}` held.", text(name))), of(ty, &ff, &quote!(Value<'g>)));
+        quote!(#docs #vis #name: #value)
+    });
+    let about = |what: &str| format!(" {what}");
+    let [of_this, of_fields, of_init, of_snapshot] = [
+        about(&format!("The layout of a [`{name}`] in far memory.")),
+        about(&format!("The accessors of a [`{name}`] in far memory; pointers to it dereference to this.")),
+        about(&format!("The values to build a new [`{name}`] from.")),
+        about(&format!("Every field of a [`{name}`], from one READ.")),
+    ];
+    quote! {
+        #(#attrs)*
+        #vis struct #name #generics #where_clause {
+            #(#kept,)*
+            #(#locals,)*
+            __this: #ff::RemotePtr<Self>,
+        }
+        #[doc = #of_this]
+        #[repr(C, align(#align))]
+        #[allow(dead_code)]
+        #vis struct #this #generics #where_clause {
+            #(#cells,)*
+            __parameters: #marker,
+        }
+        #[doc = #of_fields]
+        #[repr(transparent)]
+        #vis struct #fields #generics (#ff::Address, #marker) #where_clause;
+        #[doc = #of_init]
+        #[must_use]
+        #vis struct #init #generics #where_clause {
+            #(#initial,)*
+            __parameters: #marker,
+        }
+        #[doc = #of_snapshot]
+        #[allow(dead_code)]
+        #vis struct #snapshot #snapshot_generics #where_clause {
+            #(#values,)*
+            __guard: ::core::marker::PhantomData<&'g ()>,
+        }
+    }
+}
+
+/// The handle's constructors and accessors.
+fn handle(model: &Model) -> TokenStream {
+    let Model { vis, name, generics, .. } = model;
+    let ff = short();
+    let init = model.item("Init");
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let accessors = model.fields.iter().map(|field| {
-        let RemoteField { docs, vis, name, ty, .. } = field;
-        let doc =
+        let RemoteField { docs: own, vis, name, ty, .. } = field;
+        let ours =
             format!("`{}` if it is frozen, as read on `attach`; else its place. No round trip.", text(name));
-        let stored = stored(name);
+        let docs = docs(own, &ours);
         let (kept_type, kept) = (of(ty, &ff, &quote!(Kept<'_>)), of(ty, &ff, &quote!(kept)));
         quote! {
-            #(#docs)*
-            #[doc = #doc]
-            #[inline]
-            #[allow(dead_code)]
+            #docs
             #vis fn #name(&self) -> #kept_type {
-                #kept(&self.#stored)
+                #kept(&self.#name)
             }
         }
     });
-    let required: Vec<&RemoteField> = model.fields.iter().filter(|field| !field.has_default).collect();
-    let arguments = required.iter().map(|field| {
+    let arguments = model.fields.iter().filter(|field| !field.has_default).map(|field| {
         let RemoteField { name, ty, is_parameter, .. } = field;
         let init = of(ty, &ff, &quote!(Init));
         if *is_parameter { quote!(#name: #ty) } else { quote!(#name: #init) }
@@ -124,38 +180,24 @@ fn handle(model: &Model) -> TokenStream {
         if field.has_default { quote!(#name: #default) } else { quote!(#name) }
     });
     quote! {
-        #(#attrs)*
-        #vis struct #name #generics #where_clause {
-            #(#frozen,)*
-            #(#kept,)*
-            __this: #ff::RemotePtr<Self>,
-        }
-
         impl #impl_generics #name #type_generics #where_clause {
             /// The values of a new object: one for each field that has no default. Setters change the others.
-            #[inline]
-            #[allow(dead_code, clippy::too_many_arguments)]
             #vis fn init(#(#arguments),*) -> #init #type_generics {
                 #init { #(#values,)* __parameters: ::core::marker::PhantomData }
             }
-            /// Allocates an object at `site` and builds its image; publishing it, or `write`, is the one WRITE.
-            /// No round trip, but for one FAA a chunk.
-            #[allow(dead_code, clippy::missing_errors_doc)]
+            /// Allocates an object and builds its image. Publishing it, or `write`, is the one WRITE.
             #vis async fn new_in<'a>(
-                site: impl ::core::convert::Into<#ff::Site<'a>>,
+                site: impl ::core::convert::Into<__ff::Site<'a>>,
                 init: #init #type_generics,
-            ) -> #ff::Result<#ff::Owned<Self>> {
-                #ff::new_in(site, init).await
+            ) -> __ff::Result<__ff::Owned<Self>> {
+                __ff::new_in(site, init).await
             }
             /// A handle to the object at `ptr`: reads its frozen fields. One READ, or none if it has none.
-            #[allow(dead_code, clippy::missing_errors_doc)]
-            #vis async fn attach(ptr: #ff::RemotePtr<Self>, ct: &#ff::ComputeThread) -> #ff::Result<Self> {
-                #ff::attach(ptr, ct).await
+            #vis async fn attach(ptr: __ff::RemotePtr<Self>, ct: &__ff::ComputeThread) -> __ff::Result<Self> {
+                __ff::attach(ptr, ct).await
             }
             /// Where the object is: `This` is for data, `self` is for code.
-            #[inline]
-            #[allow(dead_code)]
-            #vis fn this(&self) -> #ff::RemotePtr<Self> {
+            #vis fn this(&self) -> __ff::RemotePtr<Self> {
                 self.__this
             }
             #(#accessors)*
@@ -163,116 +205,53 @@ fn handle(model: &Model) -> TokenStream {
     }
 }
 
-/// What a handle calls what it keeps of a field: the user's own `#[local]` fields and methods keep their names.
-fn stored(name: &Ident) -> Ident {
-    format_ident!("__{}", text(name), span = name.span())
-}
-
 /// The accessors of pointers.
 fn fields(model: &Model) -> TokenStream {
-    let Model { vis, name: owner, generics, krate, .. } = model;
-    let ff = private(krate);
+    let Model { name: owner, generics, .. } = model;
     let item = model.item("Fields");
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    let marker = marker(model);
     let accessors = model.fields.iter().enumerate().map(|(index, field)| {
-        let RemoteField { docs, vis, name, ty, .. } = field;
-        let doc = format!("The place of `{}`. No round trip.", text(name));
+        let RemoteField { docs: own, vis, name, ty, .. } = field;
+        let docs = docs(own, &format!("The place of `{}`. No round trip.", text(name)));
+        let index = proc_macro2::Literal::usize_unsuffixed(index);
         quote! {
-            #(#docs)*
-            #[doc = #doc]
-            #[inline]
-            #[allow(dead_code)]
-            #vis fn #name(&self) -> #ff::Place<#ty> {
-                #ff::place::<#owner #type_generics, #ty, #index>(self.0)
+            #docs
+            #vis fn #name(&self) -> __ff::Place<#ty> {
+                __ff::place::<#owner #type_generics, #ty, #index>(self.0)
             }
         }
     });
-    let doc = format!("The accessors of a [`{owner}`] in far memory; pointers to it dereference to this.");
     quote! {
-        #[doc = #doc]
-        #[repr(transparent)]
-        #vis struct #item #generics (#ff::Address, #marker) #where_clause;
-
         impl #impl_generics #item #type_generics #where_clause {
             #(#accessors)*
         }
     }
 }
 
-/// The values of a new object.
+/// The setters of the initial values that `init` does not ask for.
 fn init(model: &Model) -> TokenStream {
-    let Model { vis, name: owner, generics, krate, .. } = model;
-    let ff = private(krate);
     let item = model.item("Init");
-    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    let fields = model.fields.iter().map(|field| {
-        let RemoteField { docs, vis, name, ty, .. } = field;
-        let doc = format!("What `{}` starts as.", text(name));
-        let init = of(ty, &ff, &quote!(Init));
-        quote!(#(#docs)* #[doc = #doc] #vis #name: #init)
-    });
-    let setters = model.fields.iter().map(|field| {
+    let (impl_generics, type_generics, where_clause) = model.generics.split_for_impl();
+    let setters = model.fields.iter().filter(|field| field.has_default).map(|field| {
         let RemoteField { vis, name, ty, .. } = field;
-        let doc = format!("Sets what `{}` starts as.", text(name));
-        let init = of(ty, &ff, &quote!(Init));
+        let docs = docs(&[], &format!("Sets what `{}` starts as.", text(name)));
+        let init = quote_spanned!(ty.span()=> __ff::Init<#ty>);
         quote! {
-            #[doc = #doc]
-            #[must_use]
-            #[inline]
-            #[allow(dead_code)]
-            #vis fn #name(mut self, value: impl #ff::Initial<#init>) -> Self {
-                self.#name = #ff::Initial::into_init(value);
+            #docs
+            #vis fn #name(mut self, value: impl __ff::Initial<#init>) -> Self {
+                self.#name = __ff::Initial::into_init(value);
                 self
             }
         }
     });
-    let marker = marker(model);
-    let doc = format!("The values to build a new [`{owner}`] from.");
     quote! {
-        #[doc = #doc]
-        #vis struct #item #generics #where_clause {
-            #(#fields,)*
-            __parameters: #marker,
-        }
-
         impl #impl_generics #item #type_generics #where_clause {
             #(#setters)*
         }
     }
 }
 
-/// What one READ shows.
-fn snapshot(model: &Model) -> TokenStream {
-    let Model { vis, name: owner, krate, .. } = model;
-    let ff = private(krate);
-    let item = model.item("Snapshot");
-    let generics = snapshot_generics(model);
-    let where_clause = &generics.where_clause;
-    let fields = model.fields.iter().map(|field| {
-        let RemoteField { docs, vis, name, ty, .. } = field;
-        let doc = format!("What `{}` held.", text(name));
-        let value = of(ty, &ff, &quote!(Value<'g>));
-        quote!(#(#docs)* #[doc = #doc] #vis #name: #value)
-    });
-    let doc = format!("Every field of a [`{owner}`], from one READ.");
-    quote! {
-        #[doc = #doc]
-        #[allow(dead_code)]
-        #vis struct #item #generics #where_clause {
-            #(#fields,)*
-            __guard: ::core::marker::PhantomData<&'g ()>,
-        }
-    }
-}
-
-fn snapshot_generics(model: &Model) -> syn::Generics {
-    let mut generics = model.generics.clone();
-    generics.params.insert(0, syn::parse_quote!('g));
-    generics
-}
-
-/// The helpers for named marks.
+/// The helpers for named marks: methods of whatever has marks.
 fn marks(model: &Model) -> Option<TokenStream> {
     if model.marks.is_empty() {
         return None;
@@ -280,161 +259,91 @@ fn marks(model: &Model) -> Option<TokenStream> {
     let Model { vis, name: owner, krate, .. } = model;
     let ff = private(krate);
     let item = model.item("Marks");
-    let (mut declarations, mut definitions) = (vec![], vec![]);
-    for mark in &model.marks {
-        let (name, bit) = (text(&mark.name), 1_u64 << mark.bit);
-        let bit = proc_macro2::Literal::u64_unsuffixed(bit);
+    let helpers = model.marks.iter().map(|mark| {
+        let (name, bit) = (text(&mark.name), proc_macro2::Literal::u64_unsuffixed(1 << mark.bit));
         let [is, with, without] =
             ["is", "with", "without"].map(|verb| format_ident!("{verb}_{name}", span = mark.name.span()));
-        let docs = [
-            format!("Whether the mark `{name}` is set."),
-            format!("The same address and marks, with `{name}` set."),
-            format!("The same address and marks, without `{name}`."),
+        let [of_is, of_with, of_without] = [
+            format!(" Whether the mark `{name}` is set."),
+            format!(" The same address and marks, with `{name}` set."),
+            format!(" The same address and marks, without `{name}`."),
         ];
-        let [doc_is, doc_with, doc_without] = docs;
-        declarations.push(quote! {
-            #[doc = #doc_is]
-            fn #is(&self) -> bool;
-            #[doc = #doc_with]
-            #[must_use]
-            fn #with(self) -> Self;
-            #[doc = #doc_without]
-            #[must_use]
-            fn #without(self) -> Self;
-        });
-        definitions.push(quote! {
-            #[inline]
+        quote! {
+            #[doc = #of_is]
             fn #is(&self) -> bool {
-                self.marks() & #bit != 0
+                self.has_mark(#bit)
             }
-            #[inline]
+            #[doc = #of_with]
             fn #with(self) -> Self {
-                self.with_marks(self.marks() | #bit)
+                self.set_mark(#bit)
             }
-            #[inline]
+            #[doc = #of_without]
             fn #without(self) -> Self {
-                self.with_marks(self.marks() & !#bit)
+                self.clear_mark(#bit)
             }
-        });
-    }
-    let doc = format!("The named marks of the links in [`{owner}`].");
+        }
+    });
+    let doc = format!(" The named marks of the links in [`{owner}`].");
     Some(quote! {
         #[doc = #doc]
         #[allow(dead_code)]
-        #vis trait #item: ::core::marker::Sized {
-            #(#declarations)*
+        #vis trait #item: #ff::Marked {
+            #(#helpers)*
         }
-        impl<T: #ff::Remote> #item for #ff::Shared<'_, T> {
-            #(#definitions)*
-        }
+        impl<T: #ff::Marked> #item for T {}
     })
 }
 
-/// The traits.
+/// The traits: a list for the runtime's `implement!`.
 fn implementations(model: &Model) -> TokenStream {
-    let Model { name, generics, krate, .. } = model;
-    let ff = private(krate);
-    let [this, fields_item, init, snapshot] =
+    let Model { name, generics, .. } = model;
+    let ff = short();
+    let [this, fields, init, snapshot] =
         ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
-    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    let snapshot_generics = snapshot_generics(model);
-    let (snapshot_impl_generics, snapshot_type_generics, _) = snapshot_generics.split_for_impl();
-    let snapshot_text = snapshot.to_string();
-
-    let names: Vec<&Ident> = model.fields.iter().map(|field| &field.name).collect();
-    let each = |function: &str| -> Vec<TokenStream> {
-        let function = format_ident!("{function}");
-        model.fields.iter().map(|field| of(&field.ty, &ff, &quote!(#function))).collect()
-    };
-    let (encode, decode, store) = (each("encode"), each("decode"), each("store"));
-    let indices: Vec<usize> = (0..names.len()).collect();
-    let texts = names.iter().map(|name| text(name)).collect::<Vec<_>>();
-    let stored_names = names.iter().map(|name| stored(name));
-    let infos = model.fields.iter().map(|RemoteField { name, ty, .. }| {
-        let text = text(name);
-        let shape = of(ty, &ff, &quote!(SHAPE));
-        quote!(#ff::FieldInfo::new(#text, ::core::mem::offset_of!(#this #type_generics, #name), #shape))
+    let parameters = generics.params.iter().cloned().map(|mut param| {
+        // An implementation's parameters have no defaults.
+        match &mut param {
+            GenericParam::Type(param) => param.default = None,
+            GenericParam::Const(param) => param.default = None,
+            GenericParam::Lifetime(_) => {}
+        }
+        param
     });
-    let (local_names, local_starts): (Vec<_>, Vec<_>) =
+    let arguments = generics.params.iter().map(|param| match param {
+        GenericParam::Type(param) => &param.ident,
+        GenericParam::Const(param) => &param.ident,
+        GenericParam::Lifetime(param) => &param.lifetime.ident,
+    });
+    let where_clause = &generics.where_clause;
+    let list = model.fields.iter().enumerate().map(|(index, RemoteField { name, ty, .. })| {
+        let index = proc_macro2::Literal::usize_unsuffixed(index);
+        let [encode, decode, store, shape] =
+            [quote!(encode), quote!(decode), quote!(store), quote!(SHAPE)].map(|item| of(ty, &ff, &item));
+        quote!(#name #index: [#encode] [#decode] [#store] [#shape];)
+    });
+    let (locals, starts): (Vec<_>, Vec<_>) =
         model.locals.iter().map(|local| (&local.name, &local.start)).unzip();
-    let last = model.fields.last().expect("a model has a field");
-    let last_name = &last.name;
-    let [tail_stride, tail_offset, tail_bytes] =
-        [quote!(TAIL_STRIDE), quote!(TAIL_OFFSET), quote!(tail_bytes)].map(|item| of(&last.ty, &ff, &item));
-    let text = text(name);
-    let align = model.align as usize;
-    let proven = (!model.is_generic()).then(|| {
-        // Where nothing depends on parameters the proof is made here and now, at the struct.
-        quote! {
-            const _: () = {
-                <#name as #ff::Remote>::PROVEN;
-                ::core::assert!(::core::mem::align_of::<#this>() >= #align);
-            };
-        }
-    });
+    let RemoteField { name: tail, ty, .. } = model.fields.last().expect("a model has a field");
+    let (tail_bytes, tail_shape) = (of(ty, &ff, &quote!(tail_bytes)), of(ty, &ff, &quote!(SHAPE)));
     quote! {
-        impl #impl_generics #ff::Field for #name #type_generics #where_clause {
-            type Cell = #this #type_generics;
-            type Init = #init #type_generics;
-            type Value<'g> = #snapshot #snapshot_type_generics;
-            type Stored = Self;
-            type Kept<'a> = &'a Self;
-            const FINGERPRINT: u64 = #ff::fingerprint_of::<Self>();
-            const FROZEN: bool = #ff::is_frozen::<Self>();
-            const TAIL_STRIDE: usize = #tail_stride;
-            const TAIL_OFFSET: usize = #ff::tail_offset::<Self>(#tail_offset);
-            fn tail_bytes(init: &Self::Init) -> usize {
-                #tail_bytes(&init.#last_name)
-            }
-            #[inline]
-            fn encode(init: Self::Init, out: &mut [u8]) {
-                #(#encode(init.#names, &mut out[#ff::offset::<Self, #indices>()..]);)*
-            }
-            #[inline]
-            fn decode<'g>(at: #ff::Address, bytes: &[u8]) -> #ff::Result<Self::Value<'g>> {
-                #ff::Ok(#snapshot {
-                    #(#names: {
-                        let (at, bytes) = #ff::part::<Self, #indices>(at, bytes);
-                        #decode(at, bytes)?
-                    },)*
-                    __guard: ::core::marker::PhantomData,
-                })
-            }
-            fn store(at: #ff::Address, bytes: &[u8]) -> #ff::Result<Self> {
-                #ff::Ok(Self {
-                    #(#stored_names: {
-                        let (at, bytes) = #ff::part::<Self, #indices>(at, bytes);
-                        #store(at, bytes)?
-                    },)*
-                    #(#local_names: #local_starts,)*
-                    __this: #ff::RemotePtr::from_address(at),
-                })
-            }
-            #[inline]
-            fn kept(stored: &Self) -> &Self {
-                stored
-            }
+        __ff::implement! {
+            impl [#(#parameters),*] for #name [#(#arguments),*] [#where_clause];
+            #this #fields #init #snapshot;
+            fields { #(#list)* }
+            locals { #(#locals = [#starts];)* }
+            tail #tail: [#tail_bytes] [#tail_shape];
         }
-        impl #impl_generics #ff::FrozenField for #name #type_generics #where_clause {}
-        impl #snapshot_impl_generics ::core::clone::Clone for #snapshot #snapshot_type_generics #where_clause {
-            fn clone(&self) -> Self {
-                Self {
-                    #(#names: ::core::clone::Clone::clone(&self.#names),)*
-                    __guard: ::core::marker::PhantomData,
-                }
-            }
-        }
-        impl #snapshot_impl_generics ::core::fmt::Debug for #snapshot #snapshot_type_generics #where_clause {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.debug_struct(#snapshot_text)#(.field(#texts, &self.#names))*.finish()
-            }
-        }
-        // SAFETY: the accessors are `repr(transparent)` over an address, as `Remote` asks.
-        unsafe impl #impl_generics #ff::Remote for #name #type_generics #where_clause {
-            type Fields = #fields_item #type_generics;
-            const NAME: &'static str = #text;
-            const FIELDS: &'static [#ff::FieldInfo] = &[#(#infos),*];
-        }
-        #proven
     }
+}
+
+/// Where nothing depends on parameters, the proof of the layout is made at the struct, and not where it is first used.
+fn proof(model: &Model) -> Option<TokenStream> {
+    let (name, this) = (&model.name, model.item("This"));
+    let align = proc_macro2::Literal::u64_unsuffixed(model.align);
+    (!model.is_generic()).then(|| {
+        quote! {
+            <#name as __ff::Remote>::PROVEN;
+            ::core::assert!(::core::mem::align_of::<#this>() >= #align);
+        }
+    })
 }

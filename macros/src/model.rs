@@ -209,8 +209,12 @@ fn with_arrays(ty: Type, krate: &Path) -> Type {
     match ty {
         Type::Array(array) => {
             let element = with_arrays(*array.elem, krate);
-            let length: Expr = array.len;
-            syn::parse_quote!(#krate::__private::Array<#element, { #length }>)
+            match array.len {
+                length @ (Expr::Path(_) | Expr::Lit(_)) => {
+                    syn::parse_quote!(#krate::Array<#element, #length>)
+                }
+                length => syn::parse_quote!(#krate::Array<#element, { #length }>),
+            }
         }
         Type::Paren(inner) => with_arrays(*inner.elem, krate),
         Type::Group(inner) => with_arrays(*inner.elem, krate),

@@ -31,7 +31,7 @@ fn check(name: &str) {
     let expanded = crate::expand::remote(options, item.into_token_stream());
     let expanded = prettyplease::unparse(&syn::parse2(expanded).expect("what is generated is Rust"));
     let lines = expanded.lines().count();
-    assert!(lines < 999, "`{name}` is expanded to {lines} lines");
+    assert!(lines < MAX_LINES, "`{name}` is expanded to {lines} lines");
     if std::env::var_os("FARFIELD_BLESS").is_some() {
         std::fs::write(file(".expanded.rs"), &expanded).expect("the snapshot can be written");
     }

@@ -170,7 +170,7 @@ pub use farfield_macros::main;
 /// | `Node` | the handle: `#[local]` fields, `this()`, an accessor for each field |
 /// | `NodeThis` | the layout |
 /// | `NodeFields` | the accessors of [`RemotePtr`]`<Node>` and [`Shared`]`<Node>`: each gives a [`Place`] |
-/// | `NodeInit`, `Node::init(…)` | the values of a new object: an argument for each field without a default, setters for all |
+/// | `NodeInit`, `Node::init(…)` | the values of a new object: an argument for each field without a default, a setter for each other |
 /// | `Node::new_in(site, init)` | allocates, and builds the image: an [`Owned`]`<Node>` |
 /// | `Node::attach(ptr, ct)` | builds a handle: one READ, or none if no field is frozen |
 /// | `NodeSnapshot` | what `read` gives |
@@ -197,7 +197,7 @@ pub use layout::{Pod, Remote, Word};
 pub use memory::guard::Guard;
 pub use memory::site::Site;
 pub use place::{
-    Atomic, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState, Place, Read,
+    Array, Atomic, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState, Place, Read,
     Stamped, StampedLink, Tail, TailRef, Version, Versioned,
 };
 pub use pointer::{Address, Owned, Publish, RemotePtr, Shared};

@@ -286,11 +286,11 @@ async fn dropped_publications_never_free_what_is_linked(ct: &ComputeThread) -> R
         let freed = ct.metrics().freed;
         drop_after(polls, head.next().store(g, owned));
         let linked = head.next().load(g).await?;
-        if !linked.is_null() {
+        if linked.is_null() {
+            assert_eq!(ct.metrics().freed, freed + 1, "after {polls} polls: never posted, so freed");
+        } else {
             assert_eq!(ct.metrics().freed, freed, "after {polls} polls: linked, so not freed");
             assert_eq!(linked.read(g).await?.key, 7);
-        } else {
-            assert_eq!(ct.metrics().freed, freed + 1, "after {polls} polls: never posted, so freed");
         }
         head.next().store(g, RemotePtr::NULL).await?;
     }

@@ -52,6 +52,7 @@ pub trait Field: Sized + 'static {
         align: align_of::<Self::Cell>(),
         frozen: Self::FROZEN,
         tail_stride: Self::TAIL_STRIDE,
+        tail_offset: Self::TAIL_OFFSET,
     };
 
     /// How many bytes a new object needs beyond its fixed part.

@@ -59,6 +59,8 @@ pub struct Shape {
     pub frozen: bool,
     /// The bytes of one tail element, or 0.
     pub tail_stride: usize,
+    /// Where the tail's length word is, in bytes from the field's start.
+    pub tail_offset: usize,
 }
 
 /// One field of a remote layout.

@@ -1,14 +1,47 @@
 //! What generated code uses. Not part of the interface: it changes without notice.
 
 pub use crate::entry::{run_main, run_test};
+mod implement;
+
 pub use crate::layout::{
     DefaultInit, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint, fingerprint_of,
 };
 pub use crate::memory::site::Site;
-pub use crate::place::{Array, Place, attach, fetch};
+pub use crate::place::{Place, attach, fetch};
 pub use crate::pointer::{Address, Owned, RemotePtr, Shared};
 pub use crate::{ComputeThread, Error, Result};
+pub use implement::implement;
 pub use std::result::Result::Ok;
+
+/// What a field's initial value is.
+pub type Init<F> = <F as Field>::Init;
+
+/// A pointer that has marks: what a link holds.
+pub trait Marked: Sized {
+    /// Whether a bit is set.
+    fn has_mark(&self, bit: u64) -> bool;
+    /// The same, with a bit set.
+    #[must_use]
+    fn set_mark(self, bit: u64) -> Self;
+    /// The same, with a bit clear.
+    #[must_use]
+    fn clear_mark(self, bit: u64) -> Self;
+}
+
+impl<T: Remote> Marked for Shared<'_, T> {
+    #[inline]
+    fn has_mark(&self, bit: u64) -> bool {
+        self.marks() & bit != 0
+    }
+    #[inline]
+    fn set_mark(self, bit: u64) -> Self {
+        self.with_marks(self.marks() | bit)
+    }
+    #[inline]
+    fn clear_mark(self, bit: u64) -> Self {
+        self.with_marks(self.marks() & !bit)
+    }
+}
 
 /// Allocates a block and builds an object's image.
 pub async fn new_in<'a, T: Remote>(site: impl Into<Site<'a>>, init: T::Init) -> Result<Owned<T>> {
@@ -25,6 +58,14 @@ pub const fn is_frozen<T: Remote>() -> bool {
         index += 1;
     }
     false
+}
+
+/// A field's name as it is shown: without `r#`.
+pub const fn text(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [b'r', b'#', ..] => name.split_at(2).1,
+        _ => name,
+    }
 }
 
 /// Where the length word of a struct's tail is, if its last field has one, `within` that field.
