@@ -2,15 +2,16 @@
 //!
 //! Only what depends on the struct is written here: which fields there are, of which type, where. What can be a generic
 //! function is one, in the runtime's `__private`, and the implementations of traits, which repeat one pattern for each
-//! field, are its macro `implement!`. Items that users touch stand in their scope, with documentation; implementations
+//! field, are written by a second stage, [`implement`](crate::implement), from a list. Items that users touch stand in their scope, with documentation; implementations
 //! stand in a `const` block, where the runtime has a short name.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Attribute, GenericParam, Generics, Ident, Type};
+use syn::{Attribute, GenericParam, Generics, Type};
 
 use crate::errors::Errors;
+use crate::implement::text;
 use crate::model::{Model, RemoteField, private};
 
 /// The expansion of `#[remote(options)] item`.
@@ -39,12 +40,6 @@ fn expand(model: &Model) -> TokenStream {
             #proof
         };
     }
-}
-
-/// A field's name as text, without `r#`.
-fn text(name: &Ident) -> String {
-    let name = name.to_string();
-    name.strip_prefix("r#").map_or(name.clone(), str::to_owned)
 }
 
 /// `<ty as Field>::item`, all of it where the type stands in the source: what is wrong with the type is then said there,
@@ -329,9 +324,9 @@ fn implementations(model: &Model) -> TokenStream {
         __ff::implement! {
             impl [#(#parameters),*] for #name [#(#arguments),*] [#where_clause];
             #this #fields #init #snapshot;
-            fields { #(#list)* }
-            locals { #(#locals = [#starts];)* }
-            tail #tail: [#tail_bytes] [#tail_shape];
+            { #(#list)* }
+            { #(#locals = [#starts];)* }
+            #tail [#tail_bytes] [#tail_shape]
         }
     }
 }

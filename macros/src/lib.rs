@@ -13,6 +13,7 @@ mod entry;
 mod errors;
 mod expand;
 mod fetch;
+mod implement;
 mod model;
 mod word;
 
@@ -43,6 +44,13 @@ pub fn derive_word(item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn fetch(input: TokenStream) -> TokenStream {
     fetch::expand(input.into()).into()
+}
+
+/// The second stage of `#[remote]`: the traits of a struct, from a list of its fields. Not part of the interface.
+#[doc(hidden)]
+#[proc_macro]
+pub fn implement(input: TokenStream) -> TokenStream {
+    implement::expand(input.into()).into()
 }
 
 /// Connects to a cluster and runs an `async fn` on its compute threads.

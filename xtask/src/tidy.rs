@@ -16,7 +16,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/src/fabric/host/mod.rs",
     "runtime/src/layout/remote.rs",
     "runtime/src/layout/scratch.rs",
-    "runtime/src/__private/implement.rs",
+    "macros/src/implement.rs",
     "benches/src/native_lazy_list.rs",
 ];
 

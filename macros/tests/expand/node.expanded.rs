@@ -136,14 +136,14 @@ const _: () = {
         }
     }
     __ff::implement! {
-        impl [K : Word] for Node[K] []; NodeThis NodeFields NodeInit NodeSnapshot; fields
-        { key 0 : [< K as __ff::Field > ::encode] [< K as __ff::Field > ::decode] [< K as
+        impl [K : Word] for Node[K] []; NodeThis NodeFields NodeInit NodeSnapshot; { key
+        0 : [< K as __ff::Field > ::encode] [< K as __ff::Field > ::decode] [< K as
         __ff::Field > ::store] [< K as __ff::Field > ::SHAPE]; next 1 : [< Link < Node <
         K > > as __ff::Field > ::encode] [< Link < Node < K > > as __ff::Field >
         ::decode] [< Link < Node < K > > as __ff::Field > ::store] [< Link < Node < K > >
         as __ff::Field > ::SHAPE]; lock 2 : [< Lock as __ff::Field > ::encode] [< Lock as
         __ff::Field > ::decode] [< Lock as __ff::Field > ::store] [< Lock as __ff::Field
-        > ::SHAPE]; } locals {} tail lock : [< Lock as __ff::Field > ::tail_bytes] [<
-        Lock as __ff::Field > ::SHAPE];
+        > ::SHAPE]; } {} lock[< Lock as __ff::Field > ::tail_bytes] [< Lock as
+        __ff::Field > ::SHAPE]
     }
 };

@@ -123,15 +123,15 @@ const _: () = {
     }
     __ff::implement! {
         impl [const N : usize] for Page[N] []; PageThis PageFields PageInit PageSnapshot;
-        fields { header 0 : [< Header as __ff::Field > ::encode] [< Header as __ff::Field
-        > ::decode] [< Header as __ff::Field > ::store] [< Header as __ff::Field >
+        { header 0 : [< Header as __ff::Field > ::encode] [< Header as __ff::Field >
+        ::decode] [< Header as __ff::Field > ::store] [< Header as __ff::Field >
         ::SHAPE]; counts 1 : [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field >
         ::encode] [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::decode]
         [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::store] [<
         ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::SHAPE]; records 2 : [<
         Tail < u16 > as __ff::Field > ::encode] [< Tail < u16 > as __ff::Field >
         ::decode] [< Tail < u16 > as __ff::Field > ::store] [< Tail < u16 > as
-        __ff::Field > ::SHAPE]; } locals {} tail records : [< Tail < u16 > as __ff::Field
-        > ::tail_bytes] [< Tail < u16 > as __ff::Field > ::SHAPE];
+        __ff::Field > ::SHAPE]; } {} records[< Tail < u16 > as __ff::Field >
+        ::tail_bytes] [< Tail < u16 > as __ff::Field > ::SHAPE]
     }
 };

@@ -98,15 +98,15 @@ const _: () = {
         }
     }
     __ff::implement! {
-        impl [] for Set[] []; SetThis SetFields SetInit SetSnapshot; fields { head 0 : [<
+        impl [] for Set[] []; SetThis SetFields SetInit SetSnapshot; { head 0 : [<
         RemotePtr < Node < u64 > > as __ff::Field > ::encode] [< RemotePtr < Node < u64 >
         > as __ff::Field > ::decode] [< RemotePtr < Node < u64 > > as __ff::Field >
         ::store] [< RemotePtr < Node < u64 > > as __ff::Field > ::SHAPE]; size 1 : [<
         Atomic < u64 > as __ff::Field > ::encode] [< Atomic < u64 > as __ff::Field >
         ::decode] [< Atomic < u64 > as __ff::Field > ::store] [< Atomic < u64 > as
-        __ff::Field > ::SHAPE]; } locals { restarts =
-        [::core::default::Default::default()]; limit = [7]; } tail size : [< Atomic < u64
-        > as __ff::Field > ::tail_bytes] [< Atomic < u64 > as __ff::Field > ::SHAPE];
+        __ff::Field > ::SHAPE]; } { restarts = [::core::default::Default::default()];
+        limit = [7]; } size[< Atomic < u64 > as __ff::Field > ::tail_bytes] [< Atomic <
+        u64 > as __ff::Field > ::SHAPE]
     }
     <Set as __ff::Remote>::PROVEN;
     ::core::assert!(::core::mem::align_of:: < SetThis > () >= 8);

@@ -1,5 +1,3 @@
-use farfield::prelude::*;
-
 #[farfield::main]
 async fn main() -> farfield::Result<()> {
     Ok(())

@@ -1,8 +1,8 @@
 //! What generated code uses. Not part of the interface: it changes without notice.
 
-pub use crate::entry::{run_main, run_test};
-mod implement;
+pub use farfield_macros::implement;
 
+pub use crate::entry::{run_main, run_test};
 pub use crate::layout::{
     DefaultInit, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint, fingerprint_of,
 };
@@ -10,7 +10,6 @@ pub use crate::memory::site::Site;
 pub use crate::place::{Place, attach, fetch};
 pub use crate::pointer::{Address, Owned, RemotePtr, Shared};
 pub use crate::{ComputeThread, Error, Result};
-pub use implement::implement;
 pub use std::result::Result::Ok;
 
 /// What a field's initial value is.
@@ -58,14 +57,6 @@ pub const fn is_frozen<T: Remote>() -> bool {
         index += 1;
     }
     false
-}
-
-/// A field's name as it is shown: without `r#`.
-pub const fn text(name: &'static str) -> &'static str {
-    match name.as_bytes() {
-        [b'r', b'#', ..] => name.split_at(2).1,
-        _ => name,
-    }
 }
 
 /// Where the length word of a struct's tail is, if its last field has one, `within` that field.

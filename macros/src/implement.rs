@@ -1,0 +1,176 @@
+//! `implement!`: the traits of a `#[remote]` struct, from a list of its fields.
+//!
+//! `#[remote]` writes what users see and what depends on the struct; these implementations only repeat one pattern for
+//! each field, so its expansion ends in a list, and this second stage writes them. For each field the list has its name,
+//! its number and the functions of its `Field` implementation, whose tokens stand where the type stands in the source.
+//! Everything else written here has one span, the struct's attribute: so a type that does not fit is reported at the type,
+//! and what follows from it not once for each expression, since the compiler does not repeat itself at one place.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::{Ident, LitInt, Token, braced, bracketed};
+
+/// Tokens in brackets, taken as they are.
+struct Verbatim(TokenStream);
+
+impl Parse for Verbatim {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let inside;
+        bracketed!(inside in input);
+        inside.parse().map(Self)
+    }
+}
+
+/// One field in far memory: its name and number, and `<type as Field>::` `encode`, `decode`, `store`, `SHAPE`.
+struct Field {
+    name: Ident,
+    index: LitInt,
+    functions: [TokenStream; 4],
+}
+
+struct List {
+    parameters: TokenStream,
+    handle: Ident,
+    arguments: TokenStream,
+    bounds: TokenStream,
+    /// The layout, the accessors, the initial values, the snapshot.
+    types: [Ident; 4],
+    fields: Vec<Field>,
+    /// The names and starting values of `#[local]` fields.
+    locals: Vec<(Ident, TokenStream)>,
+    /// The last field, and its `<type as Field>::` `tail_bytes`, `SHAPE`.
+    tail: (Ident, TokenStream, TokenStream),
+}
+
+fn verbatim(input: ParseStream<'_>) -> syn::Result<TokenStream> {
+    input.parse::<Verbatim>().map(|verbatim| verbatim.0)
+}
+
+fn name(input: ParseStream<'_>) -> syn::Result<Ident> {
+    input.call(syn::ext::IdentExt::parse_any)
+}
+
+impl Parse for List {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        input.parse::<Token![impl]>()?;
+        let parameters = verbatim(input)?;
+        input.parse::<Token![for]>()?;
+        let (handle, arguments, bounds) = (name(input)?, verbatim(input)?, verbatim(input)?);
+        input.parse::<Token![;]>()?;
+        let types = [name(input)?, name(input)?, name(input)?, name(input)?];
+        input.parse::<Token![;]>()?;
+        let (mut fields, mut locals) = (Vec::new(), Vec::new());
+        let list;
+        braced!(list in input);
+        while !list.is_empty() {
+            let (name, index) = (name(&list)?, list.parse()?);
+            list.parse::<Token![:]>()?;
+            let functions = [verbatim(&list)?, verbatim(&list)?, verbatim(&list)?, verbatim(&list)?];
+            list.parse::<Token![;]>()?;
+            fields.push(Field { name, index, functions });
+        }
+        let list;
+        braced!(list in input);
+        while !list.is_empty() {
+            let name = name(&list)?;
+            list.parse::<Token![=]>()?;
+            locals.push((name, verbatim(&list)?));
+            list.parse::<Token![;]>()?;
+        }
+        let tail = (name(input)?, verbatim(input)?, verbatim(input)?);
+        Ok(Self { parameters, handle, arguments, bounds, types, fields, locals, tail })
+    }
+}
+
+pub(crate) fn expand(input: TokenStream) -> TokenStream {
+    let list = match syn::parse2::<List>(input) {
+        Ok(list) => list,
+        Err(error) => return error.into_compile_error(),
+    };
+    let List { parameters, handle, arguments, bounds, types: [this, fields, init, snapshot], .. } = &list;
+    let (tail, tail_bytes, tail_shape) = &list.tail;
+    let names: Vec<&Ident> = list.fields.iter().map(|field| &field.name).collect();
+    let indices: Vec<&LitInt> = list.fields.iter().map(|field| &field.index).collect();
+    let texts = names.iter().map(|name| text(name)).collect::<Vec<_>>();
+    let each = |which: usize| -> Vec<&TokenStream> {
+        list.fields.iter().map(|field| &field.functions[which]).collect()
+    };
+    let (encode, decode, store, shape) = (each(0), each(1), each(2), each(3));
+    let (locals, starts): (Vec<&Ident>, Vec<&TokenStream>) =
+        list.locals.iter().map(|(name, start)| (name, start)).unzip();
+    let (handle_text, snapshot_text) = (text(handle), text(snapshot));
+    quote! {
+        impl<#parameters> __ff::Field for #handle<#arguments> #bounds {
+            type Cell = #this<#arguments>;
+            type Init = #init<#arguments>;
+            type Value<'g> = #snapshot<'g, #arguments>;
+            type Stored = Self;
+            type Kept<'a> = &'a Self;
+            const FINGERPRINT: u64 = __ff::fingerprint_of::<Self>();
+            const FROZEN: bool = __ff::is_frozen::<Self>();
+            const TAIL_STRIDE: usize = #tail_shape.tail_stride;
+            const TAIL_OFFSET: usize = __ff::tail_offset::<Self>(#tail_shape.tail_offset);
+
+            fn tail_bytes(init: &Self::Init) -> usize {
+                #tail_bytes(&init.#tail)
+            }
+            #[inline]
+            fn encode(init: Self::Init, out: &mut [u8]) {
+                #(#encode(init.#names, &mut out[__ff::offset::<Self, #indices>()..]);)*
+            }
+            #[inline]
+            fn decode<'g>(at: __ff::Address, bytes: &[u8]) -> __ff::Result<Self::Value<'g>> {
+                __ff::Ok(#snapshot {
+                    #(#names: {
+                        let (at, bytes) = __ff::part::<Self, #indices>(at, bytes);
+                        #decode(at, bytes)?
+                    },)*
+                    __guard: ::core::marker::PhantomData,
+                })
+            }
+            fn store(at: __ff::Address, bytes: &[u8]) -> __ff::Result<Self> {
+                __ff::Ok(Self {
+                    #(#names: {
+                        let (at, bytes) = __ff::part::<Self, #indices>(at, bytes);
+                        #store(at, bytes)?
+                    },)*
+                    #(#locals: #starts,)*
+                    __this: __ff::RemotePtr::from_address(at),
+                })
+            }
+            #[inline]
+            fn kept(stored: &Self) -> &Self {
+                stored
+            }
+        }
+        impl<#parameters> __ff::FrozenField for #handle<#arguments> #bounds {}
+        // SAFETY: the accessors are generated as `repr(transparent)` over an address, as `Remote` asks.
+        unsafe impl<#parameters> __ff::Remote for #handle<#arguments> #bounds {
+            type Fields = #fields<#arguments>;
+            const NAME: &'static str = #handle_text;
+            const FIELDS: &'static [__ff::FieldInfo] = &[
+                #(__ff::FieldInfo::new(#texts, ::core::mem::offset_of!(#this<#arguments>, #names), #shape),)*
+            ];
+        }
+        impl<'g, #parameters> ::core::clone::Clone for #snapshot<'g, #arguments> #bounds {
+            fn clone(&self) -> Self {
+                Self {
+                    #(#names: ::core::clone::Clone::clone(&self.#names),)*
+                    __guard: ::core::marker::PhantomData,
+                }
+            }
+        }
+        impl<'g, #parameters> ::core::fmt::Debug for #snapshot<'g, #arguments> #bounds {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.debug_struct(#snapshot_text)#(.field(#texts, &self.#names))*.finish()
+            }
+        }
+    }
+}
+
+/// A name as text, without `r#`.
+pub(crate) fn text(name: &Ident) -> String {
+    let name = name.to_string();
+    name.strip_prefix("r#").map_or(name.clone(), str::to_owned)
+}
