@@ -4,7 +4,6 @@
 //! operation reaches the memory node.
 
 // ANCHOR: counter
-use farfield::Result;
 use farfield::prelude::*;
 
 /// A number in far memory.

@@ -22,7 +22,6 @@
 
 use std::cell::Cell;
 
-use farfield::Result;
 use farfield::prelude::*;
 
 /// A node of the list.

@@ -25,7 +25,6 @@
 // ANCHOR: imports
 use std::cell::Cell;
 
-use farfield::Result;
 use farfield::prelude::*;
 // ANCHOR_END: imports
 

@@ -14,7 +14,6 @@
 //! | `enqueue` | at the CAS of the last node's link | 4 |
 //! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 5, 2 if it is empty |
 
-use farfield::Result;
 use farfield::prelude::*;
 
 /// A node of the queue.

@@ -9,7 +9,6 @@
 //! | `push` | at the CAS of `top` | 2: the new node's image rides with the CAS |
 //! | `pop` | at the CAS of `top`, or at the READ that finds it null | 3, 1 if it is empty |
 
-use farfield::Result;
 use farfield::prelude::*;
 
 /// A node of the stack.

@@ -1,7 +1,6 @@
 //! The programs of the book's chapter "Allocating and accessing memory".
 
 // ANCHOR: point
-use farfield::Result;
 use farfield::prelude::*;
 
 /// A place on a map, and how often somebody was there.

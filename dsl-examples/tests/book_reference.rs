@@ -3,7 +3,6 @@
 // ANCHOR: words
 use std::cell::Cell;
 
-use farfield::Result;
 use farfield::prelude::*;
 
 /// A newtype around a word is a word.

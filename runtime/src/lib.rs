@@ -206,8 +206,8 @@ pub use task::Backoff;
 /// What a program that defines or uses remote structs needs.
 pub mod prelude {
     pub use crate::{
-        Atomic, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place, RemotePtr, Shared,
-        Stamped, StampedLink, Tail, Versioned, Word, fetch, remote,
+        Atomic, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place, RemotePtr, Result,
+        Shared, Stamped, StampedLink, Tail, Versioned, Word, fetch, remote,
     };
 }
 

@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use farfield::prelude::*;
-use farfield::{Metrics, Result};
 use farfield_examples::IntSet;
 use indicatif::{ProgressBar, ProgressStyle};
 use rand::rngs::SmallRng;
@@ -28,7 +27,7 @@ pub(crate) struct Answers {
 
 /// The counts of all threads, in far memory.
 #[remote]
-struct Totals {
+struct Metrics {
     prefilled: Atomic<u64>,
     answers: [Atomic<u64>; 6],
     traffic: [Atomic<u64>; 8],
@@ -43,7 +42,7 @@ pub(crate) struct Outcome {
     pub(crate) answers: Answers,
     /// `reads` to `chains`: what the timed operations asked of far memory. `allocated` to `reclaimed`: the objects of
     /// the whole run.
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: farfield::Metrics,
     /// The keys of the set at the end, or why it is not a set.
     pub(crate) keys: Result<Vec<u64>, String>,
     /// How many objects should be reachable beside one for each key.
@@ -55,11 +54,11 @@ struct Share {
     started: Duration,
     ended: Duration,
     /// From thread 0.
-    whole: Option<(Totals4, Result<Vec<u64>, String>)>,
+    whole: Option<(Sums, Result<Vec<u64>, String>)>,
 }
 
-/// The totals as they were read.
-struct Totals4 {
+/// The counts as they were read.
+struct Sums {
     prefilled: u64,
     answers: [u64; 6],
     traffic: [u64; 8],
@@ -91,7 +90,7 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
 async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThread) -> Result<Share> {
     let root = ct.root_or_init("set", async || S::create(ct).await).await?;
     let totals =
-        ct.root_or_init("totals", async || Totals::new_in(ct, Totals::init()).await?.write(ct).await);
+        ct.root_or_init("totals", async || Metrics::new_in(ct, Metrics::init()).await?.write(ct).await);
     let totals = totals.await?;
     let set = S::attach(root, ct).await?;
 
@@ -167,11 +166,11 @@ async fn operate<S: IntSet>(
 
 /// Adds this thread's counts to the totals.
 async fn add(
-    totals: RemotePtr<Totals>,
+    totals: RemotePtr<Metrics>,
     prefilled: u64,
     tasks: &[Answers],
-    traffic: Metrics,
-    objects: Metrics,
+    traffic: farfield::Metrics,
+    objects: farfield::Metrics,
     ct: &ComputeThread,
 ) -> Result<()> {
     totals.prefilled().fetch_add(ct, prefilled).await?;
@@ -190,24 +189,25 @@ async fn add(
     Ok(())
 }
 
-async fn sum(totals: RemotePtr<Totals>, ct: &ComputeThread) -> Result<Totals4> {
+async fn sum(totals: RemotePtr<Metrics>, ct: &ComputeThread) -> Result<Sums> {
     let g = &ct.pin();
-    let TotalsSnapshot { prefilled, answers, traffic, objects, .. } = totals.read(g).await?;
-    Ok(Totals4 { prefilled, answers, traffic, objects })
+    let MetricsSnapshot { prefilled, answers, traffic, objects, .. } = totals.read(g).await?;
+    Ok(Sums { prefilled, answers, traffic, objects })
 }
 
-fn pack_traffic(metrics: Metrics) -> [u64; 8] {
-    let Metrics { reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains, .. } = metrics;
+fn pack_traffic(metrics: farfield::Metrics) -> [u64; 8] {
+    let farfield::Metrics { reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains, .. } =
+        metrics;
     [reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains]
 }
 
-fn pack_objects(metrics: Metrics) -> [u64; 4] {
-    let Metrics { allocated, freed, retired, reclaimed, .. } = metrics;
+fn pack_objects(metrics: farfield::Metrics) -> [u64; 4] {
+    let farfield::Metrics { allocated, freed, retired, reclaimed, .. } = metrics;
     [allocated, freed, retired, reclaimed]
 }
 
-fn unpack(traffic: [u64; 8], objects: [u64; 4]) -> Metrics {
-    let mut metrics = Metrics::default();
+fn unpack(traffic: [u64; 8], objects: [u64; 4]) -> farfield::Metrics {
+    let mut metrics = farfield::Metrics::default();
     [metrics.reads, metrics.read_bytes, metrics.writes, metrics.write_bytes] =
         [traffic[0], traffic[1], traffic[2], traffic[3]];
     [metrics.cas, metrics.cas_failed, metrics.faa, metrics.chains] =
