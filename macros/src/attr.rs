@@ -102,8 +102,10 @@ pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) 
 /// The path of `#[word(crate = path)]`, or the default.
 pub(crate) fn word(attrs: &[Attribute], errors: &mut Errors) -> Path {
     let mut krate = default_crate();
+    let mut seen = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("word")) {
         errors.ok(attr.parse_nested_meta(|meta| {
+            once(&mut seen, &meta)?;
             if !meta.path.is_ident("crate") {
                 return Err(meta.error("unknown option: `#[word]` takes `crate = path`"));
             }
@@ -120,7 +122,9 @@ pub(crate) fn local(attr: &Attribute, errors: &mut Errors) -> TokenStream {
     if matches!(attr.meta, Meta::Path(_)) {
         return start;
     }
+    let mut seen = Vec::new();
     errors.ok(attr.parse_nested_meta(|meta| {
+        once(&mut seen, &meta)?;
         if !meta.path.is_ident("default") {
             return Err(meta.error("unknown option: write `#[local]` or `#[local(default = EXPRESSION)]`"));
         }

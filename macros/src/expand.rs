@@ -6,7 +6,7 @@
 //! stand in a `const` block, where the runtime has a short name.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Attribute, GenericParam, Generics, Type};
 
@@ -62,8 +62,14 @@ fn docs(own: &[Attribute], ours: &str) -> TokenStream {
 
 /// A zero-sized type that uses every type parameter: one that only stands in its own recursion is not used otherwise.
 fn marker(model: &Model) -> TokenStream {
+    let parameters = parameters(model);
+    quote!(::core::marker::PhantomData<#parameters>)
+}
+
+/// A type that uses every type parameter.
+fn parameters(model: &Model) -> TokenStream {
     let parameters = model.generics.type_params().map(|param| &param.ident);
-    quote!(::core::marker::PhantomData<fn() -> (#(#parameters,)*)>)
+    quote!(fn() -> (#(#parameters,)*))
 }
 
 fn snapshot_generics(model: &Model) -> Generics {
@@ -75,7 +81,7 @@ fn snapshot_generics(model: &Model) -> Generics {
 /// The handle, the layout, the accessors' address, the initial values and the snapshot.
 fn types(model: &Model) -> TokenStream {
     let Model { attrs, vis, name, generics, align, krate, .. } = model;
-    let (ff, marker) = (private(krate), marker(model));
+    let (ff, marker, parameters) = (private(krate), marker(model), parameters(model));
     let [this, fields, init, snapshot] =
         ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
     let where_clause = &generics.where_clause;
@@ -140,7 +146,7 @@ fn types(model: &Model) -> TokenStream {
         #[allow(dead_code)]
         #vis struct #snapshot #snapshot_generics #where_clause {
             #(#values,)*
-            __guard: ::core::marker::PhantomData<&'g ()>,
+            __guard: ::core::marker::PhantomData<(&'g (), #parameters)>,
         }
     }
 }
@@ -256,8 +262,7 @@ fn marks(model: &Model) -> Option<TokenStream> {
     let item = model.item("Marks");
     let helpers = model.marks.iter().map(|mark| {
         let (name, bit) = (text(&mark.name), proc_macro2::Literal::u64_unsuffixed(1 << mark.bit));
-        let [is, with, without] =
-            ["is", "with", "without"].map(|verb| format_ident!("{verb}_{name}", span = mark.name.span()));
+        let [is, with, without] = mark.methods();
         let [of_is, of_with, of_without] = [
             format!(" Whether the mark `{name}` is set."),
             format!(" The same address and marks, with `{name}` set."),

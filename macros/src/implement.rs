@@ -6,7 +6,7 @@
 //! Everything else written here has one span, the struct's attribute: so a type that does not fit is reported at the type,
 //! and what follows from it not once for each expression, since the compiler does not repeat itself at one place.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, LitInt, Token, braced, bracketed};
@@ -99,6 +99,8 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
     let (encode, decode, store, shape) = (each(0), each(1), each(2), each(3));
     let (locals, starts): (Vec<&Ident>, Vec<&TokenStream>) =
         list.locals.iter().map(|(name, start)| (name, start)).unzip();
+    // Not to be seen by the user's expressions for local fields.
+    let (at, bytes) = (Ident::new("at", Span::mixed_site()), Ident::new("bytes", Span::mixed_site()));
     let (handle_text, snapshot_text) = (text(handle), text(snapshot));
     quote! {
         impl<#parameters> __ff::Field for #handle<#arguments> #bounds {
@@ -129,14 +131,14 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
                     __guard: ::core::marker::PhantomData,
                 })
             }
-            fn store(at: __ff::Address, bytes: &[u8]) -> __ff::Result<Self> {
+            fn store(#at: __ff::Address, #bytes: &[u8]) -> __ff::Result<Self> {
                 __ff::Ok(Self {
                     #(#names: {
-                        let (at, bytes) = __ff::part::<Self, #indices>(at, bytes);
+                        let (at, bytes) = __ff::part::<Self, #indices>(#at, #bytes);
                         #store(at, bytes)?
                     },)*
                     #(#locals: #starts,)*
-                    __this: __ff::RemotePtr::from_address(at),
+                    __this: __ff::RemotePtr::from_address(#at),
                 })
             }
             #[inline]

@@ -1,9 +1,9 @@
 //! The macros of Farfield: `#[remote]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
 //!
 //! `#[remote]` is a pipeline. `attr` reads options and keeps their tokens, so that errors point at them; `model`
-//! turns the struct into what can be laid out, collecting every mistake that `check` finds on the way; `expand`
-//! writes the code, and rejects nothing. After a mistake the model is what remains without the offending parts: it is
-//! expanded all the same, so that the user sees one error, and not those that follow from missing items.
+//! turns the struct into what can be laid out, collecting every mistake that `check` and `field_type` find on the way;
+//! `expand` writes the code, and rejects nothing. After a mistake the model is expanded all the same, with a stand-in for
+//! each type that was refused: so the user sees one error, and not those that follow from missing items.
 //!
 //! What these macros generate is documented in the crate `farfield`, which re-exports them; use them through it.
 
@@ -13,10 +13,13 @@ mod entry;
 mod errors;
 mod expand;
 mod fetch;
+mod field_type;
 mod implement;
 mod model;
 mod word;
 
+#[cfg(test)]
+mod mistakes;
 #[cfg(test)]
 mod snapshots;
 

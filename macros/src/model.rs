@@ -4,11 +4,15 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
-use syn::{Attribute, Expr, Fields, GenericParam, Generics, Ident, Item, Path, Type, Visibility};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::visit_mut::{self, VisitMut};
+use syn::{Attribute, Expr, Fields, GenericParam, Generics, Ident, Item, Lifetime, Path, Type, Visibility};
 
 use crate::attr::{self, RemoteOptions};
-use crate::check;
 use crate::errors::Errors;
+use crate::{check, field_type};
 
 /// A `#[remote]` struct.
 pub(crate) struct Model {
@@ -56,6 +60,14 @@ pub(crate) struct Mark {
     pub(crate) bit: u32,
 }
 
+impl Mark {
+    /// The names of its methods: to ask, to set, to clear.
+    pub(crate) fn methods(&self) -> [Ident; 3] {
+        let name = self.name.unraw();
+        ["is", "with", "without"].map(|verb| format_ident!("{verb}_{name}", span = self.name.span()))
+    }
+}
+
 impl Model {
     /// The model of an item, without what is wrong with it; `None` if the item has not even a name.
     pub(crate) fn new(options: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Self> {
@@ -64,8 +76,6 @@ impl Model {
             Item::Struct(item) => {
                 let mut model = Self::empty(item.attrs, item.vis, item.ident, item.generics, align, krate);
                 match item.fields {
-                    // With lifetimes, the fields are beside the point.
-                    Fields::Named(_) if model.generics.lifetimes().count() > 0 => {}
                     Fields::Named(fields) => model.add_fields(fields.named, errors),
                     Fields::Unnamed(fields) => {
                         errors.at(fields, "a remote struct needs named fields: write `{ name: Type }`");
@@ -95,7 +105,8 @@ impl Model {
             }
         };
         check::struct_attributes(&mut model.attrs, errors);
-        check::generics(&mut model, errors);
+        check::bounds(&mut model, errors);
+        check::names(&model, errors);
         model.ensure_a_field();
         Some(model)
     }
@@ -118,51 +129,59 @@ impl Model {
         if last.is_none() {
             errors.at(&self.name, "a remote struct needs at least one field in far memory");
         }
+        let had_lifetimes = check::lifetimes(&mut self.generics, errors);
         for (index, field) in fields.into_iter().enumerate() {
-            self.add_field(field, Some(index) == last, errors);
+            self.add_field(field, Some(index) == last, had_lifetimes, errors);
         }
     }
 
-    fn add_field(&mut self, field: syn::Field, is_last: bool, errors: &mut Errors) {
+    /// Adds a field. If the struct `had_lifetimes`, a field that needs one is no further mistake.
+    fn add_field(&mut self, mut field: syn::Field, is_last: bool, had_lifetimes: bool, errors: &mut Errors) {
         let name = field.ident.expect("the fields are named");
         let own = |name: &'static str| field.attrs.iter().filter(move |attr| attr.path().is_ident(name));
         check::field_attributes(&field.attrs, errors);
-        if !check::name(&name, errors) {
-            return;
-        }
         let marks = own("marks").next();
+        let needs_lifetime = had_lifetimes && is_unusable(&field.ty);
         if let Some(local) = own("local").next() {
             if let Some(marks) = marks {
                 errors.at(marks, "a `#[local]` field is no link and has no marks");
             }
             let start = attr::local(local, errors);
+            let (ty, start) =
+                if needs_lifetime { (syn::parse_quote!(()), quote!(())) } else { (field.ty, start) };
             let keep = |attr: &&Attribute| !attr.path().is_ident("local") && !attr.path().is_ident("marks");
             let attrs = field.attrs.iter().filter(keep).cloned().collect();
-            self.locals.push(LocalField { attrs, vis: field.vis, name, ty: field.ty, start });
+            self.locals.push(LocalField { attrs, vis: field.vis, name, ty, start });
             return;
         }
+        let (_, type_generics, _) = self.generics.split_for_impl();
+        SelfNamed(self.name.clone(), quote!(#type_generics)).visit_type_mut(&mut field.ty);
         if let Some(marks) = marks {
             self.add_marks(marks, &field.ty, errors);
         }
+        let name = check::name(name, &self.generics, errors);
         let docs = own("doc").cloned().collect();
-        if !check::field_type(&field.ty, &self.name, is_last, errors) {
-            return;
-        }
         let is_parameter = self.type_parameter(&field.ty).is_some();
-        let has_default = check::has_default(&field.ty);
-        let ty = with_arrays(field.ty, &self.krate);
+        let has_default = field_type::has_default(&field.ty);
+        let ty = if needs_lifetime {
+            refused(&field.ty, &self.krate)
+        } else {
+            match errors.ok(field_type::check(&field.ty, &self.name, is_last)) {
+                Some(()) => with_arrays(field.ty, &self.krate),
+                None => refused(&field.ty, &self.krate),
+            }
+        };
         self.fields.push(RemoteField { docs, vis: field.vis, name, ty, has_default, is_parameter });
     }
 
+    /// Adds the names in `#[marks(…)]`, wrong ones too: what is done with them is no further mistake.
     fn add_marks(&mut self, attr: &Attribute, ty: &Type, errors: &mut Errors) {
         let names = attr::marks(attr, errors);
-        if !check::marks(attr, &names, ty, &self.name, self.align, errors) {
-            return;
-        }
-        for (bit, name) in (0..).zip(names) {
-            match self.marks.iter().find(|mark| mark.name == name) {
-                None => self.marks.push(Mark { name, bit }),
-                Some(mark) if mark.bit == bit => {}
+        check::marks(attr, &names, ty, &self.name, self.align, errors);
+        for (bit, name) in (0..).zip(&names) {
+            match self.marks.iter().find(|mark| mark.name == *name) {
+                None => self.marks.push(Mark { name: name.clone(), bit }),
+                Some(mark) if mark.bit == bit || names[..bit as usize].contains(name) => {}
                 Some(_) => {
                     let message =
                         format!("`{name}` is another bit in another link of this struct: use another name");
@@ -219,6 +238,50 @@ fn with_arrays(ty: Type, krate: &Path) -> Type {
         Type::Paren(inner) => with_arrays(*inner.elem, krate),
         Type::Group(inner) => with_arrays(*inner.elem, krate),
         other => other,
+    }
+}
+
+/// What stands for a type that was refused, so that what is done with the field is no further mistake: the runtime's
+/// `Refused<ty>`, or `Refused<()>` where `ty` would be one.
+fn refused(ty: &Type, krate: &Path) -> Type {
+    let ff = private(krate);
+    if is_unusable(ty) { syn::parse_quote!(#ff::Refused<()>) } else { syn::parse_quote!(#ff::Refused<#ty>) }
+}
+
+/// Whether a type needs a lifetime, or has no size.
+fn is_unusable(ty: &Type) -> bool {
+    let mut found = Unusable(false);
+    found.visit_type(ty);
+    found.0
+}
+
+struct Unusable(bool);
+
+impl<'ast> Visit<'ast> for Unusable {
+    fn visit_type(&mut self, ty: &'ast Type) {
+        self.0 |= matches!(ty, Type::Slice(_) | Type::TraitObject(_) | Type::ImplTrait(_) | Type::Infer(_))
+            || matches!(ty, Type::Reference(reference) if reference.lifetime.is_none())
+            || field_type::is_called(ty, "str");
+        visit::visit_type(self, ty);
+    }
+    fn visit_lifetime(&mut self, lifetime: &'ast Lifetime) {
+        self.0 |= lifetime.ident != "static";
+    }
+}
+
+/// Replaces `Self`, which means another type in each of the generated ones, by the struct's name and parameters.
+struct SelfNamed(Ident, TokenStream);
+
+impl VisitMut for SelfNamed {
+    fn visit_type_mut(&mut self, ty: &mut Type) {
+        if matches!(ty, Type::Path(path) if path.qself.is_none() && path.path.is_ident("Self")) {
+            let Self(name, type_generics) = self;
+            // Errors point at what the user wrote.
+            name.set_span(ty.span());
+            *ty = syn::parse_quote!(#name #type_generics);
+        } else {
+            visit_mut::visit_type_mut(self, ty);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What generated code uses. Not part of the interface: it changes without notice.
 
+mod refused;
+
 pub use farfield_macros::implement;
 
 pub use crate::entry::{run_main, run_test};
@@ -10,6 +12,7 @@ pub use crate::memory::site::Site;
 pub use crate::place::{Place, attach, fetch};
 pub use crate::pointer::{Address, Owned, RemotePtr, Shared};
 pub use crate::{ComputeThread, Error, Result};
+pub use refused::Refused;
 pub use std::result::Result::Ok;
 
 /// What a field's initial value is.

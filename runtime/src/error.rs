@@ -7,10 +7,46 @@ use crate::pointer::Address;
 /// The result of everything that touches far memory.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation failed. Each message is one line and names the value at fault.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+/// The variants: an error is a word and a tag, so that results stay small, and what there is to say of it is behind the
+/// word. Errors are rare; results are not.
+macro_rules! errors {
+    ($(
+        $(#[doc = $doc:literal])*
+        #[error($($message:tt)*)]
+        $variant:ident { $($(#[doc = $field_doc:literal])* $field:ident: $ty:ty,)* }
+    )*) => {
+        /// Why an operation failed. Each message is one line and names the value at fault.
+        #[derive(Debug, thiserror::Error)]
+        #[non_exhaustive]
+        pub enum Error {
+            $(
+                $(#[doc = $doc])*
+                #[error(transparent)]
+                $variant(Box<$variant>),
+            )*
+            /// A failure of the program's own, passed through `cluster.run`.
+            #[error("{0}")]
+            Other(Box<Box<dyn std::error::Error + Send + Sync>>),
+        }
+        $(
+            $(#[doc = $doc])*
+            #[derive(Debug, thiserror::Error)]
+            #[error($($message)*)]
+            pub struct $variant {
+                $($(#[doc = $field_doc])* pub $field: $ty,)*
+            }
+            impl From<$variant> for Error {
+                #[cold]
+                fn from(error: $variant) -> Self {
+                    Self::$variant(Box::new(error))
+                }
+            }
+        )*
+    };
+}
+
+errors! {
+
     /// A pointer that no object can have.
     #[error("invalid pointer {address}: {fault}")]
     InvalidPointer {
@@ -18,7 +54,7 @@ pub enum Error {
         address: Address,
         /// What is wrong with it.
         fault: PointerFault,
-    },
+    }
     /// Bits in far memory that no value of the expected type has.
     #[error("the bits at {address} are no {type_name}")]
     InvalidValue {
@@ -26,16 +62,16 @@ pub enum Error {
         address: Address,
         /// The type they were read as.
         type_name: &'static str,
-    },
+    }
     /// No segment has room left. Make the heap larger (`size=`, `segments=` or `nodes=` in the cluster's URL) or
     /// retire more.
-    #[error("out of memory: no room for {size_bytes} bytes; tried {}", Segments(.segments))]
+    #[error("out of memory: no room for {size_bytes} bytes; tried {}", Segments(segments))]
     OutOfMemory {
         /// The size of the block asked for.
         size_bytes: u64,
         /// The segments that were tried.
         segments: Vec<u16>,
-    },
+    }
     /// An alignment or size that the allocator can not serve whatever is free.
     #[error("cannot allocate {size_bytes} bytes: {reason}")]
     InvalidAllocation {
@@ -43,7 +79,7 @@ pub enum Error {
         size_bytes: u64,
         /// Which limit it exceeds.
         reason: &'static str,
-    },
+    }
     /// A root that was published with another type or by another build.
     #[error(
         "root `{root}` holds a `{found}` (layout {found_fingerprint:016x}), not a `{expected}` (layout \
@@ -60,19 +96,19 @@ pub enum Error {
         found: Box<str>,
         /// The layout fingerprint it was published with.
         found_fingerprint: u64,
-    },
+    }
     /// No root of this name is published.
     #[error("no root is named `{root}`")]
     RootNotFound {
         /// The name looked up.
         root: Box<str>,
-    },
+    }
     /// A root of this name exists already.
     #[error("a root named `{root}` exists already")]
     RootExists {
         /// The name.
         root: Box<str>,
-    },
+    }
     /// A root's or barrier's name that the directory can not hold.
     #[error("the name `{name}` is not usable: {reason}")]
     InvalidName {
@@ -80,7 +116,7 @@ pub enum Error {
         name: Box<str>,
         /// What is wrong with it.
         reason: &'static str,
-    },
+    }
     /// The directory of named roots and barriers is full.
     #[error("no room for the name `{name}`: the directory holds {capacity} roots and barriers")]
     DirectoryFull {
@@ -88,7 +124,7 @@ pub enum Error {
         name: Box<str>,
         /// How many it holds.
         capacity: usize,
-    },
+    }
     /// A barrier that can not complete, because a compute thread ended without reaching it.
     #[error("barrier `{name}` is broken: {arrived} of {threads} threads reached it and another has ended")]
     BarrierBroken {
@@ -98,7 +134,7 @@ pub enum Error {
         arrived: u64,
         /// How many it waits for.
         threads: u64,
-    },
+    }
     /// An operation that needs a quiescent thread while the thread holds a guard.
     #[error("{operation} needs a quiescent thread, but it holds {guards} guards: drop them first")]
     Pinned {
@@ -106,7 +142,7 @@ pub enum Error {
         operation: &'static str,
         /// How many guards the thread holds.
         guards: u32,
-    },
+    }
     /// A cluster URL, or an option of it, that makes no sense.
     #[error("cluster URL `{url}`: {reason}")]
     InvalidUrl {
@@ -114,7 +150,7 @@ pub enum Error {
         url: Box<str>,
         /// What is wrong, naming the option and its value.
         reason: Box<str>,
-    },
+    }
     /// An argument outside its bounds.
     #[error("{argument} is {value}: {reason}")]
     InvalidArgument {
@@ -124,19 +160,19 @@ pub enum Error {
         value: Box<str>,
         /// The bounds.
         reason: &'static str,
-    },
+    }
     /// The operating system refused something.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {cause}")]
     System {
         /// What was tried.
         action: &'static str,
         /// The system's answer.
-        source: std::io::Error,
-    },
-    /// A failure of the program's own, passed through `cluster.run`.
-    #[error("{0}")]
-    Other(Box<dyn std::error::Error + Send + Sync>),
+        cause: std::io::Error,
+    }
 }
+
+/// A result costs no more than its value and a tag: see [`errors`].
+const _: () = assert!(size_of::<Error>() == 16);
 
 impl Error {
     /// An error of the program's own, to return from a compute thread.
@@ -146,7 +182,7 @@ impl Error {
     /// assert_eq!(error.to_string(), "the list is not sorted");
     /// ```
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Other(error.into())
+        Self::Other(Box::new(error.into()))
     }
 }
 

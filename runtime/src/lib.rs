@@ -57,7 +57,7 @@ compile_error!("farfield needs a target with 64-bit pointers: far memory is addr
 
 mod cluster;
 mod entry;
-mod error;
+pub mod error;
 mod fabric;
 pub mod layout;
 mod memory;

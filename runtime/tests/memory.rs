@@ -112,10 +112,8 @@ async fn pointers_that_lead_nowhere_are_named(ct: &ComputeThread) -> Result<()> 
         (at(0, size), past),
         (at(1, 64), PointerFault::NoSegment { segments: 1 }),
     ] {
-        let Err(Error::InvalidPointer { address, fault }) = ptr.read(g).await else {
-            panic!("{ptr:?} was read")
-        };
-        assert_eq!((address, fault), (ptr.address(), expected));
+        let Err(Error::InvalidPointer(found)) = ptr.read(g).await else { panic!("{ptr:?} was read") };
+        assert_eq!((found.address, found.fault), (ptr.address(), expected));
     }
     assert!(at(0, 65).key().read(g).await.is_err() && at(0, 65).next().load(g).await.is_err());
     assert!(Node::attach(RemotePtr::NULL, ct).await.is_err());

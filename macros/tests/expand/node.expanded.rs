@@ -42,7 +42,7 @@ pub struct NodeSnapshot<'g, K: Word> {
     next: <Link<Node<K>> as ::farfield::__private::Field>::Value<'g>,
     /// What `lock` held.
     lock: <Lock as ::farfield::__private::Field>::Value<'g>,
-    __guard: ::core::marker::PhantomData<&'g ()>,
+    __guard: ::core::marker::PhantomData<(&'g (), fn() -> (K,))>,
 }
 /// The named marks of the links in [`Node`].
 #[allow(dead_code)]

@@ -43,7 +43,7 @@ struct PageSnapshot<'g, const N: usize> {
     > as ::farfield::__private::Field>::Value<'g>,
     /// What `records` held.
     records: <Tail<u16> as ::farfield::__private::Field>::Value<'g>,
-    __guard: ::core::marker::PhantomData<&'g ()>,
+    __guard: ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 }
 #[allow(dead_code, clippy::missing_errors_doc, clippy::too_many_arguments)]
 const _: () = {

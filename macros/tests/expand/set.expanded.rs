@@ -37,7 +37,7 @@ pub(crate) struct SetSnapshot<'g> {
     head: <RemotePtr<Node<u64>> as ::farfield::__private::Field>::Value<'g>,
     /// What `size` held.
     size: <Atomic<u64> as ::farfield::__private::Field>::Value<'g>,
-    __guard: ::core::marker::PhantomData<&'g ()>,
+    __guard: ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 }
 #[allow(dead_code, clippy::missing_errors_doc, clippy::too_many_arguments)]
 const _: () = {

@@ -8,7 +8,7 @@
 
 use super::ComputeThread;
 use super::directory::barrier_entry;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 
 /// Bits of the count; the run's number has the others.
 const COUNT_BITS: u32 = 40;
@@ -48,7 +48,7 @@ impl ComputeThread {
             }
             if departed {
                 let arrived = (word & COUNT_MASK) - (complete - threads);
-                return Err(Error::BarrierBroken { name: name.into(), arrived, threads });
+                return Err(Error::from(error::BarrierBroken { name: name.into(), arrived, threads }));
             }
             backoff.wait().await;
         }

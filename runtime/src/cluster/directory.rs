@@ -25,7 +25,7 @@
 use super::ComputeThread;
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
 use super::thread::ThreadId;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::layout::fingerprint::name as fingerprint_of_name;
 use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::{Address, RemotePtr};
@@ -97,7 +97,8 @@ impl View<'_> {
     fn state(&self, index: usize) -> Result<State> {
         let word = self.0[offset_of!(Entry, state) / WORD_BYTES];
         let address = control::entry(index);
-        State::from_word(word).ok_or(Error::InvalidValue { address, type_name: "directory entry" })
+        State::from_word(word)
+            .ok_or(Error::from(error::InvalidValue { address, type_name: "directory entry" }))
     }
     fn value(&self) -> u64 {
         self.0[offset_of!(Entry, value) / WORD_BYTES]
@@ -183,7 +184,7 @@ async fn write_entry(ct: &ComputeThread, index: usize, body: &Body, state: State
 }
 
 fn check_name(name: &str) -> Result<PackedName> {
-    let invalid = |reason| Error::InvalidName { name: name.into(), reason };
+    let invalid = |reason| Error::from(error::InvalidName { name: name.into(), reason });
     match name.len() {
         0 => Err(invalid("it is empty")),
         1..=NAME_BYTES => Ok(pack(name)),
@@ -206,7 +207,7 @@ async fn find(ct: &ComputeThread, name: &str, packed: PackedName) -> Result<Foun
                 return Ok(Found::Named { index, state, body });
             }
         }
-        Err(Error::DirectoryFull { name: name.into(), capacity: DIRECTORY_ENTRIES })
+        Err(Error::from(error::DirectoryFull { name: name.into(), capacity: DIRECTORY_ENTRIES }))
     })
     .await
 }
@@ -257,7 +258,10 @@ pub(super) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Addr
             RootOrClaim::Root(body) => body,
         };
         if body.fingerprint != BARRIER {
-            return Err(Error::InvalidName { name: name.into(), reason: "it names a root, not a barrier" });
+            return Err(Error::from(error::InvalidName {
+                name: name.into(),
+                reason: "it names a root, not a barrier",
+            }));
         }
         if let Found::Named { index, .. } = find(ct, name, packed).await? {
             return Ok(control::entry(index).add(offset_of!(Entry, value) as u64));
@@ -296,7 +300,7 @@ impl ComputeThread {
     /// [`Error::RootExists`] if the name is taken; else as [`root_or_init`](Self::root_or_init).
     pub async fn publish<T: Remote>(&self, name: &str, root: RemotePtr<T>) -> Result<()> {
         match root_or_claim(self, name, new_root::<T>(name)?).await? {
-            RootOrClaim::Root(_) => Err(Error::RootExists { root: name.into() }),
+            RootOrClaim::Root(_) => Err(Error::from(error::RootExists { root: name.into() })),
             RootOrClaim::Claim(claim) => claim.settle(root.address().bits()).await,
         }
     }
@@ -309,7 +313,7 @@ impl ComputeThread {
     pub async fn lookup<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
         match find(self, name, check_name(name)?).await? {
             Found::Named { state: State::Ready, body, .. } => check_root(name, &body),
-            _ => Err(Error::RootNotFound { root: name.into() }),
+            _ => Err(Error::from(error::RootNotFound { root: name.into() })),
         }
     }
 
@@ -325,7 +329,7 @@ impl ComputeThread {
                 return Ok(root);
             }
         }
-        Err(Error::RootNotFound { root: name.into() })
+        Err(Error::from(error::RootNotFound { root: name.into() }))
     }
 }
 
@@ -335,16 +339,19 @@ fn new_root<T: Remote>(name: &str) -> Result<Body> {
 
 fn check_root<T: Remote>(name: &str, body: &Body) -> Result<RemotePtr<T>> {
     if body.fingerprint == BARRIER {
-        return Err(Error::InvalidName { name: name.into(), reason: "it names a barrier, not a root" });
+        return Err(Error::from(error::InvalidName {
+            name: name.into(),
+            reason: "it names a barrier, not a root",
+        }));
     }
     if body.fingerprint != T::FINGERPRINT {
-        return Err(Error::LayoutMismatch {
+        return Err(Error::from(error::LayoutMismatch {
             root: name.into(),
             expected: std::any::type_name::<T>().into(),
             expected_fingerprint: T::FINGERPRINT,
             found: unpack(&body.type_name).into(),
             found_fingerprint: body.fingerprint,
-        });
+        }));
     }
     Ok(RemotePtr::from_address(Address::from_bits(body.value)))
 }

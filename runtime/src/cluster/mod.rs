@@ -27,7 +27,7 @@ pub use metrics::Metrics;
 pub(crate) use thread::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
 use crate::fabric::host::{Arena, Host, run_threads};
@@ -151,7 +151,7 @@ impl Cluster {
     ) -> Result<Vec<R>> {
         if threads == 0 {
             let (value, reason) = ("0".into(), "a run needs at least one thread");
-            return Err(Error::InvalidArgument { argument: "threads", value, reason });
+            return Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }));
         }
         let shared = &self.shared;
         shared.active_runs.fetch_add(1, Ordering::SeqCst);
@@ -203,7 +203,7 @@ impl Shared {
             let (header, magic) = control::header(first_free(segment));
             for (position, word) in header.into_iter().enumerate() {
                 let at = Address::new(segment, ((position + 1) * WORD_BYTES) as u64);
-                self.arena.word(at).map_err(|error| *error)?.store(word, Ordering::Relaxed);
+                self.arena.word(at)?.store(word, Ordering::Relaxed);
             }
             self.arena.set_first_word(segment, magic);
         }

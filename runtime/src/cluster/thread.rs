@@ -20,7 +20,7 @@ use rand::rngs::SmallRng;
 use super::metrics::{Counters, count};
 use super::run::Run;
 use super::{Cluster, Metrics};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain, Op, Slot};
 use crate::fabric::host::Host;
 use crate::fabric::{Endpoint, Posted};
@@ -341,7 +341,7 @@ impl ComputeThread {
     pub async fn reclaim_deferred(&self) -> Result<u64> {
         let guards = self.epoch.guards();
         if guards > 0 {
-            return Err(Error::Pinned { operation: "reclaim_deferred", guards });
+            return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
         }
         let mut limbo = self.limbo.borrow_mut();
         Ok(self.free_all(std::iter::from_fn(|| limbo.pop_any())))

@@ -1,7 +1,7 @@
 //! Cluster URLs: `local:nodes=2,size=16MiB`.
 
 use crate::cluster::control::CONTROL_BYTES;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::fabric::host::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
@@ -27,7 +27,7 @@ impl Config {
     /// # Errors
     /// [`Error::InvalidUrl`] naming the part that is wrong.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        parse(url).map_err(|reason| Error::InvalidUrl { url: url.into(), reason: reason.into() })
+        parse(url).map_err(|reason| Error::from(error::InvalidUrl { url: url.into(), reason: reason.into() }))
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
 
     fn reason(url: &str) -> String {
         match Config::parse(url) {
-            Err(Error::InvalidUrl { reason, .. }) => reason.into(),
+            Err(Error::InvalidUrl(invalid)) => invalid.reason.into(),
             other => panic!("{url}: {other:?}"),
         }
     }

@@ -142,7 +142,7 @@ fn an_invalid_address_is_named_and_stops_the_chain() {
             chain.read(at, words);
             chain.write(after, &[1]);
             match complete(&endpoint, chain).1 {
-                Err(Error::InvalidPointer { address, fault }) => assert_eq!((address, fault), (at, expected)),
+                Err(Error::InvalidPointer(found)) => assert_eq!((found.address, found.fault), (at, expected)),
                 other => panic!("{at}: {other:?}"),
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::{Pod, Shape};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::pointer::Address;
 
 /// A type that a field of a `#[remote]` struct may be declared as.
@@ -142,7 +142,7 @@ impl<I> Initial<I> for I {
 
 #[cold]
 pub(crate) fn invalid_value<T>(address: Address) -> Error {
-    Error::InvalidValue { address, type_name: std::any::type_name::<T>() }
+    Error::from(error::InvalidValue { address, type_name: std::any::type_name::<T>() })
 }
 
 /// `[f(0), …, f(N - 1)]`, or the first error.

@@ -18,7 +18,7 @@ use super::pool::{Piece, Pool};
 use super::site::Placement;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES};
-use crate::error::{Error, PointerFault, Result};
+use crate::error::{self, Error, PointerFault, Result};
 use crate::fabric::host::Geometry;
 use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::{Address, RemotePtr};
@@ -52,7 +52,7 @@ impl Block {
         ct.heap().check(address, bytes)?;
         if !address.bits().is_multiple_of(T::ALIGN as u64) {
             let fault = PointerFault::Misaligned { align: T::ALIGN as u32 };
-            return Err(Error::InvalidPointer { address, fault });
+            return Err(Error::from(error::InvalidPointer { address, fault }));
         }
         Ok(Self { address, bytes: class_bytes(bytes, T::ALIGN as u64) })
     }
@@ -166,7 +166,7 @@ impl ThreadHeap {
         bytes: u64,
         align: u64,
     ) -> Result<Block> {
-        let impossible = |reason| Error::InvalidAllocation { size_bytes: bytes, reason };
+        let impossible = |reason| Error::from(error::InvalidAllocation { size_bytes: bytes, reason });
         if align > MAX_ALIGN {
             return Err(impossible("its alignment is over 4096 bytes"));
         }
@@ -192,7 +192,7 @@ impl ThreadHeap {
             }
         }
         let segments = (0..self.geometry.segments()).map(|segment| segment as u16).collect();
-        Err(Error::OutOfMemory { size_bytes: bytes, segments })
+        Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }))
     }
 
     async fn allocate_on(&self, ct: &ComputeThread, node: u16, block_bytes: u64) -> Result<Option<Address>> {
@@ -287,7 +287,7 @@ impl ThreadHeap {
         } else {
             return Ok(());
         };
-        Err(Error::InvalidPointer { address, fault })
+        Err(Error::from(error::InvalidPointer { address, fault }))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::Place;
 use crate::cluster::ComputeThread;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::layout::scratch::bytes;
 use crate::layout::{Field, WORD_BYTES};
 use crate::memory::guard::Guard;
@@ -40,11 +40,11 @@ pub async fn fetch<'g, G: FieldGroup>(g: &'g Guard<'_>, group: G) -> Result<G::V
     let (start, length) = group.span();
     if length > MAX_SPAN_BYTES {
         let value = format!("{length} bytes").into();
-        return Err(Error::InvalidArgument {
+        return Err(Error::from(error::InvalidArgument {
             argument: "fetch!",
             value,
             reason: "the fields are too far apart",
-        });
+        }));
     }
     let first = Address::from_bits(start.bits() / WORD_BYTES as u64 * WORD_BYTES as u64);
     let words = (start.bits() - first.bits() + length).div_ceil(WORD_BYTES as u64) as usize;

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::cluster::{Completed, ComputeThread, Submitted};
-use crate::error::{Error, PointerFault, Result};
+use crate::error::{self, Error, PointerFault, Result};
 use crate::fabric::chain::Slot;
 use crate::layout::scratch::{Scratch, bytes};
 use crate::layout::{Field, WORD_BYTES};
@@ -77,7 +77,7 @@ impl<'g, F: Field> Future for Read<'g, F> {
             let mut scratch = Scratch::<F::Cell>::new();
             return Poll::Ready(match host.read(at, scratch.words()) {
                 Ok(words) => F::decode(at, bytes(words)),
-                Err(error) => Err(*error),
+                Err(error) => Err(error),
             });
         }
         // Decoded here too, not in the cold function: a value that is returned through memory there would be copied
@@ -96,10 +96,10 @@ impl<'g, F: Field> Future for Read<'g, F> {
 #[inline]
 pub(super) fn check_aligned(address: Address, align: usize) -> Result<()> {
     if align > WORD_BYTES && !address.bits().is_multiple_of(align as u64) {
-        return Err(Error::InvalidPointer {
+        return Err(Error::from(error::InvalidPointer {
             address,
             fault: PointerFault::Misaligned { align: align as u32 },
-        });
+        }));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::ops::Deref;
 
 use super::link::{Exchanged, exchange};
 use super::{CompareExchangeError, Place, Read};
-use crate::error::{Error, PointerFault, Result};
+use crate::error::{self, Error, PointerFault, Result};
 use crate::layout::{DefaultInit, Field, Initial, Pod, Remote, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Publish, RemotePtr, Shared};
@@ -70,7 +70,7 @@ impl<'g, T> Stamped<'g, T> {
 fn compress(address: Address) -> Result<u64> {
     let (segment, offset) = (u64::from(address.segment()), address.offset() / WORD_BYTES as u64);
     if segment > SEGMENT_MASK || offset > OFFSET_MASK {
-        return Err(Error::InvalidPointer { address, fault: PointerFault::NotCompressible });
+        return Err(Error::from(error::InvalidPointer { address, fault: PointerFault::NotCompressible }));
     }
     Ok(segment << SEGMENT_SHIFT | offset)
 }

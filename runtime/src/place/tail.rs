@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Place;
 use crate::cluster::ComputeThread;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::layout::scratch::bytes;
 use crate::layout::{Field, FrozenField, Pod, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
@@ -89,8 +89,13 @@ impl<F: FrozenField> Place<Tail<F>> {
         let start = self.at(range.start).address();
         let within = (start.bits() % WORD_BYTES as u64) as usize;
         let span = within.saturating_add(count.saturating_mul(size_of::<F::Cell>()));
-        let argument =
-            |reason| Error::InvalidArgument { argument: "range", value: format!("{range:?}").into(), reason };
+        let argument = |reason| {
+            Error::from(error::InvalidArgument {
+                argument: "range",
+                value: format!("{range:?}").into(),
+                reason,
+            })
+        };
         if span > MAX_READ_BYTES {
             return Err(argument("one READ brings at most 64 MiB"));
         }

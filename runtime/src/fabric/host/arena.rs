@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use memmap2::MmapMut;
 
-use crate::error::{Error, PointerFault, Result};
+use crate::error::{self, Error, PointerFault, Result};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
@@ -62,7 +62,7 @@ unsafe impl Sync for Arena {}
 impl Arena {
     pub(crate) fn new(geometry: Geometry) -> Result<Self> {
         let stride = geometry.segment_bytes.next_power_of_two();
-        let failed = |source| Error::System { action: "map far memory", source };
+        let failed = |cause| Error::from(error::System { action: "map far memory", cause });
         let bytes = stride
             .checked_mul(u64::from(geometry.segments()))
             .and_then(|bytes| usize::try_from(bytes).ok())
@@ -80,7 +80,7 @@ impl Arena {
 
     /// The word at `at`.
     #[inline]
-    pub(crate) fn word(&self, at: Address) -> Result<&AtomicU64, Box<Error>> {
+    pub(crate) fn word(&self, at: Address) -> Result<&AtomicU64> {
         self.words(at, 1).map(|words| &words[0])
     }
 
@@ -88,11 +88,9 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::InvalidPointer`] unless all of them are words of one segment, its first word excepted.
-    ///
-    /// The error is boxed, so that this function's result travels in registers and not in memory.
     #[inline]
     #[allow(clippy::cast_ptr_alignment)] // proven below
-    pub(crate) fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64], Box<Error>> {
+    pub(crate) fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
         let bits = at.bits();
         let offset = at.offset();
         let segment = u64::from(at.segment());
@@ -123,8 +121,7 @@ impl Arena {
 
     /// Says what is wrong with an address that [`Arena::words`] refused.
     #[cold]
-    #[allow(clippy::unnecessary_box_returns)] // see `words`
-    fn invalid(&self, address: Address) -> Box<Error> {
+    fn invalid(&self, address: Address) -> Error {
         let fault = if address.is_null() {
             PointerFault::Null
         } else if u64::from(address.segment()) >= self.segments {
@@ -134,7 +131,7 @@ impl Arena {
         } else {
             PointerFault::PastSegment { size_bytes: self.limit + WORD_BYTES as u64 }
         };
-        Box::new(Error::InvalidPointer { address, fault })
+        Error::from(error::InvalidPointer { address, fault })
     }
 }
 
@@ -164,10 +161,8 @@ mod tests {
     fn addresses_outside_are_refused_with_the_reason() {
         let arena = arena();
         let fault = |address, words| match arena.words(address, words) {
-            Err(error) => match *error {
-                Error::InvalidPointer { fault, .. } => Some(fault),
-                other => panic!("{other}"),
-            },
+            Err(Error::InvalidPointer(found)) => Some(found.fault),
+            Err(other) => panic!("{other}"),
             Ok(_) => None,
         };
         let past = Some(PointerFault::PastSegment { size_bytes: 24 * 1024 });

@@ -16,7 +16,7 @@ pub(crate) use arena::{Arena, Geometry};
 pub(crate) use spawn::run_threads;
 
 use super::chain::{Chain, Op};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::pointer::Address;
 
 /// One thread's access to the host's memory.
@@ -41,11 +41,7 @@ impl Host {
 
     /// Fills `into` from `at`, word by word in address order.
     #[inline]
-    pub(crate) fn read<'a>(
-        &self,
-        at: Address,
-        into: &'a mut [MaybeUninit<u64>],
-    ) -> Result<&'a [u64], Box<Error>> {
+    pub(crate) fn read<'a>(&self, at: Address, into: &'a mut [MaybeUninit<u64>]) -> Result<&'a [u64]> {
         let source = self.arena.words(at, into.len())?;
         for (to, from) in into.iter_mut().zip(source) {
             to.write(from.load(Ordering::SeqCst));
@@ -57,19 +53,19 @@ impl Host {
 
     #[inline]
     pub(crate) fn read_word(&self, at: Address) -> Result<u64> {
-        Ok(self.arena.word(at).map_err(|error| *error)?.load(Ordering::SeqCst))
+        Ok(self.arena.word(at)?.load(Ordering::SeqCst))
     }
 
     #[inline]
     pub(crate) fn write_word(&self, at: Address, word: u64) -> Result<()> {
-        self.arena.word(at).map_err(|error| *error)?.store(word, Ordering::SeqCst);
+        self.arena.word(at)?.store(word, Ordering::SeqCst);
         Ok(())
     }
 
     /// Compares and exchanges; gives what was there before.
     #[inline]
     pub(crate) fn compare_exchange(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
-        let word = self.arena.word(at).map_err(|error| *error)?;
+        let word = self.arena.word(at)?;
         Ok(match word.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(old) | Err(old) => old,
         })
@@ -77,7 +73,7 @@ impl Host {
 
     #[inline]
     pub(crate) fn fetch_add(&self, at: Address, addend: u64) -> Result<u64> {
-        Ok(self.arena.word(at).map_err(|error| *error)?.fetch_add(addend, Ordering::SeqCst))
+        Ok(self.arena.word(at)?.fetch_add(addend, Ordering::SeqCst))
     }
 
     /// Executes a chain in program order; stops at the first operation whose address is invalid.
@@ -86,13 +82,13 @@ impl Host {
         for op in ops {
             match op {
                 Op::Read { at, slot } => {
-                    let source = self.arena.words(*at, slot.len()).map_err(|error| *error)?;
+                    let source = self.arena.words(*at, slot.len())?;
                     for (to, from) in words[slot.clone()].iter_mut().zip(source) {
                         *to = from.load(Ordering::SeqCst);
                     }
                 }
                 Op::Write { at, slot } => {
-                    let target = self.arena.words(*at, slot.len()).map_err(|error| *error)?;
+                    let target = self.arena.words(*at, slot.len())?;
                     // One word is an atomic store; of several, each is visible after those before it.
                     let order = if slot.len() == 1 { Ordering::SeqCst } else { Ordering::Release };
                     for (to, from) in target.iter().zip(&words[slot.clone()]) {

@@ -3,7 +3,7 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 
 /// Runs `body(0)` to `body(threads - 1)`, each on a thread of its own, and collects what they return, in order.
 ///
@@ -26,9 +26,9 @@ pub(crate) fn run_threads<R: Send>(
             let builder = thread::Builder::new().name(format!("compute-{index}"));
             match builder.spawn_scoped(scope, move || body(index)) {
                 Ok(handle) => handles.push(handle),
-                Err(source) => {
+                Err(cause) => {
                     missing(index..threads);
-                    refused = Some(Error::System { action: "start a compute thread", source });
+                    refused = Some(Error::from(error::System { action: "start a compute thread", cause }));
                     break;
                 }
             }
