@@ -303,13 +303,14 @@ fn a_queue_keeps_the_order_of_each_producer() {
 
 #[test]
 fn memory_is_used_again_and_again() {
-    // 32 KiB of heap: some 1,300 nodes of 24 bytes, for 10,000 insertions.
-    let cluster = Cluster::connect("local:size=48KiB").unwrap();
-    let restarts = cluster.run(2, async |ct| {
+    // Half a mebibyte of heap holds some 20,000 nodes; several times as many are inserted. (A thread that the system
+    // takes the processor from while it is pinned holds back what the other retires meanwhile; there is room for that.)
+    let cluster = Cluster::connect("local:size=512KiB").unwrap();
+    let done = cluster.run(2, async |ct| {
         let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await).await?;
         let set = LazyList::attach(root, ct).await?;
         let mut rng = SmallRng::seed_from_u64(ct.index() as u64);
-        for _ in 0..20_000 {
+        for _ in 0..150_000 {
             let key = rng.random_range(0..64);
             if rng.random_range(0..2) == 0 {
                 set.insert(key, ct).await?
@@ -317,9 +318,9 @@ fn memory_is_used_again_and_again() {
                 set.remove(key, ct).await?
             };
         }
-        Ok(set.restarts())
+        Ok(())
     });
-    restarts.unwrap();
+    done.unwrap();
     let metrics = cluster.metrics();
-    assert!(metrics.retired > 5_000 && metrics.retired == metrics.reclaimed, "{metrics:?}");
+    assert!(metrics.allocated > 60_000 && metrics.retired == metrics.reclaimed, "{metrics:?}");
 }
