@@ -1,6 +1,8 @@
 //! The programs of the book's chapter "Allocating and accessing memory".
 
 // ANCHOR: point
+use std::cell::Cell;
+
 use farfield::prelude::*;
 
 /// A place on a map, and how often somebody was there.
@@ -66,6 +68,31 @@ async fn found_by_name(ct: &ComputeThread) -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: roots
+
+// ANCHOR: tasks
+#[farfield::test(cluster = "local:delay=3")]
+async fn four_visitors_on_one_thread(ct: &ComputeThread) -> Result<()> {
+    let this = Landmark::new_in(ct, Landmark::init(3, 4)).await?.write(ct).await?;
+    let travelling = Cell::new(0);
+    let most = Cell::new(0);
+
+    let earlier = ct.tasks(4, async |task| {
+        travelling.set(travelling.get() + 1);
+        most.set(most.get().max(travelling.get()));
+        let earlier = this.visits().fetch_add(ct, 1).await?;
+        travelling.set(travelling.get() - 1);
+        assert!(task < 4);
+        Ok(earlier)
+    });
+    let mut earlier = earlier.await?;
+
+    // Each found another number of visits, and all were on their way at once.
+    earlier.sort_unstable();
+    assert_eq!(earlier, [0, 1, 2, 3]);
+    assert_eq!(most.get(), 4);
+    Ok(())
+}
+// ANCHOR_END: tasks
 
 // ANCHOR: free
 #[farfield::test]

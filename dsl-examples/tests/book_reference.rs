@@ -95,9 +95,15 @@ async fn a_job_is_shared(ct: &ComputeThread) -> Result<()> {
     assert_eq!((job.id(), job.priority(), job.limits()), (42, Priority(3), [10, 20]));
     assert_eq!((job.label.as_str(), job.this()), ("job", root));
 
+    // On a handle an array is an array, here of places; a nested struct is a handle; a tail knows its length.
+    job.steps()[3].fetch_add(ct, 1).await?;
+    assert_eq!(job.progress().total(), 100);
+    assert_eq!(job.arguments().len(), 3);
+
     job.advance(50, ct).await?;
     ct.barrier("advanced").await?;
     assert_eq!(job.state().load(ct).await?, State::Done);
+    assert_eq!(job.steps()[3].load(ct).await?, 9);
     assert_eq!(job.looked_at.get(), 1);
     Ok(())
 }
@@ -109,7 +115,7 @@ async fn every_kind_of_field(ct: &ComputeThread) -> Result<()> {
     let job = Job::<u64, 2>::create(1, vec![5, 6], ct).await?;
     let g = &ct.pin();
 
-    // Atomics.
+    // Atomics. `job` is a pointer here: an array's place gives those of its elements.
     assert_eq!(job.steps().at(1).fetch_add(ct, 1).await?, 7);
     let changed = job.state().compare_exchange(ct, State::Waiting, State::Running).await?;
     assert_eq!(changed, Ok(State::Waiting));

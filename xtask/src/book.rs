@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-use crate::markdown::{broken, includes, typed_rust};
-use crate::workspace::{files, read, root};
+use crate::markdown::{broken, includes, unsound_blocks};
+use crate::workspace::{files, read, report, root};
 
 /// Builds and checks the book.
 pub(crate) fn run() -> Result<(), String> {
@@ -26,17 +26,27 @@ pub(crate) fn run() -> Result<(), String> {
         for include in includes(&text) {
             faults.extend(broken(&include, folder).map(|what| format!("{name}:{}: {what}", include.line)));
         }
-        faults.extend(
-            typed_rust(&text)
-                .into_iter()
-                .map(|line| format!("{name}:{line}: Rust code that is not included")),
-        );
+        faults.extend(unsound_blocks(&text).into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
     if faults.is_empty() {
         build(&book)?;
-        faults = check_pages(&book.join("book"))?;
+        faults = check_pages(&book.join("book"), &book.join("src"))?;
     }
-    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n       ")) }
+    report(&faults)
+}
+
+/// Shows the book that was built.
+pub(crate) fn open() -> Result<(), String> {
+    let index = root().join("book/book/index.html");
+    let index = index.to_str().ok_or("the workspace's path is not UTF-8")?;
+    let opener: &[&str] = if cfg!(target_os = "macos") {
+        &["open"]
+    } else if cfg!(windows) {
+        &["cmd", "/C", "start", ""]
+    } else {
+        &["xdg-open"]
+    };
+    crate::workspace::run(&[opener, &[index]].concat(), &[])
 }
 
 #[cfg(feature = "book")]
@@ -52,8 +62,8 @@ fn build(_: &Path) -> Result<(), String> {
     crate::workspace::run(&words, &[])
 }
 
-/// What is wrong with the pages that were made.
-fn check_pages(folder: &Path) -> Result<Vec<String>, String> {
+/// What is wrong with the pages that were made in `folder` from those in `sources`.
+fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
     let mut texts = HashMap::new();
     for page in files(folder, "html") {
         texts.insert(page.clone(), read(&page)?);
@@ -62,17 +72,18 @@ fn check_pages(folder: &Path) -> Result<Vec<String>, String> {
         texts.iter().map(|(page, text)| (page, values(text, "id"))).collect();
     let mut faults = Vec::new();
     for (page, text) in &texts {
-        let name = page.strip_prefix(folder).expect("below the folder").display();
+        let name = page.strip_prefix(folder).expect("below the folder");
+        let source = sources.join(name).with_extension("md");
         // The page that shows all others at once has their links, which lead from elsewhere; and mdBook's own search
         // and error pages have none of ours.
         if ["print.html", "404.html", "toc.html"].iter().any(|own| page.ends_with(own)) {
             continue;
         }
         if text.contains("{{#") {
-            faults.push(format!("{name}: a directive is left"));
+            faults.push(format!("{}: a directive is left", place(&source, page, "{{#")));
         }
-        for link in values(text, "href") {
-            if link.contains(':') || link.starts_with("//") {
+        for link in values(text, "href").into_iter().chain(values(text, "src")) {
+            if has_scheme(link) || link.starts_with("//") {
                 continue;
             }
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -81,12 +92,31 @@ fn check_pages(folder: &Path) -> Result<Vec<String>, String> {
             let placed =
                 anchor.is_empty() || anchors.get(&target).is_none_or(|anchors| anchors.contains(anchor));
             if !known || !placed {
-                faults.push(format!("{name}: the link `{link}` leads nowhere"));
+                let written = link.replacen(".html", ".md", 1);
+                faults.push(format!("{}: the link `{link}` leads nowhere", place(&source, page, &written)));
             }
         }
     }
     faults.sort();
     Ok(faults)
+}
+
+/// `file:line` of the first line that has `text`: of the page's source, or of the page itself if mdBook put it there.
+fn place(source: &Path, page: &Path, text: &str) -> String {
+    let line_in = |file: &Path| {
+        let content = std::fs::read_to_string(file).ok()?;
+        Some(content.lines().position(|line| line.contains(text))? + 1)
+    };
+    let (file, line) = match line_in(source) {
+        Some(line) => (source, line),
+        None => (page, line_in(page).unwrap_or(1)),
+    };
+    format!("{}:{line}", file.strip_prefix(root()).unwrap_or(file).display())
+}
+
+/// Whether a link begins as `https:` does, and so leads out of the book.
+fn has_scheme(link: &str) -> bool {
+    link.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
 /// The path that a link on a page leads to.
@@ -112,24 +142,38 @@ fn values<'a>(html: &'a str, attribute: &str) -> HashSet<&'a str> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn broken_links_are_found_and_sound_ones_pass() {
-        let folder = std::env::temp_dir().join(format!("farfield-book-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("part")).unwrap();
-        std::fs::write(
-            folder.join("a.html"),
-            r##"<a href="part/b.html#here">x</a><a href="#top" id="top">y</a>"##,
-        )
-        .unwrap();
-        std::fs::write(folder.join("part/b.html"), r#"<p id="here"><a href="../a.html">z</a>"#).unwrap();
-        assert_eq!(check_pages(&folder).unwrap(), Vec::<String>::new());
-        std::fs::write(
-            folder.join("part/b.html"),
-            r##"{{#include x}} <a href="../c.html">z</a><a href="#gone">"##,
-        )
-        .unwrap();
-        let faults = check_pages(&folder).unwrap();
-        assert_eq!(faults.len(), 4, "{faults:?}");
+    /// Checks two pages, of which the second is made from the source `source`; gives the faults.
+    fn faults(case: &str, second: &str, source: &str) -> Vec<String> {
+        let folder = std::env::temp_dir().join(format!("farfield-book-{case}-{}", std::process::id()));
+        let (pages, sources) = (folder.join("pages"), folder.join("sources"));
+        for part in [&pages, &sources] {
+            std::fs::create_dir_all(part.join("part")).unwrap();
+        }
+        let first =
+            r##"<a href="part/b.html#here">x</a><a href="#top" id="top">y</a><a href="https://z">z</a>"##;
+        std::fs::write(pages.join("a.html"), first).unwrap();
+        std::fs::write(pages.join("part/b.html"), second).unwrap();
+        std::fs::write(sources.join("part/b.md"), source).unwrap();
+        let faults = check_pages(&pages, &sources).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
+        faults
+    }
+
+    #[test]
+    fn sound_links_pass() {
+        assert_eq!(faults("sound", r#"<p id="here"><a href="../a.html">z</a>"#, ""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_broken_link_is_found_where_it_was_written() {
+        let page = r##"{{#include x}} <a href="../c.html">z</a> <a href="#gone"> <img src="gone.png">"##;
+        let faults = faults("broken", page, "text\n[z](../c.md)\n\n[y](#gone)\n");
+        assert_eq!(faults.len(), 5, "{faults:?}");
+        let has = |end: &str| faults.iter().any(|fault| fault.ends_with(end));
+        assert!(has("part/b.md:2: the link `../c.html` leads nowhere"), "{faults:?}");
+        assert!(has("part/b.md:4: the link `#gone` leads nowhere"), "{faults:?}");
+        assert!(has("part/b.html:1: the link `gone.png` leads nowhere"), "{faults:?}");
+        assert!(has("part/b.html:1: a directive is left"), "{faults:?}");
+        assert!(has("a.html:1: the link `part/b.html#here` leads nowhere"), "{faults:?}");
     }
 }

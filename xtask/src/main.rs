@@ -33,7 +33,11 @@ enum Task {
     /// Hold the architecture's invariants and the house rules
     Tidy,
     /// Build the book and check its includes and links
-    Book,
+    Book {
+        /// Show it in a browser
+        #[arg(long)]
+        open: bool,
+    },
     /// Measure the figures that the project claims
     Results(results::Options),
 }
@@ -42,7 +46,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Ci => ci::run(),
         Task::Tidy => tidy::run(),
-        Task::Book => book::run(),
+        Task::Book { open } => book::run().and_then(|()| if open { book::open() } else { Ok(()) }),
         Task::Results(options) => results::run(&options),
     };
     match done {

@@ -43,18 +43,33 @@ pub(crate) fn broken(include: &Include, folder: &Path) -> Option<String> {
     (!whole).then(|| format!("includes `{}`, which has no anchor `{anchor}`", include.path.display()))
 }
 
-/// The lines of Rust code that are typed into a page instead of included, by where their block begins.
-pub(crate) fn typed_rust(text: &str) -> Vec<usize> {
-    let mut found = Vec::new();
+/// What a block of a page may be that is not Rust: no compiler would have an opinion on it.
+const OTHER_BLOCKS: &[&str] = &["console", "text", "toml"];
+
+/// The blocks of code that nothing checks, by the line where they begin, and what is wrong with each: Rust must be
+/// included, and a block must say what it is, lest Rust hide in one.
+pub(crate) fn unsound_blocks(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
     let mut block: Option<(usize, bool)> = None;
     for (line, content) in (1..).zip(text.lines()) {
-        match (&block, content.trim_start().strip_prefix("```")) {
-            (None, Some(language)) => block = Some((line, language.starts_with("rust"))),
+        let content = content.trim();
+        match (block, content.strip_prefix("```")) {
+            (None, Some(language)) => {
+                let language = language.split(',').next().unwrap_or_default().trim();
+                block = Some((line, language == "rust"));
+                if language != "rust" && !OTHER_BLOCKS.contains(&language) {
+                    found.push((
+                        line,
+                        format!("a block of `{language}`: write `rust`, or one of {OTHER_BLOCKS:?}"),
+                    ));
+                }
+            }
             (Some(_), Some(_)) => block = None,
-            (Some((start, true)), None)
-                if !content.trim().is_empty() && !content.contains("{{#") && found.last() != Some(start) =>
-            {
-                found.push(*start);
+            (Some((start, true)), None) => {
+                let included = content.is_empty() || (content.starts_with("{{#") && content.ends_with("}}"));
+                if !included && found.last().is_none_or(|(last, _)| *last != start) {
+                    found.push((start, "Rust code that is not included".to_owned()));
+                }
             }
             _ => {}
         }
@@ -90,7 +105,19 @@ mod tests {
 
     #[test]
     fn rust_must_be_included() {
-        assert_eq!(typed_rust("```rust\n{{#include a.rs}}\n```\n```console\n$ ls\n```"), Vec::<usize>::new());
-        assert_eq!(typed_rust("\n```rust,ignore\nlet a = 1;\n```"), [2]);
+        let sound = "```rust\n{{#include a.rs}}\n\n{{#include b.rs}}\n```\n```console\n$ ls\n```";
+        assert_eq!(unsound_blocks(sound), []);
+        let typed = |page: &str| unsound_blocks(page).into_iter().map(|(line, _)| line).collect::<Vec<_>>();
+        assert_eq!(typed("\n```rust,ignore\nlet a = 1;\nlet b = 2;\n```"), [2]);
+        assert_eq!(typed("```rust\nlet a = 1; {{#include a.rs}}\n```"), [1]);
+    }
+
+    #[test]
+    fn a_block_says_what_it_is() {
+        for fence in ["```", "```rs", "```ignore"] {
+            let faults = unsound_blocks(&format!("text\n{fence}\nlet a = 1;\n```"));
+            assert_eq!(faults.len(), 1, "{fence}");
+            assert!(faults[0].0 == 2 && faults[0].1.contains("write `rust`"), "{faults:?}");
+        }
     }
 }

@@ -37,6 +37,20 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// No fault is fine, one is the error; several are printed, each on a line of its own, so that the error is one line.
+pub(crate) fn report(faults: &[String]) -> Result<(), String> {
+    match faults {
+        [] => Ok(()),
+        [fault] => Err(fault.clone()),
+        several => {
+            for fault in several {
+                eprintln!("{fault}");
+            }
+            Err(format!("{} faults", several.len()))
+        }
+    }
+}
+
 /// Runs a command in the workspace; its output goes where ours does.
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
     let status =
