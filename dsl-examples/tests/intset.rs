@@ -166,6 +166,6 @@ fn hello_says_hello() {
     assert_eq!(elsewhere.status.code(), Some(2));
     assert_eq!(
         text(&elsewhere.stderr),
-        "error: cluster URL `moon:`: unknown fabric `moon`; this build has `local`\n"
+        "error: cluster URL `moon:`: unknown fabric `moon`; this build has `local` and `sim`\n"
     );
 }

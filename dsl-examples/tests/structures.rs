@@ -8,12 +8,14 @@ use farfield_examples::{Counter, HarrisList, IntSet, LazyList, MsQueue, TreiberS
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Clusters on which things go differently: at once, interleaved, over several nodes.
+/// Clusters on which things go differently: at once, interleaved, over several nodes, in virtual time.
 const CLUSTERS: &[&str] = &[
     "local:size=8MiB",
     "local:size=8MiB,delay=7",
     "local:nodes=3,segments=2,size=1MiB",
     "local:nodes=2,size=1MiB,delay=3",
+    "sim:seed=1,size=8MiB",
+    "sim:seed=2,nodes=3,segments=2,size=1MiB,rate=1M,jitter=50%",
 ];
 
 fn on_each_cluster(threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {

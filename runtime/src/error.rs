@@ -161,6 +161,33 @@ errors! {
         /// The bounds.
         reason: &'static str,
     }
+    /// A memory node that does not answer: it has died, or the link to it is cut. What was posted to it may have taken
+    /// effect or not.
+    #[error("memory node {node} did not answer within {timeout_us} us")]
+    NodeUnreachable {
+        /// The memory node.
+        node: u16,
+        /// How long it was tried, in microseconds.
+        timeout_us: u64,
+    }
+    /// A compute thread that died in a run whose caller expects all of them to return.
+    #[error("compute thread {thread} died")]
+    ComputeNodeDied {
+        /// The thread's index in its run.
+        thread: usize,
+    }
+    /// What the simulator found wrong with a run.
+    #[error("{finding} at {:.3} us, seed {seed}: {report}", at.as_nanos() as f64 / 1000.0)]
+    Simulation {
+        /// What kind of mistake it is.
+        finding: Finding,
+        /// The seed that shows it.
+        seed: u64,
+        /// When, in virtual time.
+        at: std::time::Duration,
+        /// Which operations, objects and threads are concerned.
+        report: Box<str>,
+    }
     /// The operating system refused something.
     #[error("cannot {action}: {cause}")]
     System {
@@ -183,6 +210,40 @@ impl Error {
     /// ```
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(Box::new(error.into()))
+    }
+}
+
+/// What the simulator can find wrong with a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Finding {
+    /// An operation on memory that has been freed.
+    UseAfterFree,
+    /// An operation on memory that was never allocated, or past the end of an object.
+    WildAccess,
+    /// An object that is freed or retired a second time.
+    DoubleFree,
+    /// An object that was never freed and that no root leads to.
+    Leak,
+    /// All threads wait for what nobody will do.
+    Deadlock,
+    /// All threads try again and again, and nothing changes.
+    Livelock,
+    /// A run that took longer than its limit.
+    OutOfTime,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UseAfterFree => "use after free",
+            Self::WildAccess => "wild access",
+            Self::DoubleFree => "double free",
+            Self::Leak => "leak",
+            Self::Deadlock => "deadlock",
+            Self::Livelock => "livelock",
+            Self::OutOfTime => "out of time",
+        })
     }
 }
 

@@ -64,6 +64,7 @@ mod memory;
 mod place;
 mod pointer;
 mod primitive;
+pub mod sim;
 mod task;
 
 pub use cluster::{Cluster, ComputeThread, Metrics, ThreadId};

@@ -18,7 +18,7 @@ impl ComputeThread {
     /// Waits until every thread of the run has called it with the same name as often as this one.
     ///
     /// A name can be used again and again; each use is a barrier of its own. One task of each thread takes part. Costs
-    /// about four round trips and one for each time the thread looks again.
+    /// four round trips, and one for each time the thread looks again.
     ///
     /// # Errors
     /// [`Error::BarrierBroken`] if a thread ends without arriving; [`Error::InvalidName`] and
@@ -27,14 +27,15 @@ impl ComputeThread {
         let at = barrier_entry(self, name).await?;
         let run = self.run.number() & (u64::MAX >> COUNT_BITS);
         let threads = self.threads() as u64;
-        let mut word = self.read_word(at).await?;
         let arrival = loop {
-            let arrived = if word >> COUNT_BITS == run { word & COUNT_MASK } else { 0 };
-            let found = self.compare_exchange_word(at, word, run << COUNT_BITS | (arrived + 1)).await?;
-            if found == word {
-                break arrived;
+            let word = self.read_word(at).await?;
+            if word >> COUNT_BITS == run {
+                // One FAA, however many arrive at once.
+                break self.fetch_add_word(at, 1).await? & COUNT_MASK;
             }
-            word = found;
+            if self.compare_exchange_word(at, word, run << COUNT_BITS | 1).await? == word {
+                break 0;
+            }
         };
         let complete = (arrival / threads + 1) * threads;
         let mut backoff = self.backoff();

@@ -79,3 +79,27 @@ pub(crate) fn entry_body() -> std::ops::Range<usize> {
 pub(crate) fn header(first_free: u64) -> ([u64; 2], u64) {
     ([VERSION, first_free], MAGIC)
 }
+
+/// What the word at an address below a segment's first free byte is called.
+pub(crate) fn describe(at: Address) -> String {
+    let offset = at.offset() as usize;
+    let header = ["magic", "version", "bump counter"];
+    let entry = |offset: usize| {
+        let (index, within) = (offset / size_of::<Entry>(), offset % size_of::<Entry>());
+        let field = [
+            (offset_of!(Entry, state), "state"),
+            (offset_of!(Entry, value), "value"),
+            (offset_of!(Entry, fingerprint), "fingerprint"),
+            (offset_of!(Entry, name), "name"),
+            (offset_of!(Entry, type_name), "type name"),
+        ];
+        let (_, name) = field.into_iter().rfind(|(start, _)| *start <= within).expect("one begins at 0");
+        format!("directory[{index}].{name}")
+    };
+    match offset.checked_sub(offset_of!(Control, directory)) {
+        Some(offset) if at.segment() == 0 && offset < size_of::<[Entry; DIRECTORY_ENTRIES]>() => {
+            entry(offset)
+        }
+        _ => (*header.get(offset / 8).unwrap_or(&"unallocated")).to_owned(),
+    }
+}

@@ -20,6 +20,8 @@ mod url;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,14 +33,20 @@ use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
 use crate::fabric::host::{Arena, Host, run_threads};
+use crate::fabric::sim::{self, Ran, Sim, World};
 use crate::layout::WORD_BYTES;
 use crate::memory::epoch::Collector;
 use crate::memory::heap::first_free;
 use crate::memory::pool::Pool;
 use crate::pointer::Address;
+use crate::sim::Simulation;
+use crate::sim::books::Books;
+use crate::sim::trace::NOBODY;
+use crate::sim::watch::Watch;
 use crate::task::block_on;
+use control::{CONTROL_BYTES, HEADER_BYTES};
 use run::Run;
-use url::Config;
+use url::{Config, Fabric};
 
 /// A connection to far memory, from which compute threads are started.
 ///
@@ -67,6 +75,8 @@ pub(crate) struct Shared {
     arena: Arc<Arena>,
     pub(crate) collector: crate::primitive::Arc<Collector>,
     pub(crate) pool: Arc<Pool>,
+    /// Where the network is simulated.
+    world: Option<sim::Shared>,
     /// Identities of the threads that are running.
     live: Mutex<HashSet<ThreadId>>,
     next_thread: AtomicU64,
@@ -98,6 +108,14 @@ impl Cluster {
     pub fn connect(url: &str) -> Result<Self> {
         let config = Config::parse(url)?;
         let arena = Arc::new(Arena::new(config.geometry)?);
+        let world = match &config.fabric {
+            Fabric::Sim(options) => {
+                let books = Books::new(config.seed, true);
+                let (geometry, arena) = (config.geometry, Arc::clone(&arena));
+                Some(sim::Shared::new(World::new(options.clone(), geometry, arena, config.seed, books)))
+            }
+            Fabric::Host | Fabric::Delayed { .. } => None,
+        };
         let cluster = Self {
             shared: Arc::new(Shared {
                 url: url.into(),
@@ -105,6 +123,7 @@ impl Cluster {
                 arena,
                 collector: crate::primitive::Arc::new(Collector::new()),
                 pool: Arc::default(),
+                world,
                 live: Mutex::default(),
                 next_thread: AtomicU64::new(1),
                 next_run: AtomicU64::new(1),
@@ -149,32 +168,117 @@ impl Cluster {
         threads: usize,
         body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        if threads == 0 {
-            let (value, reason) = ("0".into(), "a run needs at least one thread");
-            return Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }));
-        }
-        let shared = &self.shared;
-        shared.active_runs.fetch_add(1, Ordering::SeqCst);
-        let run = Arc::new(Run::new(self, threads));
-        let drained = DrainOnDrop(shared);
-        let results = run_threads(
-            threads,
-            |index| {
-                let ct = ComputeThread::new(self, &run, index);
-                block_on(&ct, body(&ct))
-            },
-            |missing| missing.for_each(|index| run.depart(index, Metrics::default())),
-        );
-        drop(drained);
-        let (mut values, mut broken) = (Vec::with_capacity(threads), None);
-        for result in results? {
+        let (mut values, mut died, mut broken) = (Vec::with_capacity(threads), None, None);
+        for (thread, result) in self.run_all(threads, body)?.into_iter().enumerate() {
             match result {
+                Some(Ok(value)) => values.push(value),
+                Some(Err(error @ Error::BarrierBroken { .. })) => broken = broken.or(Some(error)),
+                Some(Err(error)) => return Err(error),
+                None => died = died.or(Some(Error::from(error::ComputeNodeDied { thread }))),
+            }
+        }
+        died.or(broken).map_or(Ok(values), Err)
+    }
+
+    /// As [`run`](Self::run), where compute threads may die: gives what each returned, or `None` for one that a fault
+    /// has killed.
+    ///
+    /// Only the simulator kills threads.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), for the threads that survive.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_surviving<R: Send>(
+        &self,
+        threads: usize,
+        body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
+    ) -> Result<Vec<Option<R>>> {
+        let (mut values, mut broken) = (Vec::with_capacity(threads), None);
+        for result in self.run_all(threads, body)? {
+            match result.transpose() {
                 Ok(value) => values.push(value),
                 Err(error @ Error::BarrierBroken { .. }) => broken = broken.or(Some(error)),
                 Err(error) => return Err(error),
             }
         }
         broken.map_or(Ok(values), Err)
+    }
+
+    /// Runs `body` on each thread; gives what each returned, unless a fault killed it.
+    fn run_all<R: Send>(
+        &self,
+        threads: usize,
+        body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
+    ) -> Result<Vec<Option<Result<R>>>> {
+        let most = u32::MAX as usize - 1;
+        if threads == 0 || threads > most {
+            let value = threads.to_string().into();
+            let reason =
+                if threads == 0 { "a run needs at least one thread" } else { "there are not so many" };
+            return Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }));
+        }
+        let shared = &self.shared;
+        shared.active_runs.fetch_add(1, Ordering::SeqCst);
+        let run = Arc::new(Run::new(self, threads));
+        let drained = DrainOnDrop(shared);
+        let Some(world) = &shared.world else {
+            let results = run_threads(
+                threads,
+                |index| {
+                    let ct = ComputeThread::new(self, &run, index);
+                    block_on(&ct, body(&ct))
+                },
+                |missing| missing.for_each(|index| run.depart(index, Metrics::default())),
+            );
+            drop(drained);
+            return Ok(results?.into_iter().map(Some).collect());
+        };
+        let ran =
+            sim::simulate(world, threads, run.id_of(0).0.get(), &Simulated { cluster: self, run, body });
+        drop(drained);
+        let ran = ran?;
+        let sound = |ran: &Ran<Result<R>>| matches!(ran, Ran::Returned(Ok(_)));
+        if ran.iter().all(sound) {
+            shared.look_for_leaks(world)?;
+        }
+        let result = |ran| match ran {
+            Ran::Returned(result) => Some(result),
+            Ran::Died => None,
+        };
+        Ok(ran.into_iter().map(result).collect())
+    }
+
+    /// The simulator's side of the cluster, if it is a simulated one (`sim:`).
+    pub fn simulation(&self) -> Option<Simulation> {
+        self.shared.world.clone().map(|world| Simulation { world })
+    }
+}
+
+/// A run of simulated threads.
+struct Simulated<'a, B> {
+    cluster: &'a Cluster,
+    run: Arc<Run>,
+    body: B,
+}
+
+impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simulated<'_, B> {
+    type Output = Result<R>;
+
+    fn start(&self, thread: usize) -> Pin<Box<dyn Future<Output = Result<R>> + '_>> {
+        Box::pin(async move {
+            let ct = ComputeThread::new(self.cluster, &self.run, thread);
+            (self.body)(&ct).await
+        })
+    }
+
+    fn failed(output: &Result<R>) -> bool {
+        !matches!(output, Ok(_) | Err(Error::BarrierBroken { .. } | Error::NodeUnreachable { .. }))
+    }
+
+    fn died(&self, thread: usize) {
+        self.run.depart(thread, Metrics::default());
     }
 }
 
@@ -210,12 +314,32 @@ impl Shared {
         Ok(())
     }
 
-    pub(crate) fn endpoint(&self, seed: u64) -> Endpoint {
-        let host = Host::new(Arc::clone(&self.arena));
-        match self.config.delay_polls {
-            0 => Endpoint::Host(host),
-            polls => Endpoint::Delayed(Delayed::new(host, polls, seed)),
+    pub(crate) fn endpoint(&self, seed: u64, thread: usize) -> Endpoint {
+        if let Some(world) = &self.world {
+            return Endpoint::Sim(Sim::new(world.clone(), thread as u32));
         }
+        let host = Host::new(Arc::clone(&self.arena));
+        match self.config.fabric {
+            Fabric::Delayed { max_polls } => Endpoint::Delayed(Delayed::new(host, max_polls, seed)),
+            Fabric::Host | Fabric::Sim(_) => Endpoint::Host(host),
+        }
+    }
+
+    /// What a thread's heap tells the simulator through.
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        self.world.clone().map(Watch)
+    }
+
+    /// Looks for objects that are neither freed nor reachable, at the end of a run.
+    fn look_for_leaks(&self, world: &sim::Shared) -> Result<()> {
+        let mut world = world.lock();
+        if !world.config().leaks_fail {
+            return Ok(());
+        }
+        let words = (HEADER_BYTES..CONTROL_BYTES).step_by(WORD_BYTES);
+        let roots = words.map(|offset| world.peek(Address::new(0, offset))).collect();
+        world.look_for_leaks(roots);
+        world.books.finding().map_or(Ok(()), Err)
     }
 
     /// Frees what ended threads had retired: no thread is left.
@@ -223,6 +347,9 @@ impl Shared {
         let mut freed = 0;
         for mut limbo in self.pool.orphans() {
             while let Some(block) = limbo.pop_any() {
+                if let Some(watch) = self.watch() {
+                    watch.freed(NOBODY, block.address);
+                }
                 let node = self.config.geometry.node_of(block.address.segment());
                 self.pool.give(node, block.bytes, [block.address]);
                 freed += 1;

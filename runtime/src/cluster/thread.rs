@@ -23,7 +23,8 @@ use super::{Cluster, Metrics};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain, Op, Slot};
 use crate::fabric::host::Host;
-use crate::fabric::{Endpoint, Posted};
+use crate::fabric::sim::Sim;
+use crate::fabric::{Endpoint, Posted, Ticket};
 use crate::layout::{Remote, WORD_BYTES};
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::heap::{Block, ThreadHeap};
@@ -72,6 +73,8 @@ pub struct ComputeThread {
     rng: RefCell<SmallRng>,
     /// Tells this thread's tokens apart.
     sequence: Cell<u16>,
+    /// The task that runs, or ran last.
+    task: Cell<u32>,
     index: usize,
     id: ThreadId,
     pub(super) run: Arc<Run>,
@@ -84,15 +87,21 @@ impl ComputeThread {
         let id = run.id_of(index);
         let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
-            endpoint: shared.endpoint(seed),
+            endpoint: shared.endpoint(seed, index),
             counters: Counters::default(),
             epoch: Collector::register(&shared.collector),
-            heap: Rc::new(ThreadHeap::new(Arc::clone(&shared.pool), shared.config.geometry, index as u16)),
+            heap: Rc::new(ThreadHeap::new(
+                Arc::clone(&shared.pool),
+                shared.config.geometry,
+                index,
+                shared.watch(),
+            )),
             limbo: RefCell::default(),
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
             chains: RefCell::default(),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             sequence: Cell::new(0),
+            task: Cell::new(0),
             index,
             id,
             run: Arc::clone(run),
@@ -103,6 +112,17 @@ impl ComputeThread {
     /// The thread's number in its run: 0 to [`threads`](Self::threads) - 1.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// The number of the task that runs: its index among those of [`tasks`](Self::tasks), 0 outside.
+    pub fn task(&self) -> usize {
+        self.task.get() as usize
+    }
+
+    /// Says which task runs; gives which one did.
+    #[inline]
+    pub(crate) fn enter_task(&self, task: u32) -> u32 {
+        self.task.replace(task)
     }
 
     /// How many compute threads the run has.
@@ -162,6 +182,12 @@ impl ComputeThread {
 
     pub(crate) fn idle(&self) {
         self.endpoint.idle();
+    }
+
+    /// Waits for what a timer of the simulator makes of it: gives nothing where time is real.
+    pub(crate) fn timer(&self, start: impl FnOnce(&Sim, u32) -> Ticket) -> Option<Submitted<'_>> {
+        let ticket = start(self.endpoint.virtual_time()?, self.task.get());
+        Some(Submitted { ct: self, posted: Some(Posted::InFlight(ticket)) })
     }
 
     // ---- single operations -------------------------------------------------------------------------------------
@@ -283,13 +309,13 @@ impl ComputeThread {
             }
         }
         count(&self.counters.riders, (chain.ops().len() as u64).saturating_sub(1));
-        Submitted { ct: self, posted: Some(self.endpoint.post(chain)) }
+        Submitted { ct: self, posted: Some(self.endpoint.post(chain, self.task.get())) }
     }
 
     fn recycle(&self, mut chain: Chain) {
-        chain.clear();
         let mut chains = self.chains.borrow_mut();
-        if chains.len() < 64 {
+        if chains.len() < 64 && chain.is_worth_keeping() {
+            chain.clear();
             chains.push(chain);
         }
     }
@@ -311,6 +337,7 @@ impl ComputeThread {
 
     pub(crate) fn retire(&self, block: Block) {
         count(&self.counters.retired, 1);
+        self.heap.note_retired(block);
         self.limbo.borrow_mut().push(self.epoch.tag(), block);
         let left = self.until_advance.get() - 1;
         if left > 0 {

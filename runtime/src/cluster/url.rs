@@ -3,6 +3,7 @@
 use crate::cluster::control::CONTROL_BYTES;
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Geometry;
+use crate::fabric::sim::config::SimConfig;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
@@ -15,10 +16,20 @@ const MAX_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) geometry: Geometry,
-    /// Chains complete at a poll up to this one; 0 for at once.
-    pub(crate) delay_polls: u32,
+    pub(crate) fabric: Fabric,
     /// What the threads' random generators start from.
     pub(crate) seed: u64,
+}
+
+/// What is between the threads and far memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fabric {
+    Host,
+    /// Chains complete at a poll up to this one.
+    Delayed {
+        max_polls: u32,
+    },
+    Sim(SimConfig),
 }
 
 impl Config {
@@ -32,24 +43,39 @@ impl Config {
 }
 
 fn parse(url: &str) -> Result<Config, String> {
-    let (scheme, options) = url.split_once(':').ok_or("it has no `:`; write `local:`")?;
-    if scheme != "local" {
-        return Err(format!("unknown fabric `{scheme}`; this build has `local`"));
-    }
-    let (mut nodes, mut segments, mut size) = (1, 1, DEFAULT_SEGMENT_BYTES);
-    let (mut delay_polls, mut seed) = (0, 0);
+    let (scheme, options) = url.split_once(':').ok_or("it has no `:`; write `local:` or `sim:`")?;
+    let mut fabric = match scheme {
+        "local" => Fabric::Host,
+        "sim" => Fabric::Sim(SimConfig::default()),
+        _ => return Err(format!("unknown fabric `{scheme}`; this build has `local` and `sim`")),
+    };
+    let (mut nodes, mut segments, mut size, mut seed) = (1, 1, DEFAULT_SEGMENT_BYTES, 0);
+    let mut seen = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (name, value) =
             option.split_once('=').ok_or_else(|| format!("option `{option}` has no value"))?;
-        match name {
-            "nodes" => nodes = number(name, value, 1, u64::from(u16::MAX))?,
-            "segments" => segments = number(name, value, 1, u64::from(u16::MAX))?,
-            "size" => size = bytes(value)?,
-            "delay" => delay_polls = number(name, value, 0, 1 << 16)? as u32,
-            "seed" => seed = number(name, value, 0, u64::MAX)?,
-            _ => {
-                let known = "`nodes`, `segments`, `size`, `delay` and `seed`";
-                return Err(format!("unknown option `{name}`; `local:` takes {known}"));
+        if seen.contains(&name) {
+            return Err(format!("option `{name}` is given twice"));
+        }
+        seen.push(name);
+        match (name, &mut fabric) {
+            ("nodes", _) => nodes = number(name, value, 1, u64::from(u16::MAX))?,
+            ("segments", _) => segments = number(name, value, 1, u64::from(u16::MAX))?,
+            ("size", _) => size = bytes(value)?,
+            ("seed", _) => seed = number(name, value, 0, u64::MAX)?,
+            ("delay", Fabric::Host | Fabric::Delayed { .. }) => {
+                let max_polls = number(name, value, 0, 1 << 16)? as u32;
+                fabric = if max_polls == 0 { Fabric::Host } else { Fabric::Delayed { max_polls } };
+            }
+            (_, fabric) => {
+                let (known, own) = match fabric {
+                    Fabric::Sim(sim) => (sim.set(name, value)?, SimConfig::OPTIONS),
+                    Fabric::Host | Fabric::Delayed { .. } => (false, "`delay`"),
+                };
+                if !known {
+                    let shared = "`nodes`, `segments`, `size`, `seed`";
+                    return Err(format!("unknown option `{name}`; `{scheme}:` takes {shared}, {own}"));
+                }
             }
         }
     }
@@ -71,7 +97,7 @@ fn parse(url: &str) -> Result<Config, String> {
         segments_per_node: segments as u16,
         segment_bytes: size / WORD_BYTES as u64 * WORD_BYTES as u64,
     };
-    Ok(Config { geometry, delay_polls, seed })
+    Ok(Config { geometry, fabric, seed })
 }
 
 fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String> {
@@ -124,7 +150,9 @@ mod tests {
         let config = Config::parse("local:").unwrap();
         assert_eq!(config.geometry.segments(), 1);
         assert_eq!(config.geometry.segment_bytes, DEFAULT_SEGMENT_BYTES);
-        assert_eq!(config.delay_polls, 0);
+        assert_eq!(config.fabric, Fabric::Host);
+        assert_eq!(Config::parse("local:delay=7").unwrap().fabric, Fabric::Delayed { max_polls: 7 });
+        assert_eq!(Config::parse("sim:").unwrap().fabric, Fabric::Sim(SimConfig::default()));
     }
 
     #[test]
@@ -147,11 +175,18 @@ mod tests {
         assert!(reason("local:size=99999999999TiB").contains("not a size"));
         assert!(reason("local:size=512TiB").contains("too large"));
         assert!(reason("local:nodes=60000,segments=2").contains("more than the 65536 segments"));
+        assert!(reason("local:nodes=1,nodes=2").contains("`nodes` is given twice"));
+        assert!(reason("local:rtt=2us").contains("unknown option `rtt`"));
+        assert!(reason("sim:colour=red").contains("unknown option `colour`"));
+        assert!(reason("sim:delay=3").contains("unknown option `delay`"));
+        assert!(reason("sim:nodes=70000").contains("nodes=70000"));
+        assert!(reason("sim:rate=0").contains("rate=0"));
+        assert!(reason("sim:rtt=-2us").contains("rtt=-2us"));
     }
 
     proptest::proptest! {
         #[test]
-        fn no_input_panics(url in "(local:)?[a-z0-9=,:Ki]{0,40}") {
+        fn no_input_panics(url in "((local|sim):)?[a-z0-9=,:Ki]{0,40}") {
             drop(Config::parse(&url));
         }
     }

@@ -8,6 +8,9 @@ use std::ops::Range;
 
 use crate::pointer::Address;
 
+/// The largest buffer that a thread keeps for its next chain, in words.
+const MOST_KEPT_WORDS: usize = 512;
+
 /// A batch under construction, in flight or completed.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
@@ -28,7 +31,42 @@ pub(crate) enum Op {
 #[derive(Clone, Debug)]
 pub(crate) struct Slot(Range<usize>);
 
+impl Op {
+    /// Where it begins.
+    pub(crate) fn at(&self) -> Address {
+        match self {
+            Self::Read { at, .. }
+            | Self::Write { at, .. }
+            | Self::CompareExchange { at, .. }
+            | Self::FetchAdd { at, .. } => *at,
+        }
+    }
+
+    /// How many words it accesses.
+    pub(crate) fn words(&self) -> usize {
+        match self {
+            Self::Read { slot, .. } | Self::Write { slot, .. } => slot.len(),
+            Self::CompareExchange { .. } | Self::FetchAdd { .. } => 1,
+        }
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "READ",
+            Self::Write { .. } => "WRITE",
+            Self::CompareExchange { .. } => "CAS",
+            Self::FetchAdd { .. } => "FAA",
+        }
+    }
+}
+
 impl Chain {
+    /// Whether its buffers are worth keeping: there are some, and they are not those of a rare, large transfer.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        (1..=MOST_KEPT_WORDS).contains(&self.words.capacity())
+    }
+
     pub(crate) fn clear(&mut self) {
         self.ops.clear();
         self.words.clear();

@@ -9,9 +9,12 @@ use std::task::Poll;
 use super::chain::Chain;
 use super::delayed::Delayed;
 use super::host::{Arena, Geometry, Host};
+use super::sim::config::SimConfig;
+use super::sim::{Shared, Sim, World};
 use super::{Endpoint, Posted};
 use crate::error::{Error, PointerFault, Result};
 use crate::pointer::Address;
+use crate::sim::books::Books;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
@@ -25,12 +28,18 @@ fn fabrics() -> Vec<Fabric> {
     let geometry = Geometry { nodes: 2, segments_per_node: 2, segment_bytes: SEGMENT_BYTES };
     let host = move || Host::new(Arc::new(Arena::new(geometry).unwrap()));
     let (direct, delayed) = (host(), host());
+    // Without jitter: chains of one thread that nobody waits for arrive in order, as the suite's checks need.
+    let mut options = SimConfig::default();
+    assert_eq!(options.set("jitter", "0%"), Ok(true));
+    let arena = Arc::new(Arena::new(geometry).unwrap());
+    let world = Shared::new(World::new(options, geometry, arena, 42, Books::new(42, false)));
     vec![
         Fabric { name: "host", endpoint: Box::new(move || Endpoint::Host(direct.clone())) },
         Fabric {
             name: "delayed",
             endpoint: Box::new(move || Endpoint::Delayed(Delayed::new(delayed.clone(), 5, 42))),
         },
+        Fabric { name: "sim", endpoint: Box::new(move || Endpoint::Sim(Sim::new(world.clone(), 0))) },
     ]
 }
 
@@ -42,7 +51,7 @@ fn for_each_fabric(test: impl Fn(&Fabric)) {
 }
 
 fn complete(endpoint: &Endpoint, chain: Chain) -> (Chain, Result<()>) {
-    match endpoint.post(chain) {
+    match endpoint.post(chain, 0) {
         Posted::Done(chain, result) => (chain, result),
         Posted::InFlight(ticket) => loop {
             if let Poll::Ready(done) = endpoint.poll(ticket) {
@@ -157,7 +166,7 @@ fn chains_nobody_waits_for_take_effect() {
         let at = Address::new(0, 256);
         let mut chain = Chain::default();
         chain.write(at, &[3]);
-        if let Posted::InFlight(ticket) = endpoint.post(chain) {
+        if let Posted::InFlight(ticket) = endpoint.post(chain, 0) {
             endpoint.forget(ticket);
         }
         assert_eq!(word(&endpoint, at), 3);
@@ -173,7 +182,7 @@ fn chains_in_flight_together_all_complete() {
         for _ in 0..100 {
             let mut chain = Chain::default();
             chain.fetch_add(at, 1);
-            if let Posted::InFlight(ticket) = endpoint.post(chain) {
+            if let Posted::InFlight(ticket) = endpoint.post(chain, 0) {
                 in_flight.push(ticket);
             }
         }

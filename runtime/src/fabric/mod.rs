@@ -18,10 +18,12 @@
 //! |---|---|---|
 //! | [`host`] | `local:` | at once: no operation ever waits |
 //! | [`delayed`] | `local:delay=N` | at a seeded poll up to the `N`th, so that tasks of a thread interleave |
+//! | [`sim`] | `sim:` | in virtual time, a round trip later |
 
 pub(crate) mod chain;
 pub(crate) mod delayed;
 pub(crate) mod host;
+pub(crate) mod sim;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -30,11 +32,13 @@ use crate::error::Result;
 use chain::Chain;
 use delayed::Delayed;
 use host::Host;
+use sim::Sim;
 
 /// A compute thread's access to a fabric. Not shared: each thread has its own.
 pub(crate) enum Endpoint {
     Host(Host),
     Delayed(Delayed),
+    Sim(Sim),
 }
 
 /// What posting a chain gives.
@@ -55,17 +59,19 @@ impl Endpoint {
     pub(crate) fn immediate(&self) -> Option<&Host> {
         match self {
             Self::Host(host) => Some(host),
-            Self::Delayed(_) => None,
+            Self::Delayed(_) | Self::Sim(_) => None,
         }
     }
 
-    pub(crate) fn post(&self, mut chain: Chain) -> Posted {
+    /// Posts a chain on behalf of a task of the thread.
+    pub(crate) fn post(&self, mut chain: Chain, task: u32) -> Posted {
         match self {
             Self::Host(host) => {
                 let result = host.execute(&mut chain);
                 Posted::Done(chain, result)
             }
             Self::Delayed(delayed) => Posted::InFlight(delayed.post(chain)),
+            Self::Sim(sim) => Posted::InFlight(sim.post(chain, task)),
         }
     }
 
@@ -73,6 +79,7 @@ impl Endpoint {
         match self {
             Self::Host(_) => unreachable!("the host fabric leaves no chain in flight"),
             Self::Delayed(delayed) => delayed.poll(ticket),
+            Self::Sim(sim) => sim.poll(ticket),
         }
     }
 
@@ -81,24 +88,34 @@ impl Endpoint {
         match self {
             Self::Host(_) => unreachable!("the host fabric leaves no chain in flight"),
             Self::Delayed(delayed) => delayed.forget(ticket),
-        }
-    }
-
-    fn host(&self) -> &Host {
-        match self {
-            Self::Host(host) => host,
-            Self::Delayed(delayed) => delayed.host(),
+            Self::Sim(sim) => sim.forget(ticket),
         }
     }
 
     /// The time since the cluster was connected.
     pub(crate) fn now(&self) -> Duration {
-        self.host().now()
+        match self {
+            Self::Host(host) => host.now(),
+            Self::Delayed(delayed) => delayed.host().now(),
+            Self::Sim(sim) => sim.now(),
+        }
     }
 
     /// Called when all of a thread's tasks wait: lets others run.
     pub(crate) fn idle(&self) {
-        self.host().idle();
+        match self {
+            Self::Host(host) => host.idle(),
+            Self::Delayed(delayed) => delayed.host().idle(),
+            Self::Sim(_) => unreachable!("the simulator polls a thread when something has arrived"),
+        }
+    }
+
+    /// The simulator, where waiting is a timer's business and not polling's.
+    pub(crate) fn virtual_time(&self) -> Option<&Sim> {
+        match self {
+            Self::Host(_) | Self::Delayed(_) => None,
+            Self::Sim(sim) => Some(sim),
+        }
     }
 }
 

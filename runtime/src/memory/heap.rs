@@ -22,6 +22,8 @@ use crate::error::{self, Error, PointerFault, Result};
 use crate::fabric::host::Geometry;
 use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::{Address, RemotePtr};
+use crate::sim::blocks::Kind;
+use crate::sim::watch::Watch;
 
 /// Blocks up to this size have a list of their own for each multiple of 8.
 const SMALL_BYTES: u64 = 512;
@@ -86,6 +88,9 @@ pub(crate) struct ThreadHeap {
     /// Objects allocated and freed by this thread.
     pub(crate) allocated: Cell<u64>,
     pub(crate) freed: Cell<u64>,
+    /// The simulator, which knows each object.
+    watch: Option<Watch>,
+    thread: u32,
 }
 
 /// What a thread holds of one memory node.
@@ -120,7 +125,7 @@ impl NodeHeap {
 }
 
 impl ThreadHeap {
-    pub(crate) fn new(pool: Arc<Pool>, geometry: Geometry, first_node: u16) -> Self {
+    pub(crate) fn new(pool: Arc<Pool>, geometry: Geometry, thread: usize, watch: Option<Watch>) -> Self {
         let empty = || NodeHeap {
             small: [const { Vec::new() }; SMALL_CLASSES],
             large: HashMap::new(),
@@ -133,10 +138,12 @@ impl ThreadHeap {
             // Large enough to make an FAA rare, small enough that a few threads do not use up a small segment.
             chunk_bytes: (geometry.segment_bytes / 64).next_power_of_two().clamp(1024, 64 * 1024),
             nodes: (0..geometry.nodes).map(|_| RefCell::new(empty())).collect(),
-            next_node: Cell::new(first_node % geometry.nodes),
+            next_node: Cell::new((thread % usize::from(geometry.nodes)) as u16),
             images: RefCell::default(),
             allocated: Cell::new(0),
             freed: Cell::new(0),
+            watch,
+            thread: thread as u32,
         }
     }
 
@@ -262,8 +269,27 @@ impl ThreadHeap {
         }
     }
 
+    /// Tells the simulator what a new block is for.
+    #[inline]
+    pub(crate) fn note_allocated<T: Remote>(&self, block: Block, bytes: usize) {
+        if let Some(watch) = &self.watch {
+            let kind = Kind { name: T::NAME, fields: T::FIELDS };
+            watch.allocated(self.thread, block.address, bytes as u64, kind);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note_retired(&self, block: Block) {
+        if let Some(watch) = &self.watch {
+            watch.retired(self.thread, block.address);
+        }
+    }
+
     /// Takes a block back. No round trip.
     pub(crate) fn free(&self, block: Block) {
+        if let Some(watch) = &self.watch {
+            watch.freed(self.thread, block.address);
+        }
         self.freed.set(self.freed.get() + 1);
         let node = self.geometry.node_of(block.address.segment());
         let mut heap = self.nodes[usize::from(node)].borrow_mut();

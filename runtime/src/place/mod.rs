@@ -34,6 +34,7 @@ pub use fetch::{FieldGroup, fetch};
 pub use link::{CompareExchangeError, Link, LinkWord};
 pub use lock::{Lock, LockGuard, LockState};
 pub use read::Read;
+pub(crate) use stamped::unpack_stamped;
 pub use stamped::{Stamped, StampedLink};
 pub use tail::{Tail, TailRef};
 pub use versioned::{Version, Versioned};

@@ -56,15 +56,19 @@ impl<'g, T> Stamped<'g, T> {
     }
 
     fn from_word(word: u64) -> Self {
-        let segment = (word >> SEGMENT_SHIFT) & SEGMENT_MASK;
-        let address = Address::new(segment as u16, (word & OFFSET_MASK) * WORD_BYTES as u64);
-        Self { shared: Shared::unmarked(address), stamp: (word >> STAMP_SHIFT) as u16 }
+        Self { shared: Shared::unmarked(unpack_stamped(word)), stamp: (word >> STAMP_SHIFT) as u16 }
     }
 
     /// The word of a link that held this and is made to point to `target`.
     fn successor(self, target: Address) -> Result<u64> {
         Ok(u64::from(self.stamp.wrapping_add(1)) << STAMP_SHIFT | compress(target)?)
     }
+}
+
+/// Where a stamped link with this word points.
+pub(crate) fn unpack_stamped(word: u64) -> Address {
+    let segment = (word >> SEGMENT_SHIFT) & SEGMENT_MASK;
+    Address::new(segment as u16, (word & OFFSET_MASK) * WORD_BYTES as u64)
 }
 
 fn compress(address: Address) -> Result<u64> {

@@ -35,6 +35,7 @@ impl<T: Remote> Owned<T> {
         let heap = site.ct.heap();
         let bytes = T::SIZE.saturating_add(T::tail_bytes(&init)).next_multiple_of(WORD_BYTES);
         let block = heap.allocate(site.ct, site.placement, bytes as u64, T::ALIGN as u64).await?;
+        heap.note_allocated::<T>(block, bytes);
         let mut image = heap.take_image(bytes / WORD_BYTES);
         T::encode(init, bytemuck::cast_slice_mut(&mut image));
         Ok(Self { block, image, heap: Rc::clone(heap), published: false, object: PhantomData })

@@ -4,11 +4,15 @@ use std::hint::spin_loop;
 
 use rand::RngExt;
 
-use super::yield_now;
+use super::pend_once;
 use crate::cluster::ComputeThread;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.
 const MAX_SHIFT: u32 = 6;
+/// On a network the first wait is up to a quarter of a round trip, and the longest `1 << MAX_NETWORK_SHIFT` times that,
+/// 4 ms for a round trip of 2 us: ten thousand threads that wait must not take the memory node's time from the one that
+/// they wait for.
+const MAX_NETWORK_SHIFT: u32 = 13;
 
 /// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whoever holds
 /// what one waits for may be one of them.
@@ -40,11 +44,20 @@ impl<'a> Backoff<'a> {
 
     /// Waits.
     pub async fn wait(&mut self) {
-        let pauses = self.ct.rng().random_range(0..=1_u32 << self.shift);
+        let (ct, shift) = (self.ct, self.shift);
+        let timer = ct.timer(|sim, task| {
+            let most = (sim.pauses_per_rtt() / 4).max(1) << shift.min(MAX_NETWORK_SHIFT);
+            sim.pause(ct.rng().random_range(0..=most), true, task)
+        });
+        if let Some(timer) = timer {
+            self.shift = (shift + 1).min(MAX_NETWORK_SHIFT);
+            return drop(timer.await);
+        }
+        let pauses = ct.rng().random_range(0..=1_u32 << shift);
         for _ in 0..pauses {
             spin_loop();
         }
-        self.shift = (self.shift + 1).min(MAX_SHIFT);
-        yield_now().await;
+        self.shift = (shift + 1).min(MAX_SHIFT);
+        pend_once().await;
     }
 }

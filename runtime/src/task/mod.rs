@@ -32,8 +32,8 @@ pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {
     }
 }
 
-/// Gives way to the thread's other tasks once.
-pub(crate) async fn yield_now() {
+/// Is not ready at its first poll.
+async fn pend_once() {
     let mut yielded = false;
     poll_fn(|_| if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
@@ -54,19 +54,25 @@ impl ComputeThread {
     /// The first error, in time; the other tasks are dropped where they wait.
     pub async fn tasks<R>(&self, count: usize, body: impl AsyncFn(usize) -> Result<R>) -> Result<Vec<R>> {
         let body = &body;
-        TaskSet::new((0..count).map(|task| body(task))).await
+        TaskSet::new(self, (0..count).map(|task| body(task))).await
     }
 
     /// Gives way to the thread's other tasks, and to other threads, once.
     pub async fn yield_now(&self) {
-        yield_now().await;
+        match self.timer(|sim, task| sim.pause(1, false, task)) {
+            Some(timer) => drop(timer.await),
+            None => pend_once().await,
+        }
     }
 
     /// Waits for `duration` by the fabric's clock.
     pub async fn sleep(&self, duration: Duration) {
         let until = self.now() + duration;
+        if let Some(timer) = self.timer(|sim, task| sim.sleep_until(until, task)) {
+            return drop(timer.await);
+        }
         while self.now() < until {
-            yield_now().await;
+            pend_once().await;
         }
     }
 

@@ -4,10 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::cluster::ComputeThread;
 use crate::error::Result;
 
 /// Waits for all of its futures, or for the first error.
-pub(crate) struct TaskSet<F, R> {
+pub(crate) struct TaskSet<'a, F, R> {
+    ct: &'a ComputeThread,
     tasks: Vec<Task<F, R>>,
 }
 
@@ -16,23 +18,27 @@ enum Task<F, R> {
     Done(R),
 }
 
-impl<F: Future<Output = Result<R>>, R> TaskSet<F, R> {
-    pub(crate) fn new(futures: impl Iterator<Item = F>) -> Self {
-        Self { tasks: futures.map(|future| Task::Running(Box::pin(future))).collect() }
+impl<'a, F: Future<Output = Result<R>>, R> TaskSet<'a, F, R> {
+    pub(crate) fn new(ct: &'a ComputeThread, futures: impl Iterator<Item = F>) -> Self {
+        Self { ct, tasks: futures.map(|future| Task::Running(Box::pin(future))).collect() }
     }
 }
 
 // The futures are boxed, and results are never pinned.
-impl<F, R> Unpin for TaskSet<F, R> {}
+impl<F, R> Unpin for TaskSet<'_, F, R> {}
 
-impl<F: Future<Output = Result<R>>, R> Future for TaskSet<F, R> {
+impl<F: Future<Output = Result<R>>, R> Future for TaskSet<'_, F, R> {
     type Output = Result<Vec<R>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut waiting = false;
-        for task in &mut self.tasks {
+        let ct = self.ct;
+        for (index, task) in self.tasks.iter_mut().enumerate() {
             if let Task::Running(future) = task {
-                match future.as_mut().poll(context) {
+                let outer = ct.enter_task(index as u32);
+                let polled = future.as_mut().poll(context);
+                ct.enter_task(outer);
+                match polled {
                     Poll::Ready(Ok(value)) => *task = Task::Done(value),
                     Poll::Ready(Err(error)) => {
                         self.tasks.clear();

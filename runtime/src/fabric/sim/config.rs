@@ -1,0 +1,288 @@
+//! What a `sim:` URL asks for, and what it gets where it does not say.
+//!
+//! Times are in picoseconds, so that the time of a word on a fast link is not rounded away; 64 bits of them are 213
+//! days, and no option may ask for more than an hour.
+
+use std::time::Duration;
+
+/// Picoseconds of virtual time.
+pub(crate) type Picos = u64;
+
+const MICROSECOND: Picos = 1_000_000;
+const SECOND: Picos = 1_000_000 * MICROSECOND;
+/// The longest time that an option may ask for.
+const LONGEST: Picos = 3600 * SECOND;
+
+/// How many faults there are in 2^32 tries.
+pub(crate) type Odds = u32;
+
+/// The simulated network and its misfortunes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SimConfig {
+    /// From posting a chain to its completion, where nothing else is in the way.
+    pub(crate) rtt: Picos,
+    /// Time of a byte on a link, in units of 2^-16 ps; 0 for an infinite bandwidth.
+    byte_time: u64,
+    /// How long a memory node is busy with an operation; 0 for an infinite rate.
+    pub(crate) service: Picos,
+    /// How long a compute node's NIC is busy with a doorbell.
+    pub(crate) doorbell: Picos,
+    /// By how much each way of a chain's trip may differ from its mean, in units of 2^-16 of it.
+    pub(crate) jitter: u64,
+    /// How long a requester tries to reach a memory node.
+    pub(crate) timeout: Picos,
+    /// When a run is given up.
+    pub(crate) limit: Picos,
+    /// How many compute threads share a compute node: its NIC and its fate.
+    pub(crate) threads_per_node: u32,
+    /// The odds, for each chain that is posted, that its compute node dies.
+    pub(crate) crash: Odds,
+    /// That its compute node stalls for a while.
+    pub(crate) stall: Odds,
+    /// That the link between its compute node and its memory node is cut for a while.
+    pub(crate) cut: Odds,
+    /// That its memory node dies.
+    pub(crate) memory_crash: Odds,
+    /// The odds that a memory node is slow all along.
+    pub(crate) slow: Odds,
+    /// Whether what is left unreachable at a run's end is an error.
+    pub(crate) leaks_fail: bool,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        let mut config = Self {
+            rtt: 2 * MICROSECOND,
+            byte_time: 0,
+            service: 0,
+            doorbell: 0,
+            jitter: 0,
+            timeout: 100 * MICROSECOND,
+            limit: 60 * SECOND,
+            threads_per_node: 1,
+            crash: 0,
+            stall: 0,
+            cut: 0,
+            memory_crash: 0,
+            slow: 0,
+            leaks_fail: true,
+        };
+        for (name, value) in Self::DEFAULTS {
+            let known = config.set(name, value);
+            debug_assert_eq!(known, Ok(true), "{name}={value}");
+        }
+        config
+    }
+}
+
+impl SimConfig {
+    /// The defaults that are written as in a URL. `Cluster::connect` documents their sources.
+    const DEFAULTS: [(&str, &str); 4] =
+        [("bandwidth", "100Gbps"), ("rate", "20M"), ("jitter", "10%"), ("doorbell", "100ns")];
+
+    /// The options that only `sim:` has.
+    pub(crate) const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `timeout`, `limit`, \
+                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow` and `leaks`";
+
+    /// Sets one option; gives whether there is such an option.
+    ///
+    /// # Errors
+    /// A reason that names the option and its value.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "rtt" => self.rtt = time(name, value, MICROSECOND / 1000)?,
+            "timeout" => self.timeout = time(name, value, MICROSECOND / 1000)?,
+            "limit" => self.limit = time(name, value, MICROSECOND)?,
+            "doorbell" => self.doorbell = time(name, value, 0)?,
+            "bandwidth" => {
+                let bits = quantity(name, value, "bps", "100Gbps")?;
+                self.byte_time = bits.map_or(0, |bits| per_second(bits / 8.0, 65536.0));
+            }
+            "rate" => {
+                let operations = quantity(name, value, "", "20M")?;
+                self.service = operations.map_or(0, |operations| per_second(operations, 1.0));
+            }
+            "jitter" => self.jitter = u64::from(odds(name, value)?) >> 16,
+            "threads-per-node" => {
+                self.threads_per_node = match value.parse() {
+                    Ok(threads @ 1..) => threads,
+                    _ => return Err(format!("{name}={value} is not a number from 1 to {}", u32::MAX)),
+                }
+            }
+            "crash" => self.crash = odds(name, value)?,
+            "stall" => self.stall = odds(name, value)?,
+            "cut" => self.cut = odds(name, value)?,
+            "memory-crash" => self.memory_crash = odds(name, value)?,
+            "slow" => self.slow = odds(name, value)?,
+            "leaks" => {
+                self.leaks_fail = match value {
+                    "fail" => true,
+                    "ignore" => false,
+                    _ => return Err(format!("{name}={value} is neither `fail` nor `ignore`")),
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// How long `bytes` bytes take on a link.
+    pub(crate) fn transfer(&self, bytes: u64) -> Picos {
+        ((u128::from(self.byte_time) * u128::from(bytes)) >> 16) as u64
+    }
+
+    /// From posting a chain to its arrival at the memory node, and back: without jitter.
+    pub(crate) fn one_way(&self) -> Picos {
+        self.rtt * 2 / 5
+    }
+
+    /// How long a memory node's accesses for one chain are spread.
+    pub(crate) fn window(&self) -> Picos {
+        self.rtt - 2 * self.one_way()
+    }
+
+    /// Whether any fault can come from the seed while threads run.
+    pub(crate) fn has_odds(&self) -> bool {
+        self.crash | self.stall | self.cut | self.memory_crash > 0
+    }
+}
+
+/// The time of one of `rate` things a second, in units of a picosecond divided by `scale`.
+#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // positive, and far from the limits of either type
+fn per_second(rate: f64, scale: f64) -> u64 {
+    (SECOND as f64 * scale / rate).ceil() as u64
+}
+
+/// A time as programs give it.
+pub(crate) fn picos(duration: Duration) -> Picos {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000)
+}
+
+/// A time as programs get it, rounded down to nanoseconds.
+pub(crate) fn duration(time: Picos) -> Duration {
+    Duration::from_nanos(time / 1000)
+}
+
+/// A duration of at least `least`: a decimal number with its unit.
+#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // checked to be positive and below an hour
+fn time(name: &str, value: &str, least: Picos) -> Result<Picos, String> {
+    let wrong = || format!("{name}={value} is not a duration; write it like 500ns, 2us, 1.5ms or 3s");
+    let (number, unit) = split(value).ok_or_else(wrong)?;
+    let unit = match unit {
+        "ns" => MICROSECOND / 1000,
+        "us" | "µs" => MICROSECOND,
+        "ms" => MICROSECOND * 1000,
+        "s" => SECOND,
+        _ => return Err(wrong()),
+    };
+    let picos = number * unit as f64;
+    if picos > LONGEST as f64 {
+        return Err(format!("{name}={value} is absurd: the longest is an hour"));
+    }
+    let picos = picos.round() as u64;
+    if picos < least {
+        let (least, unit) =
+            if least < MICROSECOND { (least / 1000, "ns") } else { (least / MICROSECOND, "us") };
+        return Err(format!("{name}={value} is too short: the shortest is {least}{unit}"));
+    }
+    Ok(picos)
+}
+
+/// A positive quantity with a decimal prefix and a unit; `None` for `inf`.
+fn quantity(name: &str, value: &str, unit: &str, like: &str) -> Result<Option<f64>, String> {
+    let wrong = || format!("{name}={value} is not understood; write it like {like}, or `inf`");
+    if value == "inf" {
+        return Ok(None);
+    }
+    let (number, rest) = split(value).ok_or_else(wrong)?;
+    let prefix = rest.strip_suffix(unit).ok_or_else(wrong)?;
+    let factor = match prefix {
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return Err(wrong()),
+    };
+    let quantity = number * factor;
+    if quantity < 1.0 {
+        return Err(format!("{name}={value} is too small: nothing would ever arrive"));
+    }
+    if quantity > 1e15 {
+        return Err(format!("{name}={value} is absurd; for no limit write `inf`"));
+    }
+    Ok(Some(quantity))
+}
+
+/// A share of tries: a percentage from 0 to 100.
+#[allow(clippy::cast_sign_loss)] // checked to be positive
+fn odds(name: &str, value: &str) -> Result<Odds, String> {
+    let wrong = || format!("{name}={value} is not a percentage from 0% to 100%; write it like 0.1%");
+    let (percent, unit) = split(value).ok_or_else(wrong)?;
+    if unit != "%" || percent > 100.0 {
+        return Err(wrong());
+    }
+    Ok((percent / 100.0 * f64::from(u32::MAX)).round() as u32)
+}
+
+/// A decimal number without a sign, and what follows it.
+fn split(value: &str) -> Option<(f64, &str)> {
+    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    Some((number.parse().ok()?, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_become_times() {
+        let mut config = SimConfig::default();
+        assert_eq!((config.rtt, config.service, config.doorbell), (2_000_000, 50_000, 100_000));
+        assert_eq!(config.transfer(1000), 80_000, "8000 bits at 100 Gbit/s");
+        assert_eq!(config.set("bandwidth", "1Tbps"), Ok(true));
+        assert_eq!(config.transfer(1), 8);
+        assert_eq!(config.set("bandwidth", "inf"), Ok(true));
+        assert_eq!(config.set("rate", "inf"), Ok(true));
+        assert_eq!((config.transfer(1 << 40), config.service), (0, 0));
+        assert_eq!(config.set("rtt", "1.5us"), Ok(true));
+        assert_eq!((config.rtt, 2 * config.one_way() + config.window()), (1_500_000, 1_500_000));
+        assert_eq!(config.set("jitter", "100%"), Ok(true));
+        assert_eq!(config.jitter, 65535);
+        assert_eq!(config.set("colour", "red"), Ok(false));
+    }
+
+    #[test]
+    fn each_mistake_names_its_option() {
+        let refused = |name: &str, value: &str| {
+            let reason = SimConfig::default().set(name, value).expect_err(value);
+            assert!(reason.starts_with(&format!("{name}={value} ")) && !reason.contains('\n'), "{reason}");
+            reason
+        };
+        for value in ["-1us", "", "fast", "2", "2 us", "1e3us", "0us", "2hours", "99999s", "1.2.3us", "0.1ns"]
+        {
+            refused("rtt", value);
+        }
+        assert!(refused("limit", "2000000000s").contains("absurd"));
+        for value in ["0", "-5", "0Gbps", "M", "20Mops", "1e9", "99999T"] {
+            refused("rate", value);
+        }
+        for value in ["0Gbps", "100", "100GBps", "-1Gbps"] {
+            refused("bandwidth", value);
+        }
+        for value in ["101%", "-1%", "10", "%", "ten%"] {
+            refused("crash", value);
+            refused("jitter", value);
+        }
+        refused("threads-per-node", "0");
+        refused("leaks", "maybe");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_value_panics(name in "(rtt|rate|bandwidth|jitter|crash|limit)", value in "[0-9.]{0,24}[a-zA-Z%]{0,4}") {
+            drop(SimConfig::default().set(&name, &value));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The simulator: far memory, a network and compute threads in virtual time, all in one OS thread.
+//!
+//! A run is a pure function of its program and a seed. Every compute thread is a future; the simulator polls the one
+//! whose completion comes next, and nothing else decides the order of things: not the system's scheduler, not the
+//! clock, not a hash map. So a run that fails does so again, and two runs of one seed have the same trace, bit for bit.
+//!
+//! # The model
+//!
+//! A chain posted at `t`, to a memory node that is idle, completes at `t + rtt + bytes / bandwidth`:
+//!
+//! | step | takes | while |
+//! |---|---|---|
+//! | doorbell | nothing, unless the compute node's NIC is still busy with an earlier one | the NIC is busy for `doorbell` |
+//! | way there | 2/5 of the rtt, give or take the jitter | |
+//! | queue | until the memory node has begun all that came before | the node is busy for `1 / rate` with each operation, or for its bytes over the bandwidth if that is longer |
+//! | memory | 1/5 of the rtt; the chain's words are accessed one by one, in program order, at random moments of that time | other chains access words in between |
+//! | way back | 2/5 of the rtt, give or take the jitter, and the bytes over the bandwidth | |
+//!
+//! Computing takes no time. A pause of a [`Backoff`](crate::Backoff) is [`PAUSE`] long, giving way takes as long.
+//!
+//! Chains of one thread are not ordered among each other, even to one memory node: a program that needs an order waits
+//! or uses one chain. (A reliable connection would keep them in order, but a thread may have several.)
+//!
+//! # Parts
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`config`] | the options and their defaults |
+//! | [`events`] | what happens next |
+//! | [`world`] | the state of everything, and what chains do to it |
+//! | [`misfortune`] | faults, by the seed and by script |
+//! | [`stuck`] | when to give up, and who waits for what |
+//! | [`run`] | polls compute threads as their completions arrive |
+//!
+//! What words *mean* is not known here: [`crate::sim`] keeps the books on objects and names.
+
+pub(crate) mod config;
+mod events;
+mod misfortune;
+mod run;
+mod stuck;
+mod world;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::Ticket;
+use super::chain::Chain;
+use crate::error::Result;
+use config::Picos;
+pub(crate) use run::{Body, Ran, simulate};
+pub(crate) use world::World;
+
+/// How long a pause takes, and giving way: 40 ns, some 140 cycles of a 3.5 GHz processor, as `PAUSE` does since Skylake.
+pub(crate) const PAUSE: Picos = 40_000;
+
+/// The ticket of what will never complete, because its thread is dead.
+const NEVER: Ticket = Ticket(u64::MAX);
+
+/// A simulated world, shared by its threads' endpoints. All of them run in one OS thread, so the lock is never
+/// contended; it is there because a `Cluster` may be sent to another.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<World>>);
+
+impl Shared {
+    pub(crate) fn new(world: World) -> Self {
+        Self(Arc::new(Mutex::new(world)))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, World> {
+        // A panic in here is a bug, and is reported as one; what is printed about it then must not panic again.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A simulated thread's access to its world.
+pub(crate) struct Sim {
+    world: Shared,
+    thread: u32,
+}
+
+impl Sim {
+    pub(crate) fn new(world: Shared, thread: u32) -> Self {
+        Self { world, thread }
+    }
+
+    pub(crate) fn post(&self, chain: Chain, task: u32) -> Ticket {
+        self.world.lock().post(self.thread, task, chain).map_or(NEVER, |flight| Ticket(flight.into()))
+    }
+
+    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+        if ticket == NEVER { Poll::Pending } else { self.world.lock().poll(ticket.0 as u32) }
+    }
+
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        if ticket != NEVER {
+            self.world.lock().forget(ticket.0 as u32);
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        config::duration(self.world.lock().now())
+    }
+
+    /// A ticket that completes at a time.
+    pub(crate) fn sleep_until(&self, time: Duration, task: u32) -> Ticket {
+        let until = config::picos(time);
+        self.world
+            .lock()
+            .sleep(self.thread, task, until, stuck::Wait::Sleep)
+            .map_or(NEVER, |flight| Ticket(flight.into()))
+    }
+
+    /// A ticket that completes after some pauses: in a retry loop, or to give way.
+    pub(crate) fn pause(&self, pauses: u32, retrying: bool, task: u32) -> Ticket {
+        let mut world = self.world.lock();
+        let until = world.now() + PAUSE * u64::from(pauses.max(1));
+        let wait = if retrying { stuck::Wait::Retry } else { stuck::Wait::Yield };
+        world.sleep(self.thread, task, until, wait).map_or(NEVER, |flight| Ticket(flight.into()))
+    }
+
+    /// About how many pauses a round trip takes.
+    pub(crate) fn pauses_per_rtt(&self) -> u32 {
+        (self.world.lock().config().rtt / PAUSE).clamp(1, 1 << 20) as u32
+    }
+}

@@ -1,0 +1,260 @@
+//! What is allocated: the simulator's knowledge of every object in far memory.
+//!
+//! Each word of far memory that ever belonged to an object knows its last object: its type, who allocated it, and who
+//! retired and freed it. So each access can be judged: on other fabrics, a READ of freed memory merely gives stale bytes.
+
+use std::fmt;
+
+use super::trace::Who;
+use crate::layout::{FieldInfo, WORD_BYTES};
+use crate::pointer::Address;
+
+/// Words of a page of the map from addresses to blocks.
+const PAGE_WORDS: usize = 1024;
+const PAGE_BYTES: u64 = (PAGE_WORDS * WORD_BYTES) as u64;
+
+/// A type of objects, as traces name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) fields: &'static [FieldInfo],
+}
+
+/// Where an object is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Live,
+    Retired(Who),
+    Freed(Who),
+}
+
+/// An object that is or was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) start: Address,
+    pub(crate) bytes: u64,
+    pub(crate) kind: Kind,
+    allocated: Who,
+    retired: Option<Who>,
+    state: State,
+}
+
+impl fmt::Display for Block {
+    /// Its history in one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the `{}` at {}, allocated by {}", self.kind.name, self.start, self.allocated)?;
+        if let Some(retired) = self.retired {
+            write!(f, ", retired by {retired}")?;
+        }
+        if let State::Freed(freed) = self.state {
+            write!(f, ", freed by {freed}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with an access or with a step of an object's life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Misuse {
+    /// Nothing was ever allocated there.
+    NeverAllocated,
+    /// The object there has been freed.
+    Freed(Block),
+    /// The access begins inside this object and ends outside.
+    Overrun(Block),
+    /// The object has been retired already.
+    RetiredTwice(Block),
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeverAllocated => f.write_str("where nothing was ever allocated"),
+            Self::Freed(block) => write!(f, "of freed memory: {block}"),
+            Self::Overrun(block) => write!(f, "past the end of {block}, which has {} bytes", block.bytes),
+            Self::RetiredTwice(block) => write!(f, "of what is retired already: {block}"),
+        }
+    }
+}
+
+/// All objects of a simulated cluster.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    blocks: Vec<Block>,
+    /// By segment and page: for each word, 1 + the index of its last block, or 0.
+    pages: Vec<Vec<Option<Box<[u32; PAGE_WORDS]>>>>,
+}
+
+impl Blocks {
+    fn page_of(at: Address) -> (usize, usize, usize) {
+        let offset = at.offset();
+        let word = (offset % PAGE_BYTES) as usize / WORD_BYTES;
+        (usize::from(at.segment()), (offset / PAGE_BYTES) as usize, word)
+    }
+
+    fn index_at(&self, at: Address) -> Option<usize> {
+        let (segment, page, word) = Self::page_of(at);
+        let entry = self.pages.get(segment)?.get(page)?.as_ref()?[word];
+        (entry as usize).checked_sub(1)
+    }
+
+    fn set_index(&mut self, at: Address, index: usize) {
+        let (segment, page, word) = Self::page_of(at);
+        if self.pages.len() <= segment {
+            self.pages.resize_with(segment + 1, Vec::new);
+        }
+        let pages = &mut self.pages[segment];
+        if pages.len() <= page {
+            pages.resize_with(page + 1, || None);
+        }
+        pages[page].get_or_insert_with(|| Box::new([0; PAGE_WORDS]))[word] = index as u32 + 1;
+    }
+
+    /// The last object that the word at `at` belonged to.
+    pub(crate) fn at(&self, at: Address) -> Option<&Block> {
+        self.index_at(at).map(|index| &self.blocks[index])
+    }
+
+    /// An object comes to life.
+    pub(crate) fn allocated(&mut self, start: Address, bytes: u64, kind: Kind, by: Who) {
+        let block = Block { start, bytes, kind, allocated: by, retired: None, state: State::Live };
+        // Memory that is used again for an object of the same size needs no new entries.
+        if let Some(index) = self.index_at(start)
+            && (self.blocks[index].start, self.blocks[index].bytes) == (start, bytes)
+            && self.index_at(start.add(bytes - 1)) == Some(index)
+        {
+            self.blocks[index] = block;
+            return;
+        }
+        self.blocks.push(block);
+        let index = self.blocks.len() - 1;
+        for offset in (0..bytes).step_by(WORD_BYTES) {
+            self.set_index(start.add(offset), index);
+        }
+    }
+
+    /// The object that begins at `start`, to move it on in its life.
+    fn living(&mut self, start: Address) -> Result<&mut Block, Misuse> {
+        let index = self.index_at(start).ok_or(Misuse::NeverAllocated)?;
+        let block = &mut self.blocks[index];
+        match block.state {
+            State::Freed(_) => Err(Misuse::Freed(*block)),
+            _ if block.start != start => Err(Misuse::Overrun(*block)),
+            _ => Ok(block),
+        }
+    }
+
+    /// An object is unlinked and waits to be freed.
+    pub(crate) fn retired(&mut self, start: Address, by: Who) -> Result<Kind, Misuse> {
+        let block = self.living(start)?;
+        if block.retired.is_some() {
+            return Err(Misuse::RetiredTwice(*block));
+        }
+        (block.retired, block.state) = (Some(by), State::Retired(by));
+        Ok(block.kind)
+    }
+
+    /// An object's memory may be used again.
+    pub(crate) fn freed(&mut self, start: Address, by: Who) -> Result<Kind, Misuse> {
+        let block = self.living(start)?;
+        block.state = State::Freed(by);
+        Ok(block.kind)
+    }
+
+    /// Whether `words` words from `at` on may be accessed: gives their object.
+    #[inline]
+    pub(crate) fn accessed(&self, at: Address, words: usize) -> Result<&Block, Misuse> {
+        let block = self.at(at).ok_or(Misuse::NeverAllocated)?;
+        if let State::Freed(_) = block.state {
+            return Err(Misuse::Freed(*block));
+        }
+        let end = at.bits() + (words * WORD_BYTES) as u64;
+        if end > block.start.bits() + block.bytes {
+            return Err(Misuse::Overrun(*block));
+        }
+        Ok(block)
+    }
+
+    /// The live objects that no chain of pointers leads to from `roots`. A word is taken for a pointer if it is the
+    /// address of an object, its marks aside, plain or packed as a stamped link has it; so an object may be missed, but
+    /// none is reported that is in use.
+    pub(crate) fn unreachable(
+        &self,
+        roots: impl IntoIterator<Item = u64>,
+        word: impl Fn(Address) -> u64,
+    ) -> Vec<Block> {
+        let mut reached = vec![false; self.blocks.len()];
+        let mut pending: Vec<u64> = roots.into_iter().collect();
+        while let Some(bits) = pending.pop() {
+            for at in [Address::from_bits(bits & !7), crate::place::unpack_stamped(bits)] {
+                let Some(index) = self.index_at(at).filter(|index| !reached[*index]) else { continue };
+                reached[index] = true;
+                let Block { start, bytes, state, .. } = self.blocks[index];
+                if !matches!(state, State::Freed(_)) {
+                    pending.extend((0..bytes).step_by(WORD_BYTES).map(|offset| word(start.add(offset))));
+                }
+            }
+        }
+        let lost = |(index, block): (usize, &Block)| {
+            (block.state == State::Live && !reached[index] && self.index_at(block.start) == Some(index))
+                .then_some(*block)
+        };
+        self.blocks.iter().enumerate().filter_map(lost).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: Kind = Kind { name: "Node", fields: &[] };
+    const BY: Who = Who { thread: 1, task: 0, at: 5_000_000 };
+
+    fn at(offset: u64) -> Address {
+        Address::new(0, offset)
+    }
+
+    #[test]
+    fn each_misuse_is_told_from_use() {
+        let mut blocks = Blocks::default();
+        blocks.allocated(at(64), 24, KIND, BY);
+        blocks.allocated(at(88), 8, KIND, BY);
+        assert!(blocks.accessed(at(64), 3).is_ok() && blocks.accessed(at(72), 2).is_ok());
+        assert!(matches!(blocks.accessed(at(72), 3), Err(Misuse::Overrun(_))));
+        assert!(matches!(blocks.accessed(at(96), 1), Err(Misuse::NeverAllocated)));
+        assert!(matches!(blocks.accessed(Address::new(9, 64), 1), Err(Misuse::NeverAllocated)));
+        assert!(matches!(blocks.freed(at(72), BY), Err(Misuse::Overrun(_))), "no object begins there");
+        assert!(blocks.retired(at(64), BY).is_ok());
+        assert!(blocks.accessed(at(64), 3).is_ok(), "whoever is pinned may still read it");
+        assert!(matches!(blocks.retired(at(64), BY), Err(Misuse::RetiredTwice(_))));
+        assert!(blocks.freed(at(64), BY).is_ok());
+        assert!(matches!(blocks.freed(at(64), BY), Err(Misuse::Freed(_))));
+        let misuse = blocks.accessed(at(64), 3).unwrap_err().to_string();
+        assert_eq!(
+            misuse,
+            "of freed memory: the `Node` at 0:0x40, allocated by thread 1 at 5.000 us, retired by thread 1 at 5.000 \
+             us, freed by thread 1 at 5.000 us"
+        );
+        blocks.allocated(at(64), 24, KIND, BY);
+        assert!(blocks.accessed(at(64), 3).is_ok(), "used again");
+        assert_eq!(blocks.blocks.len(), 2);
+    }
+
+    #[test]
+    fn what_no_root_leads_to_is_lost() {
+        let mut blocks = Blocks::default();
+        for offset in [64, 128, 192, 256] {
+            blocks.allocated(at(offset), 16, KIND, BY);
+        }
+        // 64 leads to 128, marked; nothing leads to 192; 256 leads to itself.
+        let word = |at: Address| match at.offset() {
+            72 => 128 + 1,
+            256 => 256,
+            _ => 0,
+        };
+        let lost: Vec<u64> =
+            blocks.unreachable([64], word).iter().map(|block| block.start.offset()).collect();
+        assert_eq!(lost, [192, 256]);
+        assert!(blocks.unreachable([64, 192, 256], word).is_empty());
+    }
+}

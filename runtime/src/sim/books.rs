@@ -1,0 +1,145 @@
+//! The books: what the simulator knows about far memory beyond its words.
+
+use super::blocks::{Blocks, Kind, Misuse};
+use super::trace::{NOBODY, Names};
+use super::trace::{Record, Trace, What, Who};
+use crate::error::{self, Error, Finding, Result};
+use crate::fabric::chain::Op;
+use crate::layout::WORD_BYTES;
+use crate::memory::heap::first_free;
+use crate::pointer::Address;
+
+/// Objects, names, what has happened, and what was found wrong.
+pub(crate) struct Books {
+    pub(crate) trace: Trace,
+    pub(crate) blocks: Blocks,
+    /// The identity of thread 0 of the run that is under way, or of the last.
+    pub(crate) first_id: u64,
+    /// Whether accesses are judged. The conformance suite uses memory that nobody allocated.
+    judging: bool,
+    seed: u64,
+    /// The first thing that was found wrong.
+    finding: Option<(Finding, u64, String)>,
+}
+
+impl Books {
+    pub(crate) fn new(seed: u64, judging: bool) -> Self {
+        Self { trace: Trace::new(seed), blocks: Blocks::default(), first_id: 1, judging, seed, finding: None }
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn names(&self) -> Names<'_> {
+        Names { blocks: &self.blocks, first_id: self.first_id }
+    }
+
+    /// Notes what is wrong; the first time counts.
+    pub(crate) fn find(&mut self, finding: Finding, at: u64, report: String) {
+        if self.finding.is_none() {
+            self.trace.freeze();
+            self.finding = Some((finding, at, report));
+        }
+    }
+
+    /// What was found wrong, if anything was.
+    pub(crate) fn finding(&self) -> Option<Error> {
+        let (finding, at, report) = self.finding.as_ref()?;
+        Some(Error::from(error::Simulation {
+            finding: *finding,
+            seed: self.seed,
+            at: super::trace::since_start(*at),
+            report: report.as_str().into(),
+        }))
+    }
+
+    /// The object that `at` is in.
+    #[inline]
+    pub(crate) fn object(&self, at: Address) -> Option<(Kind, Address)> {
+        self.blocks.at(at).map(|block| (block.kind, block.start))
+    }
+
+    /// Judges an operation before its first word.
+    #[inline]
+    pub(crate) fn check(&mut self, op: &Op, who: Who) -> Result<()> {
+        if !self.judging || op.at().offset() < first_free(op.at().segment()) {
+            return Ok(());
+        }
+        match self.blocks.accessed(op.at(), op.words()) {
+            Ok(_) => Ok(()),
+            Err(misuse) => Err(self.misused(op, misuse, who)),
+        }
+    }
+
+    /// Judges an operation before a later word: what was freed in between must not be touched either.
+    #[inline]
+    pub(crate) fn check_again(&mut self, op: &Op, word: usize, who: Who) -> Result<()> {
+        let at = op.at().add((word * WORD_BYTES) as u64);
+        if !self.judging || at.offset() < first_free(at.segment()) {
+            return Ok(());
+        }
+        match self.blocks.accessed(at, 1) {
+            Ok(_) => Ok(()),
+            Err(misuse) => Err(self.misused(op, misuse, who)),
+        }
+    }
+
+    #[cold]
+    fn misused(&mut self, op: &Op, misuse: Misuse, who: Who) -> Error {
+        let (name, words) = (op.name(), op.words());
+        let report = format!("{name} of {} bytes at {} by {who} {misuse}", words * WORD_BYTES, op.at());
+        let finding = match misuse {
+            Misuse::NeverAllocated | Misuse::Overrun(_) => Finding::WildAccess,
+            _ => Finding::UseAfterFree,
+        };
+        self.find(finding, who.at, report);
+        self.finding().expect("just found")
+    }
+
+    // ---- objects' lives ----------------------------------------------------------------------------------------
+
+    pub(crate) fn allocated(&mut self, at: Address, bytes: u64, kind: Kind, who: Who) {
+        self.blocks.allocated(at, bytes, kind, who);
+        self.trace.record(Record { who, what: What::Allocated { bytes }, at, object: Some((kind, at)) });
+    }
+
+    pub(crate) fn retired(&mut self, at: Address, who: Who) {
+        match self.blocks.retired(at, who) {
+            Ok(kind) => self.trace.record(Record { who, what: What::Retired, at, object: Some((kind, at)) }),
+            Err(misuse) => {
+                self.find(Finding::DoubleFree, who.at, format!("retirement of {at} by {who} {misuse}"));
+            }
+        }
+    }
+
+    pub(crate) fn freed(&mut self, at: Address, who: Who) {
+        match self.blocks.freed(at, who) {
+            Ok(kind) => self.trace.record(Record { who, what: What::Freed, at, object: Some((kind, at)) }),
+            Err(misuse) => self.find(Finding::DoubleFree, who.at, format!("free of {at} by {who} {misuse}")),
+        }
+    }
+
+    /// Reports what neither a root nor any object that a root leads to leads to.
+    pub(crate) fn look_for_leaks(&mut self, roots: Vec<u64>, at: u64, word: impl Fn(Address) -> u64) {
+        let lost = self.blocks.unreachable(roots, word);
+        let Some(first) = lost.first() else { return };
+        let others = match lost.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        let report = format!("never freed, and no root leads to it: {first}{others}");
+        self.find(Finding::Leak, at, report);
+    }
+
+    pub(crate) fn ended(&mut self, thread: u32, at: u64, failed: bool) {
+        let who = Who { thread, task: 0, at };
+        self.trace.record(Record { who, what: What::Ended { failed }, at: Address::NULL, object: None });
+    }
+
+    /// Something that happens to the cluster itself.
+    pub(crate) fn note(&mut self, thread: Option<u32>, at: u64, what: What) {
+        let who = Who { thread: thread.unwrap_or(NOBODY), task: 0, at };
+        self.trace.record(Record { who, what, at: Address::NULL, object: None });
+    }
+}

@@ -1,0 +1,327 @@
+//! The trace: what happened, hashed whole and remembered for a while.
+//!
+//! Every operation, and everything else that happens in virtual time, goes into one 64-bit hash; two runs with the same
+//! hash did the same at the same times. The last records are kept, to be printed when a run fails.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use super::blocks::{Blocks, Kind};
+use crate::cluster::{ThreadId, control};
+use crate::layout::{FieldInfo, WORD_BYTES, fingerprint};
+use crate::pointer::Address;
+
+/// How many records are kept.
+const KEPT: usize = 1024;
+/// How many words of a READ or WRITE a record shows.
+pub(crate) const SHOWN_WORDS: usize = 4;
+
+/// A task of a compute thread, and when it did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub(crate) thread: u32,
+    pub(crate) task: u32,
+    /// In picoseconds.
+    pub(crate) at: u64,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.thread {
+            NOBODY => write!(f, "the cluster at {}", Time(self.at)),
+            thread => write!(f, "thread {thread} at {}", Time(self.at)),
+        }
+    }
+}
+
+/// Stands for no thread: what the runtime itself does between runs.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// Picoseconds, shown in microseconds.
+pub(crate) struct Time(pub(crate) u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.0 / 1000;
+        write!(f, "{}.{:03} us", nanoseconds / 1000, nanoseconds % 1000)
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Read {
+        words: u32,
+        seen: [u64; SHOWN_WORDS],
+    },
+    Write {
+        words: u32,
+        written: [u64; SHOWN_WORDS],
+    },
+    CompareExchange {
+        expected: u64,
+        new: u64,
+        found: u64,
+    },
+    FetchAdd {
+        addend: u64,
+        found: u64,
+    },
+    Allocated {
+        bytes: u64,
+    },
+    Retired,
+    Freed,
+    /// The thread has ended, having succeeded or not.
+    Ended {
+        failed: bool,
+    },
+    /// The thread's compute node has died.
+    Died,
+    /// The thread's compute node does nothing until then.
+    Stalled {
+        until: u64,
+    },
+    /// The link between the thread's compute node and a memory node is cut until then.
+    Cut {
+        node: u16,
+        until: u64,
+    },
+    MemoryDied {
+        node: u16,
+    },
+    Slowed {
+        node: u16,
+        factor: u32,
+    },
+    /// A chain was not answered in time.
+    Unreachable {
+        node: u16,
+    },
+}
+
+/// One line of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub(crate) who: Who,
+    pub(crate) what: What,
+    pub(crate) at: Address,
+    /// The object that was there, where it begins, if there was one.
+    pub(crate) object: Option<(Kind, Address)>,
+}
+
+/// The hash of everything, and the last records.
+pub(crate) struct Trace {
+    hash: u64,
+    operations: u64,
+    last: VecDeque<Record>,
+    /// Whether something has failed: what happens afterwards must not push out what led there.
+    frozen: bool,
+}
+
+impl Trace {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { hash: seed, operations: 0, last: VecDeque::new(), frozen: false }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    pub(crate) fn freeze(&mut self) {
+        self.frozen = true;
+    }
+
+    /// Folds a word into the hash: a multiplication by an odd constant (that of FxHash) after a rotation.
+    #[inline]
+    fn fold(&mut self, word: u64) {
+        self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0xf135_7aea_2e62_a9c5);
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, record: Record) {
+        let Record { who, what, at, .. } = record;
+        self.fold(who.at);
+        self.fold(u64::from(who.thread) << 32 | u64::from(who.task));
+        self.fold(at.bits());
+        match what {
+            What::Read { words, seen } => {
+                self.operations += 1;
+                self.fold(u64::from(words) << 8 | 1);
+                seen.into_iter().for_each(|word| self.fold(word));
+            }
+            What::Write { words, written } => {
+                self.operations += 1;
+                self.fold(u64::from(words) << 8 | 2);
+                written.into_iter().for_each(|word| self.fold(word));
+            }
+            What::CompareExchange { expected, new, found } => {
+                self.operations += 1;
+                [3, expected, new, found].into_iter().for_each(|word| self.fold(word));
+            }
+            What::FetchAdd { addend, found } => {
+                self.operations += 1;
+                [4, addend, found].into_iter().for_each(|word| self.fold(word));
+            }
+            What::Allocated { bytes } => self.fold(bytes << 8 | 5),
+            What::Retired => self.fold(6),
+            What::Freed => self.fold(7),
+            What::Ended { failed } => self.fold(u64::from(failed) << 8 | 8),
+            What::Died => self.fold(9),
+            What::Stalled { until } => self.fold(until << 8 | 10),
+            What::Cut { node, until } => self.fold(until << 8 ^ u64::from(node) << 4 ^ 11),
+            What::MemoryDied { node } => self.fold(u64::from(node) << 8 | 12),
+            What::Slowed { node, factor } => self.fold(u64::from(factor) << 32 | u64::from(node) << 8 | 13),
+            What::Unreachable { node } => self.fold(u64::from(node) << 8 | 14),
+        }
+        if !self.frozen {
+            if self.last.len() == KEPT {
+                self.last.pop_front();
+            }
+            self.last.push_back(record);
+        }
+    }
+
+    /// The last records as a table, at most `lines`, oldest first.
+    pub(crate) fn table(&self, lines: usize, names: &Names<'_>) -> String {
+        let mut text = String::new();
+        for record in self.last.iter().skip(self.last.len().saturating_sub(lines)) {
+            let _ = writeln!(text, "{}", names.line(record));
+        }
+        text
+    }
+}
+
+/// What turns words and addresses into names.
+pub(crate) struct Names<'a> {
+    pub(crate) blocks: &'a Blocks,
+    /// The identity of thread 0; the others follow.
+    pub(crate) first_id: u64,
+}
+
+impl Names<'_> {
+    /// One line: virtual time, thread and task, what was done where, to which fields, with which values.
+    pub(crate) fn line(&self, record: &Record) -> String {
+        let Who { thread, task, at } = record.who;
+        let client = if thread == NOBODY { "-".to_owned() } else { format!("{thread}.{task}") };
+        format!("{:>14}  {client:>6}  {}", Time(at).to_string(), self.action(record))
+    }
+
+    /// What was done where, to which fields, with which values.
+    pub(crate) fn action(&self, record: &Record) -> String {
+        let Record { what, at, object, .. } = *record;
+        let place = |words: u32| place(at, words as usize, object);
+        match what {
+            What::Read { words, seen } => {
+                format!("READ   {} = {}", place(words), self.fields(record, &seen, words as usize))
+            }
+            What::Write { words, written } => {
+                format!("WRITE  {} := {}", place(words), self.fields(record, &written, words as usize))
+            }
+            What::CompareExchange { expected, new, found } => {
+                let [expected_is, new_is, found_is] =
+                    [expected, new, found].map(|word| self.fields(record, &[word, 0, 0, 0], 1));
+                let failed =
+                    if found == expected { String::new() } else { format!(" failed: it is {found_is}") };
+                format!("CAS    {} {expected_is} -> {new_is}{failed}", place(1))
+            }
+            What::FetchAdd { addend, found } => {
+                format!("FAA    {} + {}, was {found}", place(1), addend.cast_signed())
+            }
+            What::Allocated { bytes } => format!("alloc  {}, {bytes} bytes", place(0)),
+            What::Retired => format!("retire {}", place(0)),
+            What::Freed => format!("free   {}", place(0)),
+            What::Ended { failed: false } => "thread ends".to_owned(),
+            What::Ended { failed: true } => "thread ends with an error".to_owned(),
+            What::Died => "compute node dies".to_owned(),
+            What::Stalled { until } => format!("compute node stalls until {}", Time(until)),
+            What::Cut { node, until } => format!("link to memory node {node} is cut until {}", Time(until)),
+            What::MemoryDied { node } => format!("memory node {node} dies"),
+            What::Slowed { node, factor } => format!("memory node {node} becomes {factor} times slower"),
+            What::Unreachable { node } => format!("memory node {node} did not answer"),
+        }
+    }
+
+    /// Words as values of the fields that they belong to: `{key: 5, next: 0:0x4180}`.
+    fn fields(&self, record: &Record, words: &[u64; SHOWN_WORDS], count: usize) -> String {
+        let shown = &words[..count.min(SHOWN_WORDS)];
+        let more = if count > shown.len() {
+            format!(" and {} words more", count - shown.len())
+        } else {
+            String::new()
+        };
+        let describe = |(index, word): (usize, &u64)| {
+            let Some((kind, start)) = record.object else { return self.value(*word) };
+            let offset = record.at.bits() - start.bits() + (index * WORD_BYTES) as u64;
+            let field = kind.fields.iter().find(|field| field.offset as u64 == offset);
+            let shown = match field {
+                Some(field) if field.shape.fingerprint == const { fingerprint::name("Lock") } => {
+                    self.owner(*word)
+                }
+                _ => self.value(*word),
+            };
+            match field {
+                Some(field) if count > 1 => format!("{}: {shown}", field.name),
+                _ => shown,
+            }
+        };
+        let values: Vec<String> = shown.iter().enumerate().map(describe).collect();
+        if count == 1 { values.concat() } else { format!("{{{}{more}}}", values.join(", ")) }
+    }
+
+    /// A lock's word.
+    pub(crate) fn owner(&self, word: u64) -> String {
+        match ThreadId::of_token(word) {
+            None => "free".to_owned(),
+            Some(id) => match id.0.get().checked_sub(self.first_id) {
+                Some(thread) => format!("held by thread {thread}"),
+                None => format!("held by a thread of an earlier run ({id})"),
+            },
+        }
+    }
+
+    /// A word as whatever it looks like: a pointer to an object and its marks, a small number, or bits.
+    fn value(&self, word: u64) -> String {
+        let address = Address::from_bits(word & !7);
+        match self.blocks.at(address) {
+            Some(block) if block.start == address && word & 7 == 0 => address.to_string(),
+            Some(block) if block.start == address => format!("{address}+{:#b}", word & 7),
+            _ if word < 1 << 32 => word.to_string(),
+            _ => format!("{word:#x}"),
+        }
+    }
+}
+
+/// An address and what it is called: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.
+fn place(at: Address, words: usize, object: Option<(Kind, Address)>) -> String {
+    let name = match object {
+        Some((kind, start)) if words == 1 => field_name(kind, at.bits() - start.bits()),
+        Some((kind, _)) => kind.name.to_owned(),
+        None => control::describe(at),
+    };
+    format!("{at} {name}")
+}
+
+/// The field that a byte of an object is in: `Node.next`, and where in it if it is not at its start.
+pub(crate) fn field_name(kind: Kind, offset: u64) -> String {
+    let inside = |field: &&FieldInfo| {
+        let start = field.offset as u64;
+        let end = if field.shape.tail_stride > 0 { u64::MAX } else { start + field.shape.size as u64 };
+        (start..end).contains(&offset)
+    };
+    match kind.fields.iter().find(inside) {
+        Some(field) if field.offset as u64 == offset => format!("{}.{}", kind.name, field.name),
+        Some(field) => format!("{}.{}+{}", kind.name, field.name, offset - field.offset as u64),
+        None => format!("{}+{offset}", kind.name),
+    }
+}
+
+/// A time as programs get it.
+pub(crate) fn since_start(time: u64) -> Duration {
+    Duration::from_nanos(time / 1000)
+}
