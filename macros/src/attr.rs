@@ -25,6 +25,8 @@ pub(crate) struct EntryOptions {
     pub(crate) threads: TokenStream,
     pub(crate) cluster: TokenStream,
     pub(crate) krate: Path,
+    /// The seeds to run a test under, if it runs in the simulator.
+    pub(crate) seeds: Option<TokenStream>,
 }
 
 fn default_crate() -> Path {
@@ -71,8 +73,12 @@ pub(crate) fn remote(options: TokenStream, errors: &mut Errors) -> RemoteOptions
     parsed
 }
 
+/// The simulated cluster of a test that names none: a run that takes a second of virtual time hangs.
+const SIM_CLUSTER: &str = "sim:limit=1s";
+
 pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) -> EntryOptions {
-    let mut parsed = EntryOptions { threads: quote!(1), cluster: quote!("local:"), krate: default_crate() };
+    let (mut threads, mut cluster, mut krate) = (quote!(1), None, default_crate());
+    let (mut sim, mut seeds) = (false, None);
     let mut seen = Vec::new();
     let parser = syn::meta::parser(|meta| {
         once(&mut seen, &meta)?;
@@ -83,20 +89,32 @@ pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) 
             {
                 return Err(syn::Error::new_spanned(literal, "`threads` is at least 1"));
             }
-            parsed.threads = quote!(#value);
+            threads = quote!(#value);
         } else if meta.path.is_ident("cluster") {
             let value: Expr = meta.value()?.parse()?;
-            parsed.cluster = quote!(#value);
+            cluster = Some(quote!(#value));
         } else if meta.path.is_ident("crate") {
-            parsed.krate = crate_path(&meta)?;
+            krate = crate_path(&meta)?;
+        } else if attribute == "test" && meta.path.is_ident("sim") {
+            sim = true;
+        } else if attribute == "test" && meta.path.is_ident("seeds") {
+            seeds = Some(meta.value()?.parse::<Expr>()?);
         } else {
-            let takes = "`threads = N`, `cluster = \"URL\"` and `crate = path`";
+            let takes = match attribute {
+                "test" => "`threads = N`, `cluster = \"URL\"`, `sim`, `seeds = RANGE` and `crate = path`",
+                _ => "`threads = N`, `cluster = \"URL\"` and `crate = path`",
+            };
             return Err(meta.error(format!("unknown option: `#[{attribute}]` takes {takes}")));
         }
         Ok(())
     });
     errors.ok(parser.parse2(options));
-    parsed
+    if let (false, Some(seeds)) = (sim, &seeds) {
+        errors.at(seeds, "only the simulator has seeds: write `sim, seeds = …`");
+    }
+    let default = if sim { quote!(#SIM_CLUSTER) } else { quote!("local:") };
+    let seeds = sim.then(|| seeds.map_or(quote!(0..100), |seeds| quote!(#seeds)));
+    EntryOptions { threads, cluster: cluster.unwrap_or(default), krate, seeds }
 }
 
 /// The path of `#[word(crate = path)]`, or the default.

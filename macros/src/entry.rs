@@ -10,7 +10,7 @@ use crate::model::private;
 
 pub(crate) fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     expand(options, item, "main", |function, options| {
-        let EntryOptions { threads, cluster, krate } = options;
+        let EntryOptions { threads, cluster, krate, .. } = options;
         let ff = private(&krate);
         let (attrs, vis, name, body) = run(function, &ff);
         quote! {
@@ -24,14 +24,21 @@ pub(crate) fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 
 pub(crate) fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand(options, item, "test", |function, options| {
-        let EntryOptions { threads, cluster, krate } = options;
+        let EntryOptions { threads, cluster, krate, seeds } = options;
         let ff = private(&krate);
         let (attrs, vis, name, body) = run(function, &ff);
+        let run = match seeds {
+            None => quote!(#ff::run_test(#cluster, #threads, #body)),
+            Some(seeds) => quote! {{
+                let __name = ::core::concat!(::core::module_path!(), "::", ::core::stringify!(#name));
+                #ff::run_sim_test(__name, #cluster, #threads, #seeds, #body)
+            }},
+        };
         quote! {
             #[::core::prelude::v1::test]
             #(#attrs)*
             #vis fn #name() {
-                #ff::run_test(#cluster, #threads, #body)
+                #run
             }
         }
     })

@@ -4,7 +4,7 @@ mod refused;
 
 pub use farfield_macros::implement;
 
-pub use crate::entry::{run_main, run_test};
+pub use crate::entry::{run_main, run_sim_test, run_test};
 pub use crate::layout::{
     DefaultInit, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint, fingerprint_of,
 };

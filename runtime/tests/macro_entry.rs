@@ -104,3 +104,72 @@ async fn a_test_fails_with_its_error(_: &ComputeThread) -> std::result::Result<(
 async fn a_test_fails_if_one_thread_panics(ct: &ComputeThread) {
     assert!(ct.index() == 0, "of thread {}", ct.index());
 }
+
+// ---- in the simulator ------------------------------------------------------------------------------------------
+
+#[farfield::test(sim, seeds = 0..20, threads = 3)]
+async fn a_simulated_test_runs_under_every_seed(ct: &ComputeThread) -> Result<()> {
+    assert!(ct.threads() == 3 && ct.cluster().simulation().is_some());
+    ct.barrier("met").await
+}
+
+#[farfield::test(sim, cluster = "sim:nodes=4,crash=5%", threads = 4)]
+async fn a_simulated_test_may_lose_threads(ct: &ComputeThread) -> Result<()> {
+    assert_eq!(ct.nodes(), 4);
+    ct.sleep(std::time::Duration::from_micros(3)).await;
+    ct.lookup::<Nothing>("nothing").await.map_or(Ok(()), |_| Err(Error::other("there is something")))
+}
+
+#[farfield::remote]
+struct Nothing {
+    nothing: u64,
+}
+
+/// Fails under seeds 3 and 5: by an error, and by a panic.
+#[farfield::test(sim, seeds = 2..9, threads = 2)]
+#[ignore = "a process of its own runs it"]
+async fn child_simulated(ct: &ComputeThread) -> Result<()> {
+    ct.barrier("met").await?;
+    let seed = ct.cluster().simulation().expect("simulated").seed();
+    if seed == 3 && ct.index() == 1 {
+        return Err(Error::other("three is too many"));
+    }
+    assert_ne!(seed, 5, "five is worse");
+    Ok(())
+}
+
+fn replayed(seed: Option<&str>) -> (bool, String) {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a file"));
+    command.args(["--exact", "child_simulated", "--ignored", "--nocapture"]).env_remove("FARFIELD_SEED");
+    if let Some(seed) = seed {
+        command.env("FARFIELD_SEED", seed);
+    }
+    let output = command.output().expect("this program can be run");
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_failing_simulated_test_says_how_to_replay_it() {
+    let (passed, said) = replayed(None);
+    assert!(!passed && said.contains("seed 3: three is too many"), "{said}");
+    assert!(said.contains("to replay it: FARFIELD_SEED=3 cargo test child_simulated\n"), "{said}");
+    assert!(said.contains("  1.0  READ   0:0x48 directory[0].value = "), "a readable trace:\n{said}");
+    assert!(said.contains("thread ends with an error"), "{said}");
+}
+
+#[test]
+fn one_seed_can_be_replayed() {
+    assert!(replayed(Some("4")).0);
+    let (passed, said) = replayed(Some("5"));
+    assert!(!passed && said.contains("five is worse") && said.contains("FARFIELD_SEED=5"), "{said}");
+    let (passed, said) = replayed(Some("many"));
+    assert!(!passed && said.contains("FARFIELD_SEED=many is not a number"), "{said}");
+}
+
+#[farfield::test(sim, seeds = 0..0)]
+#[should_panic(expected = "a_test_without_seeds_fails has no seeds")]
+async fn a_test_without_seeds_fails(_: &ComputeThread) {}
+
+#[farfield::test(sim, cluster = "local:")]
+#[should_panic(expected = "needs a simulated cluster")]
+async fn a_simulated_test_needs_the_simulator(_: &ComputeThread) {}

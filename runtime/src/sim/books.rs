@@ -88,7 +88,14 @@ impl Books {
     #[cold]
     fn misused(&mut self, op: &Op, misuse: Misuse, who: Who) -> Error {
         let (name, words) = (op.name(), op.words());
-        let report = format!("{name} of {} bytes at {} by {who} {misuse}", words * WORD_BYTES, op.at());
+        let report = format!(
+            "{name} of {} bytes at {} by thread {} {misuse}",
+            words * WORD_BYTES,
+            op.at(),
+            who.thread
+        );
+        let what = What::Refused { operation: name, words: words as u32 };
+        self.trace.record(Record { who, what, at: op.at(), object: self.object(op.at()) });
         let finding = match misuse {
             Misuse::NeverAllocated | Misuse::Overrun(_) => Finding::WildAccess,
             _ => Finding::UseAfterFree,
@@ -108,7 +115,11 @@ impl Books {
         match self.blocks.retired(at, who) {
             Ok(kind) => self.trace.record(Record { who, what: What::Retired, at, object: Some((kind, at)) }),
             Err(misuse) => {
-                self.find(Finding::DoubleFree, who.at, format!("retirement of {at} by {who} {misuse}"));
+                self.find(
+                    Finding::DoubleFree,
+                    who.at,
+                    format!("retirement of {at} by thread {} {misuse}", who.thread),
+                );
             }
         }
     }
@@ -116,7 +127,11 @@ impl Books {
     pub(crate) fn freed(&mut self, at: Address, who: Who) {
         match self.blocks.freed(at, who) {
             Ok(kind) => self.trace.record(Record { who, what: What::Freed, at, object: Some((kind, at)) }),
-            Err(misuse) => self.find(Finding::DoubleFree, who.at, format!("free of {at} by {who} {misuse}")),
+            Err(misuse) => self.find(
+                Finding::DoubleFree,
+                who.at,
+                format!("free of {at} by thread {} {misuse}", who.thread),
+            ),
         }
     }
 

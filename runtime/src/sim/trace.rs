@@ -49,7 +49,7 @@ impl fmt::Display for Time {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Read {
         words: u32,
@@ -67,6 +67,11 @@ pub(crate) enum What {
     FetchAdd {
         addend: u64,
         found: u64,
+    },
+    /// An operation that was stopped at what it may not touch.
+    Refused {
+        operation: &'static str,
+        words: u32,
     },
     Allocated {
         bytes: u64,
@@ -111,6 +116,13 @@ pub(crate) struct Record {
     pub(crate) object: Option<(Kind, Address)>,
 }
 
+impl Record {
+    /// Whether `next` is the same operation of the same task with the same result.
+    pub(crate) fn is_repeated_by(&self, next: &Self) -> bool {
+        (self.who.task, self.at, self.what) == (next.who.task, next.at, next.what)
+    }
+}
+
 /// The hash of everything, and the last records.
 pub(crate) struct Trace {
     hash: u64,
@@ -143,31 +155,54 @@ impl Trace {
         self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0xf135_7aea_2e62_a9c5);
     }
 
+    /// Hashes and keeps an operation; one that its thread repeats, with the same result, is not kept.
     #[inline]
+    pub(crate) fn operation(&mut self, record: Record, repeated: bool) {
+        self.operations += 1;
+        self.hash_record(&record);
+        if !repeated {
+            self.keep(record);
+        }
+    }
+
+    /// Hashes and keeps something else.
     pub(crate) fn record(&mut self, record: Record) {
-        let Record { who, what, at, .. } = record;
+        self.hash_record(&record);
+        self.keep(record);
+    }
+
+    #[inline]
+    fn keep(&mut self, record: Record) {
+        if !self.frozen {
+            if self.last.len() == KEPT {
+                self.last.pop_front();
+            }
+            self.last.push_back(record);
+        }
+    }
+
+    #[inline]
+    fn hash_record(&mut self, record: &Record) {
+        let Record { who, what, at, .. } = *record;
         self.fold(who.at);
         self.fold(u64::from(who.thread) << 32 | u64::from(who.task));
         self.fold(at.bits());
         match what {
             What::Read { words, seen } => {
-                self.operations += 1;
                 self.fold(u64::from(words) << 8 | 1);
                 seen.into_iter().for_each(|word| self.fold(word));
             }
             What::Write { words, written } => {
-                self.operations += 1;
                 self.fold(u64::from(words) << 8 | 2);
                 written.into_iter().for_each(|word| self.fold(word));
             }
             What::CompareExchange { expected, new, found } => {
-                self.operations += 1;
                 [3, expected, new, found].into_iter().for_each(|word| self.fold(word));
             }
             What::FetchAdd { addend, found } => {
-                self.operations += 1;
                 [4, addend, found].into_iter().for_each(|word| self.fold(word));
             }
+            What::Refused { words, .. } => self.fold(u64::from(words) << 8 | 15),
             What::Allocated { bytes } => self.fold(bytes << 8 | 5),
             What::Retired => self.fold(6),
             What::Freed => self.fold(7),
@@ -178,12 +213,6 @@ impl Trace {
             What::MemoryDied { node } => self.fold(u64::from(node) << 8 | 12),
             What::Slowed { node, factor } => self.fold(u64::from(factor) << 32 | u64::from(node) << 8 | 13),
             What::Unreachable { node } => self.fold(u64::from(node) << 8 | 14),
-        }
-        if !self.frozen {
-            if self.last.len() == KEPT {
-                self.last.pop_front();
-            }
-            self.last.push_back(record);
         }
     }
 
@@ -233,6 +262,7 @@ impl Names<'_> {
             What::FetchAdd { addend, found } => {
                 format!("FAA    {} + {}, was {found}", place(1), addend.cast_signed())
             }
+            What::Refused { operation, words } => format!("{operation:<6} {} REFUSED", place(words)),
             What::Allocated { bytes } => format!("alloc  {}, {bytes} bytes", place(0)),
             What::Retired => format!("retire {}", place(0)),
             What::Freed => format!("free   {}", place(0)),

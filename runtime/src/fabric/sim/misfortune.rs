@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Puts the script's timed faults on the agenda, when a run begins.
+    /// Puts the script's timed faults on the agenda, when a run begins; those that are due at once happen.
     pub(super) fn schedule_script(&mut self) {
         for index in 0..self.script.faults.len() {
             self.schedule(index);
@@ -67,12 +67,11 @@ impl World {
     }
 
     fn schedule(&mut self, index: usize) {
-        let due = match self.script.faults[index].map(|fault| fault.when) {
-            Some(When::Now) => self.now,
-            Some(When::At(time)) => picos(time).max(self.now),
-            Some(When::AfterChains(_)) | None => return,
-        };
-        self.agenda.push(due, Event::Fault(index as u32));
+        match self.script.faults[index].map(|fault| fault.when) {
+            Some(When::Now) => self.befall_by_script(index as u32),
+            Some(When::At(time)) => self.agenda.push(picos(time).max(self.now), Event::Fault(index as u32)),
+            Some(When::AfterChains(_)) | None => {}
+        }
     }
 
     /// A fault of the script is due.

@@ -10,9 +10,6 @@ use super::events::Event;
 use super::world::{Compute, Thread, ThreadState, World};
 use crate::error::{self, Error, Result};
 
-/// How many events pass between two looks for a livelock.
-const EVENTS_PER_LOOK: u64 = 4096;
-
 /// How a simulated thread ended.
 pub(crate) enum Ran<R> {
     Returned(R),
@@ -113,10 +110,10 @@ impl World {
         self.patience.begin(self.now);
         (self.running, self.stopped) = (true, false);
         self.unfinished = threads;
+        self.schedule_script();
         for thread in 0..threads {
             self.agenda.push(self.now, Event::Start(thread as u32));
         }
-        self.schedule_script();
         Ok(())
     }
 
@@ -143,10 +140,6 @@ impl World {
             if at > self.patience.give_up_at {
                 self.is_out_of_time();
                 return None;
-            }
-            self.events += 1;
-            if self.events.is_multiple_of(EVENTS_PER_LOOK) {
-                self.look_for_livelock();
             }
             if let Some(thread) = self.happens(at, event) {
                 return Some(thread);

@@ -16,7 +16,7 @@ use crate::error::Finding;
 use crate::sim::trace::Time;
 
 /// How often every thread must have backed off in vain.
-const RETRIES: u64 = 200;
+const RETRIES: u64 = 64;
 /// How many times giving way counts as one backing off.
 const YIELDS_PER_RETRY: u64 = 5000;
 /// A thread that posts so many chains between two waits does something else.
@@ -39,6 +39,8 @@ pub(super) enum Wait {
 pub(super) struct Patience {
     /// Changes of far memory so far.
     changes: u64,
+    /// Waits of threads that had waited so often before, since the last look at all threads.
+    hopeless_waits: usize,
     limit: Picos,
     /// When the run is out of time.
     pub(super) give_up_at: Picos,
@@ -46,7 +48,7 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(config: &SimConfig) -> Self {
-        Self { changes: 0, limit: config.limit, give_up_at: 0 }
+        Self { changes: 0, hopeless_waits: 0, limit: config.limit, give_up_at: 0 }
     }
 
     pub(super) fn begin(&mut self, now: Picos) {
@@ -97,8 +99,21 @@ impl InVain {
 }
 
 impl World {
-    /// Notes a livelock, if this is one.
-    pub(super) fn look_for_livelock(&mut self) {
+    /// A thread waits; notes a livelock, if this is one.
+    pub(super) fn waits_for(&mut self, thread: u32, wait: Wait, until: Picos) {
+        let Some(thread) = self.threads.get_mut(thread as usize) else { return };
+        thread.in_vain.waits(wait, until, &self.patience);
+        if thread.in_vain.is_hopeless(self.now, &self.patience) {
+            self.patience.hopeless_waits += 1;
+            // One look at all threads for as many waits as there are threads.
+            if self.patience.hopeless_waits >= self.unfinished {
+                self.patience.hopeless_waits = 0;
+                self.look_for_livelock();
+            }
+        }
+    }
+
+    fn look_for_livelock(&mut self) {
         let (now, patience) = (self.now, &self.patience);
         let mut running =
             self.threads.iter().filter(|thread| thread.state == ThreadState::Running).peekable();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use rand::{Rng, RngExt};
+use rand::Rng;
 
 use super::config::{Picos, SimConfig};
 use super::events::{Agenda, Event};
@@ -46,8 +46,6 @@ pub(crate) struct World {
     pub(super) died: Vec<u32>,
     /// Threads of the run that have neither ended nor died.
     pub(super) unfinished: usize,
-    /// Events so far.
-    pub(super) events: u64,
     /// Whether a run is under way.
     pub(super) running: bool,
     /// Whether the run is over for a reason of its own: nothing that is still dropped takes effect.
@@ -60,6 +58,8 @@ pub(super) struct Thread {
     pub(super) state: ThreadState,
     /// What it last did, to say what it waits for.
     pub(super) last: Option<Record>,
+    /// How often it has done the same again, with the same result.
+    pub(super) repeats: u32,
     /// How often it has waited in vain.
     pub(super) in_vain: super::stuck::InVain,
 }
@@ -152,7 +152,6 @@ impl World {
             books,
             died: Vec::new(),
             unfinished: 0,
-            events: 0,
             running: false,
             stopped: false,
         };
@@ -236,9 +235,7 @@ impl World {
         if !self.acts(thread) {
             return None;
         }
-        if let Some(thread) = self.threads.get_mut(thread as usize) {
-            thread.in_vain.waits(wait, until, &self.patience);
-        }
+        self.waits_for(thread, wait, until);
         let flight = self.take_off(Flight {
             chain: Chain::default(),
             thread,
@@ -304,7 +301,9 @@ impl World {
     pub(super) fn happens(&mut self, at: Picos, event: Event) -> Option<u32> {
         self.now = at;
         match event {
-            Event::Start(thread) => return Some(thread),
+            Event::Start(thread) => {
+                return (self.threads[thread as usize].state == ThreadState::Running).then_some(thread);
+            }
             Event::Arrive(flight) => self.arrive(flight),
             Event::Step(flight) => self.access(flight),
             Event::Complete(flight) => return self.complete(flight),
@@ -357,11 +356,12 @@ impl World {
             if left == 0 {
                 break;
             }
-            // On average the remaining words share the remaining time evenly.
-            let mean = flight.answer_at.saturating_sub(self.now) / (left + 1);
-            let next_at =
-                if mean == 0 { self.now } else { self.now + self.agenda.rng.random_range(0..2 * mean) };
-            let next_at = next_at.min(flight.answer_at.max(self.now));
+            // Words come in bursts: once on average in a chain there is a pause between two of them, of any part of the
+            // time that is left. Evenly spaced accesses of two chains would rarely overtake each other.
+            let draw = self.agenda.rng.next_u64();
+            let pauses = (draw & 0xffff_ffff) * left >> 32 == 0;
+            let rest = flight.answer_at.saturating_sub(self.now);
+            let next_at = if pauses { self.now + ((rest >> 8) * (draw >> 40) >> 16) } else { self.now };
             if self.agenda.next_at().is_some_and(|other| other <= next_at) {
                 return self.agenda.push(next_at, Event::Step(index));
             }
@@ -372,16 +372,8 @@ impl World {
 
     /// Sends a chain's completion on its way.
     fn answer(&mut self, index: u32) {
-        let flight = &self.flights[index as usize];
-        let mut leaves_at = flight.answer_at.max(self.now);
-        let deadline = flight.posted_at + self.config.timeout;
-        if let Some(heals_at) = self.cut_until(flight.thread, flight.node) {
-            if heals_at > deadline {
-                return self.is_unreachable(index);
-            }
-            leaves_at = leaves_at.max(heals_at);
-        }
-        let bytes = flight.bytes;
+        let Flight { answer_at, bytes, .. } = self.flights[index as usize];
+        let leaves_at = answer_at.max(self.now);
         let back = self.jittered(self.config.one_way());
         self.agenda.push(leaves_at + back + self.config.transfer(bytes), Event::Complete(index));
     }
@@ -412,6 +404,16 @@ impl World {
             self.flights[index as usize].stage = Stage::Arrived;
             return None;
         }
+        if let Some(heals_at) = self.answer_is_lost(index) {
+            // The requester asks again, and the memory node remembers its answer.
+            let deadline = self.flights[index as usize].posted_at + self.config.timeout;
+            if heals_at > deadline {
+                self.is_unreachable(index);
+            } else {
+                self.agenda.push(heals_at + self.config.one_way(), Event::Complete(index));
+            }
+            return None;
+        }
         let stalled_until = self.computes[self.compute_of(thread)].stalled_until;
         if stalled_until > self.now {
             self.agenda.push(stalled_until, Event::Complete(index));
@@ -419,6 +421,16 @@ impl World {
         }
         self.flights[index as usize].stage = Stage::Arrived;
         (self.threads[thread as usize].state == ThreadState::Running).then_some(thread)
+    }
+
+    /// Whether the link is cut on which an answer arrives; gives when it heals. Timers and failures need no link.
+    fn answer_is_lost(&self, index: u32) -> Option<Picos> {
+        if self.cuts.is_empty() {
+            return None;
+        }
+        let flight = &self.flights[index as usize];
+        let answered = flight.result.is_ok() && !flight.chain.ops().is_empty();
+        if answered { self.cut_until(flight.thread, flight.node) } else { None }
     }
 
     /// A time that differs by up to the jitter.
@@ -481,10 +493,16 @@ impl World {
         }
         (flight.next_op, flight.next_word) = (flight.next_op + 1, 0);
         let record = Record { who, what: what(op, words), at: op.at(), object: self.books.object(op.at()) };
-        self.books.trace.record(record);
+        let mut repeated = false;
         if let Some(thread) = self.threads.get_mut(who.thread as usize) {
-            thread.last = Some(record);
+            repeated = thread.last.is_some_and(|last| last.is_repeated_by(&record));
+            if repeated {
+                thread.repeats += 1;
+            } else {
+                (thread.last, thread.repeats) = (Some(record), 0);
+            }
         }
+        self.books.trace.operation(record, repeated);
         Ok(())
     }
 

@@ -1,0 +1,386 @@
+//! The simulator from outside: time, order, and what it finds.
+
+use std::time::Duration;
+
+use farfield::error::Error;
+use farfield::prelude::*;
+use farfield::sim::{Finding, Simulation};
+use farfield::{Address, RemotePtr};
+use rand::RngExt;
+
+/// A network on which a round trip takes 2 us and nothing else takes time.
+const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,leaks=ignore";
+
+#[remote]
+struct Cells {
+    cells: [Atomic<u64>; 8],
+    lock: Lock,
+}
+
+#[remote]
+struct Page {
+    words: [u64; 16],
+}
+
+async fn cells(ct: &ComputeThread) -> Result<RemotePtr<Cells>> {
+    ct.root_or_init("cells", async || Cells::new_in(ct, Cells::init()).await?.write(ct).await).await
+}
+
+fn simulation(url: &str) -> (Cluster, Simulation) {
+    let cluster = Cluster::connect(url).unwrap();
+    let simulation = cluster.simulation().unwrap();
+    (cluster, simulation)
+}
+
+/// What a run on `url` is found guilty of.
+fn finding(
+    url: &str,
+    threads: usize,
+    body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync,
+) -> (Finding, String) {
+    let (cluster, simulation) = simulation(url);
+    match cluster.run(threads, body) {
+        Err(Error::Simulation(found)) => {
+            assert_eq!(found.to_string().lines().count(), 1, "{found}");
+            assert!(!simulation.trace(1000).is_empty());
+            (found.finding, found.to_string())
+        }
+        other => panic!("{url}: {other:?}"),
+    }
+}
+
+// ---- time ------------------------------------------------------------------------------------------------------
+
+/// How long something takes, in microseconds.
+async fn microseconds<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<f64> {
+    let before = ct.now();
+    work().await?;
+    Ok((ct.now() - before).as_nanos() as f64 / 1000.0)
+}
+
+fn on(url: &str, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
+    Cluster::connect(url).unwrap().run(1, body).unwrap();
+}
+
+#[test]
+fn durations_count_round_trips() {
+    on(EXACT, async |ct| {
+        let root = cells(ct).await?;
+        let g = &ct.pin();
+        let cell = |index| root.cells().at(index);
+        assert_eq!(microseconds(ct, async || cell(0).load(ct).await).await?, 2.0);
+        assert_eq!(microseconds(ct, async || root.read(g).await).await?, 2.0, "whatever its size");
+        let three = microseconds(ct, async || {
+            cell(0).store(ct, 1).await?;
+            cell(0).fetch_add(ct, 1).await?;
+            cell(0).compare_exchange(ct, 2, 3).await
+        });
+        assert_eq!(three.await?, 6.0);
+        let together = microseconds(ct, async || ct.tasks(8, async |task| cell(task).load(ct).await).await);
+        assert_eq!(together.await?, 2.0, "tasks wait together");
+        let lock = microseconds(ct, async || root.lock().acquire(ct).await?.release().await);
+        assert_eq!(lock.await?, 4.0);
+        assert_eq!(microseconds(ct, async || Ok(ct.pin())).await?, 0.0);
+        let slept = microseconds(ct, async || Ok(ct.sleep(Duration::from_micros(7)).await));
+        assert_eq!(slept.await?, 7.0);
+        Ok(())
+    });
+}
+
+#[test]
+fn bytes_take_time_on_the_link() {
+    on("sim:bandwidth=8Mbps,rate=inf,jitter=0%,leaks=ignore", async |ct| {
+        let root = cells(ct).await?;
+        let word = microseconds(ct, async || root.cells().at(0).load(ct).await).await?;
+        assert_eq!(word, 2.0 + 8.0, "8 bytes at a byte a microsecond");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_memory_node_serves_one_operation_after_another() {
+    on("sim:bandwidth=inf,rate=1M,jitter=0%,doorbell=0ns,leaks=ignore", async |ct| {
+        let root = cells(ct).await?;
+        let load = async |task: usize| root.cells().at(task).load(ct).await;
+        ct.sleep(Duration::from_micros(10)).await;
+        let ten = microseconds(ct, async || ct.tasks(8, load).await).await?;
+        assert_eq!(ten, 2.0 + 7.0, "the last of eight waits for seven");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_nic_rings_one_doorbell_after_another() {
+    on("sim:bandwidth=inf,rate=inf,jitter=0%,doorbell=500ns,leaks=ignore", async |ct| {
+        let root = cells(ct).await?;
+        let load = async |task: usize| root.cells().at(task).load(ct).await;
+        assert_eq!(microseconds(ct, async || ct.tasks(8, load).await).await?, 2.0 + 7.0 * 0.5);
+        assert_eq!(
+            microseconds(ct, async || load(0).await).await?,
+            2.0,
+            "unless it was busy it takes no time"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn jitter_stays_within_its_bounds() {
+    on("sim:bandwidth=inf,rate=inf,jitter=10%,leaks=ignore", async |ct| {
+        let root = cells(ct).await?;
+        let mut seen = Vec::new();
+        for _ in 0..200 {
+            seen.push(microseconds(ct, async || root.cells().at(0).load(ct).await).await?);
+        }
+        // Two fifths of the rtt each way vary by a tenth.
+        assert!(seen.iter().all(|took| (1.84..=2.16).contains(took)), "{seen:?}");
+        assert!(seen.iter().any(|took| *took < 1.95) && seen.iter().any(|took| *took > 2.05), "{seen:?}");
+        Ok(())
+    });
+}
+
+// ---- order -----------------------------------------------------------------------------------------------------
+
+async fn contend(ct: &ComputeThread) -> Result<()> {
+    let root = cells(ct).await?;
+    ct.tasks(2, async |task| {
+        for _ in 0..10 {
+            let lock = root.lock().acquire(ct).await?;
+            root.cells().at(task).fetch_add(ct, 1).await?;
+            lock.release().await?;
+        }
+        Ok(())
+    })
+    .await?;
+    ct.barrier("done").await
+}
+
+#[test]
+fn a_seed_gives_one_trace() {
+    let hash = |url: &str| {
+        let (cluster, simulation) = simulation(url);
+        cluster.run(4, contend).unwrap();
+        assert!(simulation.operations() > 100);
+        (simulation.trace_hash(), simulation.now(), simulation.trace(usize::MAX))
+    };
+    for url in ["sim:seed=5", "sim:seed=5,nodes=3", "sim:seed=5,jitter=0%,rate=inf", "sim:seed=5,stall=1%"] {
+        assert_eq!(hash(url), hash(url), "{url}");
+    }
+    let hashes: std::collections::HashSet<u64> =
+        (0..50).map(|seed| hash(&format!("sim:seed={seed}")).0).collect();
+    assert_eq!(hashes.len(), 50);
+}
+
+#[test]
+fn the_clock_and_the_trace_go_on_from_run_to_run() {
+    let (cluster, simulation) = simulation("sim:seed=1");
+    cluster.run(2, contend).unwrap();
+    let (before, hash) = (simulation.now(), simulation.trace_hash());
+    cluster.run(3, async |ct| Ok(assert!(ct.now() >= before))).unwrap();
+    assert_ne!(simulation.trace_hash(), hash);
+}
+
+#[test]
+fn long_reads_are_torn() {
+    let mut torn = 0;
+    for seed in 0..40 {
+        let cluster = Cluster::connect(&format!("sim:seed={seed}")).unwrap();
+        let seen = cluster.run(2, async |ct| {
+            let root = cells(ct).await?;
+            if ct.index() == 0 {
+                let page = Page::new_in(ct, Page::init([7; 16])).await?;
+                root.cells().at(0).store(ct, page.as_ptr().address().bits()).await?;
+                let pause = ct.rng().random_range(0..10_000);
+                ct.sleep(Duration::from_nanos(pause)).await;
+                let page = page.write(ct).await?;
+                ct.barrier("read").await?;
+                ct.delete(page).await?;
+                ct.delete(root).await?;
+                return Ok(0);
+            }
+            let mut bits = 0;
+            while bits == 0 {
+                bits = root.cells().at(0).load(ct).await?;
+            }
+            let page = RemotePtr::<Page>::from_address(Address::from_bits(bits));
+            let mut torn = 0;
+            for _ in 0..10 {
+                let words = page.read(&ct.pin()).await?.words;
+                torn += u64::from(words.contains(&0) && words.contains(&7));
+            }
+            ct.barrier("read").await?;
+            Ok(torn)
+        });
+        torn += seen.unwrap()[1];
+    }
+    assert!(torn > 0, "no read of 40 runs met the write that it overlapped");
+}
+
+// ---- memory ----------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_read_of_freed_memory_is_found() {
+    let (found, report) = finding("sim:seed=3", 1, async |ct| {
+        let page = Page::new_in(ct, Page::init([1; 16])).await?.write(ct).await?;
+        ct.delete(page).await?;
+        page.read(&ct.pin()).await.map(drop)
+    });
+    assert_eq!(found, Finding::UseAfterFree);
+    for part in
+        ["READ of 128 bytes", "the `Page` at 0:0x", "allocated by thread 0", "freed by thread 0", "seed 3"]
+    {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+}
+
+#[test]
+fn a_write_that_lands_in_freed_memory_is_found() {
+    let (found, report) = finding("sim:", 1, async |ct| {
+        let root = cells(ct).await?;
+        // The release is posted, and the lock freed before it arrives.
+        drop(root.lock().acquire(ct).await?);
+        ct.delete(root).await?;
+        ct.sleep(Duration::from_micros(10)).await;
+        Ok(())
+    });
+    assert_eq!(found, Finding::UseAfterFree);
+    assert!(report.contains("WRITE of 8 bytes"), "{report}");
+}
+
+#[test]
+fn memory_that_was_never_allocated_is_not_accessed() {
+    let (found, report) = finding("sim:", 1, async |ct| {
+        RemotePtr::<Page>::from_address(Address::new(0, 1 << 20)).read(&ct.pin()).await.map(drop)
+    });
+    assert_eq!(found, Finding::WildAccess);
+    assert!(report.contains("where nothing was ever allocated"), "{report}");
+    let (found, report) = finding("sim:", 1, async |ct| {
+        let cells = cells(ct).await?;
+        RemotePtr::<Page>::from_address(cells.address()).read(&ct.pin()).await.map(drop)
+    });
+    assert_eq!(found, Finding::WildAccess);
+    assert!(report.contains("past the end of the `Cells`"), "{report}");
+}
+
+#[test]
+fn a_second_free_is_found() {
+    let (found, report) = finding("sim:", 1, async |ct| {
+        let page = Page::new_in(ct, Page::init([1; 16])).await?.write(ct).await?;
+        ct.delete(page).await?;
+        ct.delete(page).await
+    });
+    assert_eq!(found, Finding::DoubleFree);
+    assert!(report.contains("free of 0:0x") && report.contains("`Page`"), "{report}");
+    let (found, _) = finding("sim:", 1, async |ct| {
+        let page = Page::new_in(ct, Page::init([1; 16])).await?.write(ct).await?;
+        let g = &ct.pin();
+        g.sched_reclaim(page.shared(g)).await?;
+        g.sched_reclaim(page.shared(g)).await
+    });
+    assert_eq!(found, Finding::DoubleFree);
+}
+
+#[test]
+fn what_nothing_leads_to_at_the_end_is_found() {
+    let lose = async |ct: &ComputeThread| {
+        let page = Page::new_in(ct, Page::init([1; 16])).await?.write(ct).await?;
+        // A root that leads to it keeps it.
+        if ct.cluster().url().contains("seed=2") {
+            cells(ct).await?.cells().at(3).store(ct, page.address().bits()).await?;
+        }
+        Ok(())
+    };
+    let (found, report) = finding("sim:seed=1", 2, lose);
+    assert_eq!(found, Finding::Leak);
+    assert!(report.contains("the `Page` at") && report.contains("(and 1 more)"), "{report}");
+    assert_eq!(finding("sim:seed=2", 2, lose).0, Finding::Leak, "the second took the first's place");
+    Cluster::connect("sim:seed=2").unwrap().run(1, lose).unwrap();
+    Cluster::connect("sim:seed=1,leaks=ignore").unwrap().run(1, lose).unwrap();
+}
+
+// ---- runs that do not end --------------------------------------------------------------------------------------
+
+#[test]
+fn a_deadlock_is_reported() {
+    let (found, report) = finding("sim:", 2, async |ct| {
+        let root = cells(ct).await?;
+        root.cells().at(2).fetch_add(ct, 1).await?;
+        if ct.index() == 1 { std::future::pending().await } else { Ok(()) }
+    });
+    assert_eq!(found, Finding::Deadlock);
+    assert!(report.contains("thread 1 waits after `FAA") && report.contains("Cells.cells+16"), "{report}");
+}
+
+#[test]
+fn a_lock_that_is_never_released_is_reported() {
+    let (found, report) = finding("sim:", 2, async |ct| {
+        let root = cells(ct).await?;
+        let _held = root.lock().acquire(ct).await?;
+        ct.barrier("never").await
+    });
+    assert_eq!(found, Finding::Livelock);
+    assert!(report.contains("Cells.lock = held by thread"), "{report}");
+}
+
+#[test]
+fn giving_way_for_ever_is_reported() {
+    let (found, _) = finding("sim:", 1, async |ct| {
+        let root = cells(ct).await?;
+        while root.cells().at(0).load(ct).await? == 0 {
+            ct.yield_now().await;
+        }
+        Ok(())
+    });
+    assert_eq!(found, Finding::Livelock);
+}
+
+#[test]
+fn a_run_that_changes_memory_for_ever_is_out_of_time() {
+    let (found, report) = finding("sim:limit=1ms", 2, async |ct| {
+        let root = cells(ct).await?;
+        loop {
+            root.cells().at(0).fetch_add(ct, 1).await?;
+        }
+    });
+    assert_eq!(found, Finding::OutOfTime);
+    assert!(report.contains("not done after 1000.000 us") && report.contains("thread 1 waits"), "{report}");
+}
+
+#[test]
+fn many_reads_without_a_write_are_no_livelock() {
+    let (cluster, _) = simulation("sim:leaks=ignore");
+    cluster
+        .run(2, async |ct| {
+            let root = cells(ct).await?;
+            if ct.index() == 0 {
+                for _ in 0..20_000 {
+                    root.cells().at(1).load(ct).await?;
+                }
+            }
+            ct.barrier("met").await
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_sleeper_is_waited_for() {
+    let (cluster, simulation) = simulation("sim:leaks=ignore");
+    let run = cluster.run(4, async |ct| {
+        if ct.index() == 0 {
+            ct.sleep(Duration::from_secs(20)).await;
+        }
+        ct.barrier("met").await
+    });
+    run.unwrap();
+    assert!(simulation.now() > Duration::from_secs(20));
+}
+
+#[test]
+fn one_run_at_a_time() {
+    let cluster = Cluster::connect("sim:").unwrap();
+    let refused = cluster.run(1, async |ct| match ct.cluster().run(1, async |_| Ok(())) {
+        Err(Error::InvalidArgument(argument)) => Ok(argument.to_string()),
+        other => panic!("{other:?}"),
+    });
+    assert!(refused.unwrap()[0].contains("one run at a time"));
+}

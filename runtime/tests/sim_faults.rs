@@ -1,0 +1,255 @@
+//! Faults: what happens to those who are hit, and to the others.
+
+use std::time::Duration;
+
+use farfield::error::Error;
+use farfield::prelude::*;
+use farfield::sim::{Fault, Finding, Simulation};
+
+const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,nodes=2";
+
+#[remote]
+struct Cell {
+    value: Atomic<u64>,
+    lock: Lock,
+}
+
+async fn cell(ct: &ComputeThread, name: &str, node: u16) -> Result<RemotePtr<Cell>> {
+    ct.root_or_init(name, async || Cell::new_in(ct.on_node(node), Cell::init()).await?.write(ct).await).await
+}
+
+fn simulation(url: &str) -> (Cluster, Simulation) {
+    let cluster = Cluster::connect(url).unwrap();
+    let simulation = cluster.simulation().unwrap();
+    (cluster, simulation)
+}
+
+fn unreachable_node<T: std::fmt::Debug>(result: Result<T>) -> u16 {
+    match result {
+        Err(Error::NodeUnreachable(unreachable)) => unreachable.node,
+        other => panic!("{other:?}"),
+    }
+}
+
+// ---- compute nodes ---------------------------------------------------------------------------------------------
+
+#[test]
+fn a_thread_dies_at_the_operation_that_the_script_names() {
+    for chains in 0..12 {
+        let (cluster, simulation) = simulation(EXACT);
+        simulation.inject(Fault::crash(1).after_chains(chains));
+        let returned = cluster.run_surviving(3, async |ct| {
+            let root = cell(ct, "cell", 0).await?;
+            for _ in 0..10 {
+                root.value().fetch_add(ct, 1).await?;
+            }
+            Ok(ct.metrics().chains)
+        });
+        let returned = returned.unwrap();
+        assert!(returned[0].is_some() && returned[1].is_none() && returned[2].is_some());
+        let trace = simulation.trace(1024);
+        let died =
+            trace.lines().position(|line| line.contains("compute node dies")).expect("it is in the trace");
+        let after = trace.lines().skip(died).filter(|line| line.contains("  1.0  ")).count();
+        assert!(after <= 1 + 1, "nothing but its own death and what was in flight:\n{trace}");
+    }
+}
+
+#[test]
+fn a_run_that_expects_all_threads_says_who_died() {
+    let (cluster, simulation) = simulation("sim:");
+    simulation.inject(Fault::crash(1));
+    match cluster.run(2, async |ct| ct.barrier("all").await) {
+        Err(Error::ComputeNodeDied(died)) => assert_eq!(died.thread, 1),
+        other => panic!("{other:?}"),
+    }
+    // The fault is over; the next run's threads are new.
+    cluster.run(2, async |ct| ct.barrier("all").await).unwrap();
+}
+
+#[test]
+fn a_barrier_does_not_wait_for_the_dead() {
+    let (cluster, simulation) = simulation("sim:");
+    simulation.inject(Fault::crash(0).at(Duration::from_micros(3)));
+    match cluster.run_surviving(2, async |ct| ct.barrier("all").await) {
+        Err(Error::BarrierBroken(broken)) => assert_eq!(broken.threads, 2),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_waits_for_the_lock_of_a_dead_thread_is_told_so() {
+    let (cluster, simulation) = simulation("sim:");
+    let run = cluster.run_surviving(3, async |ct| {
+        let root = cell(ct, "cell", 0).await?;
+        if ct.index() == 2 {
+            let _held = root.lock().acquire(ct).await?;
+            root.value().store(ct, 1).await?;
+            ct.cluster().simulation().expect("simulated").inject(Fault::crash(2));
+            root.value().load(ct).await?;
+            unreachable!("it is dead");
+        }
+        while root.value().load(ct).await? == 0 {
+            ct.backoff().wait().await;
+        }
+        root.lock().acquire(ct).await?.release().await
+    });
+    let Err(Error::Simulation(found)) = run else { panic!("{run:?}") };
+    assert_eq!(found.finding, Finding::Livelock);
+    let report = found.to_string();
+    assert!(
+        report.contains("Cell.lock = held by thread 2") && report.contains("thread 2 died at"),
+        "{report}"
+    );
+    let trace = simulation.trace(1000);
+    assert!(
+        trace.contains("compute node dies") && trace.lines().count() < 200,
+        "repetitions are left out:\n{trace}"
+    );
+}
+
+#[test]
+fn who_is_pinned_and_dies_holds_back_reclamation_and_nothing_else() {
+    let (cluster, _) = simulation("sim:size=1MiB");
+    let freed = cluster.run_surviving(2, async |ct| {
+        let root = cell(ct, "cell", 0).await?;
+        if ct.index() == 1 {
+            let g = ct.pin();
+            ct.cluster().simulation().expect("simulated").inject(Fault::crash(1));
+            root.value().load(&g).await?;
+        }
+        while ct.now() < Duration::from_micros(100) {
+            ct.sleep(Duration::from_micros(10)).await;
+        }
+        for _ in 0..500 {
+            let g = &ct.pin();
+            let object = Cell::new_in(g, Cell::init()).await?.write(g).await?;
+            g.sched_reclaim(object.shared(g)).await?;
+        }
+        Ok(ct.metrics().freed)
+    });
+    assert_eq!(freed.unwrap(), [Some(0), None]);
+    let metrics = cluster.metrics();
+    assert_eq!(metrics.reclaimed, 500, "freed when the run had ended");
+}
+
+#[test]
+fn a_stalled_thread_comes_back() {
+    let (cluster, simulation) = simulation(EXACT);
+    let run = cluster.run(2, async |ct| {
+        let root = cell(ct, "cell", 0).await?;
+        let before = ct.now();
+        if ct.index() == 0 {
+            ct.cluster().simulation().expect("simulated").inject(Fault::stall(0, Duration::from_micros(50)));
+        }
+        root.value().fetch_add(ct, 1).await?;
+        Ok((ct.now() - before).as_micros())
+    });
+    assert_eq!(run.unwrap(), [50, 2]);
+    assert!(simulation.trace(100).contains("compute node stalls until"));
+}
+
+#[test]
+fn threads_of_one_compute_node_share_its_fate() {
+    let (cluster, simulation) = simulation("sim:threads-per-node=2");
+    simulation.inject(Fault::crash(1));
+    let returned = cluster.run_surviving(6, async |ct| Ok(ct.index())).unwrap();
+    assert_eq!(returned, [Some(0), Some(1), None, None, Some(4), Some(5)]);
+}
+
+// ---- memory nodes and links ------------------------------------------------------------------------------------
+
+#[test]
+fn a_dead_memory_node_is_unreachable_within_the_timeout() {
+    let (cluster, _) = simulation("sim:nodes=2,timeout=30us,leaks=ignore");
+    let run = cluster.run(1, async |ct| {
+        let (here, there) = (cell(ct, "here", 0).await?, cell(ct, "there", 1).await?);
+        ct.cluster().simulation().expect("simulated").inject(Fault::memory_crash(1));
+        let before = ct.now();
+        assert_eq!(unreachable_node(there.value().load(ct).await), 1);
+        assert_eq!((ct.now() - before).as_micros(), 30);
+        here.value().load(ct).await
+    });
+    assert_eq!(run.unwrap(), [0], "the other is there");
+}
+
+#[test]
+fn a_cut_link_delays_or_fails_what_crosses_it() {
+    let (cluster, _) = simulation(&format!("{EXACT},timeout=100us"));
+    let run = cluster.run(1, async |ct| {
+        let simulation = ct.cluster().simulation().expect("simulated");
+        let root = cell(ct, "cell", 1).await?;
+        let add = async || root.value().fetch_add(ct, 1).await;
+        simulation.inject(Fault::cut(0, 1, Duration::from_micros(40)));
+        let before = ct.now();
+        add().await?;
+        assert!((40..45).contains(&(ct.now() - before).as_micros()), "it heals in time");
+        simulation.inject(Fault::cut(0, 1, Duration::from_micros(200)));
+        let before = ct.now();
+        assert_eq!(unreachable_node(add().await), 1);
+        assert_eq!((ct.now() - before).as_micros(), 100);
+        ct.sleep(Duration::from_micros(150)).await;
+        // Cut when the operation is done and its answer is not there yet.
+        simulation
+            .inject(Fault::cut(0, 1, Duration::from_micros(200)).at(ct.now() + Duration::from_micros(1)));
+        assert_eq!(unreachable_node(add().await), 1);
+        ct.sleep(Duration::from_micros(150)).await;
+        root.value().load(ct).await
+    });
+    assert_eq!(run.unwrap(), [2], "the first and the last took effect");
+}
+
+#[test]
+fn a_slow_memory_node_is_slow() {
+    let (cluster, simulation) = simulation(EXACT);
+    simulation.inject(Fault::slow(1, 10));
+    let run = cluster.run(1, async |ct| {
+        let mut took = Vec::new();
+        for (name, node) in [("here", 0), ("there", 1)] {
+            let root = cell(ct, name, node).await?;
+            let before = ct.now();
+            root.value().load(ct).await?;
+            took.push((ct.now() - before).as_nanos());
+        }
+        Ok(took)
+    });
+    assert_eq!(
+        run.unwrap(),
+        [vec![2000, 2000 + 9 * 400]],
+        "its share of the round trip takes ten times as long"
+    );
+}
+
+// ---- faults by chance ------------------------------------------------------------------------------------------
+
+/// Every kind of fault, often; whatever happens, a run ends, and not with an unknown error.
+#[test]
+fn faults_by_chance_end_in_results_and_known_errors() {
+    let mut dead = 0;
+    let mut unreachable = 0;
+    for seed in 0..300 {
+        let url =
+            format!("sim:seed={seed},nodes=2,crash=1%,stall=1%,cut=1%,memory-crash=0.1%,slow=10%,limit=1s");
+        let (cluster, simulation) = simulation(&url);
+        let run = cluster.run_surviving(4, async |ct| {
+            let roots = [cell(ct, "here", 0).await?, cell(ct, "there", 1).await?];
+            for round in 0..10 {
+                let root = roots[round % 2];
+                let lock = root.lock().acquire(ct).await?;
+                root.value().fetch_add(ct, 1).await?;
+                lock.release().await?;
+            }
+            Ok(())
+        });
+        match run {
+            Ok(returned) => dead += returned.iter().filter(|returned| returned.is_none()).count(),
+            Err(Error::NodeUnreachable(_)) => unreachable += 1,
+            Err(Error::Simulation(found)) if found.finding == Finding::Livelock => {
+                // Who has died keeps its lock, and so does who could not reach it to release it.
+                assert!(found.report.contains("held by thread"), "{found}");
+            }
+            Err(error) => panic!("seed {seed}: {error}\n{}", simulation.trace(40)),
+        }
+    }
+    assert!(dead > 10 && unreachable > 10, "{dead} threads died, {unreachable} runs lost a node");
+}
