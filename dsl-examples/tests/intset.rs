@@ -80,9 +80,41 @@ fn the_report_has_its_keys_in_order() {
 }
 
 #[test]
+fn a_simulated_run_can_be_repeated() {
+    let words = "--threads 8 --num-ops 500 --key-ub 256 --cluster";
+    let run = |url: &str| report(&format!("{words} {url}"));
+    let (one, again, other) = (run("sim:seed=1"), run("sim:seed=1"), run("sim:seed=2"));
+    assert_eq!(one, again, "everything is the same, the times included");
+    assert_ne!(one["trace_hash"], other["trace_hash"]);
+    let keys: Vec<&str> = one.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, [KEYS, &["latency_rtts", "trace_hash"]].concat());
+    assert_eq!(one["trace_hash"].as_str().unwrap().len(), 16);
+}
+
+#[test]
+fn round_trips_are_counted_exactly() {
+    // One key, which is there: each search reads the head's link and one node.
+    let report = report(
+        "--threads 1 --num-ops 100 --key-lb 5 --key-ub 5 --prefill 100 --insert 50 --remove 0 \
+         --cluster sim:jitter=0%,bandwidth=inf,rate=inf",
+    );
+    for kind in ["get", "insert"] {
+        for figure in ["mean", "p50", "p99"] {
+            assert_eq!(report["latency_rtts"][kind][figure], 2.0, "{kind} {figure}: {report}");
+        }
+    }
+    assert_eq!(report["latency_rtts"]["remove"], Value::Null);
+    let microseconds = report["duration_us"].as_u64().unwrap();
+    assert_eq!(microseconds, 400, "a hundred operations of two round trips of 2 us");
+    assert_eq!(report["ops_per_sec"], 250_000);
+}
+
+#[test]
 fn odd_workloads_are_verified_too() {
     for words in [
         "--num-ops 0",
+        "--num-ops 0 --cluster sim:",
+        "--num-ops 300 --threads 3 --tasks 4 --cluster sim:nodes=3,size=64KiB,rate=1M",
         "--prefill 0 --num-ops 100",
         "--prefill 100 --key-ub 5 --num-ops 100 --threads 8",
         "--key-lb 7 --key-ub 7 --insert 50 --remove 50 --num-ops 300 --threads 4",

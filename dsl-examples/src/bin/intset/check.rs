@@ -55,6 +55,7 @@ mod tests {
             metrics,
             keys: Ok(vec![1, 5, 9]),
             overhead_objects: 4,
+            simulated: None,
         }
     }
 

@@ -4,6 +4,9 @@
 //! summed in far memory. Afterwards the set must hold what the counts say, in order, and every object that was allocated
 //! must have been freed or be reachable.
 //!
+//! On a simulated cluster (`--cluster sim:…`) the times are virtual, and the report has the latency of each kind of
+//! operation in round trips and the hash of the trace.
+//!
 //! Exit codes: 0 if all is well, 1 if the check found something, 2 for bad input and errors; each with one line on
 //! stderr.
 

@@ -1,12 +1,13 @@
 //! The results, for people and for programs.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::args::Args;
 use crate::check;
-use crate::workload::Outcome;
+use crate::workload::{Latencies, Outcome};
 
 /// Named results, in the order in which they are printed.
 pub(crate) struct Report {
@@ -25,7 +26,7 @@ impl Report {
         let seconds = outcome.duration.as_secs_f64();
         #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // a rate, rounded
         let ops_per_sec = if seconds > 0.0 { (op_count as f64 / seconds).round() as u64 } else { 0 };
-        let values = vec![
+        let mut values = vec![
             ("structure", json!(args.structure.name())),
             ("cluster", json!(args.cluster)),
             ("threads", json!(args.threads)),
@@ -55,6 +56,10 @@ impl Report {
             ("final_size", json!(outcome.keys.map_or(0, |keys| keys.len()))),
             ("verified", json!(faults.is_empty())),
         ];
+        if let Some(simulated) = outcome.simulated {
+            values.push(("latency_rtts", latency_rtts(simulated.latencies, simulated.rtt)));
+            values.push(("trace_hash", json!(format!("{:016x}", simulated.trace_hash))));
+        }
         Self { values, faults }
     }
 
@@ -75,20 +80,57 @@ impl Report {
 
     /// Aligned columns.
     pub(crate) fn table(&self) -> String {
-        let width = self.values.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+        let width = self.rows().map(|(key, _)| key.len()).max().unwrap_or(0);
         self.rows().fold(String::new(), |mut text, (key, value)| {
             let _ = writeln!(text, "{key:width$}  {value}");
             text
         })
     }
 
-    fn rows(&self) -> impl Iterator<Item = (&'static str, String)> {
-        self.values.iter().map(|(key, value)| {
-            let text = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            (*key, text)
-        })
+    /// Keys and values, those of objects with their path: `latency_rtts.get.p99`.
+    fn rows(&self) -> impl Iterator<Item = (String, String)> {
+        self.values.iter().flat_map(|(key, value)| leaves((*key).to_owned(), value))
+    }
+}
+
+fn leaves(key: String, value: &Value) -> Vec<(String, String)> {
+    match value {
+        Value::Object(object) => {
+            object.iter().flat_map(|(name, value)| leaves(format!("{key}.{name}"), value)).collect()
+        }
+        Value::String(text) => vec![(key, text.clone())],
+        other => vec![(key, other.to_string())],
+    }
+}
+
+/// How long operations took, in round trips; null for a kind that there was none of.
+fn latency_rtts(latencies: Latencies, rtt: Duration) -> Value {
+    let Latencies { get, insert, remove } = latencies;
+    let [get, insert, remove] = [get, insert, remove].map(|took| summary(took, rtt));
+    json!({ "get": get, "insert": insert, "remove": remove })
+}
+
+fn summary(mut took: Vec<Duration>, rtt: Duration) -> Value {
+    took.sort_unstable();
+    let Some(last) = took.len().checked_sub(1) else { return Value::Null };
+    let rtts = |duration: Duration| (duration.as_secs_f64() / rtt.as_secs_f64() * 1000.0).round() / 1000.0;
+    #[allow(clippy::cast_possible_truncation)] // so many operations are never run
+    let mean = took.iter().sum::<Duration>() / took.len() as u32;
+    // The smallest that so many percent do not exceed.
+    let percentile = |percent: usize| rtts(took[(took.len() * percent).div_ceil(100).saturating_sub(1).min(last)]);
+    json!({ "mean": rtts(mean), "p50": percentile(50), "p99": percentile(99) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_round_trips() {
+        let took = (1..=200).map(|rtts| Duration::from_micros(2 * rtts)).collect();
+        let expected = json!({ "mean": 100.5, "p50": 100.0, "p99": 198.0 });
+        assert_eq!(summary(took, Duration::from_micros(2)), expected);
+        assert_eq!(summary(vec![Duration::from_micros(3)], Duration::from_micros(2))["p99"], json!(1.5));
+        assert_eq!(summary(Vec::new(), Duration::from_micros(2)), Value::Null);
     }
 }

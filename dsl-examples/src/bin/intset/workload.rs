@@ -47,12 +47,39 @@ pub(crate) struct Outcome {
     pub(crate) keys: Result<Vec<u64>, String>,
     /// How many objects should be reachable beside one for each key.
     pub(crate) overhead_objects: u64,
+    /// What only a simulated cluster tells.
+    pub(crate) simulated: Option<Simulated>,
+}
+
+/// What only a simulated cluster tells.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulated {
+    pub(crate) trace_hash: u64,
+    pub(crate) rtt: Duration,
+    pub(crate) latencies: Latencies,
+}
+
+/// How long each operation took.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latencies {
+    pub(crate) get: Vec<Duration>,
+    pub(crate) insert: Vec<Duration>,
+    pub(crate) remove: Vec<Duration>,
+}
+
+impl Latencies {
+    fn append(&mut self, mut other: Self) {
+        self.get.append(&mut other.get);
+        self.insert.append(&mut other.insert);
+        self.remove.append(&mut other.remove);
+    }
 }
 
 /// What one thread gives.
 struct Share {
     started: Duration,
     ended: Duration,
+    latencies: Latencies,
     /// From thread 0.
     whole: Option<(Sums, Result<Vec<u64>, String>)>,
 }
@@ -74,7 +101,12 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
     let shares = shares?;
     let started = shares.iter().map(|share| share.started).min().unwrap_or_default();
     let ended = shares.iter().map(|share| share.ended).max().unwrap_or_default();
-    let (totals, keys) = shares.into_iter().find_map(|share| share.whole).expect("thread 0 summed up");
+    let (mut whole, mut latencies) = (None, Latencies::default());
+    for share in shares {
+        latencies.append(share.latencies);
+        whole = whole.or(share.whole);
+    }
+    let (totals, keys) = whole.expect("thread 0 summed up");
     let [get_t, get_f, ins_t, ins_f, rmv_t, rmv_f] = totals.answers;
     Ok(Outcome {
         duration: ended.saturating_sub(started),
@@ -84,6 +116,11 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
         keys,
         // The totals themselves are an object too.
         overhead_objects: S::OVERHEAD_OBJECTS + 1,
+        simulated: cluster.simulation().map(|simulation| Simulated {
+            trace_hash: simulation.trace_hash(),
+            rtt: simulation.rtt(),
+            latencies,
+        }),
     })
 }
 
@@ -99,11 +136,16 @@ async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThre
 
     let started = ct.now();
     let before = ct.metrics();
-    let answers =
+    let done =
         ct.tasks(args.tasks as usize, async |task| operate(args, progress, &set, task, ct).await).await?;
-    let traffic = ct.metrics() - before;
-    ct.barrier("ran").await?;
     let ended = ct.now();
+    let traffic = ct.metrics() - before;
+    let (mut answers, mut latencies) = (Vec::with_capacity(done.len()), Latencies::default());
+    for (of_task, took) in done {
+        answers.push(of_task);
+        latencies.append(took);
+    }
+    ct.barrier("ran").await?;
 
     // Nobody holds a pointer: every thread has passed the barrier without a guard.
     ct.reclaim_deferred().await?;
@@ -111,7 +153,7 @@ async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThre
     ct.barrier("summed").await?;
 
     let whole = if ct.index() == 0 { Some((sum(totals, ct).await?, keys(&set, ct).await)) } else { None };
-    Ok(Share { started, ended, whole })
+    Ok(Share { started, ended, latencies, whole })
 }
 
 async fn keys<S: IntSet>(set: &S, ct: &ComputeThread) -> Result<Vec<u64>, String> {
@@ -138,30 +180,37 @@ async fn operate<S: IntSet>(
     set: &S,
     task: usize,
     ct: &ComputeThread,
-) -> Result<Answers> {
+) -> Result<(Answers, Latencies)> {
     let stream = (ct.index() as u64) << 32 | task as u64;
     let mut rng = SmallRng::seed_from_u64(args.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let task = task as u64;
     let ops = args.num_ops / args.tasks + u64::from(task < args.num_ops % args.tasks);
-    let mut answers = Answers::default();
+    // Where time is real, looking at the clock would take some of it.
+    let timed = ct.cluster().simulation().is_some();
+    let (mut answers, mut latencies) = (Answers::default(), Latencies::default());
     for op in 1..=ops {
         let key = rng.random_range(args.key_lb..=args.key_ub);
         let action = rng.random_range(0..100);
-        let counter = if action < args.insert {
-            if set.insert(key, ct).await? { &mut answers.ins_t } else { &mut answers.ins_f }
+        let began = if timed { ct.now() } else { Duration::ZERO };
+        let (counter, took) = if action < args.insert {
+            let inserted = set.insert(key, ct).await?;
+            (if inserted { &mut answers.ins_t } else { &mut answers.ins_f }, &mut latencies.insert)
         } else if action < args.insert + args.remove {
-            if set.remove(key, ct).await? { &mut answers.rmv_t } else { &mut answers.rmv_f }
-        } else if set.get(key, ct).await? {
-            &mut answers.get_t
+            let removed = set.remove(key, ct).await?;
+            (if removed { &mut answers.rmv_t } else { &mut answers.rmv_f }, &mut latencies.remove)
         } else {
-            &mut answers.get_f
+            let found = set.get(key, ct).await?;
+            (if found { &mut answers.get_t } else { &mut answers.get_f }, &mut latencies.get)
         };
         *counter += 1;
+        if timed {
+            took.push(ct.now() - began);
+        }
         if op.is_multiple_of(OPS_PER_TICK) {
             progress.inc(OPS_PER_TICK);
         }
     }
-    Ok(answers)
+    Ok((answers, latencies))
 }
 
 /// Adds this thread's counts to the totals.
