@@ -177,7 +177,7 @@ errors! {
         thread: usize,
     }
     /// What the simulator found wrong with a run.
-    #[error("{finding} at {:.3} us, seed {seed}: {report}", at.as_nanos() as f64 / 1000.0)]
+    #[error("{finding} at {}.{:03} us, seed {seed}: {report}", at.as_micros(), at.subsec_nanos() % 1000)]
     Simulation {
         /// What kind of mistake it is.
         finding: Finding,

@@ -1,5 +1,7 @@
 //! The simulator from outside: time, order, and what it finds.
 
+#![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
+
 use std::time::Duration;
 
 use farfield::error::Error;

@@ -1,5 +1,7 @@
 //! Faults: what happens to those who are hit, and to the others.
 
+#![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
+
 use std::time::Duration;
 
 use farfield::error::Error;

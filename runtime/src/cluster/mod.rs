@@ -20,8 +20,6 @@ mod url;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +31,7 @@ use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
 use crate::fabric::host::{Arena, Host, run_threads};
-use crate::fabric::sim::{self, Ran, Sim, World};
+use crate::fabric::sim::{self, Ran, Sim, ThreadFuture, World};
 use crate::layout::WORD_BYTES;
 use crate::memory::epoch::Collector;
 use crate::memory::heap::first_free;
@@ -92,6 +90,7 @@ impl Cluster {
     /// | URL | far memory is |
     /// |---|---|
     /// | `local:` | memory of this process, gone when the cluster is dropped |
+    /// | `sim:` | the same, behind a simulated network, in virtual time: see [`sim`](crate::sim) |
     ///
     /// Options follow the colon, separated by commas:
     ///
@@ -100,8 +99,27 @@ impl Cluster {
     /// | `nodes` | memory nodes | 1 | 1 to 65535, `nodes * segments` to 65536 |
     /// | `segments` | segments on each | 1 | likewise |
     /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 16448 bytes (its control block) |
-    /// | `seed` | what the threads' random generators start from | 0 | 64 bits |
-    /// | `delay` | operations complete at a random poll up to this one, so that tasks interleave; for tests | 0 | to 65536 |
+    /// | `seed` | what the threads' random generators start from, and everything in a simulation | 0 | 64 bits |
+    /// | `delay` | `local:` only: operations complete at a random poll up to this one, so that tasks interleave; for tests | 0 | to 65536 |
+    ///
+    /// `sim:` has these besides. Durations are written like `500ns`, `2us`, `1.5ms`, `3s`, up to an hour.
+    ///
+    /// | option | meaning | default | bounds, source |
+    /// |---|---|---|---|
+    /// | `rtt` | how long a chain takes where nothing is in the way | `2us` | from 1 ns; a small READ over InfiniBand (HERD, SIGCOMM 2014, section 3.2) |
+    /// | `bandwidth` | of a link | `100Gbps` | `inf` for no limit; one port of a common NIC |
+    /// | `rate` | operations a second that a memory node serves | `20M` | `inf` for no limit; SMART (ASPLOS 2024) measured 19 M READs a second with a queue pair for each thread, HERD 22 to 26 M |
+    /// | `jitter` | by how much each way of a trip may be shorter or longer | `10%` | 0% to 100%; assumed |
+    /// | `doorbell` | how long a compute node's NIC is busy with a chain that is posted | `100ns` | assumed: the order of an uncached write to a device |
+    /// | `timeout` | when an operation that is not answered fails | `100us` | from 1 ns |
+    /// | `limit` | virtual time after which a run is given up | `60s` | from 1 us |
+    /// | `threads-per-node` | compute threads that share a compute node: its NIC and its fate | 1 | from 1 |
+    /// | `crash` | chance, for each chain posted, that its compute node dies (one survives) | `0%` | |
+    /// | `stall` | that its compute node does nothing for up to 100 round trips | `0%` | |
+    /// | `cut` | that the link to its memory node is cut for up to 100 round trips | `0%` | |
+    /// | `memory-crash` | that its memory node dies | `0%` | |
+    /// | `slow` | chance, for each memory node, that it is ten times slower all along | `0%` | |
+    /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded |
     ///
     /// # Errors
     /// [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped.
@@ -241,7 +259,7 @@ impl Cluster {
         let ran = ran?;
         let sound = |ran: &Ran<Result<R>>| matches!(ran, Ran::Returned(Ok(_)));
         if ran.iter().all(sound) {
-            shared.look_for_leaks(world)?;
+            look_for_leaks(world)?;
         }
         let result = |ran| match ran {
             Ran::Returned(result) => Some(result),
@@ -266,7 +284,7 @@ struct Simulated<'a, B> {
 impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simulated<'_, B> {
     type Output = Result<R>;
 
-    fn start(&self, thread: usize) -> Pin<Box<dyn Future<Output = Result<R>> + '_>> {
+    fn start(&self, thread: usize) -> ThreadFuture<'_, Result<R>> {
         Box::pin(async move {
             let ct = ComputeThread::new(self.cluster, &self.run, thread);
             (self.body)(&ct).await
@@ -329,19 +347,21 @@ impl Shared {
     pub(crate) fn watch(&self) -> Option<Watch> {
         self.world.clone().map(Watch)
     }
+}
 
-    /// Looks for objects that are neither freed nor reachable, at the end of a run.
-    fn look_for_leaks(&self, world: &sim::Shared) -> Result<()> {
-        let mut world = world.lock();
-        if !world.config().leaks_fail {
-            return Ok(());
-        }
-        let words = (HEADER_BYTES..CONTROL_BYTES).step_by(WORD_BYTES);
-        let roots = words.map(|offset| world.peek(Address::new(0, offset))).collect();
-        world.look_for_leaks(roots);
-        world.books.finding().map_or(Ok(()), Err)
+/// Looks for objects that are neither freed nor reachable, at the end of a run.
+fn look_for_leaks(world: &sim::Shared) -> Result<()> {
+    let mut world = world.lock();
+    if !world.config().leaks_fail {
+        return Ok(());
     }
+    let words = (HEADER_BYTES..CONTROL_BYTES).step_by(WORD_BYTES);
+    let roots = words.map(|offset| world.peek(Address::new(0, offset))).collect();
+    world.look_for_leaks(roots);
+    world.books.finding().map_or(Ok(()), Err)
+}
 
+impl Shared {
     /// Frees what ended threads had retired: no thread is left.
     fn free_orphans(&self) {
         let mut freed = 0;

@@ -50,14 +50,14 @@ fn parse(url: &str) -> Result<Config, String> {
         _ => return Err(format!("unknown fabric `{scheme}`; this build has `local` and `sim`")),
     };
     let (mut nodes, mut segments, mut size, mut seed) = (1, 1, DEFAULT_SEGMENT_BYTES, 0);
-    let mut seen = Vec::new();
+    let mut given = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (name, value) =
             option.split_once('=').ok_or_else(|| format!("option `{option}` has no value"))?;
-        if seen.contains(&name) {
+        if given.contains(&name) {
             return Err(format!("option `{name}` is given twice"));
         }
-        seen.push(name);
+        given.push(name);
         match (name, &mut fabric) {
             ("nodes", _) => nodes = number(name, value, 1, u64::from(u16::MAX))?,
             ("segments", _) => segments = number(name, value, 1, u64::from(u16::MAX))?,

@@ -149,10 +149,12 @@ impl Trace {
         self.frozen = true;
     }
 
-    /// Folds a word into the hash: a multiplication by an odd constant (that of FxHash) after a rotation.
+    /// Folds words into the hash: for each a rotation and a multiplication by an odd constant.
     #[inline]
-    fn fold(&mut self, word: u64) {
-        self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0xf135_7aea_2e62_a9c5);
+    fn fold<const N: usize>(&mut self, words: [u64; N]) {
+        for word in words {
+            self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0xf135_7aea_2e62_a9c5);
+        }
     }
 
     /// Hashes and keeps an operation; one that its thread repeats, with the same result, is not kept.
@@ -184,35 +186,23 @@ impl Trace {
     #[inline]
     fn hash_record(&mut self, record: &Record) {
         let Record { who, what, at, .. } = *record;
-        self.fold(who.at);
-        self.fold(u64::from(who.thread) << 32 | u64::from(who.task));
-        self.fold(at.bits());
+        self.fold([who.at, u64::from(who.thread) << 32 | u64::from(who.task), at.bits()]);
         match what {
-            What::Read { words, seen } => {
-                self.fold(u64::from(words) << 8 | 1);
-                seen.into_iter().for_each(|word| self.fold(word));
-            }
-            What::Write { words, written } => {
-                self.fold(u64::from(words) << 8 | 2);
-                written.into_iter().for_each(|word| self.fold(word));
-            }
-            What::CompareExchange { expected, new, found } => {
-                [3, expected, new, found].into_iter().for_each(|word| self.fold(word));
-            }
-            What::FetchAdd { addend, found } => {
-                [4, addend, found].into_iter().for_each(|word| self.fold(word));
-            }
-            What::Refused { words, .. } => self.fold(u64::from(words) << 8 | 15),
-            What::Allocated { bytes } => self.fold(bytes << 8 | 5),
-            What::Retired => self.fold(6),
-            What::Freed => self.fold(7),
-            What::Ended { failed } => self.fold(u64::from(failed) << 8 | 8),
-            What::Died => self.fold(9),
-            What::Stalled { until } => self.fold(until << 8 | 10),
-            What::Cut { node, until } => self.fold(until << 8 ^ u64::from(node) << 4 ^ 11),
-            What::MemoryDied { node } => self.fold(u64::from(node) << 8 | 12),
-            What::Slowed { node, factor } => self.fold(u64::from(factor) << 32 | u64::from(node) << 8 | 13),
-            What::Unreachable { node } => self.fold(u64::from(node) << 8 | 14),
+            What::Read { words, seen: [a, b, c, d] } => self.fold([1, words.into(), a, b, c, d]),
+            What::Write { words, written: [a, b, c, d] } => self.fold([2, words.into(), a, b, c, d]),
+            What::CompareExchange { expected, new, found } => self.fold([3, expected, new, found]),
+            What::FetchAdd { addend, found } => self.fold([4, addend, found]),
+            What::Refused { words, .. } => self.fold([5, words.into()]),
+            What::Allocated { bytes } => self.fold([6, bytes]),
+            What::Retired => self.fold([7]),
+            What::Freed => self.fold([8]),
+            What::Ended { failed } => self.fold([9, failed.into()]),
+            What::Died => self.fold([10]),
+            What::Stalled { until } => self.fold([11, until]),
+            What::Cut { node, until } => self.fold([12, node.into(), until]),
+            What::MemoryDied { node } => self.fold([13, node.into()]),
+            What::Slowed { node, factor } => self.fold([14, node.into(), factor.into()]),
+            What::Unreachable { node } => self.fold([15, node.into()]),
         }
     }
 
@@ -317,10 +307,10 @@ impl Names<'_> {
 
     /// A word as whatever it looks like: a pointer to an object and its marks, a small number, or bits.
     fn value(&self, word: u64) -> String {
-        let address = Address::from_bits(word & !7);
-        match self.blocks.at(address) {
-            Some(block) if block.start == address && word & 7 == 0 => address.to_string(),
-            Some(block) if block.start == address => format!("{address}+{:#b}", word & 7),
+        let (address, marks) = (Address::from_bits(word & !7), word & 7);
+        match (self.blocks.at(address), marks) {
+            (Some(block), 0) if block.start == address => address.to_string(),
+            (Some(block), marks) if block.start == address => format!("{address}+{marks:#b}"),
             _ if word < 1 << 32 => word.to_string(),
             _ => format!("{word:#x}"),
         }

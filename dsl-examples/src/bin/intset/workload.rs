@@ -204,7 +204,7 @@ async fn operate<S: IntSet>(
         };
         *counter += 1;
         if timed {
-            took.push(ct.now() - began);
+            took.push(ct.now().saturating_sub(began));
         }
         if op.is_multiple_of(OPS_PER_TICK) {
             progress.inc(OPS_PER_TICK);

@@ -27,8 +27,8 @@ pub(crate) struct SimConfig {
     pub(crate) service: Picos,
     /// How long a compute node's NIC is busy with a doorbell.
     pub(crate) doorbell: Picos,
-    /// By how much each way of a chain's trip may differ from its mean, in units of 2^-16 of it.
-    pub(crate) jitter: u64,
+    /// By how much each way of a chain's trip may differ from its mean, in units of 2^-32 of it.
+    pub(crate) jitter: u32,
     /// How long a requester tries to reach a memory node.
     pub(crate) timeout: Picos,
     /// When a run is given up.
@@ -102,7 +102,7 @@ impl SimConfig {
                 let operations = quantity(name, value, "", "20M")?;
                 self.service = operations.map_or(0, |operations| per_second(operations, 1.0));
             }
-            "jitter" => self.jitter = u64::from(odds(name, value)?) >> 16,
+            "jitter" => self.jitter = odds(name, value)?,
             "threads-per-node" => {
                 self.threads_per_node = match value.parse() {
                     Ok(threads @ 1..) => threads,
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(config.set("rtt", "1.5us"), Ok(true));
         assert_eq!((config.rtt, 2 * config.one_way() + config.window()), (1_500_000, 1_500_000));
         assert_eq!(config.set("jitter", "100%"), Ok(true));
-        assert_eq!(config.jitter, 65535);
+        assert_eq!(config.jitter, u32::MAX);
         assert_eq!(config.set("colour", "red"), Ok(false));
     }
 

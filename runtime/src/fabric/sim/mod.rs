@@ -27,7 +27,8 @@
 //! |---|---|
 //! | [`config`] | the options and their defaults |
 //! | [`events`] | what happens next |
-//! | [`world`] | the state of everything, and what chains do to it |
+//! | [`world`] | the state of everything |
+//! | [`travel`] | what becomes of a chain between its doorbell and its completion |
 //! | [`misfortune`] | faults, by the seed and by script |
 //! | [`stuck`] | when to give up, and who waits for what |
 //! | [`run`] | polls compute threads as their completions arrive |
@@ -39,6 +40,7 @@ mod events;
 mod misfortune;
 mod run;
 mod stuck;
+mod travel;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +51,7 @@ use super::Ticket;
 use super::chain::Chain;
 use crate::error::Result;
 use config::Picos;
-pub(crate) use run::{Body, Ran, simulate};
+pub(crate) use run::{Body, Ran, ThreadFuture, simulate};
 pub(crate) use world::World;
 
 /// How long a pause takes, and giving way: 40 ns, some 140 cycles of a 3.5 GHz processor, as `PAUSE` does since Skylake.

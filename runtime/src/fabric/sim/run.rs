@@ -17,11 +17,14 @@ pub(crate) enum Ran<R> {
     Died,
 }
 
+/// All that a thread does.
+pub(crate) type ThreadFuture<'a, R> = Pin<Box<dyn Future<Output = R> + 'a>>;
+
 /// What the simulator needs to know about a run's threads.
 pub(crate) trait Body {
     type Output;
     /// The future of a thread.
-    fn start(&self, thread: usize) -> Pin<Box<dyn Future<Output = Self::Output> + '_>>;
+    fn start(&self, thread: usize) -> ThreadFuture<'_, Self::Output>;
     /// Whether what a thread returned is a failure of its own.
     fn failed(output: &Self::Output) -> bool;
     /// A fault has killed a thread: nobody need wait for it.
@@ -43,7 +46,7 @@ pub(crate) fn simulate<B: Body>(
     body: &B,
 ) -> Result<Vec<Ran<B::Output>>> {
     world.lock().begin(threads, first_id)?;
-    let mut futures: Vec<Option<Pin<Box<dyn Future<Output = B::Output> + '_>>>> = Vec::new();
+    let mut futures: Vec<Option<ThreadFuture<'_, B::Output>>> = Vec::new();
     futures.resize_with(threads, || None);
     let mut ran: Vec<Ran<B::Output>> = Vec::new();
     ran.resize_with(threads, || Ran::Died);
@@ -54,7 +57,9 @@ pub(crate) fn simulate<B: Body>(
             let mut world = world.lock();
             (world.advance(), std::mem::take(&mut world.died))
         };
-        died.into_iter().for_each(|thread| body.died(thread as usize));
+        for thread in died {
+            body.died(thread as usize);
+        }
         let Some(thread) = next else { break };
         let thread = thread as usize;
         let future = futures[thread].get_or_insert_with(|| body.start(thread));

@@ -1,4 +1,4 @@
-//! The state of everything, and what chains do to it.
+//! The state of everything.
 //!
 //! Invariants:
 //! - time only goes forward: an event is executed at its own time, after all earlier ones;
@@ -15,22 +15,22 @@ use super::config::{Picos, SimConfig};
 use super::events::{Agenda, Event};
 use super::misfortune::{Befallen, Cut, Script};
 use super::stuck::{Patience, Wait};
-use crate::error::{self, Error, Result};
+use crate::error::Result;
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::{Arena, Geometry};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::books::Books;
-use crate::sim::trace::{Record, SHOWN_WORDS, What, Who};
+use crate::sim::trace::{Record, Who};
 
 /// Everything there is in a simulated cluster.
 pub(crate) struct World {
     pub(super) config: SimConfig,
     geometry: Geometry,
-    arena: Arc<Arena>,
+    pub(super) arena: Arc<Arena>,
     pub(super) now: Picos,
     pub(super) agenda: Agenda,
-    flights: Vec<Flight>,
+    pub(super) flights: Vec<Flight>,
     free_flights: Vec<u32>,
     /// The threads of the run that is under way, or of the last.
     pub(super) threads: Vec<Thread>,
@@ -88,34 +88,34 @@ pub(super) struct Compute {
 #[derive(Clone, Copy)]
 pub(super) struct Memory {
     /// When its NIC can begin another operation.
-    free_at: Picos,
+    pub(super) free_at: Picos,
     pub(super) dead: bool,
     /// How many times slower than others it is.
     pub(super) slowness: u64,
 }
 
 /// A chain on its way, or a timer.
-struct Flight {
-    chain: Chain,
-    thread: u32,
-    task: u32,
-    posted_at: Picos,
+pub(super) struct Flight {
+    pub(super) chain: Chain,
+    pub(super) thread: u32,
+    pub(super) task: u32,
+    pub(super) posted_at: Picos,
     /// The memory node that it is for.
-    node: u16,
+    pub(super) node: u16,
     /// The operation, and the word of it, that comes next.
-    next_op: u32,
-    next_word: u32,
-    words_left: u32,
+    pub(super) next_op: u32,
+    pub(super) next_word: u32,
+    pub(super) words_left: u32,
     /// When the answer leaves, if nothing delays the last word.
-    answer_at: Picos,
+    pub(super) answer_at: Picos,
     /// Bytes that it moves.
-    bytes: u64,
-    result: Result<()>,
-    stage: Stage,
+    pub(super) bytes: u64,
+    pub(super) result: Result<()>,
+    pub(super) stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// The agenda has it.
     Travelling,
     /// The agenda has it, and nobody waits for it.
@@ -288,222 +288,11 @@ impl World {
         }
     }
 
-    fn land(&mut self, index: u32) {
+    pub(super) fn land(&mut self, index: u32) {
         let flight = &mut self.flights[index as usize];
         flight.stage = Stage::Free;
         flight.chain = Chain::default();
         self.free_flights.push(index);
-    }
-
-    // ---- what happens by itself --------------------------------------------------------------------------------
-
-    /// An event takes place; gives the thread that is to be polled, if it is one's turn.
-    pub(super) fn happens(&mut self, at: Picos, event: Event) -> Option<u32> {
-        self.now = at;
-        match event {
-            Event::Start(thread) => {
-                return (self.threads[thread as usize].state == ThreadState::Running).then_some(thread);
-            }
-            Event::Arrive(flight) => self.arrive(flight),
-            Event::Step(flight) => self.access(flight),
-            Event::Complete(flight) => return self.complete(flight),
-            Event::Fault(index) => self.befall_by_script(index),
-        }
-        None
-    }
-
-    /// A chain reaches its memory node and queues there.
-    fn arrive(&mut self, index: u32) {
-        let flight = &self.flights[index as usize];
-        let memory = self.memories[usize::from(flight.node)];
-        if memory.dead {
-            return self.is_unreachable(index);
-        }
-        if let Some(heals_at) = self.cut_until(flight.thread, flight.node) {
-            let retried_at = heals_at + self.config.one_way();
-            if retried_at > flight.posted_at + self.config.timeout {
-                return self.is_unreachable(index);
-            }
-            return self.agenda.push(retried_at, Event::Arrive(index));
-        }
-        let (mut busy, mut last) = (0, 0);
-        for op in flight.chain.ops() {
-            last = self.config.service.max(self.config.transfer((op.words() * WORD_BYTES) as u64));
-            busy += last * memory.slowness;
-        }
-        let begins_at = self.now.max(memory.free_at);
-        self.memories[usize::from(flight.node)].free_at = begins_at + busy;
-        let answer_at = begins_at + busy - last * memory.slowness + self.config.window() * memory.slowness;
-        self.flights[index as usize].answer_at = answer_at;
-        if begins_at > self.now {
-            self.agenda.push(begins_at, Event::Step(index));
-        } else {
-            self.access(index);
-        }
-    }
-
-    /// Accesses word after word until it is some other event's turn, or the chain is done.
-    fn access(&mut self, index: u32) {
-        while self.flights[index as usize].words_left > 0 {
-            if let Err(error) = self.access_word(index) {
-                let flight = &mut self.flights[index as usize];
-                flight.result = Err(error);
-                flight.words_left = 0;
-                break;
-            }
-            let flight = &self.flights[index as usize];
-            let left = u64::from(flight.words_left);
-            if left == 0 {
-                break;
-            }
-            // Words come in bursts: once on average in a chain there is a pause between two of them, of any part of the
-            // time that is left. Evenly spaced accesses of two chains would rarely overtake each other.
-            let draw = self.agenda.rng.next_u64();
-            let pauses = (draw & 0xffff_ffff) * left >> 32 == 0;
-            let rest = flight.answer_at.saturating_sub(self.now);
-            let next_at = if pauses { self.now + ((rest >> 8) * (draw >> 40) >> 16) } else { self.now };
-            if self.agenda.next_at().is_some_and(|other| other <= next_at) {
-                return self.agenda.push(next_at, Event::Step(index));
-            }
-            self.now = next_at;
-        }
-        self.answer(index);
-    }
-
-    /// Sends a chain's completion on its way.
-    fn answer(&mut self, index: u32) {
-        let Flight { answer_at, bytes, .. } = self.flights[index as usize];
-        let leaves_at = answer_at.max(self.now);
-        let back = self.jittered(self.config.one_way());
-        self.agenda.push(leaves_at + back + self.config.transfer(bytes), Event::Complete(index));
-    }
-
-    /// A chain that gets no answer fails at its timeout.
-    fn is_unreachable(&mut self, index: u32) {
-        let timeout = self.config.timeout;
-        let flight = &mut self.flights[index as usize];
-        let (node, timeout_us) = (flight.node, timeout / 1_000_000);
-        flight.result = Err(Error::from(error::NodeUnreachable { node, timeout_us }));
-        flight.words_left = 0;
-        let fails_at = self.now.max(flight.posted_at + timeout);
-        let what = What::Unreachable { node };
-        let at = flight.chain.ops().first().map_or(Address::NULL, Op::at);
-        let who = Who { thread: flight.thread, task: flight.task, at: self.now };
-        self.agenda.push(fails_at, Event::Complete(index));
-        self.books.trace.record(Record { who, what, at, object: None });
-    }
-
-    /// A completion or a timer reaches its thread, which is to be polled if it can.
-    fn complete(&mut self, index: u32) -> Option<u32> {
-        let Flight { thread, stage, .. } = self.flights[index as usize];
-        if stage == Stage::Forgotten {
-            self.land(index);
-            return None;
-        }
-        if !self.running {
-            self.flights[index as usize].stage = Stage::Arrived;
-            return None;
-        }
-        if let Some(heals_at) = self.answer_is_lost(index) {
-            // The requester asks again, and the memory node remembers its answer.
-            let deadline = self.flights[index as usize].posted_at + self.config.timeout;
-            if heals_at > deadline {
-                self.is_unreachable(index);
-            } else {
-                self.agenda.push(heals_at + self.config.one_way(), Event::Complete(index));
-            }
-            return None;
-        }
-        let stalled_until = self.computes[self.compute_of(thread)].stalled_until;
-        if stalled_until > self.now {
-            self.agenda.push(stalled_until, Event::Complete(index));
-            return None;
-        }
-        self.flights[index as usize].stage = Stage::Arrived;
-        (self.threads[thread as usize].state == ThreadState::Running).then_some(thread)
-    }
-
-    /// Whether the link is cut on which an answer arrives; gives when it heals. Timers and failures need no link.
-    fn answer_is_lost(&self, index: u32) -> Option<Picos> {
-        if self.cuts.is_empty() {
-            return None;
-        }
-        let flight = &self.flights[index as usize];
-        let answered = flight.result.is_ok() && !flight.chain.ops().is_empty();
-        if answered { self.cut_until(flight.thread, flight.node) } else { None }
-    }
-
-    /// A time that differs by up to the jitter.
-    fn jittered(&mut self, mean: Picos) -> Picos {
-        if self.config.jitter == 0 {
-            return mean;
-        }
-        let spread = mean * self.config.jitter >> 16;
-        // The generator's upper half, scaled: cheaper than an unbiased range, and as good for this.
-        let draw = self.agenda.rng.next_u64() >> 32;
-        mean - spread + (2 * spread * draw >> 32)
-    }
-
-    // ---- memory ------------------------------------------------------------------------------------------------
-
-    /// Executes a chain's next word access. The operation is entered into the books with its last word.
-    fn access_word(&mut self, index: u32) -> Result<()> {
-        let flight = &mut self.flights[index as usize];
-        let (ops, words) = flight.chain.parts();
-        let op = &ops[flight.next_op as usize];
-        let word = flight.next_word as usize;
-        let who = Who { thread: flight.thread, task: flight.task, at: self.now };
-        let count = op.words();
-        if word == 0 {
-            // The whole range, so that an operation with an invalid address changes nothing.
-            self.arena.words(op.at(), count)?;
-            self.books.check(op, who)?;
-        } else {
-            self.books.check_again(op, word, who)?;
-        }
-        let cell = self.arena.word(op.at().add((word * WORD_BYTES) as u64))?;
-        let mut changed = false;
-        match op {
-            Op::Read { slot, .. } => words[slot.start + word] = cell.load(Ordering::Relaxed),
-            Op::Write { slot, .. } => {
-                let new = words[slot.start + word];
-                changed = cell.swap(new, Ordering::Relaxed) != new;
-            }
-            Op::CompareExchange { expected, new, slot, .. } => {
-                let found = cell.load(Ordering::Relaxed);
-                words[*slot] = found;
-                if found == *expected {
-                    cell.store(*new, Ordering::Relaxed);
-                    changed = found != *new;
-                }
-            }
-            Op::FetchAdd { addend, slot, .. } => {
-                words[*slot] = cell.load(Ordering::Relaxed);
-                cell.store(words[*slot].wrapping_add(*addend), Ordering::Relaxed);
-                changed = *addend != 0;
-            }
-        }
-        if changed {
-            self.patience.memory_changed();
-        }
-        flight.words_left -= 1;
-        if word + 1 < count {
-            flight.next_word += 1;
-            return Ok(());
-        }
-        (flight.next_op, flight.next_word) = (flight.next_op + 1, 0);
-        let record = Record { who, what: what(op, words), at: op.at(), object: self.books.object(op.at()) };
-        let mut repeated = false;
-        if let Some(thread) = self.threads.get_mut(who.thread as usize) {
-            repeated = thread.last.is_some_and(|last| last.is_repeated_by(&record));
-            if repeated {
-                thread.repeats += 1;
-            } else {
-                (thread.last, thread.repeats) = (Some(record), 0);
-            }
-        }
-        self.books.trace.operation(record, repeated);
-        Ok(())
     }
 
     /// Notes objects that `roots` do not lead to.
@@ -523,22 +312,4 @@ impl World {
 fn size(chain: &Chain) -> (u32, u64) {
     let words: usize = chain.ops().iter().map(Op::words).sum();
     (words as u32, (words * WORD_BYTES) as u64)
-}
-
-/// What an executed operation did.
-fn what(op: &Op, words: &[u64]) -> What {
-    let shown = |slot: &std::ops::Range<usize>| {
-        let mut shown = [0; SHOWN_WORDS];
-        let count = slot.len().min(SHOWN_WORDS);
-        shown[..count].copy_from_slice(&words[slot.start..slot.start + count]);
-        shown
-    };
-    match op {
-        Op::Read { slot, .. } => What::Read { words: slot.len() as u32, seen: shown(slot) },
-        Op::Write { slot, .. } => What::Write { words: slot.len() as u32, written: shown(slot) },
-        Op::CompareExchange { expected, new, slot, .. } => {
-            What::CompareExchange { expected: *expected, new: *new, found: words[*slot] }
-        }
-        Op::FetchAdd { addend, slot, .. } => What::FetchAdd { addend: *addend, found: words[*slot] },
-    }
 }
