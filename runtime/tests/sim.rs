@@ -1,6 +1,7 @@
 //! The simulator from outside: time, order, and what it finds.
 
 #![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
+#![allow(clippy::struct_field_names)] // cells of `Cells`, as they are
 
 use std::time::Duration;
 
@@ -53,11 +54,11 @@ fn finding(
 
 // ---- time ------------------------------------------------------------------------------------------------------
 
-/// How long something takes, in microseconds.
-async fn microseconds<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<f64> {
+/// How long something takes, in nanoseconds.
+async fn nanoseconds<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<u128> {
     let before = ct.now();
     work().await?;
-    Ok((ct.now() - before).as_nanos() as f64 / 1000.0)
+    Ok((ct.now() - before).as_nanos())
 }
 
 fn on(url: &str, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
@@ -70,21 +71,24 @@ fn durations_count_round_trips() {
         let root = cells(ct).await?;
         let g = &ct.pin();
         let cell = |index| root.cells().at(index);
-        assert_eq!(microseconds(ct, async || cell(0).load(ct).await).await?, 2.0);
-        assert_eq!(microseconds(ct, async || root.read(g).await).await?, 2.0, "whatever its size");
-        let three = microseconds(ct, async || {
+        assert_eq!(nanoseconds(ct, async || cell(0).load(ct).await).await?, 2000);
+        assert_eq!(nanoseconds(ct, async || root.read(g).await).await?, 2000, "whatever its size");
+        let three = nanoseconds(ct, async || {
             cell(0).store(ct, 1).await?;
             cell(0).fetch_add(ct, 1).await?;
             cell(0).compare_exchange(ct, 2, 3).await
         });
-        assert_eq!(three.await?, 6.0);
-        let together = microseconds(ct, async || ct.tasks(8, async |task| cell(task).load(ct).await).await);
-        assert_eq!(together.await?, 2.0, "tasks wait together");
-        let lock = microseconds(ct, async || root.lock().acquire(ct).await?.release().await);
-        assert_eq!(lock.await?, 4.0);
-        assert_eq!(microseconds(ct, async || Ok(ct.pin())).await?, 0.0);
-        let slept = microseconds(ct, async || Ok(ct.sleep(Duration::from_micros(7)).await));
-        assert_eq!(slept.await?, 7.0);
+        assert_eq!(three.await?, 6000);
+        let together = nanoseconds(ct, async || ct.tasks(8, async |task| cell(task).load(ct).await).await);
+        assert_eq!(together.await?, 2000, "tasks wait together");
+        let lock = nanoseconds(ct, async || root.lock().acquire(ct).await?.release().await);
+        assert_eq!(lock.await?, 4000);
+        assert_eq!(nanoseconds(ct, async || Ok(ct.pin())).await?, 0);
+        let slept = nanoseconds(ct, async || {
+            ct.sleep(Duration::from_micros(7)).await;
+            Ok(())
+        });
+        assert_eq!(slept.await?, 7000);
         Ok(())
     });
 }
@@ -93,8 +97,8 @@ fn durations_count_round_trips() {
 fn bytes_take_time_on_the_link() {
     on("sim:bandwidth=8Mbps,rate=inf,jitter=0%,leaks=ignore", async |ct| {
         let root = cells(ct).await?;
-        let word = microseconds(ct, async || root.cells().at(0).load(ct).await).await?;
-        assert_eq!(word, 2.0 + 8.0, "8 bytes at a byte a microsecond");
+        let word = nanoseconds(ct, async || root.cells().at(0).load(ct).await).await?;
+        assert_eq!(word, 2000 + 8000, "8 bytes at a byte a microsecond");
         Ok(())
     });
 }
@@ -105,8 +109,8 @@ fn a_memory_node_serves_one_operation_after_another() {
         let root = cells(ct).await?;
         let load = async |task: usize| root.cells().at(task).load(ct).await;
         ct.sleep(Duration::from_micros(10)).await;
-        let ten = microseconds(ct, async || ct.tasks(8, load).await).await?;
-        assert_eq!(ten, 2.0 + 7.0, "the last of eight waits for seven");
+        let ten = nanoseconds(ct, async || ct.tasks(8, load).await).await?;
+        assert_eq!(ten, 2000 + 7000, "the last of eight waits for seven");
         Ok(())
     });
 }
@@ -116,10 +120,10 @@ fn a_nic_rings_one_doorbell_after_another() {
     on("sim:bandwidth=inf,rate=inf,jitter=0%,doorbell=500ns,leaks=ignore", async |ct| {
         let root = cells(ct).await?;
         let load = async |task: usize| root.cells().at(task).load(ct).await;
-        assert_eq!(microseconds(ct, async || ct.tasks(8, load).await).await?, 2.0 + 7.0 * 0.5);
+        assert_eq!(nanoseconds(ct, async || ct.tasks(8, load).await).await?, 2000 + 7 * 500);
         assert_eq!(
-            microseconds(ct, async || load(0).await).await?,
-            2.0,
+            nanoseconds(ct, async || load(0).await).await?,
+            2000,
             "unless it was busy it takes no time"
         );
         Ok(())
@@ -132,11 +136,11 @@ fn jitter_stays_within_its_bounds() {
         let root = cells(ct).await?;
         let mut seen = Vec::new();
         for _ in 0..200 {
-            seen.push(microseconds(ct, async || root.cells().at(0).load(ct).await).await?);
+            seen.push(nanoseconds(ct, async || root.cells().at(0).load(ct).await).await?);
         }
         // Two fifths of the rtt each way vary by a tenth.
-        assert!(seen.iter().all(|took| (1.84..=2.16).contains(took)), "{seen:?}");
-        assert!(seen.iter().any(|took| *took < 1.95) && seen.iter().any(|took| *took > 2.05), "{seen:?}");
+        assert!(seen.iter().all(|took| (1840..=2160).contains(took)), "{seen:?}");
+        assert!(seen.iter().any(|took| *took < 1950) && seen.iter().any(|took| *took > 2050), "{seen:?}");
         Ok(())
     });
 }
@@ -178,7 +182,8 @@ fn the_clock_and_the_trace_go_on_from_run_to_run() {
     let (cluster, simulation) = simulation("sim:seed=1");
     cluster.run(2, contend).unwrap();
     let (before, hash) = (simulation.now(), simulation.trace_hash());
-    cluster.run(3, async |ct| Ok(assert!(ct.now() >= before))).unwrap();
+    let later = cluster.run(3, async |ct| Ok(ct.now() >= before));
+    assert_eq!(later.unwrap(), [true; 3]);
     assert_ne!(simulation.trace_hash(), hash);
 }
 
