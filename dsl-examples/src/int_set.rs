@@ -1,10 +1,11 @@
-//! `IntSet`: what the driver asks of an ordered set.
+//! `IntSet`: what the driver asks of a set.
 
 use farfield::{ComputeThread, RemotePtr, Result};
 
-use crate::{HarrisList, LazyList};
+use crate::hash_set::BUCKETS;
+use crate::{HarrisList, HashSet, LazyList};
 
-/// An ordered set of 64-bit keys in far memory.
+/// A set of 64-bit keys in far memory.
 #[allow(async_fn_in_trait)] // its futures stay on their compute thread, so nobody needs them to be `Send`
 pub trait IntSet: farfield::Remote {
     /// A new, empty set.
@@ -17,7 +18,7 @@ pub trait IntSet: farfield::Remote {
     async fn insert(&self, key: u64, ct: &ComputeThread) -> Result<bool>;
     /// Takes a key out of the set; gives whether it was there.
     async fn remove(&self, key: u64, ct: &ComputeThread) -> Result<bool>;
-    /// All keys, checked, at a quiescent point.
+    /// All keys in ascending order, checked, at a quiescent point.
     async fn keys(&self, ct: &ComputeThread) -> Result<Vec<u64>>;
 
     /// How many objects an empty set consists of.
@@ -25,13 +26,13 @@ pub trait IntSet: farfield::Remote {
 }
 
 macro_rules! int_set {
-    ($structure:ident: $overhead:literal) => {
-        impl IntSet for $structure<u64> {
+    ($structure:ty, $attach:ident: $overhead:expr) => {
+        impl IntSet for $structure {
             async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
                 Self::create(ct).await
             }
             async fn attach(root: RemotePtr<Self>, ct: &ComputeThread) -> Result<Self> {
-                Self::attach(root, ct).await
+                Self::$attach(root, ct).await
             }
             async fn get(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
                 self.get(key, ct).await
@@ -50,5 +51,7 @@ macro_rules! int_set {
     };
 }
 // Two sentinels and the list itself.
-int_set!(LazyList: 3);
-int_set!(HarrisList: 3);
+int_set!(LazyList<u64>, attach: 3);
+int_set!(HarrisList<u64>, attach: 3);
+// The table, and what each list consists of.
+int_set!(HashSet, open: 1 + 3 * BUCKETS as u64);

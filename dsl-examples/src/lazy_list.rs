@@ -25,6 +25,7 @@
 // ANCHOR: imports
 use std::cell::Cell;
 
+use farfield::Site;
 use farfield::prelude::*;
 // ANCHOR_END: imports
 
@@ -85,7 +86,12 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR: create
     /// A new, empty list. Three round trips.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
-        let tail = Node::new_in(ct, Node::init(K::initial())).await?.write(ct).await?;
+        Self::create_at(ct, ct).await
+    }
+
+    /// A new, empty list on the memory node of a site. Three round trips.
+    pub async fn create_at<'a>(site: impl Into<Site<'a>>, ct: &ComputeThread) -> Result<RemotePtr<Self>> {
+        let tail = Node::new_in(site, Node::init(K::initial())).await?.write(ct).await?;
         let head = Node::new_in(ct.near(tail), Node::init(K::initial()).next(tail)).await?.write(ct).await?;
         Self::new_in(ct.near(head), Self::init(head, tail)).await?.write(ct).await
     }

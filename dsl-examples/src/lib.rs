@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`LazyList`] | ordered set; `get` takes no lock, updates lock two nodes | Heller et al., 2005 |
 //! | [`HarrisList`] | ordered set without locks | Harris, 2001; Michael, 2002 |
+//! | [`HashSet`] | set, of lazy lists on all memory nodes | |
 //! | [`TreiberStack`] | stack without locks | Treiber, 1986 |
 //! | [`MsQueue`] | queue without locks | Michael and Scott, 1996 |
 //! | [`Counter`] | a number | |
@@ -13,6 +14,7 @@
 
 pub mod counter;
 pub mod harris_list;
+pub mod hash_set;
 pub mod int_set;
 pub mod lazy_list;
 pub mod ms_queue;
@@ -20,6 +22,7 @@ pub mod treiber_stack;
 
 pub use counter::Counter;
 pub use harris_list::HarrisList;
+pub use hash_set::HashSet;
 pub use int_set::IntSet;
 pub use lazy_list::LazyList;
 pub use ms_queue::MsQueue;

@@ -53,7 +53,7 @@ const KEYS: &[&str] = &[
 
 #[test]
 fn every_mix_on_every_structure_is_verified() {
-    for structure in ["lazy-list", "harris-list"] {
+    for structure in ["lazy-list", "harris-list", "hash-set"] {
         for (threads, tasks) in [(1, 1), (2, 8), (8, 1), (8, 8)] {
             for share in [0, 10, 50] {
                 let report = report(&format!(
@@ -169,6 +169,14 @@ fn bad_input_is_one_line_that_names_it() {
         ("--cluster local:size=0", "size=0"),
         ("--cluster local:size=4KiB", "size=4096"),
         ("--cluster local:size=16EiB", "16EiB"),
+        ("--cluster sim:colour=red", "unknown option `colour`"),
+        ("--cluster sim:rate=0", "rate=0"),
+        ("--cluster sim:rtt=-2us", "rtt=-2us"),
+        ("--cluster sim:rtt=9000s", "rtt=9000s is absurd"),
+        ("--cluster sim:nodes=65536", "nodes=65536"),
+        ("--cluster sim:nodes=40000,segments=2", "more than the 65536 segments"),
+        ("--cluster sim:limit=1ms --num-ops 100", "not done after 1000.000 us"),
+        ("--cluster sim:memory-crash=100%", "memory node 0 did not answer within 100 us"),
         ("--metrics /nowhere/at/all", "--metrics /nowhere/at/all"),
         ("--cluster local:size=64KiB", "out of memory: no room for 24 bytes; tried segment 0"),
         ("--cluster local:size=64KiB,segments=2 --key-ub 40000", "tried segments 0, 1"),

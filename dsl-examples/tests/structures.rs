@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use farfield::prelude::*;
 use farfield::{Error, Metrics, Result};
-use farfield_examples::{Counter, HarrisList, IntSet, LazyList, MsQueue, TreiberStack};
+use farfield_examples::{Counter, HarrisList, HashSet, IntSet, LazyList, MsQueue, TreiberStack};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -52,6 +52,12 @@ impl Destroy for HarrisList<u64> {
     }
 }
 
+impl Destroy for HashSet {
+    async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        self.destroy(ct).await
+    }
+}
+
 async fn follows_a_model<S: Destroy>(ct: &ComputeThread) -> Result<()> {
     let set = S::attach(S::create(ct).await?, ct).await?;
     let mut model = BTreeSet::new();
@@ -80,6 +86,11 @@ fn a_lazy_list_is_a_set() {
 #[test]
 fn a_harris_list_is_a_set() {
     on_each_cluster(1, follows_a_model::<HarrisList<u64>>);
+}
+
+#[test]
+fn a_hash_set_is_a_set() {
+    on_each_cluster(1, follows_a_model::<HashSet>);
 }
 
 /// Threads and tasks update few keys. For each key, insertions and removals that succeeded must alternate, so their
@@ -140,6 +151,11 @@ struct Tallies {
 #[test]
 fn updates_of_a_lazy_list_alternate() {
     on_each_cluster(4, updates_alternate::<LazyList<u64>>);
+}
+
+#[test]
+fn updates_of_a_hash_set_alternate() {
+    on_each_cluster(4, updates_alternate::<HashSet>);
 }
 
 #[test]

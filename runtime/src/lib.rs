@@ -44,7 +44,7 @@
 //!
 //! The memory model is the same wherever far memory is: a word of 8 bytes is atomic; operations on one word are
 //! sequentially consistent; a longer read or write is a sequence of word accesses in address order, which may be torn
-//! between words; the operations of a chain take effect in program order.
+//! between words; the operations of a chain take effect in program order, and so do chains of one thread to one memory node.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -198,8 +198,8 @@ pub use layout::{Pod, Remote, Word};
 pub use memory::guard::Guard;
 pub use memory::site::Site;
 pub use place::{
-    Array, Atomic, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState, Place, Read,
-    Stamped, StampedLink, Tail, TailRef, Version, Versioned,
+    Array, Atomic, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState,
+    Pending, PendingLock, Place, Read, Readable, Stamped, StampedLink, Tail, TailRef, Version, Versioned,
 };
 pub use pointer::{Address, Owned, Publish, RemotePtr, Shared};
 pub use task::Backoff;

@@ -391,3 +391,17 @@ fn one_run_at_a_time() {
     });
     assert!(refused.unwrap()[0].contains("one run at a time"));
 }
+
+// ---- cancellation ----------------------------------------------------------------------------------------------
+
+/// Chains overtake each other; what undoes an operation must not overtake it.
+#[farfield::test(sim, cluster = "sim:jitter=100%,limit=1s", seeds = 0..200)]
+async fn an_acquisition_that_is_dropped_in_flight_gives_the_lock_back(ct: &ComputeThread) -> Result<()> {
+    let root = cells(ct).await?;
+    {
+        let mut acquisition = std::pin::pin!(root.lock().acquire(ct));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(acquisition.as_mut().poll(&mut context).is_pending());
+    }
+    root.lock().acquire(ct).await?.release().await
+}

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::workspace::{self, output, read, root};
-use crate::{book, tidy};
+use crate::{book, soak, tidy};
 
 /// Where loom's build goes: with its `cfg` every crate is another one, which would push the ordinary build out.
 const LOOM_TARGET: &str = "target/loom";
@@ -19,12 +19,16 @@ pub(crate) fn run() -> Result<(), String> {
     step("tidiness", tidy::run)?;
     step("lints", || workspace::run(&clippy, &[]))?;
     step("tests", || workspace::run(&tests, &[]))?;
+    step("plots", || {
+        workspace::run(&["cargo", "test", "--quiet", "-p", "xtask", "--features", "plot", "plot"], &[])
+    })?;
     step("documentation", || workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings")]))?;
     step("model checking", || {
         workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
     })?;
     step("book", book::run)?;
-    step("ordered sets", ordered_sets)
+    step("sets", sets)?;
+    step("soak", || soak::run(&soak::Options::short()))
 }
 
 fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
@@ -48,11 +52,14 @@ fn test_command() -> Result<String, String> {
 }
 
 /// The driver, short, for every structure: what it leaves behind must be sound.
-fn ordered_sets() -> Result<(), String> {
-    for structure in ["lazy-list", "harris-list"] {
-        for (threads, tasks, share, cluster) in
-            [("2", "1", "10", "local:"), ("8", "8", "50", "local:nodes=2"), ("2", "8", "50", "local:delay=5")]
-        {
+fn sets() -> Result<(), String> {
+    for structure in ["lazy-list", "harris-list", "hash-set"] {
+        for (threads, tasks, share, cluster) in [
+            ("2", "1", "10", "local:"),
+            ("8", "8", "50", "local:nodes=2"),
+            ("2", "8", "50", "local:delay=5"),
+            ("8", "2", "50", "sim:nodes=2"),
+        ] {
             let printed = output(&[
                 "cargo",
                 "run",

@@ -6,11 +6,17 @@
 //! | `cargo xtask tidy` | holds the architecture's invariants and the house rules |
 //! | `cargo xtask book` | builds the book and checks its includes and links |
 //! | `cargo xtask results` | measures every figure that the project claims |
+//! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
+//! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
 
 mod book;
 mod ci;
 mod markdown;
+#[cfg(feature = "plot")]
+mod plot;
 mod results;
+mod scaling;
+mod soak;
 mod tidy;
 mod workspace;
 
@@ -40,6 +46,14 @@ enum Task {
     },
     /// Measure the figures that the project claims
     Results(results::Options),
+    /// Soak the example structures in the simulator, and hunt planted bugs
+    SimSoak(soak::Options),
+    /// Sweep threads and memory nodes in the simulator
+    Scaling(scaling::Options),
+    /// Draw a table of `scaling`
+    #[cfg(feature = "plot")]
+    #[command(hide = true)]
+    Plot(plot::Options),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +62,10 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Book { open } => book::run().and_then(|()| if open { book::open() } else { Ok(()) }),
         Task::Results(options) => results::run(&options),
+        Task::SimSoak(options) => soak::run(&options),
+        Task::Scaling(options) => scaling::run(&options),
+        #[cfg(feature = "plot")]
+        Task::Plot(options) => plot::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

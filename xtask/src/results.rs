@@ -1,11 +1,12 @@
 //! Every figure that the project claims, and how it is measured.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Number, Value};
 
-use crate::workspace::{output, read, root};
+use crate::workspace::{self, Measured, measured, output, read, root};
 
 /// How to measure and print.
 #[derive(Args)]
@@ -29,46 +30,118 @@ enum Format {
     Json,
 }
 
-/// A figure: what it is called, what it means, and the command that prints it as a line `name value`.
+/// A figure: what it is called, what it means, and where it comes from.
 struct Figure {
     name: &'static str,
     unit: &'static str,
     meaning: &'static str,
+    source: Source,
     command: &'static [&'static str],
 }
+
+/// What of a command is the figure.
+#[derive(Clone, Copy)]
+enum Source {
+    /// What it prints: a line `name value`.
+    Printed,
+    /// How long it takes, in seconds.
+    Seconds,
+    /// How much memory it has at most, in MiB.
+    PeakMib,
+}
+
+const ABSTRACTION: &[&str] =
+    &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "abstraction", "--", "--ratio"];
+const UI: &[&str] =
+    &["cargo", "test", "--quiet", "-p", "farfield-ui-tests", "--test", "ui", "--", "--nocapture"];
+const MILLION_OPS: &[&str] = &[
+    "target/release/intset",
+    "--cluster",
+    "sim:seed=1",
+    "--threads",
+    "8",
+    "--num-ops",
+    "125000",
+    "--key-ub",
+    "63",
+];
+const TEN_THOUSAND_THREADS: &[&str] = &[
+    "target/release/intset",
+    "--cluster",
+    "sim:seed=1",
+    "--threads",
+    "10000",
+    "--num-ops",
+    "10",
+    "--key-ub",
+    "63",
+];
+const PLANTED: &[&str] = &["target/release/soak", "--planted"];
+const SOAK: &[&str] = &["target/release/soak", "--seeds", "0..1000"];
 
 const FIGURES: &[Figure] = &[
     Figure {
         name: "abstraction.get.ratio",
         unit: "times",
         meaning: "`get` of 256 keys on the embedded fabric, against the same list by hand on `crossbeam-epoch`",
-        command: &[
-            "cargo",
-            "bench",
-            "--quiet",
-            "-p",
-            "farfield-benches",
-            "--bench",
-            "abstraction",
-            "--",
-            "--ratio",
-        ],
+        source: Source::Printed,
+        command: ABSTRACTION,
     },
     Figure {
         name: "ui.cases",
         unit: "cases",
         meaning: "mistakes that the compiler explains in the words we expect",
-        command: &[
-            "cargo",
-            "test",
-            "--quiet",
-            "-p",
-            "farfield-ui-tests",
-            "--test",
-            "ui",
-            "--",
-            "--nocapture",
-        ],
+        source: Source::Printed,
+        command: UI,
+    },
+    Figure {
+        name: "sim.million_ops.seconds",
+        unit: "s",
+        meaning: "a million simulated operations on a lazy list of up to 64 keys, by 8 threads",
+        source: Source::Seconds,
+        command: MILLION_OPS,
+    },
+    Figure {
+        name: "sim.ten_thousand_threads.seconds",
+        unit: "s",
+        meaning: "10 operations by each of 10,000 simulated threads, on the same list",
+        source: Source::Seconds,
+        command: TEN_THOUSAND_THREADS,
+    },
+    Figure {
+        name: "sim.ten_thousand_threads.peak_mib",
+        unit: "MiB",
+        meaning: "memory that the 10,000 threads take at most",
+        source: Source::PeakMib,
+        command: TEN_THOUSAND_THREADS,
+    },
+    Figure {
+        name: "sim.planted_bugs",
+        unit: "bugs",
+        meaning: "planted in the example structures, for the simulator to find",
+        source: Source::Printed,
+        command: PLANTED,
+    },
+    Figure {
+        name: "sim.planted_bugs_found",
+        unit: "bugs",
+        meaning: "of these, found within 1,000 seeds each",
+        source: Source::Printed,
+        command: PLANTED,
+    },
+    Figure {
+        name: "sim.soak_seeds_per_minute",
+        unit: "runs",
+        meaning: "a minute: one seed on one structure, checked for linearizability and memory safety",
+        source: Source::Printed,
+        command: SOAK,
+    },
+    Figure {
+        name: "sim.thousand_seeds.seconds",
+        unit: "s",
+        meaning: "a soak of 1,000 seeds on each of the four structures",
+        source: Source::Printed,
+        command: SOAK,
     },
 ];
 
@@ -86,9 +159,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.update_readme && chosen.len() < FIGURES.len() {
         return Err("--update-readme needs every figure; leave --only out".to_owned());
     }
-    let mut measured = Vec::new();
+    let (mut measured, mut runs) = (Vec::new(), Runs::new());
     for figure in chosen {
-        let value = measure(figure)?;
+        let value = measure(figure, &mut runs)?;
         if options.format == Format::Text {
             println!("{} {value} {}", figure.name, figure.unit);
         }
@@ -104,10 +177,29 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.update_readme { update_readme(&measured) } else { Ok(()) }
 }
 
-/// Runs the figure's command and takes the value from what it prints.
-fn measure(figure: &Figure) -> Result<Number, String> {
-    let printed = output(figure.command).map_err(|why| format!("{}: {why}", figure.name))?;
-    value(figure, &printed)
+/// What the commands did that have been run: several figures may come from one.
+type Runs = HashMap<&'static [&'static str], Measured>;
+
+/// Runs the figure's command, unless that has been done, and takes the value from what it did.
+fn measure(figure: &Figure, runs: &mut Runs) -> Result<Number, String> {
+    let failed = |why: String| format!("{}: {why}", figure.name);
+    if !runs.contains_key(figure.command) {
+        if let Some(program) = figure.command[0].strip_prefix("target/release/") {
+            workspace::run(&["cargo", "build", "--release", "--quiet", "--bin", program], &[])
+                .map_err(failed)?;
+        }
+        runs.insert(figure.command, measured(figure.command).map_err(failed)?);
+    }
+    let run = &runs[figure.command];
+    let rounded = |value: f64| Number::from_f64((value * 100.0).round() / 100.0);
+    match figure.source {
+        Source::Printed => value(figure, &run.printed),
+        Source::Seconds => rounded(run.seconds).ok_or_else(|| failed("no time".to_owned())),
+        Source::PeakMib => {
+            let peak = run.peak_kib.ok_or_else(|| failed("this system does not tell".to_owned()))?;
+            Ok(Number::from(peak.div_ceil(1024)))
+        }
+    }
 }
 
 /// The figure's value in what its command printed: a number as JSON has it, so neither an infinity nor none at all.
@@ -167,8 +259,24 @@ mod tests {
 
     #[test]
     fn a_figure_that_cannot_be_measured_is_an_error_that_names_it() {
-        let figure = Figure { name: "a.b", unit: "", meaning: "", command: &["no-such-program"] };
-        assert!(measure(&figure).unwrap_err().starts_with("a.b: `no-such-program`"));
+        let (name, unit, meaning, source) = ("a.b", "", "", Source::Printed);
+        let figure = Figure { name, unit, meaning, source, command: &["no-such-program"] };
+        let error = measure(&figure, &mut Runs::new()).unwrap_err();
+        assert!(error.starts_with("a.b: `no-such-program`"), "{error}");
+    }
+
+    #[test]
+    fn one_run_of_a_command_serves_several_figures() {
+        let command: &[&str] = &["cargo", "--version"];
+        let figure = |source| Figure { name: "a.b", unit: "", meaning: "", source, command };
+        let mut runs = Runs::new();
+        let seconds = measure(&figure(Source::Seconds), &mut runs).unwrap();
+        assert_eq!(measure(&figure(Source::Seconds), &mut runs), Ok(seconds), "it is not measured again");
+        if cfg!(target_os = "linux") {
+            assert!(measure(&figure(Source::PeakMib), &mut runs).unwrap().as_u64() > Some(0));
+        }
+        assert!(measure(&figure(Source::Printed), &mut runs).unwrap_err().contains("did not print it"));
+        assert_eq!(runs.len(), 1);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The workspace: where it is, its files, and commands run in it.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
@@ -67,6 +70,54 @@ pub(crate) fn output(words: &[&str]) -> Result<String, String> {
         return Err(failed("it failed".to_owned()));
     }
     String::from_utf8(output.stdout).map_err(|error| failed(error.to_string()))
+}
+
+/// What a command printed on stdout, how long it took, and how much memory it had at most, as far as the system tells.
+pub(crate) struct Measured {
+    pub(crate) printed: String,
+    pub(crate) seconds: f64,
+    pub(crate) peak_kib: Option<u64>,
+}
+
+/// Runs a command in the workspace and measures it.
+pub(crate) fn measured(words: &[&str]) -> Result<Measured, String> {
+    let failed = |why: String| format!("`{}`: {why}", words.join(" "));
+    let started = Instant::now();
+    let mut child = command(words, &[])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let reader = thread::spawn(move || {
+        let mut printed = String::new();
+        stdout.read_to_string(&mut printed).map(|_| printed)
+    });
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kib = None;
+    let ended = loop {
+        // The highest that it has been so far, so the last look before its end counts.
+        let seen = std::fs::read_to_string(&status).ok().and_then(|status| high_water_kib(&status));
+        peak_kib = peak_kib.max(seen);
+        match child.try_wait().map_err(|error| failed(error.to_string()))? {
+            Some(ended) => break ended,
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let printed =
+        reader.join().expect("reading does not panic").map_err(|error| failed(error.to_string()))?;
+    if ended.success() {
+        Ok(Measured { printed, seconds, peak_kib })
+    } else {
+        Err(failed("it failed".to_owned()))
+    }
+}
+
+/// `VmHWM` of a process's status.
+fn high_water_kib(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 fn command(words: &[&str], variables: &[(&str, &str)]) -> Command {

@@ -9,9 +9,9 @@
 //! | state | meaning | next |
 //! |---|---|---|
 //! | `EMPTY` | nothing yet | `NAMING` by CAS |
-//! | `NAMING(t)` | thread `t` writes a name | `INITIALISING(t)` or `READY`, by one chain |
+//! | `NAMING(t)` | thread `t` writes a name | `INITIALISING(t)`, by one chain; `EMPTY` by CAS if that fails |
 //! | `VACANT` | a name without a root | `INITIALISING` by CAS |
-//! | `INITIALISING(t)` | thread `t` makes the root | `READY` with the root, or `VACANT` |
+//! | `INITIALISING(t)` | thread `t` makes the root | `READY` with the root, by one chain; `VACANT` by CAS if that fails |
 //! | `READY` | a root, or a barrier | `VACANT` by CAS |
 //!
 //! Invariant: the named entries are a prefix of the table, and no two have the same name. A thread claims only the first
@@ -172,9 +172,13 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
+    /// Gives the name back, or the entry if it did not get its name; unless somebody has taken it over meanwhile, because
+    /// this thread could not be reached.
     fn drop(&mut self) {
         if !self.settled {
-            self.ct.post_word(control::entry(self.index), State::Vacant.word());
+            let (entry, me) = (control::entry(self.index), self.ct.id());
+            self.ct.post_exchange(entry, State::Initialising(me).word(), State::Vacant.word());
+            self.ct.post_exchange(entry, State::Naming(me).word(), State::Empty.word());
         }
     }
 }
@@ -182,7 +186,7 @@ impl Drop for Claim<'_> {
 /// Writes an entry's body and then its state, in one chain.
 async fn write_entry(ct: &ComputeThread, index: usize, body: &Body, state: State) -> Result<()> {
     let entry = control::entry(index);
-    let mut chain = ct.chain();
+    let mut chain = ct.empty_chain();
     chain.write(entry.add(control::entry_body().start as u64), &body.words());
     chain.write(entry, &[state.word()]);
     ct.submit(chain).await.map(drop)

@@ -8,6 +8,7 @@
 //! | [`barrier`] | all threads of a run wait for each other |
 //! | [`run`] | the threads of one `cluster.run` |
 //! | [`thread`] | one of them: [`ComputeThread`] |
+//! | [`submitted`] | waiting for a chain |
 //! | [`metrics`] | what each asked of far memory |
 
 mod barrier;
@@ -15,6 +16,7 @@ pub(crate) mod control;
 mod directory;
 mod metrics;
 mod run;
+mod submitted;
 mod thread;
 mod url;
 
@@ -24,7 +26,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use metrics::Metrics;
-pub(crate) use thread::{Completed, Submitted};
+pub(crate) use submitted::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};
 
 use crate::error::{self, Error, Result};
@@ -287,7 +289,9 @@ impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simu
     fn start(&self, thread: usize) -> ThreadFuture<'_, Result<R>> {
         Box::pin(async move {
             let ct = ComputeThread::new(self.cluster, &self.run, thread);
-            (self.body)(&ct).await
+            let output = (self.body)(&ct).await;
+            ct.settle().await;
+            output
         })
     }
 

@@ -6,12 +6,10 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
-use std::future::Future;
 use std::num::NonZeroU64;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -19,16 +17,18 @@ use rand::rngs::SmallRng;
 
 use super::metrics::{Counters, count};
 use super::run::Run;
+use super::submitted::Submitted;
 use super::{Cluster, Metrics};
 use crate::error::{self, Error, Result};
-use crate::fabric::chain::{Chain, Op, Slot};
+use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::Host;
 use crate::fabric::sim::Sim;
 use crate::fabric::{Endpoint, Posted, Ticket};
 use crate::layout::{Remote, WORD_BYTES};
-use crate::memory::epoch::{Collector, Participant};
+use crate::memory::epoch::{Collector, Participant, Pin as PinnedEpoch};
 use crate::memory::heap::{Block, ThreadHeap};
 use crate::memory::limbo::Limbo;
+use crate::place::ResultsPool;
 use crate::pointer::Address;
 use crate::pointer::RemotePtr;
 
@@ -61,8 +61,8 @@ impl fmt::Display for ThreadId {
 /// [`Guard`](crate::Guard), which dereferences to it. It is not `Sync`: what a thread counts, caches and retires is its
 /// own, and costs no synchronisation.
 pub struct ComputeThread {
-    endpoint: Endpoint,
-    counters: Counters,
+    pub(super) endpoint: Endpoint,
+    pub(super) counters: Counters,
     pub(crate) epoch: Participant,
     heap: Rc<ThreadHeap>,
     limbo: RefCell<Limbo>,
@@ -70,6 +70,10 @@ pub struct ComputeThread {
     until_advance: Cell<u64>,
     /// Chains that are not in use, kept for their buffers.
     chains: RefCell<Vec<Chain>>,
+    /// Chains in flight that nobody waits for, and what keeps the memory that they touch from being used again.
+    left: RefCell<Vec<(Ticket, PinnedEpoch)>>,
+    /// Places for the results of [`Chain`](crate::Chain)s, in use or not.
+    pub(crate) results: ResultsPool,
     rng: RefCell<SmallRng>,
     /// Tells this thread's tokens apart.
     sequence: Cell<u16>,
@@ -99,6 +103,8 @@ impl ComputeThread {
             limbo: RefCell::default(),
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
             chains: RefCell::default(),
+            left: RefCell::default(),
+            results: ResultsPool::default(),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             sequence: Cell::new(0),
             task: Cell::new(0),
@@ -184,10 +190,18 @@ impl ComputeThread {
         self.endpoint.idle();
     }
 
+    /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
+    /// as gone.
+    pub(super) async fn settle(&self) {
+        while self.endpoint.virtual_time().is_some_and(Sim::is_underway) {
+            self.yield_now().await;
+        }
+    }
+
     /// Waits for what a timer of the simulator makes of it: gives nothing where time is real.
     pub(crate) fn timer(&self, start: impl FnOnce(&Sim, u32) -> Ticket) -> Option<Submitted<'_>> {
         let ticket = start(self.endpoint.virtual_time()?, self.task.get());
-        Some(Submitted { ct: self, posted: Some(Posted::InFlight(ticket)) })
+        Some(Submitted { ct: self, posted: Some(Posted::InFlight(ticket)), touches_memory: false })
     }
 
     // ---- single operations -------------------------------------------------------------------------------------
@@ -207,7 +221,7 @@ impl ComputeThread {
         words: usize,
         decode: impl FnOnce(&[u64]) -> Result<R>,
     ) -> Result<R> {
-        let mut chain = self.chain();
+        let mut chain = self.empty_chain();
         let slot = chain.read(at, words);
         let done = self.submit(chain).await?;
         decode(done.words(&slot))
@@ -234,7 +248,7 @@ impl ComputeThread {
 
     /// One WRITE.
     pub(crate) async fn write_words(&self, at: Address, words: &[u64]) -> Result<()> {
-        let mut chain = self.chain();
+        let mut chain = self.empty_chain();
         chain.write(at, words);
         self.submit(chain).await.map(drop)
     }
@@ -248,7 +262,7 @@ impl ComputeThread {
             count(&self.counters.cas_failed, u64::from(old != expected));
             return Ok(old);
         }
-        let mut chain = self.chain();
+        let mut chain = self.empty_chain();
         let slot = chain.compare_exchange(at, expected, new);
         Ok(self.submit(chain).await?.word(&slot))
     }
@@ -260,21 +274,21 @@ impl ComputeThread {
             count(&self.counters.faa, 1);
             return host.fetch_add(at, addend);
         }
-        let mut chain = self.chain();
+        let mut chain = self.empty_chain();
         let slot = chain.fetch_add(at, addend);
         Ok(self.submit(chain).await?.word(&slot))
     }
 
     /// Posts a WRITE of 8 bytes that nobody waits for. It takes effect after what this thread has completed.
     pub(crate) fn post_word(&self, at: Address, word: u64) {
-        let mut chain = self.chain();
+        let mut chain = self.empty_chain();
         chain.write(at, &[word]);
         drop(self.submit(chain));
     }
 
     /// Posts a CAS that nobody waits for, to undo one whose outcome is not known.
     pub(crate) fn post_exchange(&self, at: Address, expected: u64, new: u64) {
-        let mut chain = self.chain();
+        let mut chain = self.empty_chain();
         chain.compare_exchange(at, expected, new);
         drop(self.submit(chain));
     }
@@ -294,7 +308,7 @@ impl ComputeThread {
     // ---- chains ------------------------------------------------------------------------------------------------
 
     /// An empty chain, with the buffers of one that is done.
-    pub(crate) fn chain(&self) -> Chain {
+    pub(crate) fn empty_chain(&self) -> Chain {
         self.chains.borrow_mut().pop().unwrap_or_default()
     }
 
@@ -309,10 +323,36 @@ impl ComputeThread {
             }
         }
         count(&self.counters.riders, (chain.ops().len() as u64).saturating_sub(1));
-        Submitted { ct: self, posted: Some(self.endpoint.post(chain, self.task.get())) }
+        self.look_after_left();
+        let posted = Some(self.endpoint.post(chain, self.task.get()));
+        Submitted { ct: self, posted, touches_memory: true }
     }
 
-    fn recycle(&self, mut chain: Chain) {
+    /// Gives up waiting for a chain, which takes effect all the same. Until it has, what the guards of this thread
+    /// protect stays protected: the chain may be about to write there.
+    pub(super) fn leave(&self, ticket: Ticket) {
+        if self.endpoint.virtual_time().is_some() {
+            self.left.borrow_mut().push((ticket, self.epoch.pin_oldest()));
+        } else {
+            self.endpoint.forget(ticket);
+        }
+    }
+
+    /// Lets go of what chains protected that are done by now.
+    #[inline]
+    fn look_after_left(&self) {
+        let mut left = self.left.borrow_mut();
+        left.retain(|(ticket, pin)| match self.endpoint.poll(*ticket) {
+            Poll::Pending => true,
+            Poll::Ready((chain, _)) => {
+                self.epoch.unpin(*pin);
+                self.recycle(chain);
+                false
+            }
+        });
+    }
+
+    pub(crate) fn recycle(&self, mut chain: Chain) {
         let mut chains = self.chains.borrow_mut();
         if chains.len() < 64 && chain.is_worth_keeping() {
             chain.clear();
@@ -352,6 +392,7 @@ impl ComputeThread {
     ///
     /// Retiring does it by itself now and then. No round trip.
     pub fn try_reclaim(&self) -> u64 {
+        self.look_after_left();
         let epoch = self.epoch.try_advance();
         let mut limbo = self.limbo.borrow_mut();
         self.free_all(std::iter::from_fn(|| limbo.pop_expired(epoch)))
@@ -364,8 +405,13 @@ impl ComputeThread {
     ///
     /// # Errors
     /// [`Error::Pinned`] if this thread holds a guard.
-    #[allow(clippy::unused_async)] // where memory nodes are remote, freeing in bulk waits for them
     pub async fn reclaim_deferred(&self) -> Result<u64> {
+        // What was posted and left may still write to what guards protected.
+        self.look_after_left();
+        while !self.left.borrow().is_empty() {
+            self.yield_now().await;
+            self.look_after_left();
+        }
         let guards = self.epoch.guards();
         if guards > 0 {
             return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
@@ -397,73 +443,11 @@ impl fmt::Debug for ComputeThread {
 impl Drop for ComputeThread {
     /// The thread leaves its run: nobody may wait for it any more, and what it had retired is left to the others.
     fn drop(&mut self) {
+        for (ticket, pin) in self.left.take() {
+            self.epoch.unpin(pin);
+            self.endpoint.forget(ticket);
+        }
         self.cluster.shared.pool.adopt(self.limbo.take());
         self.run.depart(self.index, self.metrics());
-    }
-}
-
-/// A posted chain, to be waited for.
-pub(crate) struct Submitted<'a> {
-    ct: &'a ComputeThread,
-    posted: Option<Posted>,
-}
-
-impl<'a> Future for Submitted<'a> {
-    type Output = Result<Completed<'a>>;
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let ct = self.ct;
-        let (chain, result) = match self.posted.take().expect("not polled after completion") {
-            Posted::Done(chain, result) => (chain, result),
-            Posted::InFlight(ticket) => match ct.endpoint.poll(ticket) {
-                Poll::Ready(done) => done,
-                Poll::Pending => {
-                    self.posted = Some(Posted::InFlight(ticket));
-                    return Poll::Pending;
-                }
-            },
-        };
-        Poll::Ready(match result {
-            Ok(()) => {
-                count(&ct.counters.cas_failed, chain.failed_exchanges());
-                Ok(Completed { ct, chain })
-            }
-            Err(error) => {
-                ct.recycle(chain);
-                Err(error)
-            }
-        })
-    }
-}
-
-impl Drop for Submitted<'_> {
-    fn drop(&mut self) {
-        match self.posted.take() {
-            Some(Posted::InFlight(ticket)) => self.ct.endpoint.forget(ticket),
-            Some(Posted::Done(chain, _)) => self.ct.recycle(chain),
-            None => {}
-        }
-    }
-}
-
-/// A completed chain; its buffers go back to the thread when it is dropped.
-pub(crate) struct Completed<'a> {
-    ct: &'a ComputeThread,
-    chain: Chain,
-}
-
-impl Completed<'_> {
-    pub(crate) fn words(&self, slot: &Slot) -> &[u64] {
-        self.chain.words(slot)
-    }
-
-    pub(crate) fn word(&self, slot: &Slot) -> u64 {
-        self.chain.word(slot)
-    }
-}
-
-impl Drop for Completed<'_> {
-    fn drop(&mut self) {
-        self.ct.recycle(std::mem::take(&mut self.chain));
     }
 }

@@ -28,7 +28,7 @@ pub(crate) enum Op {
 }
 
 /// Where an operation's result will be: a range of the chain's words.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Slot(Range<usize>);
 
 impl Op {

@@ -12,7 +12,9 @@
 //! - an 8-byte word is atomic;
 //! - single-word operations are sequentially consistent;
 //! - a longer READ or WRITE is a sequence of word accesses in address order, and may be torn between words;
-//! - inside a chain, operations take effect in program order.
+//! - inside a chain, operations take effect in program order;
+//! - chains of one thread to one memory node take effect in the order in which they were posted. So what undoes an
+//!   operation can not overtake it.
 //!
 //! | fabric | URL | completes |
 //! |---|---|---|

@@ -160,3 +160,13 @@ pub(crate) fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result
         None => Ok(values.map(|value| value.expect("no error, so each is there"))),
     }
 }
+
+/// `[f(a), f(b), …]`, or the first error.
+#[inline]
+pub(crate) fn try_map<T, U, E, const N: usize>(
+    values: [T; N],
+    mut f: impl FnMut(T) -> Result<U, E>,
+) -> Result<[U; N], E> {
+    let mut values = values.into_iter();
+    try_array(|_| f(values.next().expect("as many as there are")))
+}

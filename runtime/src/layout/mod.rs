@@ -24,7 +24,7 @@ pub(crate) mod scratch;
 mod word;
 
 pub use field::{DefaultInit, Field, FrozenField, Initial};
-pub(crate) use field::{invalid_value, try_array};
+pub(crate) use field::{invalid_value, try_array, try_map};
 pub use pod::Pod;
 pub(crate) use remote::frozen_span;
 pub use remote::{FieldInfo, Remote, Shape, fingerprint_of};

@@ -137,6 +137,18 @@ impl Participant {
         pin
     }
 
+    /// Stays in the oldest epoch that a guard of this thread is in, or enters the current one if there is none: for an
+    /// operation in flight, which may touch whatever a guard of this thread protects. Undone by [`Participant::unpin`].
+    pub(crate) fn pin_oldest(&self) -> Pin {
+        let oldest = self.oldest.get();
+        if oldest == IDLE {
+            return self.pin();
+        }
+        let pin = Pin((oldest & 1) as usize);
+        self.guards[pin.0].set(self.guards[pin.0].get() + 1);
+        pin
+    }
+
     /// Shows `epoch` in the slot, and orders that before every later access of this thread.
     #[inline]
     fn announce(&self, epoch: u64) {
@@ -244,6 +256,20 @@ mod tests {
             a.unpin(newer);
         }
         a.unpin(old);
+        assert_eq!(collector.try_advance(), FIRST_EPOCH + 2);
+    }
+
+    #[test]
+    fn an_operation_in_flight_holds_what_the_oldest_guard_did() {
+        let (collector, a, _b) = two();
+        let old = a.pin();
+        assert_eq!(collector.try_advance(), FIRST_EPOCH + 1);
+        let newer = a.pin();
+        let in_flight = a.pin_oldest();
+        a.unpin(old);
+        a.unpin(newer);
+        assert_eq!(collector.try_advance(), FIRST_EPOCH + 1);
+        a.unpin(in_flight);
         assert_eq!(collector.try_advance(), FIRST_EPOCH + 2);
     }
 

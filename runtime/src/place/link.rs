@@ -192,7 +192,7 @@ pub(super) async fn chain_with_image<T: Remote>(
     link: Address,
     new: &impl Publish<T>,
 ) -> Result<Chain> {
-    let mut chain = ct.chain();
+    let mut chain = ct.empty_chain();
     if let Some((object, image)) = new.image() {
         if ct.node_of(object) == ct.node_of(link) {
             chain.write(object, image);

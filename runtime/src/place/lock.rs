@@ -131,14 +131,42 @@ enum Held {
     },
 }
 
-impl LockGuard<'_> {
+impl<'ct> LockGuard<'ct> {
+    /// A guard for a CAS from 0 to `token` that is about to be posted.
+    pub(in crate::place) fn in_flight(ct: &'ct ComputeThread, at: Address, token: u64) -> Self {
+        Self { ct, at, held: Held::InFlight { token } }
+    }
+
+    /// The CAS has succeeded.
+    pub(in crate::place) fn confirm(&mut self) {
+        self.held = Held::Yes;
+    }
+
+    /// There is nothing to release: the CAS has failed, or the release is posted.
+    pub(in crate::place) fn forget(&mut self) {
+        self.held = Held::No;
+    }
+
+    /// Leaves the CAS that is in flight, or will be, to somebody else; gives its token.
+    pub(in crate::place) fn abandon(&mut self) -> Option<u64> {
+        match std::mem::replace(&mut self.held, Held::No) {
+            Held::InFlight { token } => Some(token),
+            Held::Yes | Held::No => None,
+        }
+    }
+
+    /// Where the lock is.
+    pub(in crate::place) fn address(&self) -> Address {
+        self.at
+    }
+
     /// Releases the lock. One round trip.
     ///
     /// # Errors
     /// Those of a WRITE.
     #[inline]
     pub async fn release(mut self) -> Result<()> {
-        let mut chain = self.ct.chain();
+        let mut chain = self.ct.empty_chain();
         chain.write(self.at, &[0]);
         let released = self.ct.submit(chain);
         // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.

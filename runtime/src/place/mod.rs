@@ -16,6 +16,7 @@
 
 mod array;
 mod atomic;
+mod chain;
 mod fetch;
 mod link;
 mod lock;
@@ -30,6 +31,8 @@ use std::ops::Deref;
 
 pub use array::Array;
 pub use atomic::Atomic;
+pub(crate) use chain::ResultsPool;
+pub use chain::{Chain, Pending, PendingLock, Readable};
 pub use fetch::{FieldGroup, fetch};
 pub use link::{CompareExchangeError, Link, LinkWord};
 pub use lock::{Lock, LockGuard, LockState};

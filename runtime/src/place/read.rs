@@ -49,7 +49,7 @@ impl<'g, F: Field> Read<'g, F> {
         if let State::Unposted(ct) = self.state {
             let within = self.within();
             let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
-            let mut chain = ct.chain();
+            let mut chain = ct.empty_chain();
             let slot = chain.read(Address::from_bits(self.at.bits() - within as u64), words);
             self.state = State::Posted(ct.submit(chain), slot);
         }

@@ -76,7 +76,7 @@ impl<T: Pod> Place<Versioned<T>> {
         let value_at = at.add(Versioned::<T>::VALUE_OFFSET as u64);
         let mut backoff = ct.backoff();
         loop {
-            let mut chain = ct.chain();
+            let mut chain = ct.empty_chain();
             let before = chain.read(at, 1);
             let value = chain.read(value_at, Versioned::<T>::VALUE_WORDS);
             let after = chain.read(at, 1);
@@ -101,7 +101,7 @@ impl<T: Pod> Place<Versioned<T>> {
         let words = Versioned::<T>::VALUE_WORDS;
         let mut image = ct.heap().take_image(words);
         value.encode(bytemuck::cast_slice_mut(&mut image));
-        let mut chain = ct.chain();
+        let mut chain = ct.empty_chain();
         chain.write(at.add(Versioned::<T>::VALUE_OFFSET as u64), &image);
         chain.write(at, &[lock.even.wrapping_add(2)]);
         ct.heap().return_image(image);

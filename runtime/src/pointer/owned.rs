@@ -74,12 +74,20 @@ impl<T: Remote> Owned<T> {
     /// # Errors
     /// Those of a WRITE.
     pub async fn write(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
-        let mut chain = ct.chain();
+        let mut chain = ct.empty_chain();
         chain.write(self.block.address, &self.image);
         // Once posted, the block must not be freed under the WRITE, whatever becomes of this future.
         self.published = true;
         ct.submit(chain).await?;
         Ok(self.as_ptr())
+    }
+}
+
+impl<T> Owned<T> {
+    /// Counts as published from now on; gives the block and what is to be written there.
+    pub(crate) fn publish(&mut self) -> (Block, &[u64]) {
+        self.published = true;
+        (self.block, &self.image)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Parser, ValueEnum, value_parser};
 
-/// Drive an ordered set over far memory, measure it, and check what it leaves behind.
+/// Drive a set over far memory, measure it, and check what it leaves behind.
 #[derive(Debug, Parser)]
 #[command(name = "intset", version)]
 pub(crate) struct Args {
@@ -57,6 +57,8 @@ pub(crate) enum Structure {
     LazyList,
     /// Locks nothing
     HarrisList,
+    /// Lazy lists on all memory nodes
+    HashSet,
 }
 
 impl Structure {
@@ -64,6 +66,7 @@ impl Structure {
         match self {
             Self::LazyList => "lazy-list",
             Self::HarrisList => "harris-list",
+            Self::HashSet => "hash-set",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `intset`: drives an ordered set over far memory, measures it, and checks what it leaves behind.
+//! `intset`: drives a set over far memory, measures it, and checks what it leaves behind.
 //!
 //! Every thread fills its share of the key range, then runs operations drawn from a mix; the counts of all threads are
 //! summed in far memory. Afterwards the set must hold what the counts say, in order, and every object that was allocated
@@ -18,7 +18,7 @@ mod workload;
 use std::io::Write;
 use std::process::ExitCode;
 
-use farfield_examples::{HarrisList, LazyList};
+use farfield_examples::{HarrisList, HashSet, LazyList};
 
 use args::{Args, Format, Structure};
 use report::Report;
@@ -63,6 +63,7 @@ fn run(args: &Args) -> Result<Report, String> {
     let outcome = match args.structure {
         Structure::LazyList => workload::run::<LazyList<u64>>(args),
         Structure::HarrisList => workload::run::<HarrisList<u64>>(args),
+        Structure::HashSet => workload::run::<HashSet>(args),
     };
     let report = Report::new(args, outcome.map_err(|error| error.to_string())?);
     if let Some((name, mut file)) = metrics {

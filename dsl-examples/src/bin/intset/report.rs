@@ -117,7 +117,8 @@ fn summary(mut took: Vec<Duration>, rtt: Duration) -> Value {
     #[allow(clippy::cast_possible_truncation)] // so many operations are never run
     let mean = took.iter().sum::<Duration>() / took.len() as u32;
     // The smallest that so many percent do not exceed.
-    let percentile = |percent: usize| rtts(took[(took.len() * percent).div_ceil(100).saturating_sub(1).min(last)]);
+    let percentile =
+        |percent: usize| rtts(took[(took.len() * percent).div_ceil(100).saturating_sub(1).min(last)]);
     json!({ "mean": rtts(mean), "p50": percentile(50), "p99": percentile(99) })
 }
 

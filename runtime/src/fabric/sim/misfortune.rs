@@ -162,9 +162,22 @@ impl World {
             if self.threads[thread as usize].state == ThreadState::Running {
                 self.threads[thread as usize].state = ThreadState::Dead(self.now);
                 self.unfinished -= 1;
-                self.died.push(thread);
+                self.dying.push(thread);
                 self.books.note(Some(thread), self.now, What::Died);
             }
+        }
+    }
+
+    /// Announces the deaths of threads whose last chains have been executed. Nobody may take over from a thread that may
+    /// still write: so a real cluster closes a dead node's connections first.
+    pub(super) fn announce_deaths(&mut self) {
+        if self.dying.is_empty() {
+            return;
+        }
+        let dying = std::mem::take(&mut self.dying);
+        for thread in dying {
+            let list = if self.is_underway(thread) { &mut self.dying } else { &mut self.died };
+            list.push(thread);
         }
     }
 

@@ -18,8 +18,8 @@
 //!
 //! Computing takes no time. A pause of a [`Backoff`](crate::Backoff) is [`PAUSE`] long, giving way takes as long.
 //!
-//! Chains of one thread are not ordered among each other, even to one memory node: a program that needs an order waits
-//! or uses one chain. (A reliable connection would keep them in order, but a thread may have several.)
+//! Chains of one thread to one memory node are executed in the order in which they were posted, as a reliable connection
+//! does; chains to different nodes, or of different threads, overtake each other.
 //!
 //! # Parts
 //!
@@ -120,6 +120,11 @@ impl Sim {
         let until = world.now() + PAUSE * u64::from(pauses.max(1));
         let wait = if retrying { stuck::Wait::Retry } else { stuck::Wait::Yield };
         world.sleep(self.thread, task, until, wait).map_or(NEVER, |flight| Ticket(flight.into()))
+    }
+
+    /// Whether something that the thread has posted has not been executed.
+    pub(crate) fn is_underway(&self) -> bool {
+        self.world.lock().is_underway(self.thread)
     }
 
     /// About how many pauses a round trip takes.

@@ -146,8 +146,10 @@ impl World {
                 self.is_out_of_time();
                 return None;
             }
-            if let Some(thread) = self.happens(at, event) {
-                return Some(thread);
+            let next = self.happens(at, event);
+            self.announce_deaths();
+            if next.is_some() {
+                return next;
             }
         }
     }
@@ -168,6 +170,7 @@ impl World {
     fn end(&mut self) {
         self.agenda.clear();
         self.cuts.clear();
+        self.dying.clear();
         self.running = false;
     }
 }

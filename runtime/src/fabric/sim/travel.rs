@@ -33,6 +33,9 @@ impl World {
 
     /// A chain reaches its memory node and queues there.
     fn arrive(&mut self, index: u32) {
+        if !self.is_its_turn(index) {
+            return;
+        }
         let flight = &self.flights[index as usize];
         let memory = self.memories[usize::from(flight.node)];
         if memory.dead {
@@ -91,6 +94,7 @@ impl World {
 
     /// Sends a chain's completion on its way.
     fn answer(&mut self, index: u32) {
+        self.end_turn(index);
         let Flight { answer_at, bytes, .. } = self.flights[index as usize];
         let leaves_at = answer_at.max(self.now);
         let back = self.jittered(self.config.one_way());
@@ -109,6 +113,7 @@ impl World {
         let at = flight.chain.ops().first().map_or(Address::NULL, Op::at);
         let who = Who { thread: flight.thread, task: flight.task, at: self.now };
         self.agenda.push(fails_at, Event::Complete(index));
+        self.end_turn(index);
         self.books.trace.record(Record { who, what, at, object: None });
     }
 

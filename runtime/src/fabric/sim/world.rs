@@ -5,6 +5,7 @@
 //! - a flight is owned by the agenda until it completes and by its ticket afterwards; it is recycled once both have
 //!   let go of it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -42,6 +43,8 @@ pub(crate) struct World {
     pub(super) patience: Patience,
     /// What is known about objects and names, and what has happened.
     pub(crate) books: Books,
+    /// Threads that faults have killed, some of whose chains may still be executed.
+    pub(super) dying: Vec<u32>,
     /// Threads that faults have killed and the run has not heard of.
     pub(super) died: Vec<u32>,
     /// Threads of the run that have neither ended nor died.
@@ -62,6 +65,26 @@ pub(super) struct Thread {
     pub(super) repeats: u32,
     /// How often it has waited in vain.
     pub(super) in_vain: super::stuck::InVain,
+    /// Its connections to memory nodes.
+    lanes: Vec<Lane>,
+}
+
+/// A thread's connection to a memory node: chains on it are executed in the order in which they were posted.
+struct Lane {
+    node: u16,
+    /// Chains that have not been executed.
+    pending: VecDeque<u32>,
+}
+
+impl Thread {
+    /// Its connection to `node`.
+    fn lane(&mut self, node: u16) -> &mut Lane {
+        let position = self.lanes.iter().position(|lane| lane.node == node).unwrap_or_else(|| {
+            self.lanes.push(Lane { node, pending: VecDeque::new() });
+            self.lanes.len() - 1
+        });
+        &mut self.lanes[position]
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +125,8 @@ pub(super) struct Flight {
     pub(super) posted_at: Picos,
     /// The memory node that it is for.
     pub(super) node: u16,
+    /// Whether it is at its memory node and waits for an earlier chain of its thread.
+    pub(super) early: bool,
     /// The operation, and the word of it, that comes next.
     pub(super) next_op: u32,
     pub(super) next_word: u32,
@@ -150,6 +175,7 @@ impl World {
             cuts: Vec::new(),
             script: Script::default(),
             books,
+            dying: Vec::new(),
             died: Vec::new(),
             unfinished: 0,
             running: false,
@@ -218,6 +244,7 @@ impl World {
             task,
             posted_at: self.now,
             node,
+            early: false,
             next_op: 0,
             next_word: 0,
             words_left,
@@ -227,7 +254,40 @@ impl World {
             stage: Stage::Travelling,
         });
         self.agenda.push(arrives_at, Event::Arrive(flight));
+        if let Some(thread) = self.threads.get_mut(thread as usize) {
+            thread.lane(node).pending.push_back(flight);
+        }
         Some(flight)
+    }
+
+    /// Whether chains of a thread have not been executed.
+    pub(super) fn is_underway(&self, thread: u32) -> bool {
+        let thread = self.threads.get(thread as usize);
+        thread.is_some_and(|thread| thread.lanes.iter().any(|lane| !lane.pending.is_empty()))
+    }
+
+    /// Whether it is a chain's turn on its connection; if not, it is woken when it is.
+    pub(super) fn is_its_turn(&mut self, index: u32) -> bool {
+        let Flight { thread, node, .. } = self.flights[index as usize];
+        let Some(thread) = self.threads.get_mut(thread as usize) else { return true };
+        let turn = thread.lane(node).pending.front() == Some(&index);
+        self.flights[index as usize].early = !turn;
+        turn
+    }
+
+    /// A chain has been executed, or never will be: the next one of its connection has its turn, if it is there.
+    pub(super) fn end_turn(&mut self, index: u32) {
+        let Flight { thread, node, .. } = self.flights[index as usize];
+        let Some(thread) = self.threads.get_mut(thread as usize) else { return };
+        let pending = &mut thread.lane(node).pending;
+        if pending.front() == Some(&index) {
+            pending.pop_front();
+        }
+        if let Some(next) = pending.front().copied()
+            && std::mem::take(&mut self.flights[next as usize].early)
+        {
+            self.agenda.push(self.now, Event::Arrive(next));
+        }
     }
 
     /// Starts a timer; gives its flight, or none if the thread is dead.
@@ -242,6 +302,7 @@ impl World {
             task,
             posted_at: self.now,
             node: 0,
+            early: false,
             next_op: 0,
             next_word: 0,
             words_left: 0,

@@ -1,0 +1,218 @@
+//! What the user asks for.
+
+use std::ops::Range;
+use std::thread;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use farfield_soak::plan::Faults;
+use farfield_soak::planted::Structure;
+use farfield_soak::subject::Subject;
+
+/// The largest range of seeds: some words are kept of each.
+const MOST_SEEDS: u64 = 100_000_000;
+
+/// Soak the example structures under the simulator, and hunt planted bugs.
+#[derive(Debug, Parser)]
+#[command(name = "soak", version)]
+struct Flags {
+    /// The seeds to run, the last excluded
+    #[arg(long, value_name = "FROM..TO", default_value = "0..1000", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// What to soak: `all`, `lazy-list`, `harris-list`, `treiber-stack` or `ms-queue`
+    #[arg(long, default_value = "all")]
+    structure: String,
+    /// Hunt the planted bugs of the structure: run seeds until each is caught
+    #[arg(long, conflicts_with_all = ["seed", "faults", "bug"])]
+    planted: bool,
+    /// Soak the copy of a structure that has this planted bug
+    #[arg(long, value_name = "NAME", conflicts_with = "structure")]
+    bug: Option<String>,
+    /// Let compute nodes die and links be cut
+    #[arg(long)]
+    faults: bool,
+    /// How many seeds to run at a time (default: as many as the machine has processors)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    jobs: Option<u64>,
+    /// Run this one seed of the structure and show what happens
+    #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
+    seed: Option<u64>,
+}
+
+/// What to do, checked.
+pub(crate) struct Args {
+    pub(crate) task: Task,
+    pub(crate) seeds: Range<u64>,
+    pub(crate) faults: Faults,
+    pub(crate) jobs: usize,
+}
+
+pub(crate) enum Task {
+    /// Show one seed's run.
+    Replay { subject: Subject, seed: u64 },
+    /// Catch these.
+    Hunt(Vec<Subject>),
+    /// Find nothing wrong with these.
+    Soak(Vec<Subject>),
+}
+
+/// Why there is nothing to do.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Help or the version was asked for.
+    Help(String),
+    /// One line that names the mistake.
+    Mistake(String),
+}
+
+impl Args {
+    pub(crate) fn from_command_line() -> Result<Self, Refused> {
+        Self::parse_and_check(std::env::args_os())
+    }
+
+    fn parse_and_check(
+        words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    ) -> Result<Self, Refused> {
+        let flags = Flags::try_parse_from(words).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refused::Help(error.to_string()),
+            _ => Refused::Mistake(one_line(&error.to_string())),
+        })?;
+        let task = task(&flags).map_err(Refused::Mistake)?;
+        let jobs = match flags.jobs {
+            Some(jobs) => jobs as usize,
+            None => thread::available_parallelism().map_or(1, usize::from),
+        };
+        let faults = if flags.faults { Faults::Injected } else { Faults::None };
+        Ok(Self { task, seeds: flags.seeds, faults, jobs })
+    }
+}
+
+fn task(flags: &Flags) -> Result<Task, String> {
+    let structures = structures(&flags.structure)?;
+    let subjects: Vec<Subject> = match &flags.bug {
+        Some(bug) => vec![mutant(bug)?],
+        None => structures.iter().map(|structure| Subject::real(*structure)).collect(),
+    };
+    Ok(match (flags.seed, subjects.as_slice()) {
+        (Some(seed), [subject]) => Task::Replay { subject: *subject, seed },
+        (Some(seed), _) => return Err(format!("--seed {seed} needs a --structure to replay it on")),
+        _ if flags.planted => {
+            let mutants = Subject::mutants().iter().filter(|subject| structures.contains(&subject.structure));
+            Task::Hunt(mutants.copied().collect())
+        }
+        _ => Task::Soak(subjects),
+    })
+}
+
+fn structures(name: &str) -> Result<Vec<Structure>, String> {
+    let named: Vec<_> =
+        Structure::ALL.into_iter().filter(|structure| name == "all" || name == structure.name()).collect();
+    if named.is_empty() {
+        let known = Structure::ALL.map(Structure::name).join(", ");
+        return Err(format!("--structure {name} is none of all, {known}"));
+    }
+    Ok(named)
+}
+
+fn mutant(name: &str) -> Result<Subject, String> {
+    let mut mutants = Subject::mutants().iter();
+    mutants.find(|subject| subject.name() == name).copied().ok_or_else(|| {
+        let known: Vec<_> = Subject::mutants().iter().map(Subject::name).collect();
+        format!("--bug {name} is none of {}", known.join(", "))
+    })
+}
+
+/// A range such as `0..1000`.
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    match range {
+        Some(range) if range.is_empty() => Err("the range is empty".to_owned()),
+        Some(range) if range.end - range.start > MOST_SEEDS => Err(format!("at most {MOST_SEEDS} at a time")),
+        Some(range) => Ok(range),
+        None => Err("write a range like 0..1000".to_owned()),
+    }
+}
+
+/// The command that shows a seed's run.
+pub(crate) fn replay_command(subject: &Subject, seed: u64, faults: Faults) -> String {
+    let what = if subject.planted.is_some() { "bug" } else { "structure" };
+    let faults = if faults == Faults::Injected { " --faults" } else { "" };
+    format!("cargo run --release -p farfield-soak -- --{what} {} --seed {seed}{faults}", subject.name())
+}
+
+/// What a message of several lines says, without the advice at its end.
+fn one_line(message: &str) -> String {
+    let lines = message
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
+    said.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Args, Refused> {
+        Args::parse_and_check(format!("soak {words}").split_whitespace())
+    }
+
+    fn mistake(words: &str) -> String {
+        match parse(words) {
+            Err(Refused::Mistake(line)) => line,
+            _ => panic!("{words} is accepted"),
+        }
+    }
+
+    #[test]
+    fn by_default_everything_is_soaked() {
+        let args = parse("").unwrap_or_else(|refused| panic!("{refused:?}"));
+        assert!(matches!(args.task, Task::Soak(subjects) if subjects.len() == Structure::ALL.len()));
+        assert_eq!((args.seeds, args.faults), (0..1000, Faults::None));
+    }
+
+    #[test]
+    fn the_bugs_of_one_structure_can_be_hunted() {
+        let Ok(Args { task: Task::Hunt(bugs), .. }) = parse("--planted --structure ms-queue") else {
+            panic!("a hunt was asked for");
+        };
+        assert!(!bugs.is_empty() && bugs.iter().all(|bug| bug.structure == Structure::MsQueue));
+    }
+
+    #[test]
+    fn a_replay_command_is_understood() {
+        for subject in [Subject::real(Structure::HarrisList), Subject::mutants()[0]] {
+            let command = replay_command(&subject, 17, Faults::Injected);
+            let Ok(args) = parse(command.split_once(" -- ").unwrap().1) else { panic!("{command}") };
+            assert_eq!(args.faults, Faults::Injected);
+            assert!(
+                matches!(args.task, Task::Replay { subject: replayed, seed: 17 } if replayed.name() == subject.name())
+            );
+        }
+    }
+
+    #[test]
+    fn each_mistake_is_one_line_that_names_it() {
+        for (words, named) in [
+            ("--seeds 5..5", "empty"),
+            ("--seeds 9..2", "9..2"),
+            ("--seeds 7", "7"),
+            ("--seeds a..b", "a..b"),
+            ("--seeds 0..18446744073709551615", "at most"),
+            ("--seed -1", "-1"),
+            ("--seed 3", "--seed 3"),
+            ("--seed 3 --seeds 0..9 --structure ms-queue", "--seeds"),
+            ("--seed 3 --planted", "--planted"),
+            ("--structure tree", "tree"),
+            ("--bug bear", "bear"),
+            ("--jobs 0", "--jobs"),
+            ("--colour red", "--colour"),
+            ("surplus", "surplus"),
+        ] {
+            let line = mistake(words);
+            assert!(line.contains(named) && !line.contains('\n'), "{words}: {line}");
+        }
+    }
+}

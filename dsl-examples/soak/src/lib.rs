@@ -1,0 +1,20 @@
+//! Soaking: the example structures under the simulator, over thousands of seeds, against sequential models.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`model`] | a set, a stack and a queue as one thread sees them, and whether a history agrees with one |
+//! | [`planted`] | the bugs that must be found, as edits of the structures' sources |
+//! | [`mutants`] | the copies of the structures that have them |
+//! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
+//! | [`plan`] | what a seed stands for: a cluster and a workload |
+//! | [`soak`] | one seed's run, and what is wrong with it |
+//!
+//! The program `soak` drives them: `soak --seeds 0..10000` must find nothing, `soak --planted` every bug. The tests of
+//! this crate are a short soak; the long one is `cargo xtask sim-soak`.
+
+pub mod model;
+pub mod mutants;
+pub mod plan;
+pub mod planted;
+pub mod soak;
+pub mod subject;

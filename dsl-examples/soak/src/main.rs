@@ -1,0 +1,161 @@
+//! `soak`: runs the example structures under the simulator, seed after seed, and hunts planted bugs.
+//!
+//! Exit codes: 0 if all is well, 1 if something was found or a planted bug was not, 2 for bad input, with one line on
+//! stderr. The last lines on stdout are figures, a name and a number each:
+//!
+//! | figure | what |
+//! |---|---|
+//! | `sim.planted_bugs` | planted bugs that were hunted |
+//! | `sim.planted_bugs_found` | those that were caught by what must catch them |
+//! | `sim.soak_seeds_per_minute` | runs a minute; each is one seed on one structure |
+//! | `sim.thousand_seeds.seconds` | what 1,000 seeds take, on each of the structures asked for |
+
+mod args;
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::panic;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use args::{Args, Refused, Task};
+use farfield_soak::plan::Faults;
+use farfield_soak::soak::{Caught, hunt};
+use farfield_soak::subject::Subject;
+
+/// Something was found, or a planted bug was not.
+const FOUND: u8 = 1;
+/// Bad input, or nobody to tell.
+const FAILED: u8 = 2;
+
+/// How many operations a replay shows.
+const TRACED: usize = 1000;
+/// How many failing seeds of a structure are told in full.
+const TOLD: usize = 3;
+
+fn main() -> ExitCode {
+    let done = match Args::from_command_line() {
+        Ok(args) => match &args.task {
+            Task::Replay { subject, seed } => replay(subject, *seed, args.faults),
+            Task::Hunt(subjects) => hunt_all(subjects, &args),
+            Task::Soak(subjects) => soak_all(subjects, &args),
+        },
+        Err(Refused::Help(text)) => say(&text).map(|()| true),
+        Err(Refused::Mistake(line)) => Err(line),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FOUND),
+        Err(line) => {
+            eprintln!("error: {line}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Runs one seed and shows what happened; gives whether nothing is wrong.
+fn replay(subject: &Subject, seed: u64, faults: Faults) -> Result<bool, String> {
+    let outcome = subject.run_seed(seed, faults);
+    let mut text = format!("{} seed {seed}: {}\n", subject.name(), outcome.plan);
+    if let Some(simulation) = &outcome.simulation {
+        text += &simulation.trace(TRACED);
+        let (hash, now) = (simulation.trace_hash(), simulation.now());
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{} operations in {now:?}, trace hash {hash:016x}", outcome.operations);
+    }
+    for caught in &outcome.caught {
+        let _ = writeln!(text, "{caught}");
+    }
+    say(&text)?;
+    Ok(outcome.caught.is_empty())
+}
+
+/// Hunts planted bugs; gives whether all are caught.
+fn hunt_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
+    let seeds = &args.seeds;
+    let hunted = in_parallel(args.jobs, subjects.len(), |index| hunt(&subjects[index], seeds.clone()));
+    let (mut text, mut found) = (String::new(), 0);
+    for (subject, first) in subjects.iter().zip(hunted) {
+        let name = subject.name();
+        let _ = match first {
+            Some((seed, Caught { by, .. })) => {
+                found += 1;
+                writeln!(text, "{name} caught at seed {seed} by {}", by.name())
+            }
+            None => writeln!(text, "{name} missed by seeds {}..{}", seeds.start, seeds.end),
+        };
+    }
+    let hunted = subjects.len();
+    let _ = writeln!(text, "sim.planted_bugs {hunted}\nsim.planted_bugs_found {found}");
+    say(&text)?;
+    Ok(found == hunted)
+}
+
+/// Soaks structures; gives whether nothing is wrong.
+fn soak_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
+    let (seeds, mut sound) = ((args.seeds.end - args.seeds.start) as u32, true);
+    let started = Instant::now();
+    for subject in subjects {
+        let began = Instant::now();
+        let runs = in_parallel(args.jobs, seeds as usize, |index| {
+            let outcome = subject.run_seed(args.seeds.start + index as u64, args.faults);
+            (outcome.operations, outcome.undecided, outcome.caught)
+        });
+        let operations: usize = runs.iter().map(|(operations, ..)| operations).sum();
+        let undecided = runs.iter().filter(|(_, undecided, _)| *undecided).count();
+        let failing = (args.seeds.start..).zip(&runs).filter(|(_, (.., caught))| !caught.is_empty());
+        let failures = failing.clone().count();
+        let (name, seconds) = (subject.name(), began.elapsed().as_secs_f64());
+        let undecided = if undecided > 0 { format!(" {undecided} undecided,") } else { String::new() };
+        say(&format!(
+            "{name}: {seeds} seeds, {operations} operations, {failures} failing,{undecided} {seconds:.2} s\n"
+        ))?;
+        for (seed, (.., caught)) in failing.take(TOLD) {
+            let mut text = String::new();
+            for caught in caught {
+                let _ = writeln!(text, "{name} seed {seed}: {caught}");
+            }
+            let _ = writeln!(text, "replay: {}", args::replay_command(subject, seed, args.faults));
+            say(&text)?;
+        }
+        sound &= failures == 0;
+    }
+    let each = started.elapsed().as_secs_f64() / f64::from(seeds);
+    let per_minute = 60.0 / each * f64::from(subjects.len() as u32);
+    say(&format!(
+        "sim.soak_seeds_per_minute {per_minute:.0}\nsim.thousand_seeds.seconds {:.2}\n",
+        each * 1000.0
+    ))?;
+    Ok(sound)
+}
+
+/// Does `work(0)` to `work(count - 1)` on `jobs` threads of the system; gives the results in order.
+fn in_parallel<R: Send>(jobs: usize, count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return done;
+            }
+            done.push((index, work(index)));
+        }
+    };
+    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(take)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        joined.flat_map(|done| done.unwrap_or_else(|payload| panic::resume_unwind(payload))).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| format!("cannot print: {error}"))
+}

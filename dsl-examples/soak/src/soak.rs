@@ -1,0 +1,186 @@
+//! The soak: one seed's run, and what is wrong with it.
+//!
+//! The threads work on the structure. When all have ended, another run's only thread looks at everything that is left,
+//! as further operations of the history, and destroys the structure, so that whatever is still allocated is a leak. Then
+//! the history is compared with the model.
+//!
+//! A run with faults may fail in the ways in which faults make a structure fail, and must be right in all others: what a
+//! dead thread, or one that got no answer, was doing may have taken effect or not, but nothing else may go wrong. It may
+//! leave memory behind, since nobody can tell whether an object whose link was not answered is in use. A structure with
+//! locks may also be stuck, behind a lock whose owner is gone.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use farfield::sim::{Finding, Happened, History, Simulation};
+use farfield::{Cluster, ComputeThread, Error, Result};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::model::Model;
+use crate::model::linearizability::{self, Verdict};
+use crate::plan::{Faults, Plan};
+use crate::planted::Check;
+use crate::subject::{Soaked, Subject, Workload};
+
+/// The name under which the threads find the structure.
+const ROOT: &str = "subject";
+
+/// Longer than a chain can be under way: the timeout, or until a link heals.
+const LONGEST_FLIGHT: Duration = Duration::from_millis(1);
+
+/// The longest pause of a client between two operations: a few round trips.
+const LONGEST_PAUSE_NS: u64 = 6000;
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What is wrong, if anything is.
+    pub caught: Vec<Caught>,
+    /// Whether the history was too hard to be checked.
+    pub undecided: bool,
+    /// How many operations began.
+    pub operations: usize,
+    /// What was run.
+    pub plan: Plan,
+    /// The cluster as the run left it, with its trace; none if it could not be made.
+    pub simulation: Option<Simulation>,
+}
+
+/// Something wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caught {
+    /// What caught it.
+    pub by: Check,
+    /// What it is.
+    pub message: String,
+}
+
+impl fmt::Display for Caught {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.by.name(), self.message)
+    }
+}
+
+/// The first of `seeds` under which what must catch a planted bug does, and what it says; none for a structure as users
+/// use it, or if all seeds miss the bug.
+pub fn hunt(subject: &Subject, seeds: Range<u64>) -> Option<(u64, Caught)> {
+    let bug = subject.planted?;
+    let faults = if bug.needs_faults { Faults::Injected } else { Faults::None };
+    seeds.into_iter().find_map(|seed| {
+        let outcome = subject.run_seed(seed, faults);
+        outcome.caught.into_iter().find(|caught| caught.by == bug.caught_by).map(|caught| (seed, caught))
+    })
+}
+
+type HistoryOf<M> = History<<M as Model>::Operation, <M as Model>::Returned>;
+
+/// Runs a plan and judges what happened.
+pub(crate) fn run<S: Soaked>(plan: &Plan) -> Outcome {
+    let history = History::new();
+    let (simulation, error) = match Cluster::connect(&plan.url()) {
+        Ok(cluster) => (cluster.simulation(), live_and_die::<S>(&cluster, plan, &history).err()),
+        Err(error) => (None, Some(error)),
+    };
+    let events = history.into_events();
+    let mut caught: Vec<Caught> = error.and_then(|error| judge(plan, &error)).into_iter().collect();
+    let verdict = linearizability::check::<S::Model>(&events);
+    let undecided = verdict == Verdict::Undecided;
+    if let Verdict::Refuted(message) = verdict {
+        caught.push(Caught { by: Check::Linearizability, message });
+    }
+    let operations = events.iter().filter(|event| matches!(event.happened, Happened::Invoked(_))).count();
+    Outcome { caught, undecided, operations, plan: plan.clone(), simulation }
+}
+
+/// The structure's life: threads work on it, one looks at what is left and destroys it.
+fn live_and_die<S: Soaked>(cluster: &Cluster, plan: &Plan, history: &HistoryOf<S::Model>) -> Result<()> {
+    let worked = cluster.run_surviving(plan.threads, async |ct| work::<S>(ct, plan, history).await);
+    match worked {
+        Err(error) if judge(plan, &error).is_some() => return Err(error),
+        _ => {}
+    }
+    cluster.run_surviving(1, async |ct| look::<S>(ct, plan, history).await).map(drop)
+}
+
+/// One thread's share of the work.
+async fn work<S: Soaked>(ct: &ComputeThread, plan: &Plan, history: &HistoryOf<S::Model>) -> Result<()> {
+    let root = ct.root_or_init(ROOT, async || S::create(ct).await).await?;
+    let subject = &S::attach(root, ct).await?;
+    ct.tasks(plan.tasks, async |task| {
+        let client = (ct.index() * plan.tasks + task) as u64;
+        let mut rng = SmallRng::seed_from_u64(plan.seed.rotate_left(32) ^ client);
+        for number in 1..=plan.operations {
+            if rng.random_range(0..100) < plan.pauses_percent {
+                ct.sleep(Duration::from_nanos(rng.random_range(0..LONGEST_PAUSE_NS))).await;
+            }
+            let fresh = (client + 1) * 100 + number as u64;
+            let operation = S::Model::draw(plan, &mut rng, fresh);
+            match history.record(ct, operation, async || subject.perform(operation, ct).await).await {
+                // It may have taken effect or not; the client goes on with something else.
+                Err(Error::NodeUnreachable(_)) if plan.faults == Faults::Injected => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+            // Memory comes back soon only if somebody asks for it.
+            if rng.random_range(0..8) > 0 {
+                ct.try_reclaim();
+            }
+        }
+        Ok(())
+    })
+    .await
+    .map(drop)
+}
+
+/// Looks at everything that is left, and destroys it. Links that are cut heal, so it goes on where one is.
+async fn look<S: Soaked>(ct: &ComputeThread, plan: &Plan, history: &HistoryOf<S::Model>) -> Result<()> {
+    let subject = loop {
+        match attach::<S>(ct).await {
+            Err(Error::NodeUnreachable(_)) => {}
+            attached => break attached?,
+        }
+    };
+    let (mut looked, mut last) = (0, None);
+    while let Some(operation) = S::Model::look(plan, looked, last) {
+        match history.record(ct, operation, async || subject.perform(operation, ct).await).await {
+            Err(Error::NodeUnreachable(_)) => {}
+            returned => last = Some(returned?),
+        }
+        looked += 1;
+    }
+    match plan.faults {
+        Faults::None => subject.verify(ct).await?,
+        // What the failed operations of this thread had posted must not come after the end.
+        Faults::Injected => ct.sleep(LONGEST_FLIGHT).await,
+    }
+    subject.destroy(ct).await
+}
+
+async fn attach<S: Soaked>(ct: &ComputeThread) -> Result<S> {
+    S::attach(ct.lookup(ROOT).await?, ct).await
+}
+
+/// What a run's error says about the structure; nothing, if faults explain it.
+fn judge(plan: &Plan, error: &Error) -> Option<Caught> {
+    let by = match error {
+        Error::Simulation(simulation) => match simulation.finding {
+            Finding::Leak => Check::Leak,
+            Finding::Deadlock | Finding::Livelock | Finding::OutOfTime => Check::Stuck,
+            _ => Check::Memory,
+        },
+        Error::InvalidPointer(_) | Error::InvalidValue(_) => Check::Memory,
+        Error::NodeUnreachable(_)
+        | Error::ComputeNodeDied(_)
+        | Error::BarrierBroken(_)
+        | Error::RootNotFound(_)
+            if plan.faults == Faults::Injected =>
+        {
+            return None;
+        }
+        _ => Check::Error,
+    };
+    let excused = by == Check::Stuck && plan.may_lose_locks() && !plan.structure.is_lock_free();
+    (!excused).then(|| Caught { by, message: error.to_string() })
+}

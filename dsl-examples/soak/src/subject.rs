@@ -1,0 +1,219 @@
+//! Subjects: what is soaked, be it a structure that users use or a copy of one with a planted bug.
+
+use farfield::{ComputeThread, Remote, RemotePtr, Result};
+use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use crate::model::Model;
+use crate::model::exchange::{Discipline, Exchange, Reply};
+use crate::model::set::{Set, SetOperation};
+use crate::mutants::MUTANTS;
+use crate::plan::{Faults, Plan};
+use crate::planted::{Planted, Structure};
+use crate::soak::{self, Outcome};
+
+/// A structure in far memory that can be compared with a model.
+#[allow(async_fn_in_trait)] // its futures stay on their compute thread, so nobody needs them to be `Send`
+pub trait Soaked: Remote {
+    /// What it must look like.
+    type Model: Workload;
+
+    /// A new, empty one.
+    async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>>;
+    /// A handle to one.
+    async fn attach(root: RemotePtr<Self>, ct: &ComputeThread) -> Result<Self>;
+    /// Performs an operation.
+    async fn perform(
+        &self,
+        operation: <Self::Model as Model>::Operation,
+        ct: &ComputeThread,
+    ) -> Result<<Self::Model as Model>::Returned>;
+    /// Looks whether it is in order, at a quiescent point. A structure that its operations show in full needs no look.
+    async fn verify(&self, _: &ComputeThread) -> Result<()> {
+        Ok(())
+    }
+    /// Frees it.
+    async fn destroy(self, ct: &ComputeThread) -> Result<()>;
+}
+
+/// A model from which operations can be drawn.
+pub trait Workload: Model {
+    /// Something that a client does. `fresh` is a value that nobody else puts in.
+    fn draw(plan: &Plan, rng: &mut SmallRng, fresh: u64) -> Self::Operation;
+    /// The next step of looking whether everything is there and can still be changed, after `looked` steps, the last of
+    /// which returned `last`.
+    fn look(plan: &Plan, looked: u64, last: Option<Self::Returned>) -> Option<Self::Operation>;
+}
+
+impl Workload for Set {
+    fn draw(plan: &Plan, rng: &mut SmallRng, _: u64) -> SetOperation {
+        let key = rng.random_range(0..plan.keys);
+        let [gets, inserts] = plan.gets_and_inserts_percent;
+        match rng.random_range(0..100) {
+            percent if percent < gets => SetOperation::Get(key),
+            percent if percent < gets + inserts => SetOperation::Insert(key),
+            _ => SetOperation::Remove(key),
+        }
+    }
+
+    fn look(plan: &Plan, looked: u64, _: Option<bool>) -> Option<SetOperation> {
+        let key = looked / 3;
+        let operation =
+            [SetOperation::Get, SetOperation::Insert, SetOperation::Remove][(looked % 3) as usize];
+        (key < plan.keys).then_some(operation(key))
+    }
+}
+
+/// What is put in before everything is taken out. No client puts it in.
+const LAST_VALUE: u64 = 1;
+
+impl<D: Discipline> Workload for D {
+    fn draw(plan: &Plan, rng: &mut SmallRng, fresh: u64) -> Exchange {
+        if rng.random_range(0..100) < plan.puts_percent { Exchange::Put(fresh) } else { Exchange::Take }
+    }
+
+    fn look(plan: &Plan, looked: u64, last: Option<Reply>) -> Option<Exchange> {
+        // A broken structure may go on giving values for ever.
+        let more = last != Some(Reply::Empty) && looked <= plan.values() + 2;
+        more.then_some(if looked == 0 { Exchange::Put(LAST_VALUE) } else { Exchange::Take })
+    }
+}
+
+/// A structure that is soaked, or a bug that is hunted, whatever its type.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// What it is, or is a copy of.
+    pub structure: Structure,
+    /// The bug in it.
+    pub planted: Option<&'static Planted>,
+    run: fn(&Plan) -> Outcome,
+}
+
+impl Subject {
+    /// The structure as users use it.
+    pub fn real(structure: Structure) -> Self {
+        let run = match structure {
+            Structure::LazyList => soak::run::<LazyList<u64>>,
+            Structure::HarrisList => soak::run::<HarrisList<u64>>,
+            Structure::TreiberStack => soak::run::<TreiberStack<u64>>,
+            Structure::MsQueue => soak::run::<MsQueue<u64>>,
+        };
+        Self { structure, planted: None, run }
+    }
+
+    /// A broken copy for each planted bug.
+    pub fn mutants() -> &'static [Self] {
+        MUTANTS
+    }
+
+    pub(crate) const fn planted<S: Soaked>(planted: &'static Planted) -> Self {
+        Self { structure: planted.structure, planted: Some(planted), run: soak::run::<S> }
+    }
+
+    /// What it is called in reports.
+    pub fn name(&self) -> &'static str {
+        self.planted.map_or(self.structure.name(), |planted| planted.name)
+    }
+
+    /// Runs what a seed stands for.
+    pub fn run_seed(&self, seed: u64, faults: Faults) -> Outcome {
+        (self.run)(&Plan::new(self.structure, seed, faults))
+    }
+}
+
+/// The part of [`Soaked`] that all structures have in the same words.
+macro_rules! whole_life {
+    () => {
+        async fn create(ct: &farfield::ComputeThread) -> farfield::Result<farfield::RemotePtr<Self>> {
+            Self::create(ct).await
+        }
+        async fn attach(
+            root: farfield::RemotePtr<Self>,
+            ct: &farfield::ComputeThread,
+        ) -> farfield::Result<Self> {
+            Self::attach(root, ct).await
+        }
+        async fn destroy(self, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+            self.destroy(ct).await
+        }
+    };
+}
+pub(crate) use whole_life;
+
+macro_rules! set {
+    ($set:ty) => {
+        impl $crate::subject::Soaked for $set {
+            type Model = $crate::model::set::Set;
+            $crate::subject::whole_life!();
+            async fn perform(
+                &self,
+                operation: $crate::model::set::SetOperation,
+                ct: &farfield::ComputeThread,
+            ) -> farfield::Result<bool> {
+                match operation {
+                    $crate::model::set::SetOperation::Get(key) => self.get(key, ct).await,
+                    $crate::model::set::SetOperation::Insert(key) => self.insert(key, ct).await,
+                    $crate::model::set::SetOperation::Remove(key) => self.remove(key, ct).await,
+                }
+            }
+            async fn verify(&self, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                self.iter(ct).await.map(drop)
+            }
+        }
+    };
+}
+pub(crate) use set;
+
+macro_rules! stack {
+    ($stack:ty) => {
+        impl $crate::subject::Soaked for $stack {
+            type Model = $crate::model::exchange::Stack;
+            $crate::subject::whole_life!();
+            async fn perform(
+                &self,
+                operation: $crate::model::exchange::Exchange,
+                ct: &farfield::ComputeThread,
+            ) -> farfield::Result<$crate::model::exchange::Reply> {
+                match operation {
+                    $crate::model::exchange::Exchange::Put(value) => {
+                        self.push(value, ct).await.map(|()| $crate::model::exchange::Reply::Done)
+                    }
+                    $crate::model::exchange::Exchange::Take => {
+                        self.pop(ct).await.map($crate::model::exchange::Reply::of)
+                    }
+                }
+            }
+        }
+    };
+}
+pub(crate) use stack;
+
+macro_rules! queue {
+    ($queue:ty) => {
+        impl $crate::subject::Soaked for $queue {
+            type Model = $crate::model::exchange::Queue;
+            $crate::subject::whole_life!();
+            async fn perform(
+                &self,
+                operation: $crate::model::exchange::Exchange,
+                ct: &farfield::ComputeThread,
+            ) -> farfield::Result<$crate::model::exchange::Reply> {
+                match operation {
+                    $crate::model::exchange::Exchange::Put(value) => {
+                        self.enqueue(value, ct).await.map(|()| $crate::model::exchange::Reply::Done)
+                    }
+                    $crate::model::exchange::Exchange::Take => {
+                        self.dequeue(ct).await.map($crate::model::exchange::Reply::of)
+                    }
+                }
+            }
+        }
+    };
+}
+pub(crate) use queue;
+
+set!(LazyList<u64>);
+set!(HarrisList<u64>);
+stack!(TreiberStack<u64>);
+queue!(MsQueue<u64>);

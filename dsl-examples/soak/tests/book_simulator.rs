@@ -1,0 +1,178 @@
+//! The programs of the book's chapter "Testing with the simulator", and the output that it shows.
+//!
+//! `FARFIELD_BLESS=1 cargo test -p farfield-soak --test book_simulator` writes the output anew.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use farfield::prelude::*;
+use farfield::sim::{Fault, Finding, Happened, History};
+use farfield::{Error, Result};
+use farfield_examples::HarrisList;
+use rand::RngExt;
+
+// ANCHOR: broken
+use farfield_soak::mutants::lazy_list_does_not_validate::LazyList;
+// ANCHOR_END: broken
+
+// ANCHOR: test
+/// How often each of two keys was inserted and removed.
+#[remote]
+struct Tallies {
+    inserted: [Atomic<u64>; 2],
+    removed: [Atomic<u64>; 2],
+}
+
+/// Insertions and removals of a key that succeed take turns. So at the end there was one insertion more if the key is in
+/// the set, and as many as removals if it is not.
+async fn take_turns(ct: &ComputeThread) -> Result<()> {
+    let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await);
+    let set = LazyList::attach(root.await?, ct).await?;
+    let tallies =
+        ct.root_or_init("tallies", async || Tallies::new_in(ct, Tallies::init()).await?.write(ct).await);
+    let tallies = tallies.await?;
+
+    for _ in 0..3 {
+        let key = ct.rng().random_range(0..2);
+        let inserts: bool = ct.rng().random();
+        if inserts && set.insert(key, ct).await? {
+            tallies.inserted().at(key as usize).fetch_add(ct, 1).await?;
+        } else if !inserts && set.remove(key, ct).await? {
+            tallies.removed().at(key as usize).fetch_add(ct, 1).await?;
+        }
+    }
+
+    ct.barrier("done").await?;
+    let keys = set.iter(ct).await?;
+    for key in 0..2 {
+        let inserted = tallies.inserted().at(key).load(ct).await?;
+        let removed = tallies.removed().at(key).load(ct).await?;
+        let there = keys.contains(&(key as u64));
+        assert_eq!(inserted, removed + u64::from(there), "key {key}");
+    }
+    Ok(())
+}
+// ANCHOR_END: test
+
+#[should_panic(expected = "key 0")]
+// ANCHOR: seeds
+#[farfield::test(sim, seeds = 0..1000, threads = 2)]
+async fn updates_take_turns(ct: &ComputeThread) -> Result<()> {
+    take_turns(ct).await
+}
+// ANCHOR_END: seeds
+
+/// Compares what the book shows with what is so.
+fn shown(page: &str, text: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src/simulator").join(page);
+    if std::env::var_os("FARFIELD_BLESS").is_some() {
+        std::fs::create_dir_all(page.parent().unwrap()).unwrap();
+        std::fs::write(&page, text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
+}
+
+/// The first seed that fails, and the part of its trace that the book shows.
+#[test]
+fn the_book_shows_what_the_test_prints() {
+    let failing = (0..1000).find_map(|seed| {
+        let cluster = Cluster::connect(&format!("sim:limit=1s,seed={seed}")).unwrap();
+        let run = catch_unwind(AssertUnwindSafe(|| cluster.run(2, take_turns)));
+        run.is_err().then(|| (seed, cluster.simulation().unwrap().trace(200)))
+    });
+    let (seed, trace) = failing.expect("a seed shows the bug");
+    let first_search = trace.lines().position(|line| line.contains("Node.next = ")).unwrap();
+    let told: Vec<&str> = trace.lines().skip(first_search).take(26).collect();
+    shown("trace.txt", &format!("the last operations of seed {seed}:\n{}\n", told.join("\n")));
+}
+
+// ANCHOR: fixed
+#[farfield::test(sim, seeds = 0..1000, threads = 3)]
+async fn what_is_removed_is_gone(ct: &ComputeThread) -> Result<()> {
+    use farfield_examples::LazyList;
+
+    let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await);
+    let set = LazyList::attach(root.await?, ct).await?;
+    for _ in 0..3 {
+        let key = ct.rng().random_range(0..2);
+        set.insert(key, ct).await?;
+        set.remove(key, ct).await?;
+    }
+    ct.barrier("done").await?;
+    // Whatever was inserted was removed afterwards, by the same thread or by another.
+    assert_eq!(set.iter(ct).await?, []);
+    Ok(())
+}
+// ANCHOR_END: fixed
+
+// ANCHOR: memory
+#[test]
+fn a_pointer_that_outlives_its_object_is_found() {
+    let cluster = Cluster::connect("sim:seed=1").unwrap();
+    let run = cluster.run(1, async |ct| {
+        let tallies = Tallies::new_in(ct, Tallies::init()).await?.write(ct).await?;
+        ct.delete(tallies).await?;
+        tallies.read(&ct.pin()).await.map(drop)
+    });
+    let Err(Error::Simulation(found)) = run else { panic!("nothing was found") };
+    assert_eq!(found.finding, Finding::UseAfterFree);
+    shown("use_after_free.txt", &format!("error: {found}\n"));
+}
+// ANCHOR_END: memory
+
+// ANCHOR: crash
+#[test]
+fn whoever_dies_while_it_updates_a_harris_list_stops_nobody() {
+    for chains in 0..40 {
+        let cluster = Cluster::connect("sim:seed=1").unwrap();
+        // Thread 1 dies at its operation number `chains`, whatever that is.
+        cluster.simulation().unwrap().inject(Fault::crash(1).after_chains(chains));
+        let run = cluster.run_surviving(3, async |ct| {
+            let root = ct.root_or_init("set", async || HarrisList::<u64>::create(ct).await);
+            let set = HarrisList::attach(root.await?, ct).await?;
+            for key in 0..4 {
+                set.insert(key, ct).await?;
+                set.remove(key, ct).await?;
+            }
+            set.get(0, ct).await
+        });
+        let returned = run.unwrap_or_else(|error| panic!("after {chains} chains: {error}"));
+        assert!(returned[0].is_some() && returned[2].is_some());
+    }
+}
+// ANCHOR_END: crash
+
+// ANCHOR: rtts
+#[farfield::test(sim, cluster = "sim:jitter=0%,bandwidth=inf,rate=inf,leaks=ignore", seeds = 0..1)]
+async fn a_look_up_takes_a_round_trip_a_node(ct: &ComputeThread) -> Result<()> {
+    let set = LazyList::attach(LazyList::<u64>::create(ct).await?, ct).await?;
+    for key in 0..10 {
+        set.insert(key, ct).await?;
+    }
+    let began = ct.now();
+    set.get(9, ct).await?;
+    let rtt = ct.cluster().simulation().unwrap().rtt();
+    assert_eq!(ct.now(), began + 11 * rtt, "ten nodes and the head's link");
+    Ok(())
+}
+// ANCHOR_END: rtts
+
+// ANCHOR: history
+#[test]
+fn a_history_has_everything_that_a_checker_needs() {
+    let history = History::new();
+    let cluster = Cluster::connect("sim:seed=3").unwrap();
+    let run = cluster.run(2, async |ct| {
+        let root = ct.root_or_init("set", async || HarrisList::<u64>::create(ct).await);
+        let set = &HarrisList::attach(root.await?, ct).await?;
+        history.record(ct, "insert 7", async || set.insert(7, ct).await).await
+    });
+    // Of two threads that insert one key, one does.
+    assert_eq!(run.unwrap().into_iter().filter(|inserted| *inserted).count(), 1);
+
+    let events = history.into_events();
+    assert_eq!(events.len(), 4, "two invocations and two returns");
+    assert!(events.iter().is_sorted_by_key(|event| event.at), "in the order in which they happened");
+    assert!(matches!(events[0].happened, Happened::Invoked("insert 7")));
+}
+// ANCHOR_END: history

@@ -1,0 +1,366 @@
+//! `Chain`: several operations, one wait.
+//!
+//! An operation by itself is a round trip. Operations whose arguments do not depend on each other's results need not
+//! wait for each other: put into one chain they are posted together, take effect in program order, and complete together,
+//! in one round trip.
+//!
+//! Program order is promised by a connection to one memory node. So a chain whose addresses are on several is split: what
+//! stands together on one node stays together, and each part waits for the part before it, which costs a round trip for
+//! each change of node. Objects that are used together belong on one node: see
+//! [`ComputeThread::near`](crate::ComputeThread::near).
+//!
+//! Results wait in buffers that belong to the thread, so a chain allocates nothing once the thread has warmed up. Whoever
+//! holds a [`Pending`] keeps its buffer.
+
+mod locks;
+mod results;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use super::link::{Exchanged, Link, LinkWord};
+use super::lock::{Lock, LockGuard};
+use super::read::check_aligned;
+use super::{Atomic, CompareExchangeError, Place};
+use crate::cluster::ComputeThread;
+use crate::error::Result;
+use crate::fabric::chain::{Chain as Operations, Slot};
+use crate::layout::scratch::bytes;
+use crate::layout::{Field, FrozenField, Integer, Remote, WORD_BYTES, Word};
+use crate::memory::heap::Block;
+use crate::pointer::{Address, Owned, RemotePtr, Shared};
+
+pub(crate) use results::ResultsPool;
+use results::{Found, Results};
+pub use results::{Pending, PendingLock};
+
+/// How many lock guards and how many new objects a chain takes without allocating.
+const INLINE: usize = 4;
+
+/// Operations that are posted together and completed together. Made by [`ComputeThread::chain`].
+///
+/// Each method adds an operation and gives a [`Pending`] result, which is there once the chain has been submitted.
+///
+/// ```
+/// # use farfield::prelude::*;
+/// # #[remote]
+/// # struct Node { key: u64, next: Link<Node>, lock: Lock, hits: Atomic<u64> }
+/// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
+/// # let node = Node::new_in(ct, Node::init(7)).await?.write(ct).await?;
+/// let g = &ct.pin();
+/// let mut chain = g.chain();
+/// let lock = chain.try_lock(node.lock());
+/// let seen = chain.read(node);
+/// let hits = chain.fetch_add(node.hits(), 1);
+/// chain.submit().await?; // one round trip
+/// let lock = lock.get()?.expect("nobody else is here");
+/// assert_eq!((seen.get()?.key, hits.get()?), (7, 0));
+///
+/// let mut chain = g.chain();
+/// chain.store(node.hits(), 5);
+/// chain.release(lock);
+/// chain.submit().await?; // one round trip: the lock is free when the store has been done
+/// # Ok(()) })?;
+/// # Ok::<(), farfield::Error>(())
+/// ```
+#[must_use = "nothing is posted until it is submitted"]
+pub struct Chain<'g> {
+    ct: &'g ComputeThread,
+    results: Rc<Results>,
+    /// The locks that its operations release.
+    releases: [Option<LockGuard<'g>>; INLINE],
+    more_releases: Vec<LockGuard<'g>>,
+    /// The blocks of objects that it publishes: theirs again if it is dropped before it is submitted.
+    publishes: [Option<Block>; INLINE],
+    more_publishes: Vec<Block>,
+}
+
+impl ComputeThread {
+    /// An empty chain.
+    pub fn chain(&self) -> Chain<'_> {
+        let results = self.results.take(self);
+        Chain {
+            ct: self,
+            results,
+            releases: [const { None }; INLINE],
+            more_releases: Vec::new(),
+            publishes: [None; INLINE],
+            more_publishes: Vec::new(),
+        }
+    }
+}
+
+/// What a chain can read: a field, an object, or the word of a cell.
+pub trait Readable {
+    /// What it is declared as.
+    type Field: Field;
+    /// Where it is.
+    #[doc(hidden)]
+    fn at(self) -> Address;
+}
+
+impl<F: FrozenField> Readable for Place<F> {
+    type Field = F;
+    fn at(self) -> Address {
+        self.address()
+    }
+}
+impl<T: Remote> Readable for Shared<'_, T> {
+    type Field = T;
+    fn at(self) -> Address {
+        self.address()
+    }
+}
+impl<T: Remote> Readable for RemotePtr<T> {
+    type Field = T;
+    fn at(self) -> Address {
+        self.address()
+    }
+}
+
+impl<'g> Chain<'g> {
+    /// Whether nothing has been added.
+    pub fn is_empty(&self) -> bool {
+        self.results.parts.borrow().is_empty()
+    }
+
+    /// Adds an operation at `at` to the part for its memory node.
+    fn add(&self, at: Address, add: impl FnOnce(&mut Operations) -> Slot) -> Found {
+        let mut parts = self.results.parts.borrow_mut();
+        let same_node = parts
+            .last()
+            .and_then(|last| last.ops().first())
+            .is_some_and(|first| self.ct.node_of(first.at()) == self.ct.node_of(at));
+        if !same_node {
+            parts.push(self.ct.empty_chain());
+        }
+        let part = parts.len() - 1;
+        let slot = add(&mut parts[part]);
+        Found { part, slot, at }
+    }
+
+    fn pending<T>(
+        &self,
+        found: Found,
+        expected: u64,
+        decode: fn(Address, &[u64], u64) -> Result<T>,
+    ) -> Pending<'g, T> {
+        Pending { results: Rc::clone(&self.results), found, expected, decode, thread: PhantomData }
+    }
+
+    /// Reads what is declared as `F` at `at`.
+    fn read_field<F: Field>(&mut self, at: Address) -> Pending<'g, F::Value<'g>> {
+        let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
+        let words = (within as usize + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
+        let first = Address::from_bits(at.bits() - within);
+        let mut found = self.add(first, |part| part.read(first, words));
+        found.at = at;
+        self.pending(found, 0, |at, words, _| {
+            check_aligned(at, align_of::<F::Cell>())?;
+            let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
+            F::decode(at, &bytes(words)[within as usize..])
+        })
+    }
+
+    /// Reads an object, with all its fields, or a field that is read whole.
+    pub fn read<R: Readable>(&mut self, what: R) -> Pending<'g, <R::Field as Field>::Value<'g>> {
+        self.read_field::<R::Field>(what.at())
+    }
+
+    /// Loads an atomic or a link.
+    pub fn load<F: Loadable>(&mut self, place: Place<F>) -> Pending<'g, F::Value<'g>> {
+        self.read_field::<F>(place.address())
+    }
+
+    /// Sets an atomic or a link. A link may be given an [`Owned`], which is thereby published: its image is written before,
+    /// in the same chain.
+    pub fn store<F: Storable<V>, V>(&mut self, place: Place<F>, value: V) -> F::Outcome<'g> {
+        F::add_store(self, place, value)
+    }
+
+    /// Sets an atomic to `new` if it is `current`; gives what it was, as `Ok` if it was changed.
+    pub fn compare_exchange<T: Word>(
+        &mut self,
+        place: Place<Atomic<T>>,
+        current: T,
+        new: T,
+    ) -> Pending<'g, Result<T, T>> {
+        let (at, expected) = (place.address(), current.to_word());
+        let found = self.add(at, |part| part.compare_exchange(at, expected, new.to_word()));
+        self.pending(found, expected, |at, words, expected| {
+            let old = decode_word::<T>(at, words[0])?;
+            Ok(if words[0] == expected { Ok(old) } else { Err(old) })
+        })
+    }
+
+    /// Makes a link point to `new` if it holds `current`, address and marks.
+    pub fn compare_exchange_link<T: Remote>(
+        &mut self,
+        place: Place<Link<T>>,
+        current: impl Into<LinkWord<T>>,
+        new: impl Into<LinkWord<T>>,
+    ) -> Pending<'g, Exchanged<Shared<'g, T>, ()>> {
+        let (at, expected, new) = (place.address(), current.into().word, new.into().word);
+        let found = self.add(at, |part| part.compare_exchange(at, expected, new));
+        self.pending(found, expected, |_, words, expected| {
+            let current = Shared::from_word(words[0]);
+            Ok(if words[0] == expected {
+                Ok(current)
+            } else {
+                Err(CompareExchangeError { current, new: () })
+            })
+        })
+    }
+
+    /// Adds to an atomic of 64 bits, wrapping around; gives what it was.
+    pub fn fetch_add<T: Integer>(&mut self, place: Place<Atomic<T>>, addend: T) -> Pending<'g, T> {
+        const { assert!(size_of::<T>() == WORD_BYTES, "only 64-bit integers are added to in one operation") };
+        let at = place.address();
+        let found = self.add(at, |part| part.fetch_add(at, addend.to_word()));
+        self.pending(found, 0, |at, words, _| decode_word(at, words[0]))
+    }
+
+    /// Takes a lock if it is free. What stands behind it in the chain is done either way.
+    pub fn try_lock(&mut self, lock: Place<Lock>) -> PendingLock<'g> {
+        let token = self.ct.token();
+        // It exists before the CAS is posted, and knows what to undo if nobody looks at the outcome.
+        let guard = LockGuard::in_flight(self.ct, lock.address(), token);
+        let found = self.add(lock.address(), |part| part.compare_exchange(lock.address(), 0, token));
+        PendingLock { guard: Some(guard), results: Rc::clone(&self.results), found }
+    }
+
+    /// Releases a lock. If the chain is dropped instead of submitted, the lock is released by itself.
+    pub fn release(&mut self, lock: LockGuard<'g>) {
+        let at = lock.address();
+        self.add(at, |part| {
+            part.write(at, &[0]);
+            Slot::default()
+        });
+        match self.releases.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(lock),
+            None => self.more_releases.push(lock),
+        }
+    }
+
+    /// Writes an object's image.
+    fn publish<T: Remote>(&mut self, object: &mut Owned<T>) {
+        let (block, image) = object.publish();
+        self.add(block.address, |part| {
+            part.write(block.address, image);
+            Slot::default()
+        });
+        match self.publishes.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(block),
+            None => self.more_publishes.push(block),
+        }
+    }
+
+    /// Writes one word.
+    fn write_word(&mut self, at: Address, word: u64) {
+        self.add(at, |part| {
+            part.write(at, &[word]);
+            Slot::default()
+        });
+    }
+
+    /// Posts everything and waits until it is done. One round trip, and one for each change of memory node along the
+    /// chain.
+    ///
+    /// Once this is polled, the operations on the first memory node take effect, also if the future is dropped.
+    ///
+    /// # Errors
+    /// Those of the first operation that fails; the operations after it are not done.
+    pub async fn submit(mut self) -> Result<()> {
+        let count = self.results.parts.borrow().len();
+        // From here on their objects may be visible.
+        self.publishes = [None; INLINE];
+        self.more_publishes.clear();
+        for index in 0..count {
+            let part = std::mem::take(&mut self.results.parts.borrow_mut()[index]);
+            let submitted = self.ct.submit(part);
+            self.results.posted.set(index + 1);
+            if index + 1 == count {
+                // Posted, so the locks will be free.
+                for lock in self.releases.iter_mut().flatten().chain(&mut self.more_releases) {
+                    lock.forget();
+                }
+            }
+            let done = submitted.await?;
+            self.results.parts.borrow_mut()[index] = done.into_chain();
+            self.results.done.set(index + 1);
+        }
+        Ok(())
+    }
+}
+
+fn decode_word<T: Word>(at: Address, word: u64) -> Result<T> {
+    T::from_word(word).ok_or_else(|| crate::layout::invalid_value::<T>(at))
+}
+
+/// A cell that one READ of a word shows: an [`Atomic`], a [`Link`].
+pub trait Loadable: Field {}
+impl<T: Word> Loadable for Atomic<T> {}
+impl<T: Remote> Loadable for Link<T> {}
+
+/// A cell that can be set to a `V` in a chain.
+pub trait Storable<V>: Field {
+    /// What the cell then holds, where the caller does not know it.
+    type Outcome<'g>;
+    #[doc(hidden)]
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<Self>, value: V) -> Self::Outcome<'g>;
+}
+
+impl<T: Word> Storable<T> for Atomic<T> {
+    type Outcome<'g> = ();
+    fn add_store(chain: &mut Chain<'_>, place: Place<Self>, value: T) {
+        chain.write_word(place.address(), value.to_word());
+    }
+}
+
+impl<T: Remote> Storable<Shared<'_, T>> for Link<T> {
+    type Outcome<'g> = ();
+    fn add_store(chain: &mut Chain<'_>, place: Place<Self>, target: Shared<'_, T>) {
+        chain.write_word(place.address(), target.to_word());
+    }
+}
+
+impl<T: Remote> Storable<RemotePtr<T>> for Link<T> {
+    type Outcome<'g> = ();
+    fn add_store(chain: &mut Chain<'_>, place: Place<Self>, target: RemotePtr<T>) {
+        chain.write_word(place.address(), target.address().bits());
+    }
+}
+
+impl<T: Remote> Storable<Owned<T>> for Link<T> {
+    type Outcome<'g> = Shared<'g, T>;
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<Self>, mut object: Owned<T>) -> Shared<'g, T> {
+        let target: Shared<'g, T> = Shared::unmarked(object.as_ptr().address());
+        chain.publish(&mut object);
+        chain.write_word(place.address(), target.to_word());
+        target
+    }
+}
+
+impl Drop for Chain<'_> {
+    /// If nothing was posted, the new objects are nobody's. Locks that were to be released are released by their guards;
+    /// those that were taken for nobody are given back, behind the CAS that took them.
+    fn drop(&mut self) {
+        for (part, at, token) in self.results.abandoned.borrow_mut().drain(..) {
+            if part < self.results.posted.get() {
+                self.ct.post_exchange(at, token, 0);
+            }
+        }
+        for block in self.publishes.iter().flatten().chain(&self.more_publishes) {
+            self.ct.heap().free(*block);
+        }
+    }
+}
+
+impl fmt::Debug for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = self.results.parts.borrow();
+        let operations: usize = parts.iter().map(|part| part.ops().len()).sum();
+        f.debug_struct("Chain").field("operations", &operations).field("memory_nodes", &parts.len()).finish()
+    }
+}

@@ -1,0 +1,142 @@
+//! What the operations of a chain bring, until somebody has looked at it.
+//!
+//! A place for results is shared, by reference count, between the chain and every pending result. The thread keeps all that
+//! it ever made; one that nobody else refers to is used again, so there is no allocation once the thread has warmed up.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use crate::cluster::ComputeThread;
+use crate::error::{self, Error, Result};
+use crate::fabric::chain::{Chain as Operations, Slot};
+use crate::place::LockGuard;
+use crate::pointer::Address;
+
+/// The result of an operation of a [`Chain`](crate::Chain).
+#[must_use = "the result is what the operation was for"]
+pub struct Pending<'g, T> {
+    pub(super) results: Rc<Results>,
+    pub(super) found: Found,
+    /// What a CAS expected.
+    pub(super) expected: u64,
+    pub(super) decode: fn(Address, &[u64], u64) -> Result<T>,
+    pub(super) thread: PhantomData<&'g ComputeThread>,
+}
+
+/// The result of trying to take a lock in a [`Chain`](crate::Chain). Dropped without a look, it gives the lock back.
+#[must_use = "the lock may be taken"]
+pub struct PendingLock<'g> {
+    /// Until somebody has looked.
+    pub(super) guard: Option<LockGuard<'g>>,
+    pub(super) results: Rc<Results>,
+    pub(super) found: Found,
+}
+
+/// Where a result will be.
+pub(super) struct Found {
+    pub(super) part: usize,
+    pub(super) slot: Slot,
+    pub(super) at: Address,
+}
+
+/// Where a chain's results are kept.
+#[derive(Default)]
+pub(crate) struct Results {
+    /// Operations on one memory node each; after they are done with what they brought.
+    pub(super) parts: RefCell<Vec<Operations>>,
+    /// How many of them are posted, and how many are done.
+    pub(super) posted: Cell<usize>,
+    pub(super) done: Cell<usize>,
+    /// Locks that nobody looks for any more, of parts that were not posted: for each its part, its address and its token.
+    pub(super) abandoned: RefCell<Vec<(usize, Address, u64)>>,
+}
+
+/// All of a thread's places for results. One that nobody else refers to is free.
+#[derive(Default)]
+pub(crate) struct ResultsPool {
+    all: RefCell<Vec<Rc<Results>>>,
+    /// Where to look first.
+    next: Cell<usize>,
+}
+
+impl ResultsPool {
+    /// A free one.
+    pub(super) fn take(&self, ct: &ComputeThread) -> Rc<Results> {
+        let mut all = self.all.borrow_mut();
+        let start = self.next.get();
+        for offset in 0..all.len() {
+            let index = (start + offset) % all.len();
+            if Rc::strong_count(&all[index]) == 1 {
+                self.next.set(index + 1);
+                let results = Rc::clone(&all[index]);
+                for part in results.parts.borrow_mut().drain(..) {
+                    ct.recycle(part);
+                }
+                results.posted.set(0);
+                results.done.set(0);
+                results.abandoned.borrow_mut().clear();
+                return results;
+            }
+        }
+        let results = Rc::new(Results::default());
+        all.push(Rc::clone(&results));
+        results
+    }
+}
+
+impl Results {
+    /// The words of a result.
+    fn words(&self, found: &Found) -> Result<Ref<'_, [u64]>> {
+        if self.done.get() <= found.part {
+            return Err(Error::from(error::InvalidArgument {
+                argument: "pending result",
+                value: format!("of an operation at {}", found.at).into(),
+                reason: "its chain has not been submitted, or has failed",
+            }));
+        }
+        Ok(Ref::map(self.parts.borrow(), |parts| parts[found.part].words(&found.slot)))
+    }
+}
+
+impl<T> Pending<'_, T> {
+    /// The result, once the chain has been submitted.
+    ///
+    /// # Errors
+    /// [`Error::InvalidValue`] if no value has the bits found; [`Error::InvalidArgument`] if the chain has not been
+    /// submitted or has failed before this operation.
+    pub fn get(self) -> Result<T> {
+        let words = self.results.words(&self.found)?;
+        (self.decode)(self.found.at, &words, self.expected)
+    }
+}
+
+impl<'g> PendingLock<'g> {
+    /// The lock, if it was free.
+    ///
+    /// # Errors
+    /// As [`Pending::get`].
+    pub fn get(mut self) -> Result<Option<LockGuard<'g>>> {
+        let found = self.results.words(&self.found)?[0];
+        Ok(self.guard.take().and_then(|mut guard| {
+            if found == 0 {
+                guard.confirm();
+                return Some(guard);
+            }
+            guard.forget();
+            None
+        }))
+    }
+}
+
+impl Drop for PendingLock<'_> {
+    /// Nobody has looked. What was posted is undone by the guard; what was not must not be undone before it is done.
+    fn drop(&mut self) {
+        let Some(guard) = &mut self.guard else { return };
+        if self.found.part >= self.results.posted.get()
+            && let Some(token) = guard.abandon()
+        {
+            self.results.abandoned.borrow_mut().push((self.found.part, guard.address(), token));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Chains from outside: order, round trips, what becomes of locks and objects in them.
+
+#![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
+
+use farfield::prelude::*;
+use farfield::{Address, Error, Result};
+
+const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,nodes=2";
+
+#[remote]
+struct Node {
+    key: u64,
+    small: u16,
+    #[marks(deleted)]
+    next: Link<Node>,
+    lock: Lock,
+    hits: Atomic<u64>,
+}
+
+/// A new node on memory node `on`.
+async fn node(key: u64, on: u16, ct: &ComputeThread) -> Result<RemotePtr<Node>> {
+    Node::new_in(ct.on_node(on), Node::init(key, 9)).await?.write(ct).await
+}
+
+/// Runs where operations are ready at once, where they are not, and where they are counted.
+fn everywhere(body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
+    for url in ["local:nodes=2,size=1MiB", "local:nodes=2,size=1MiB,delay=7", EXACT] {
+        let cluster = Cluster::connect(url).unwrap();
+        cluster.run(1, &body).unwrap_or_else(|error| panic!("{url}: {error}"));
+        let metrics = cluster.metrics();
+        assert_eq!(metrics.allocated, metrics.freed, "{url}");
+    }
+}
+
+/// How many round trips something takes; nothing where time is real.
+async fn round_trips<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<Option<u128>> {
+    let before = ct.now();
+    work().await?;
+    let rtt = ct.cluster().simulation().map(|simulation| simulation.rtt());
+    Ok(rtt.map(|rtt| (ct.now() - before).as_nanos() / rtt.as_nanos()))
+}
+
+#[track_caller]
+fn takes(found: Option<u128>, expected: u128) {
+    assert!(found.is_none_or(|found| found == expected), "{found:?} round trips instead of {expected}");
+}
+
+#[test]
+fn every_operation_gives_its_result() {
+    everywhere(async |ct| {
+        let (one, two) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
+        let g = &ct.pin();
+        let took = round_trips(ct, async || {
+            let mut chain = g.chain();
+            let lock = chain.try_lock(one.lock());
+            let locked_again = chain.try_lock(one.lock());
+            chain.store(one.hits(), 5);
+            let added_to = chain.fetch_add(one.hits(), 2);
+            let exchanged = chain.compare_exchange(one.hits(), 7, 8);
+            let refused = chain.compare_exchange(one.hits(), 7, 9);
+            let hits = chain.load(one.hits());
+            chain.store(one.next(), two);
+            let next = chain.load(one.next());
+            let marked = chain.compare_exchange_link(one.next(), two, two.shared(g).with_deleted());
+            let small = chain.read(one.small());
+            let whole = chain.read(one);
+            chain.submit().await?;
+
+            assert!(locked_again.get()?.is_none(), "the chain's own first operation holds it");
+            let lock = lock.get()?.expect("it was free");
+            assert_eq!((added_to.get()?, exchanged.get()?, refused.get()?), (5, Ok(7), Err(8)));
+            assert_eq!((hits.get()?, small.get()?), (8, 9));
+            assert!(next.get()? == two && marked.get()?.is_ok());
+            let whole = whole.get()?;
+            assert_eq!((whole.key, whole.hits, whole.lock.owner()), (1, 8, Some(ct.id())));
+            assert!(whole.next.is_deleted() && whole.next.without_marks() == two);
+            lock.release().await
+        });
+        takes(took.await?, 2);
+        ct.delete(one).await?;
+        ct.delete(two).await
+    });
+}
+
+#[test]
+fn a_change_of_memory_node_costs_a_round_trip_and_keeps_the_order() {
+    everywhere(async |ct| {
+        let (here, there) = (node(1, 0, ct).await?, node(2, 1, ct).await?);
+        let took = round_trips(ct, async || {
+            let mut chain = ct.chain();
+            chain.store(here.hits(), 1);
+            chain.store(there.hits(), 2);
+            let first = chain.load(there.hits());
+            let second = chain.load(here.hits());
+            chain.submit().await?;
+            assert_eq!((first.get()?, second.get()?), (2, 1));
+            Ok(())
+        });
+        takes(took.await?, 3);
+        ct.delete(here).await?;
+        ct.delete(there).await
+    });
+}
+
+#[test]
+fn an_object_is_published_with_its_link() {
+    everywhere(async |ct| {
+        let root = node(1, 0, ct).await?;
+        let g = &ct.pin();
+        let new = Node::new_in(ct.near(root), Node::init(2, 0)).await?;
+        let took = round_trips(ct, async || {
+            let lock = root.lock().acquire(ct).await?;
+            let mut chain = g.chain();
+            let new = chain.store(root.next(), new);
+            let seen = chain.read(new);
+            chain.release(lock);
+            chain.submit().await?;
+            assert_eq!(seen.get()?.key, 2);
+            assert!(!root.read(g).await?.lock.is_held());
+            Ok(())
+        });
+        takes(took.await?, 3);
+        ct.delete(root.next().load(g).await?).await?;
+        ct.delete(root).await
+    });
+}
+
+#[test]
+fn a_chain_that_is_dropped_gives_everything_back() {
+    everywhere(async |ct| {
+        let root = node(1, 0, ct).await?;
+        let g = &ct.pin();
+        let new = Node::new_in(ct.near(root), Node::init(2, 0)).await?;
+        let mut chain = g.chain();
+        chain.store(root.next(), new);
+        chain.release(root.lock().acquire(ct).await?);
+        let unread = chain.load(root.hits());
+        drop(chain);
+        match unread.get() {
+            Err(Error::InvalidArgument(argument)) => {
+                assert!(argument.to_string().contains("has not been submitted"), "{argument}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // The release was posted by the guard; the object is freed, or this test's end would find it.
+        let lock = root.lock().acquire(ct).await?;
+        assert!(root.next().load(g).await?.is_null());
+        lock.release().await?;
+        ct.delete(root).await
+    });
+}
+
+#[test]
+fn a_lock_that_nobody_looks_for_is_given_back() {
+    everywhere(async |ct| {
+        let root = node(1, 0, ct).await?;
+        let mut chain = ct.chain();
+        drop(chain.try_lock(root.lock()));
+        let lock = chain.try_lock(root.lock());
+        chain.submit().await?;
+        drop(lock);
+        root.lock().acquire(ct).await?.release().await?;
+        ct.delete(root).await
+    });
+}
+
+#[test]
+fn a_failed_chain_stops_where_it_fails() {
+    everywhere(async |ct| {
+        let root = node(1, 0, ct).await?;
+        let mut chain = ct.chain();
+        chain.store(root.hits(), 3);
+        let nothing = chain.load(RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits());
+        chain.store(root.hits(), 4);
+        assert!(matches!(chain.submit().await, Err(Error::InvalidPointer(_))));
+        assert!(nothing.get().is_err());
+        assert_eq!(root.hits().load(ct).await?, 3);
+        ct.delete(root).await
+    });
+}
+
+#[test]
+fn an_empty_chain_costs_nothing() {
+    everywhere(async |ct| {
+        let chain = ct.chain();
+        assert!(chain.is_empty());
+        takes(round_trips(ct, async || chain.submit().await).await?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn locks_are_taken_together_or_not_at_all() {
+    everywhere(async |ct| {
+        let (one, two) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
+        let g = &ct.pin();
+        let both = [(one.lock(), one.shared(g)), (two.lock(), two.shared(g))];
+        let took = round_trips(ct, async || {
+            let [(first, one), (second, two)] = g.lock_and_read(both).await?;
+            assert_eq!((one.key, two.key), (1, 2));
+            assert!(one.lock.owner() == Some(ct.id()) && two.lock.owner() == Some(ct.id()));
+            let mut chain = g.chain();
+            chain.release(first);
+            chain.release(second);
+            chain.submit().await
+        });
+        takes(took.await?, 2);
+        ct.delete(one).await?;
+        ct.delete(two).await
+    });
+}
+
+/// Tasks of several threads take the same locks in different orders; nobody waits for ever, and nobody is disturbed.
+#[farfield::test(sim, seeds = 0..50, threads = 3)]
+async fn locks_in_any_order_exclude(ct: &ComputeThread) -> Result<()> {
+    let one = ct.root_or_init("one", async || node(1, 0, ct).await).await?;
+    let two = ct.root_or_init("two", async || node(2, 0, ct).await).await?;
+    ct.tasks(2, async |task| {
+        for _ in 0..5 {
+            let g = &ct.pin();
+            let mut both = [(one.lock(), one.shared(g)), (two.lock(), two.shared(g))];
+            if task == 1 {
+                both.reverse();
+            }
+            let [(first, seen), (second, _)] = g.lock_and_read(both).await?;
+            let mut chain = g.chain();
+            // Not atomic: only the locks keep others from adding in between.
+            chain.store(both[0].1.hits(), seen.hits + 1);
+            chain.release(first);
+            chain.release(second);
+            chain.submit().await?;
+        }
+        Ok(())
+    })
+    .await?;
+    ct.barrier("done").await?;
+    let total = one.hits().load(ct).await? + two.hits().load(ct).await?;
+    assert_eq!(total, 3 * 2 * 5);
+    Ok(())
+}
