@@ -6,17 +6,17 @@
 //!
 //! Invariants:
 //! - the keys of the nodes between the sentinels ascend strictly;
-//! - only the owner of a node's lock writes the node's link;
+//! - only the owner of a node's lock writes the node's link, so what is read under the lock stays true;
 //! - a marked node stays marked, and its link goes on leading towards the tail, so whoever stands on it finds the way.
 //!
 //! Sentinels are told from nodes by their addresses, never by their keys, so every key can be in the set, the smallest
 //! and the largest of its type included.
 //!
-//! | operation | takes effect | round trips, if it visits `h` nodes without contention |
+//! | operation | takes effect | round trips, if it visits `h` nodes, sentinels included, on one memory node without contention |
 //! |---|---|---|
-//! | `get` | at the READ of the last node, or between two such reads, while the key was absent | h + 1 |
-//! | `insert` | at the WRITE of the predecessor's link | h + 8, h + 1 if the key is there |
-//! | `remove` | at the WRITE of the mark | h + 9, h + 1 if the key is not there |
+//! | `get` | at the READ of the last node, or between two such reads, while the key was absent | h |
+//! | `insert` | at the WRITE of the predecessor's link | h + 2, h if the key is there |
+//! | `remove` | at the WRITE of the mark | h + 2, h if the key is not there |
 //!
 //! An unsuccessful `insert` or `remove` does not lock: the node it stopped at shows, unmarked, that the key was there at
 //! that READ; or two neighbours show that it was absent while the search passed between them, as in `get`.
@@ -25,8 +25,8 @@
 // ANCHOR: imports
 use std::cell::Cell;
 
-use farfield::Site;
 use farfield::prelude::*;
+use farfield::{Backoff, Site};
 // ANCHOR_END: imports
 
 // ANCHOR: node
@@ -130,15 +130,14 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR_END: find
 
     // ANCHOR: validate
-    /// Whether two locked nodes are neighbours in the list. Two round trips.
-    async fn are_neighbours<'g>(
-        &self,
-        pred: Shared<'g, Node<K>>,
-        curr: Shared<'g, Node<K>>,
-        g: &'g Guard<'_>,
-    ) -> Result<bool> {
+    /// Whether two nodes that were read under their locks are neighbours in the list.
+    fn are_neighbours(
+        pred: &NodeSnapshot<'_, K>,
+        curr: Shared<'_, Node<K>>,
+        seen: &NodeSnapshot<'_, K>,
+    ) -> bool {
         // The predecessor's link has no mark and leads to `curr`; a tail has no mark to look for.
-        Ok(pred.next().load(g).await? == curr && !curr.next().load(g).await?.is_deleted())
+        pred.next == curr && !seen.next.is_deleted()
     }
     // ANCHOR_END: validate
 
@@ -152,19 +151,18 @@ impl<K: Word + Ord> LazyList<K> {
             if found {
                 return Ok(false);
             }
-            let pred_lock = pred.lock().acquire(g).await?;
-            let curr_lock = curr.lock().acquire(g).await?;
-            if self.are_neighbours(pred, curr, g).await? {
+            let both = [(pred.lock(), pred), (curr.lock(), curr)];
+            let [(pred_lock, pred_seen), (curr_lock, curr_seen)] = g.lock_and_read(both).await?;
+            if Self::are_neighbours(&pred_seen, curr, &curr_seen) {
                 let node = Node::new_in(ct.near(pred), Node::init(key).next(curr)).await?;
-                pred.next().store(g, node).await?;
-                curr_lock.release().await?;
-                pred_lock.release().await?;
+                let mut chain = g.chain();
+                chain.store(pred.next(), node);
+                chain.release(curr_lock);
+                chain.release(pred_lock);
+                chain.submit().await?;
                 return Ok(true);
             }
-            curr_lock.release().await?;
-            pred_lock.release().await?;
-            self.restarts.set(self.restarts.get() + 1);
-            backoff.wait().await;
+            self.start_over(&mut backoff, [pred_lock, curr_lock]).await;
         }
     }
     // ANCHOR_END: insert
@@ -179,24 +177,30 @@ impl<K: Word + Ord> LazyList<K> {
             if !found {
                 return Ok(false);
             }
-            let pred_lock = pred.lock().acquire(g).await?;
-            let curr_lock = curr.lock().acquire(g).await?;
-            if self.are_neighbours(pred, curr, g).await? {
-                let next = curr.next().load(g).await?;
-                curr.next().store(g, next.with_deleted()).await?;
-                pred.next().store(g, next).await?;
-                curr_lock.release().await?;
-                pred_lock.release().await?;
+            let both = [(pred.lock(), pred), (curr.lock(), curr)];
+            let [(pred_lock, pred_seen), (curr_lock, curr_seen)] = g.lock_and_read(both).await?;
+            if Self::are_neighbours(&pred_seen, curr, &curr_seen) {
+                let next = curr_seen.next;
+                let mut chain = g.chain();
+                chain.store(curr.next(), next.with_deleted());
+                chain.store(pred.next(), next);
+                chain.release(curr_lock);
+                chain.release(pred_lock);
+                chain.submit().await?;
                 g.sched_reclaim(curr).await?;
                 return Ok(true);
             }
-            curr_lock.release().await?;
-            pred_lock.release().await?;
-            self.restarts.set(self.restarts.get() + 1);
-            backoff.wait().await;
+            self.start_over(&mut backoff, [pred_lock, curr_lock]).await;
         }
     }
     // ANCHOR_END: remove
+
+    /// The list has changed since the search: gives the locks back, without waiting for that, and waits for a while.
+    async fn start_over(&self, backoff: &mut Backoff<'_>, locks: [LockGuard<'_>; 2]) {
+        drop(locks);
+        self.restarts.set(self.restarts.get() + 1);
+        backoff.wait().await;
+    }
 
     /// How often this handle's updates found that the list had changed under them and started over.
     pub fn restarts(&self) -> u64 {

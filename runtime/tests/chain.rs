@@ -238,3 +238,122 @@ async fn locks_in_any_order_exclude(ct: &ComputeThread) -> Result<()> {
     assert_eq!(total, 3 * 2 * 5);
     Ok(())
 }
+
+// ---- posting without waiting -----------------------------------------------------------------------------------
+
+#[test]
+fn what_is_posted_is_done_before_what_comes_next() {
+    everywhere(async |ct| {
+        let root = node(1, 0, ct).await?;
+        let lock = root.lock().acquire(ct).await?;
+        let took = round_trips(ct, async || {
+            let mut chain = ct.chain();
+            chain.store(root.hits(), 5);
+            chain.release(lock);
+            chain.post()
+        });
+        takes(took.await?, 0);
+        let took = round_trips(ct, async || {
+            assert_eq!(root.hits().load(ct).await?, 5);
+            assert!(!root.lock().state(ct).await?.is_held());
+            ct.flush().await
+        });
+        takes(took.await?, 2);
+        ct.delete(root).await
+    });
+}
+
+#[test]
+fn a_chain_over_several_nodes_is_not_posted_without_waiting() {
+    everywhere(async |ct| {
+        let (here, there) = (node(1, 0, ct).await?, node(2, 1, ct).await?);
+        let mut chain = ct.chain();
+        chain.store(here.hits(), 1);
+        chain.store(there.hits(), 2);
+        match chain.post() {
+            Err(Error::InvalidArgument(argument)) => assert!(argument.to_string().contains("2 memory nodes")),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!((here.hits().load(ct).await?, there.hits().load(ct).await?), (0, 0));
+        ct.delete(here).await?;
+        ct.delete(there).await
+    });
+}
+
+#[test]
+fn the_error_of_what_was_posted_is_not_lost() {
+    let wrong = || RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits();
+    let cluster = Cluster::connect(EXACT).unwrap();
+    let run = cluster.run(1, async |ct| {
+        let post = || {
+            let mut chain = ct.chain();
+            chain.store(wrong(), 1);
+            chain.post()
+        };
+        post()?;
+        assert!(matches!(ct.flush().await, Err(Error::InvalidPointer(_))));
+        ct.flush().await?;
+        post()?;
+        ct.sleep(std::time::Duration::from_micros(10)).await;
+        assert!(
+            matches!(ct.lookup::<Node>("x").await, Err(Error::InvalidPointer(_))),
+            "the next operation has it"
+        );
+        assert!(matches!(ct.lookup::<Node>("x").await, Err(Error::RootNotFound(_))), "and only the next");
+        Ok(())
+    });
+    run.unwrap();
+    // Where operations are done at once, so is this one.
+    let cluster = Cluster::connect("local:size=1MiB").unwrap();
+    let run = cluster.run(1, async |ct| {
+        let mut chain = ct.chain();
+        chain.store(wrong(), 1);
+        chain.post()
+    });
+    assert!(matches!(run, Err(Error::InvalidPointer(_))));
+}
+
+#[test]
+fn a_failed_chain_releases_its_locks_all_the_same() {
+    everywhere(async |ct| {
+        let root = node(1, 0, ct).await?;
+        let lock = root.lock().acquire(ct).await?;
+        let mut chain = ct.chain();
+        chain.store(RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits(), 1);
+        chain.release(lock);
+        assert!(chain.submit().await.is_err());
+        root.lock().acquire(ct).await?.release().await?;
+        ct.delete(root).await
+    });
+}
+
+/// A release that is under way keeps the object that it writes to.
+#[test]
+fn what_is_posted_keeps_its_object() {
+    let cluster = Cluster::connect("sim:timeout=1ms").unwrap();
+    let run = cluster.run(2, async |ct| {
+        let root = ct.root_or_init("root", async || node(1, 0, ct).await).await?;
+        if ct.index() == 0 {
+            let g = &ct.pin();
+            let lock = root.lock().acquire(g).await?;
+            let cut = farfield::sim::Fault::cut(0, 0, std::time::Duration::from_micros(100));
+            ct.cluster().simulation().expect("simulated").inject(cut);
+            let mut chain = g.chain();
+            chain.release(lock);
+            return chain.post();
+        }
+        ct.sleep(std::time::Duration::from_micros(30)).await;
+        let root = ct.unpublish::<Node>("root").await?;
+        {
+            let g = &ct.pin();
+            g.sched_reclaim(root.shared(g)).await?;
+        }
+        // Nobody is pinned but the WRITE. (If it were not, it would be a use after free.)
+        let reclaimed = (0..5).map(|_| ct.try_reclaim()).sum::<u64>();
+        assert_eq!(reclaimed, 0);
+        Ok(())
+    });
+    run.unwrap();
+    let metrics = cluster.metrics();
+    assert_eq!(metrics.allocated, metrics.freed);
+}

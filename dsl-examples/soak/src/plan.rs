@@ -67,7 +67,7 @@ impl Plan {
         let tasks = one_of(&mut rng, &[1, 1, 2]);
         let odds = |rng: &mut SmallRng| match faults {
             Faults::None => 0,
-            Faults::Injected => one_of(rng, &[0, 1, 3]),
+            Faults::Injected => one_of(rng, &[0, 2, 5]),
         };
         Self {
             structure,
@@ -75,10 +75,10 @@ impl Plan {
             faults,
             threads: rng.random_range(3..=4),
             tasks,
-            operations: rng.random_range(10_usize..=12).div_ceil(tasks),
+            operations: rng.random_range(8_usize..=12).div_ceil(tasks),
             keys: one_of(&mut rng, &[1, 2, 2, 3]),
             gets_and_inserts_percent: one_of(&mut rng, &[[10, 45], [30, 35], [40, 15], [60, 20]]),
-            puts_percent: one_of(&mut rng, &[20, 35, 50]),
+            puts_percent: one_of(&mut rng, &[20, 30, 45]),
             pauses_percent: one_of(&mut rng, &[0, 20, 50]),
             crashes_percent: odds(&mut rng),
             cuts_percent: odds(&mut rng),

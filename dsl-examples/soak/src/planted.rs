@@ -91,8 +91,8 @@ pub const PLANTED: &[Planted] = &[
     Planted {
         name: "lazy_list_does_not_validate",
         structure: Structure::LazyList,
-        search: "Ok(pred.next().load(g).await? == curr && !curr.next().load(g).await?.is_deleted())",
-        replacement: "Ok(true)",
+        search: "pred.next == curr && !seen.next.is_deleted()",
+        replacement: "true",
         why: "what was found without locks may have changed before they were taken",
         caught_by: Check::Linearizability,
         needs_faults: false,
@@ -101,7 +101,7 @@ pub const PLANTED: &[Planted] = &[
     Planted {
         name: "lazy_list_does_not_mark",
         structure: Structure::LazyList,
-        search: "curr.next().store(g, next.with_deleted()).await?;",
+        search: "chain.store(curr.next(), next.with_deleted());",
         replacement: "",
         why: "whoever waits for the removed node's lock can not see that it is out of the list, and inserts behind it",
         caught_by: Check::Linearizability,
@@ -111,15 +111,13 @@ pub const PLANTED: &[Planted] = &[
         name: "lazy_list_unlocks_curr_early",
         structure: Structure::LazyList,
         search: "\
-                let next = curr.next().load(g).await?;
-                curr.next().store(g, next.with_deleted()).await?;
-                pred.next().store(g, next).await?;
-                curr_lock.release().await?;",
+                let next = curr_seen.next;
+                let mut chain = g.chain();",
         replacement: "\
-                let next = curr.next().load(g).await?;
+                let next = curr_seen.next;
                 curr_lock.release().await?;
-                curr.next().store(g, next.with_deleted()).await?;
-                pred.next().store(g, next).await?;",
+                let curr_lock = curr.lock().acquire(g).await?;
+                let mut chain = g.chain();",
         why: "a key inserted behind the node between the READ of its link and the mark is lost",
         caught_by: Check::Linearizability,
         needs_faults: false,
@@ -128,23 +126,25 @@ pub const PLANTED: &[Planted] = &[
         name: "lazy_list_unlocks_pred_early",
         structure: Structure::LazyList,
         search: "\
-                pred.next().store(g, node).await?;
-                curr_lock.release().await?;
-                pred_lock.release().await?;",
+                let mut chain = g.chain();
+                chain.store(pred.next(), node);
+                chain.release(curr_lock);
+                chain.release(pred_lock);",
         replacement: "\
                 pred_lock.release().await?;
-                pred.next().store(g, node).await?;
-                curr_lock.release().await?;",
+                let mut chain = g.chain();
+                chain.store(pred.next(), node);
+                chain.release(curr_lock);",
         why: "the predecessor may be removed before the new node is linked to it, and the mark is overwritten",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
     Planted {
-        name: "lazy_list_get_ignores_mark",
+        name: "lazy_list_validates_without_mark",
         structure: Structure::LazyList,
-        search: "return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());",
-        replacement: "return Ok(curr != self.tail() && node.key == key);",
-        why: "a key that a failed `remove` has seen to be gone comes back until its node is unlinked",
+        search: "pred.next == curr && !seen.next.is_deleted()",
+        replacement: "pred.next.without_marks() == curr && !seen.next.is_deleted()",
+        why: "a predecessor that has been removed still leads to `curr`, and what is inserted behind it is lost",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
@@ -161,31 +161,21 @@ pub const PLANTED: &[Planted] = &[
         name: "lazy_list_keeps_lock",
         structure: Structure::LazyList,
         search: "\
-                pred.next().store(g, node).await?;
-                curr_lock.release().await?;",
+                chain.store(pred.next(), node);
+                chain.release(curr_lock);",
         replacement: "\
-                pred.next().store(g, node).await?;
+                chain.store(pred.next(), node);
                 std::mem::forget(curr_lock);",
         why: "nobody can update the list at that node any more",
         caught_by: Check::Stuck,
         needs_faults: false,
     },
     Planted {
-        name: "lazy_list_locks_backwards",
+        name: "lazy_list_starts_over_with_its_locks",
         structure: Structure::LazyList,
-        search: "\
-            if !found {
-                return Ok(false);
-            }
-            let pred_lock = pred.lock().acquire(g).await?;
-            let curr_lock = curr.lock().acquire(g).await?;",
-        replacement: "\
-            if !found {
-                return Ok(false);
-            }
-            let curr_lock = curr.lock().acquire(g).await?;
-            let pred_lock = pred.lock().acquire(g).await?;",
-        why: "an `insert` and a `remove` at one place can each hold the lock that the other waits for",
+        search: "drop(locks);",
+        replacement: "std::mem::forget(locks);",
+        why: "it waits for ever for locks that it holds itself",
         caught_by: Check::Stuck,
         needs_faults: false,
     },

@@ -82,7 +82,7 @@ fn the_book_shows_what_the_test_prints() {
     });
     let (seed, trace) = failing.expect("a seed shows the bug");
     let first_search = trace.lines().position(|line| line.contains("Node.next = ")).unwrap();
-    let told: Vec<&str> = trace.lines().skip(first_search).take(26).collect();
+    let told: Vec<&str> = trace.lines().skip(first_search).take(28).collect();
     shown("trace.txt", &format!("the last operations of seed {seed}:\n{}\n", told.join("\n")));
 }
 

@@ -9,11 +9,13 @@
 //! | [`run`] | the threads of one `cluster.run` |
 //! | [`thread`] | one of them: [`ComputeThread`] |
 //! | [`submitted`] | waiting for a chain |
+//! | [`left`] | chains that nobody waits for |
 //! | [`metrics`] | what each asked of far memory |
 
 mod barrier;
 pub(crate) mod control;
 mod directory;
+mod left;
 mod metrics;
 mod run;
 mod submitted;

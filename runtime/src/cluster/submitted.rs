@@ -35,7 +35,8 @@ impl<'a> Future for Submitted<'a> {
                 }
             },
         };
-        Poll::Ready(match result {
+        let owed = if self.touches_memory { ct.take_owed_error() } else { None };
+        Poll::Ready(match owed.map_or(result, Err) {
             Ok(()) => {
                 count(&ct.counters.cas_failed, chain.failed_exchanges());
                 Ok(Completed { ct, chain })

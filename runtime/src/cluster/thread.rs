@@ -9,12 +9,12 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use super::left::Left;
 use super::metrics::{Counters, count};
 use super::run::Run;
 use super::submitted::Submitted;
@@ -25,7 +25,7 @@ use crate::fabric::host::Host;
 use crate::fabric::sim::Sim;
 use crate::fabric::{Endpoint, Posted, Ticket};
 use crate::layout::{Remote, WORD_BYTES};
-use crate::memory::epoch::{Collector, Participant, Pin as PinnedEpoch};
+use crate::memory::epoch::{Collector, Participant};
 use crate::memory::heap::{Block, ThreadHeap};
 use crate::memory::limbo::Limbo;
 use crate::place::ResultsPool;
@@ -70,8 +70,10 @@ pub struct ComputeThread {
     until_advance: Cell<u64>,
     /// Chains that are not in use, kept for their buffers.
     chains: RefCell<Vec<Chain>>,
-    /// Chains in flight that nobody waits for, and what keeps the memory that they touch from being used again.
-    left: RefCell<Vec<(Ticket, PinnedEpoch)>>,
+    /// Chains in flight that nobody waits for.
+    pub(super) left: RefCell<Vec<Left>>,
+    /// The first error of one whose errors are owed to the thread.
+    pub(super) owed_error: Cell<Option<Error>>,
     /// Places for the results of [`Chain`](crate::Chain)s, in use or not.
     pub(crate) results: ResultsPool,
     rng: RefCell<SmallRng>,
@@ -104,6 +106,7 @@ impl ComputeThread {
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
             chains: RefCell::default(),
             left: RefCell::default(),
+            owed_error: Cell::new(None),
             results: ResultsPool::default(),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             sequence: Cell::new(0),
@@ -328,30 +331,6 @@ impl ComputeThread {
         Submitted { ct: self, posted, touches_memory: true }
     }
 
-    /// Gives up waiting for a chain, which takes effect all the same. Until it has, what the guards of this thread
-    /// protect stays protected: the chain may be about to write there.
-    pub(super) fn leave(&self, ticket: Ticket) {
-        if self.endpoint.virtual_time().is_some() {
-            self.left.borrow_mut().push((ticket, self.epoch.pin_oldest()));
-        } else {
-            self.endpoint.forget(ticket);
-        }
-    }
-
-    /// Lets go of what chains protected that are done by now.
-    #[inline]
-    fn look_after_left(&self) {
-        let mut left = self.left.borrow_mut();
-        left.retain(|(ticket, pin)| match self.endpoint.poll(*ticket) {
-            Poll::Pending => true,
-            Poll::Ready((chain, _)) => {
-                self.epoch.unpin(*pin);
-                self.recycle(chain);
-                false
-            }
-        });
-    }
-
     pub(crate) fn recycle(&self, mut chain: Chain) {
         let mut chains = self.chains.borrow_mut();
         if chains.len() < 64 && chain.is_worth_keeping() {
@@ -407,11 +386,7 @@ impl ComputeThread {
     /// [`Error::Pinned`] if this thread holds a guard.
     pub async fn reclaim_deferred(&self) -> Result<u64> {
         // What was posted and left may still write to what guards protected.
-        self.look_after_left();
-        while !self.left.borrow().is_empty() {
-            self.yield_now().await;
-            self.look_after_left();
-        }
+        self.wait_for_left().await;
         let guards = self.epoch.guards();
         if guards > 0 {
             return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
@@ -443,7 +418,7 @@ impl fmt::Debug for ComputeThread {
 impl Drop for ComputeThread {
     /// The thread leaves its run: nobody may wait for it any more, and what it had retired is left to the others.
     fn drop(&mut self) {
-        for (ticket, pin) in self.left.take() {
+        for Left { ticket, pin, .. } in self.left.take() {
             self.epoch.unpin(pin);
             self.endpoint.forget(ticket);
         }

@@ -77,7 +77,7 @@ impl Place<Lock> {
         // taken, and only the guard knows what to undo.
         let mut guard = LockGuard { ct, at: self.address(), held: Held::InFlight { token } };
         let found = ct.compare_exchange_word(self.address(), 0, token).await;
-        guard.held = if matches!(found, Ok(0)) { Held::Yes } else { Held::No };
+        guard.held = if matches!(found, Ok(0)) { Held::Yes { token } } else { Held::No };
         Ok((found? == 0).then_some(guard))
     }
 
@@ -123,9 +123,11 @@ pub struct LockGuard<'ct> {
 }
 
 enum Held {
-    Yes,
+    Yes {
+        token: u64,
+    },
     No,
-    /// The CAS that is to take it is in flight, or was when its future was dropped.
+    /// The CAS that is to take it is in flight, or was when its future was dropped; or so is a WRITE that releases it.
     InFlight {
         token: u64,
     },
@@ -139,7 +141,16 @@ impl<'ct> LockGuard<'ct> {
 
     /// The CAS has succeeded.
     pub(in crate::place) fn confirm(&mut self) {
-        self.held = Held::Yes;
+        if let Held::InFlight { token } = self.held {
+            self.held = Held::Yes { token };
+        }
+    }
+
+    /// A WRITE that releases it is posted; whether it will be done is known later.
+    pub(in crate::place) fn may_be_released(&mut self) {
+        if let Held::Yes { token } = self.held {
+            self.held = Held::InFlight { token };
+        }
     }
 
     /// There is nothing to release: the CAS has failed, or the release is posted.
@@ -151,7 +162,7 @@ impl<'ct> LockGuard<'ct> {
     pub(in crate::place) fn abandon(&mut self) -> Option<u64> {
         match std::mem::replace(&mut self.held, Held::No) {
             Held::InFlight { token } => Some(token),
-            Held::Yes | Held::No => None,
+            Held::Yes { .. } | Held::No => None,
         }
     }
 
@@ -179,7 +190,7 @@ impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.held {
-            Held::Yes => self.ct.post_word(self.at, 0),
+            Held::Yes { .. } => self.ct.post_word(self.at, 0),
             Held::No => {}
             // Releases it if this acquisition succeeded; any other owner is left alone.
             Held::InFlight { token } => self.ct.post_exchange(self.at, token, 0),

@@ -24,7 +24,7 @@ use super::lock::{Lock, LockGuard};
 use super::read::check_aligned;
 use super::{Atomic, CompareExchangeError, Place};
 use crate::cluster::ComputeThread;
-use crate::error::Result;
+use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
 use crate::layout::scratch::bytes;
 use crate::layout::{Field, FrozenField, Integer, Remote, WORD_BYTES, Word};
@@ -273,24 +273,60 @@ impl<'g> Chain<'g> {
     /// Those of the first operation that fails; the operations after it are not done.
     pub async fn submit(mut self) -> Result<()> {
         let count = self.results.parts.borrow().len();
-        // From here on their objects may be visible.
-        self.publishes = [None; INLINE];
-        self.more_publishes.clear();
         for index in 0..count {
             let part = std::mem::take(&mut self.results.parts.borrow_mut()[index]);
             let submitted = self.ct.submit(part);
-            self.results.posted.set(index + 1);
-            if index + 1 == count {
-                // Posted, so the locks will be free.
-                for lock in self.releases.iter_mut().flatten().chain(&mut self.more_releases) {
-                    lock.forget();
-                }
-            }
+            self.are_posted(index, count);
             let done = submitted.await?;
             self.results.parts.borrow_mut()[index] = done.into_chain();
             self.results.done.set(index + 1);
         }
+        self.are_released();
         Ok(())
+    }
+
+    /// Posts everything and does not wait: no round trip. For what nobody needs to know the end of, such as the release of
+    /// a lock. Chains of a thread to one memory node keep their order, so whatever it does there next comes after.
+    ///
+    /// What the thread's guards protect stays protected until the chain is done. An error that is not known at once is
+    /// returned by one of the thread's next operations, or by [`ComputeThread::flush`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the addresses are on several memory nodes: keeping
+    /// their order means waiting. Nothing is posted then.
+    pub fn post(mut self) -> Result<()> {
+        let mut parts = std::mem::take(&mut *self.results.parts.borrow_mut());
+        if parts.len() > 1 {
+            let value = format!("{} memory nodes", parts.len()).into();
+            *self.results.parts.borrow_mut() = parts;
+            let reason = "a chain that is posted without waiting keeps to one";
+            return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
+        }
+        let Some(part) = parts.pop() else { return Ok(()) };
+        self.are_posted(0, 1);
+        self.ct.post(part)?;
+        self.are_released();
+        Ok(())
+    }
+
+    /// Part `index` of `count` is posted, or about to be.
+    fn are_posted(&mut self, index: usize, count: usize) {
+        // From the first on its objects may be visible.
+        self.publishes = [None; INLINE];
+        self.more_publishes.clear();
+        self.results.posted.set(index + 1);
+        if index + 1 == count {
+            self.released().for_each(LockGuard::may_be_released);
+        }
+    }
+
+    /// The locks that the chain releases are released, or will be. (Otherwise their guards do it.)
+    fn are_released(&mut self) {
+        self.released().for_each(LockGuard::forget);
+    }
+
+    fn released(&mut self) -> impl Iterator<Item = &mut LockGuard<'g>> {
+        self.releases.iter_mut().flatten().chain(&mut self.more_releases)
     }
 }
 
