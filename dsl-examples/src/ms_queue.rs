@@ -11,8 +11,8 @@
 //!
 //! | operation | takes effect | round trips without contention |
 //! |---|---|---|
-//! | `enqueue` | at the CAS of the last node's link | 4 |
-//! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 5, 2 if it is empty |
+//! | `enqueue` | at the CAS of the last node's link | 2: `tail` is moved on without waiting |
+//! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 3, 2 if it is empty |
 
 use farfield::prelude::*;
 
@@ -60,21 +60,20 @@ impl<T: Word> MsQueue<T> {
         let mut node = Node::new_in(ct.near(self.this()), Node::init(value)).await?;
         let mut tail = self.tail().load(g).await?;
         loop {
-            let next = tail.next().load(g).await?;
-            if next.is_null() {
-                match tail.next().compare_exchange(g, next, node).await? {
-                    Ok(last) => {
-                        // If this fails, somebody has helped.
-                        let _ = self.tail().compare_exchange(g, tail, last).await?;
-                        return Ok(());
-                    }
-                    Err(changed) => node = changed.new,
+            // The last node's link is null, so whether this is the last is seen by trying.
+            match tail.next().compare_exchange(g, Shared::NULL, node).await? {
+                Ok(last) => {
+                    // Nobody needs to wait for this, and if it fails somebody has helped.
+                    let mut chain = g.chain();
+                    drop(chain.compare_exchange_link(self.tail(), tail, last));
+                    return chain.post();
                 }
-                backoff.wait().await;
-                tail = self.tail().load(g).await?;
-            } else {
-                tail = self.help_tail(tail, next, g).await?;
+                Err(changed) => {
+                    node = changed.new;
+                    tail = self.help_tail(tail, changed.current, g).await?;
+                }
             }
+            backoff.wait().await;
         }
     }
 
@@ -92,25 +91,25 @@ impl<T: Word> MsQueue<T> {
     pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
-        let mut head = self.head().load(g).await?;
         loop {
+            // One READ of both, `head` first: so if `tail` is another node, it is a later one.
+            let MsQueueSnapshot { head, tail, .. } = self.this().read(g).await?;
             let next = head.next().load(g).await?;
             if next.is_null() {
                 return Ok(None);
             }
             // `tail` must not be left behind on a node that is about to be retired.
-            let tail = self.tail().load(g).await?;
             if tail == head {
                 self.help_tail(tail, next, g).await?;
             }
-            // Frozen, and protected by the guard, so it can be read whoever dequeues it.
-            let value = next.value().read(g).await?;
-            match self.head().compare_exchange(g, head, next).await? {
-                Ok(_) => {
-                    g.sched_reclaim(head).await?;
-                    return Ok(Some(value));
-                }
-                Err(changed) => head = changed.current,
+            // The value is frozen, and its node is protected by the guard, so it can be read whoever dequeues it.
+            let mut chain = g.chain();
+            let value = chain.read(next.value());
+            let moved = chain.compare_exchange_link(self.head(), head, next);
+            chain.submit().await?;
+            if moved.get()?.is_ok() {
+                g.sched_reclaim(head).await?;
+                return value.get().map(Some);
             }
             backoff.wait().await;
         }

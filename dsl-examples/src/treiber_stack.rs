@@ -6,8 +6,10 @@
 //!
 //! | operation | takes effect | round trips without contention |
 //! |---|---|---|
-//! | `push` | at the CAS of `top` | 2: the new node's image rides with the CAS |
+//! | `push` | at the CAS of `top` | 1 if this handle was the last to change the stack, else 2: the new node's image rides with the CAS |
 //! | `pop` | at the CAS of `top`, or at the READ that finds it null | 3, 1 if it is empty |
+
+use std::cell::Cell;
 
 use farfield::prelude::*;
 
@@ -38,6 +40,9 @@ pub struct Node<T: Word> {
 #[remote]
 pub struct TreiberStack<T: Word> {
     top: Link<Node<T>>,
+    /// What this handle last knew to be the top. A push may guess: it does not look at the node, and its CAS finds out.
+    #[local]
+    known: Cell<RemotePtr<Node<T>>>,
 }
 
 impl<T: Word> TreiberStack<T> {
@@ -50,11 +55,14 @@ impl<T: Word> TreiberStack<T> {
     pub async fn push(&self, value: T, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
-        let mut top = self.top().load(g).await?;
+        let mut top = self.known.get().shared(g);
         let mut node = Node::new_in(ct.near(self.this()), Node::init(value).next(top)).await?;
         loop {
             match self.top().compare_exchange(g, top, node).await? {
-                Ok(_) => return Ok(()),
+                Ok(pushed) => {
+                    self.known.set(pushed.as_ptr());
+                    return Ok(());
+                }
                 Err(changed) => (top, node) = (changed.current, changed.new),
             }
             node.set(|node| node.next(), top);
@@ -70,7 +78,8 @@ impl<T: Word> TreiberStack<T> {
         while !top.is_null() {
             let node = top.read(g).await?;
             match self.top().compare_exchange(g, top, node.next).await? {
-                Ok(_) => {
+                Ok(next) => {
+                    self.known.set(next.as_ptr());
                     g.sched_reclaim(top).await?;
                     return Ok(Some(node.value));
                 }

@@ -264,8 +264,8 @@ pub const PLANTED: &[Planted] = &[
     Planted {
         name: "ms_queue_moves_tail_back",
         structure: Structure::MsQueue,
-        search: "let _ = self.tail().compare_exchange(g, tail, last).await?;",
-        replacement: "self.tail().store(g, last).await?;",
+        search: "drop(chain.compare_exchange_link(self.tail(), tail, last));",
+        replacement: "chain.store(self.tail(), last);",
         why: "others may have moved `tail` on and retired the node that it is set back to",
         caught_by: Check::Memory,
         needs_faults: false,
@@ -282,8 +282,13 @@ pub const PLANTED: &[Planted] = &[
     Planted {
         name: "ms_queue_enqueue_gives_up",
         structure: Structure::MsQueue,
-        search: "Err(changed) => node = changed.new,",
-        replacement: "Err(_) => return Ok(()),",
+        search: "\
+                Err(changed) => {
+                    node = changed.new;",
+        replacement: "\
+                Err(changed) => {
+                    return Ok(());
+                    node = changed.new;",
         why: "a value whose CAS failed is lost",
         caught_by: Check::Linearizability,
         needs_faults: false,
