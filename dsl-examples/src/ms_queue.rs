@@ -12,7 +12,9 @@
 //! | operation | takes effect | round trips without contention |
 //! |---|---|---|
 //! | `enqueue` | at the CAS of the last node's link | 2: `tail` is moved on without waiting |
-//! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 3, 2 if it is empty |
+//! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 2 if this handle was the last to dequeue, else 3; one less if it is empty |
+
+use std::cell::Cell;
 
 use farfield::prelude::*;
 
@@ -44,6 +46,9 @@ pub struct Node<T: Word> {
 pub struct MsQueue<T: Word> {
     head: Link<Node<T>>,
     tail: Link<Node<T>>,
+    /// What this handle last knew to be the dummy: a guess.
+    #[local]
+    known: Cell<RemotePtr<Node<T>>>,
 }
 
 impl<T: Word> MsQueue<T> {
@@ -93,8 +98,17 @@ impl<T: Word> MsQueue<T> {
         let mut backoff = ct.backoff();
         loop {
             // One READ of both, `head` first: so if `tail` is another node, it is a later one.
-            let MsQueueSnapshot { head, tail, .. } = self.this().read(g).await?;
-            let next = head.next().load(g).await?;
+            let guess = self.known.get();
+            let mut chain = g.chain();
+            let ends = chain.read(self.this());
+            // Behind the READ of `head`: if that is the guess, the guard protects it by now.
+            let guessed = (!guess.is_null()).then(|| chain.peek(guess));
+            chain.submit().await?;
+            let MsQueueSnapshot { head, tail, .. } = ends.get()?;
+            let next = match guessed {
+                Some(dummy) if head == guess => dummy.get()?.next,
+                _ => head.next().load(g).await?,
+            };
             if next.is_null() {
                 return Ok(None);
             }
@@ -108,6 +122,7 @@ impl<T: Word> MsQueue<T> {
             let moved = chain.compare_exchange_link(self.head(), head, next);
             chain.submit().await?;
             if moved.get()?.is_ok() {
+                self.known.set(next.as_ptr());
                 g.sched_reclaim(head).await?;
                 return value.get().map(Some);
             }

@@ -7,7 +7,7 @@
 //! | operation | takes effect | round trips without contention |
 //! |---|---|---|
 //! | `push` | at the CAS of `top` | 1 if this handle was the last to change the stack, else 2: the new node's image rides with the CAS |
-//! | `pop` | at the CAS of `top`, or at the READ that finds it null | 3, 1 if it is empty |
+//! | `pop` | at the CAS of `top`, or at the READ that finds it null | 2 if this handle was the last to change the stack, else 3; 1 if it is empty |
 
 use std::cell::Cell;
 
@@ -40,7 +40,8 @@ pub struct Node<T: Word> {
 #[remote]
 pub struct TreiberStack<T: Word> {
     top: Link<Node<T>>,
-    /// What this handle last knew to be the top. A push may guess: it does not look at the node, and its CAS finds out.
+    /// What this handle last knew to be the top: a guess. A push need not look at the node, and its CAS finds out whether
+    /// it was right; a pop peeks at the node behind the READ of the link that says so.
     #[local]
     known: Cell<RemotePtr<Node<T>>>,
 }
@@ -74,9 +75,18 @@ impl<T: Word> TreiberStack<T> {
     pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
-        let mut top = self.top().load(g).await?;
+        let guess = self.known.get();
+        let mut chain = g.chain();
+        let loaded = chain.load(self.top());
+        let guessed = (!guess.is_null()).then(|| chain.peek(guess));
+        chain.submit().await?;
+        let mut top = loaded.get()?;
+        let mut guessed = guessed.filter(|_| top == guess);
         while !top.is_null() {
-            let node = top.read(g).await?;
+            let node = match guessed.take() {
+                Some(seen) => seen.get()?,
+                None => top.read(g).await?,
+            };
             match self.top().compare_exchange(g, top, node.next).await? {
                 Ok(next) => {
                     self.known.set(next.as_ptr());

@@ -74,7 +74,7 @@ fn a_harris_list_takes_h_and_h_plus_1_and_h_plus_2() {
 }
 
 #[test]
-fn a_stack_takes_1_and_3() {
+fn a_stack_takes_1_and_2() {
     exactly(async |ct| {
         let stack = TreiberStack::attach(TreiberStack::<u64>::create(ct).await?, ct).await?;
         stack.push(0, ct).await?;
@@ -86,7 +86,7 @@ fn a_stack_takes_1_and_3() {
             );
         }
         for _ in 0..5 {
-            assert_eq!(round_trips(ct, async || stack.pop(ct).await).await?, 3, "pop");
+            assert_eq!(round_trips(ct, async || stack.pop(ct).await).await?, 2, "pop");
         }
         assert_eq!(round_trips(ct, async || stack.pop(ct).await).await?, 1, "pop of nothing");
         Ok(())
@@ -94,17 +94,22 @@ fn a_stack_takes_1_and_3() {
 }
 
 #[test]
-fn a_queue_takes_2_and_3() {
+fn a_queue_takes_2_and_2() {
     exactly(async |ct| {
         let queue = MsQueue::attach(MsQueue::<u64>::create(ct).await?, ct).await?;
         queue.enqueue(0, ct).await?;
         for value in 1..5 {
             assert_eq!(round_trips(ct, async || queue.enqueue(value, ct).await).await?, 2, "enqueue");
         }
-        for _ in 0..5 {
-            assert_eq!(round_trips(ct, async || queue.dequeue(ct).await).await?, 3, "dequeue");
+        queue.dequeue(ct).await?;
+        for _ in 1..5 {
+            assert_eq!(
+                round_trips(ct, async || queue.dequeue(ct).await).await?,
+                2,
+                "dequeue after the first"
+            );
         }
-        assert_eq!(round_trips(ct, async || queue.dequeue(ct).await).await?, 2, "dequeue of nothing");
+        assert_eq!(round_trips(ct, async || queue.dequeue(ct).await).await?, 1, "dequeue of nothing");
         Ok(())
     });
 }

@@ -357,3 +357,25 @@ fn what_is_posted_keeps_its_object() {
     let metrics = cluster.metrics();
     assert_eq!(metrics.allocated, metrics.freed);
 }
+
+#[test]
+fn only_a_peek_may_look_at_what_is_freed() {
+    let looks = async |ct: &ComputeThread, peeks: bool| {
+        let root = node(1, 0, ct).await?;
+        ct.delete(root).await?;
+        let mut chain = ct.chain();
+        let seen = if peeks { chain.peek(root) } else { chain.read(root) };
+        chain.submit().await?;
+        seen.get().map(|seen| assert_eq!(seen.key, 1, "nobody has used the memory again"))
+    };
+    Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, true).await).unwrap();
+    let read = Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, false).await);
+    assert!(matches!(read, Err(Error::Simulation(_))), "{read:?}");
+    // A peek at what never was an object is no guess.
+    let wild = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
+        let mut chain = ct.chain();
+        drop(chain.peek(RemotePtr::<Node>::from_address(Address::new(0, 1 << 20))));
+        chain.submit().await
+    });
+    assert!(matches!(wild, Err(Error::Simulation(_))), "{wild:?}");
+}

@@ -21,10 +21,27 @@ pub(crate) struct Chain {
 /// One operation. `slot` is its first word in the chain's buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Read { at: Address, slot: Range<usize> },
-    Write { at: Address, slot: Range<usize> },
-    CompareExchange { at: Address, expected: u64, new: u64, slot: usize },
-    FetchAdd { at: Address, addend: u64, slot: usize },
+    /// A *peek* may look at memory that has been freed: whoever posted it knows how to tell whether it has.
+    Read {
+        at: Address,
+        slot: Range<usize>,
+        peek: bool,
+    },
+    Write {
+        at: Address,
+        slot: Range<usize>,
+    },
+    CompareExchange {
+        at: Address,
+        expected: u64,
+        new: u64,
+        slot: usize,
+    },
+    FetchAdd {
+        at: Address,
+        addend: u64,
+        slot: usize,
+    },
 }
 
 /// Where an operation's result will be: a range of the chain's words.
@@ -53,7 +70,8 @@ impl Op {
     /// What it is called.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Read { .. } => "READ",
+            Self::Read { peek: false, .. } => "READ",
+            Self::Read { peek: true, .. } => "peek",
             Self::Write { .. } => "WRITE",
             Self::CompareExchange { .. } => "CAS",
             Self::FetchAdd { .. } => "FAA",
@@ -80,7 +98,14 @@ impl Chain {
 
     pub(crate) fn read(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone() });
+        self.ops.push(Op::Read { at, slot: slot.clone(), peek: false });
+        Slot(slot)
+    }
+
+    /// A READ of what may not be an object any more.
+    pub(crate) fn peek(&mut self, at: Address, words: usize) -> Slot {
+        let slot = self.reserve(words);
+        self.ops.push(Op::Read { at, slot: slot.clone(), peek: true });
         Slot(slot)
     }
 

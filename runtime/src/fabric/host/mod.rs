@@ -81,7 +81,7 @@ impl Host {
         let (ops, words) = chain.parts();
         for op in ops {
             match op {
-                Op::Read { at, slot } => {
+                Op::Read { at, slot, .. } => {
                     let source = self.arena.words(*at, slot.len())?;
                     for (to, from) in words[slot.clone()].iter_mut().zip(source) {
                         *to = from.load(Ordering::SeqCst);

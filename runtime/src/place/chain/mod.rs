@@ -150,11 +150,12 @@ impl<'g> Chain<'g> {
     }
 
     /// Reads what is declared as `F` at `at`.
-    fn read_field<F: Field>(&mut self, at: Address) -> Pending<'g, F::Value<'g>> {
+    fn read_field<F: Field>(&mut self, at: Address, peek: bool) -> Pending<'g, F::Value<'g>> {
         let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
         let words = (within as usize + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
         let first = Address::from_bits(at.bits() - within);
-        let mut found = self.add(first, |part| part.read(first, words));
+        let mut found =
+            self.add(first, |part| if peek { part.peek(first, words) } else { part.read(first, words) });
         found.at = at;
         self.pending(found, 0, |at, words, _| {
             check_aligned(at, align_of::<F::Cell>())?;
@@ -165,12 +166,22 @@ impl<'g> Chain<'g> {
 
     /// Reads an object, with all its fields, or a field that is read whole.
     pub fn read<R: Readable>(&mut self, what: R) -> Pending<'g, <R::Field as Field>::Value<'g>> {
-        self.read_field::<R::Field>(what.at())
+        self.read_field::<R::Field>(what.at(), false)
+    }
+
+    /// Reads what was an object once, and may be freed and something else by now: a guess. Its result means something only
+    /// if what stands *before* it in the chain shows that the object was reachable then: from there on the guard protects
+    /// it. A guess that was wrong must not be looked at.
+    ///
+    /// So a link and the object that it probably leads to take one round trip. The simulator lets a peek look at freed
+    /// memory, and nothing else.
+    pub fn peek<T: Remote>(&mut self, guess: RemotePtr<T>) -> Pending<'g, T::Value<'g>> {
+        self.read_field::<T>(guess.address(), true)
     }
 
     /// Loads an atomic or a link.
     pub fn load<F: Loadable>(&mut self, place: Place<F>) -> Pending<'g, F::Value<'g>> {
-        self.read_field::<F>(place.address())
+        self.read_field::<F>(place.address(), false)
     }
 
     /// Sets an atomic or a link. A link may be given an [`Owned`], which is thereby published: its image is written before,
