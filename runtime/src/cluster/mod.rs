@@ -110,9 +110,9 @@ impl Cluster {
     ///
     /// | option | meaning | default | bounds, source |
     /// |---|---|---|---|
-    /// | `rtt` | how long a chain takes where nothing is in the way | `2us` | from 1 ns; a small READ over InfiniBand (HERD, SIGCOMM 2014, section 3.2) |
+    /// | `rtt` | how long a chain takes where nothing is in the way | `2us` | from 1 ns; the order that the field reports for a small READ (HERD, SIGCOMM 2014), not measured by us |
     /// | `bandwidth` | of a link | `100Gbps` | `inf` for no limit; one port of a common NIC |
-    /// | `rate` | operations a second that a memory node serves | `20M` | `inf` for no limit; SMART (ASPLOS 2024) measured 19 M READs a second with a queue pair for each thread, HERD 22 to 26 M |
+    /// | `rate` | operations a second that a memory node serves | `20M` | `inf` for no limit; SMART (ASPLOS 2024) measured 19 M READs a second with a queue pair for each thread |
     /// | `jitter` | by how much each way of a trip may be shorter or longer | `10%` | 0% to 100%; assumed |
     /// | `doorbell` | how long a compute node's NIC is busy with a chain that is posted | `100ns` | assumed: the order of an uncached write to a device |
     /// | `timeout` | when an operation that is not answered fails | `100us` | from 1 ns |
