@@ -223,6 +223,25 @@ fn long_reads_are_torn() {
     assert!(torn > 0, "no read of 40 runs met the write that it overlapped");
 }
 
+#[test]
+fn a_trace_names_the_task() {
+    let (cluster, simulation) = simulation("sim:");
+    let run = cluster.run(1, async |ct| {
+        ct.tasks(3, async |_| {
+            let page = Page::new_in(ct, Page::init([1; 16])).await?.write(ct).await?;
+            ct.delete(page).await
+        })
+        .await
+    });
+    run.unwrap();
+    let trace = simulation.trace(100);
+    for task in 0..3 {
+        for what in ["alloc ", "WRITE ", "free  "] {
+            assert!(trace.contains(&format!("  0.{task}  {what}")), "{what} of task {task}:\n{trace}");
+        }
+    }
+}
+
 // ---- memory ----------------------------------------------------------------------------------------------------
 
 #[test]

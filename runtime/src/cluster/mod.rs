@@ -22,8 +22,10 @@ mod submitted;
 mod thread;
 mod url;
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -349,9 +351,9 @@ impl Shared {
         }
     }
 
-    /// What a thread's heap tells the simulator through.
-    pub(crate) fn watch(&self) -> Option<Watch> {
-        self.world.clone().map(Watch)
+    /// What a thread's heap tells the simulator through; `task` is the task that runs.
+    pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
+        self.world.clone().map(|world| Watch { world, task: Rc::clone(task) })
     }
 }
 
@@ -373,7 +375,7 @@ impl Shared {
         let mut freed = 0;
         for mut limbo in self.pool.orphans() {
             while let Some(block) = limbo.pop_any() {
-                if let Some(watch) = self.watch() {
+                if let Some(watch) = self.watch(&Rc::default()) {
                     watch.freed(NOBODY, block.address);
                 }
                 let node = self.config.geometry.node_of(block.address.segment());

@@ -80,7 +80,7 @@ pub struct ComputeThread {
     /// Tells this thread's tokens apart.
     sequence: Cell<u16>,
     /// The task that runs, or ran last.
-    task: Cell<u32>,
+    task: Rc<Cell<u32>>,
     index: usize,
     id: ThreadId,
     pub(super) run: Arc<Run>,
@@ -91,6 +91,7 @@ impl ComputeThread {
     pub(super) fn new(cluster: &Cluster, run: &Arc<Run>, index: usize) -> Self {
         let shared = &cluster.shared;
         let id = run.id_of(index);
+        let task = Rc::new(Cell::new(0));
         let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
             endpoint: shared.endpoint(seed, index),
@@ -100,7 +101,7 @@ impl ComputeThread {
                 Arc::clone(&shared.pool),
                 shared.config.geometry,
                 index,
-                shared.watch(),
+                shared.watch(&task),
             )),
             limbo: RefCell::default(),
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
@@ -110,7 +111,7 @@ impl ComputeThread {
             results: ResultsPool::default(),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             sequence: Cell::new(0),
-            task: Cell::new(0),
+            task,
             index,
             id,
             run: Arc::clone(run),
