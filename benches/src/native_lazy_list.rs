@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_epoch::{Atomic, Owned, Shared};
+use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
 /// The mark of a node that has left the set.
 const DELETED: usize = 1;
@@ -67,35 +67,86 @@ impl NativeLazyList {
     /// Puts `key` into the set; gives whether it was not there.
     pub fn insert(&self, key: u64) -> bool {
         let g = &crossbeam_epoch::pin();
-        let tail = self.tail.load(Ordering::SeqCst, g);
         loop {
-            let mut pred = self.head.load(Ordering::SeqCst, g);
-            let mut curr = node(pred).next.load(Ordering::SeqCst, g);
-            while curr != tail && node(curr).key < key {
-                pred = curr;
-                curr = node(curr).next.load(Ordering::SeqCst, g).with_tag(0);
+            let (pred, curr, found) = self.find(key, g);
+            if found {
+                return false;
             }
-            let (before, after) = (node(pred), node(curr));
-            before.lock();
-            after.lock();
-            let valid = before.next.load(Ordering::SeqCst, g) == curr
-                && after.next.load(Ordering::SeqCst, g).tag() != DELETED;
-            let absent = curr == tail || after.key != key;
-            if valid && absent {
+            let locked = Locked::neighbours(node(pred), node(curr));
+            if locked.are_neighbours(curr, g) {
                 let new = Node::new(key, Atomic::null());
                 new.next.store(curr, Ordering::SeqCst);
-                before.next.store(new, Ordering::SeqCst);
+                locked.pred.next.store(new, Ordering::SeqCst);
+                return true;
             }
-            after.unlock();
-            before.unlock();
-            if valid {
-                return absent;
+        }
+    }
+
+    /// Takes `key` out of the set; gives whether it was there.
+    pub fn remove(&self, key: u64) -> bool {
+        let g = &crossbeam_epoch::pin();
+        loop {
+            let (pred, curr, found) = self.find(key, g);
+            if !found {
+                return false;
             }
+            let locked = Locked::neighbours(node(pred), node(curr));
+            if locked.are_neighbours(curr, g) {
+                let next = locked.curr.next.load(Ordering::SeqCst, g);
+                locked.curr.next.store(next.with_tag(DELETED), Ordering::SeqCst);
+                locked.pred.next.store(next, Ordering::SeqCst);
+                drop(locked);
+                // SAFETY: no link leads to it any more, and only this thread unlinked it, under its lock.
+                unsafe { g.defer_destroy(curr) };
+                return true;
+            }
+        }
+    }
+
+    /// The neighbours that `key` belongs between, and whether the second holds it.
+    fn find<'g>(&self, key: u64, g: &'g Guard) -> (Shared<'g, Node>, Shared<'g, Node>, bool) {
+        let tail = self.tail.load(Ordering::SeqCst, g);
+        let mut pred = self.head.load(Ordering::SeqCst, g);
+        let mut curr = node(pred).next.load(Ordering::SeqCst, g);
+        loop {
+            let here = node(curr);
+            let next = here.next.load(Ordering::SeqCst, g);
+            if curr == tail || here.key >= key {
+                return (pred, curr, curr != tail && here.key == key && next.tag() != DELETED);
+            }
+            pred = curr;
+            curr = next.with_tag(0);
         }
     }
 }
 
-fn node(shared: Shared<'_, Node>) -> &Node {
+/// Two nodes whose locks are held.
+struct Locked<'g> {
+    pred: &'g Node,
+    curr: &'g Node,
+}
+
+impl<'g> Locked<'g> {
+    fn neighbours(pred: &'g Node, curr: &'g Node) -> Self {
+        pred.lock();
+        curr.lock();
+        Self { pred, curr }
+    }
+
+    fn are_neighbours(&self, curr: Shared<'_, Node>, g: &Guard) -> bool {
+        self.pred.next.load(Ordering::SeqCst, g) == curr
+            && self.curr.next.load(Ordering::SeqCst, g).tag() != DELETED
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.curr.unlock();
+        self.pred.unlock();
+    }
+}
+
+fn node<'g>(shared: Shared<'g, Node>) -> &'g Node {
     // SAFETY: every pointer here was loaded from a link of the list, under a guard that outlives its lifetime; links lead to
     // live nodes or, at the tail, are null, and nobody goes past the tail.
     unsafe { shared.deref() }
@@ -129,5 +180,9 @@ mod tests {
         }
         let found: Vec<u64> = [0, 1, 2, 5, 9, 10, u64::MAX].into_iter().filter(|key| set.get(*key)).collect();
         assert_eq!(found, [0, 1, 5, 9, u64::MAX]);
+        assert!(set.remove(5));
+        assert!(!set.remove(5));
+        assert!(!set.get(5));
+        assert!(set.get(9));
     }
 }

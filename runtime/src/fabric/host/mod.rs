@@ -1,7 +1,7 @@
 //! The host fabric: far memory is memory of this process, and every operation is ready at its first poll.
 //!
 //! Segments lie in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: pointer
-//! chasing pays a few cycles a step for distribution, and no load. All accesses go through `AtomicU64`, so they are
+//! chasing pays a few cycles a step for distribution, none with one segment, and no load. All accesses go through `AtomicU64`, so they are
 //! free of data races by construction.
 
 mod arena;
