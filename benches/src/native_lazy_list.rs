@@ -146,7 +146,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-fn node<'g>(shared: Shared<'g, Node>) -> &'g Node {
+fn node(shared: Shared<'_, Node>) -> &Node {
     // SAFETY: every pointer here was loaded from a link of the list, under a guard that outlives its lifetime; links lead to
     // live nodes or, at the tail, are null, and nobody goes past the tail.
     unsafe { shared.deref() }

@@ -43,6 +43,7 @@ const KEYS: &[&str] = &[
     "cas_failed",
     "faa",
     "chains",
+    "doorbells",
     "allocated",
     "freed",
     "retired",

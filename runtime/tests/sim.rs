@@ -117,15 +117,21 @@ fn a_memory_node_serves_one_operation_after_another() {
 
 #[test]
 fn a_nic_rings_one_doorbell_after_another() {
-    on("sim:bandwidth=inf,rate=inf,jitter=0%,doorbell=500ns,leaks=ignore", async |ct| {
-        let root = cells(ct).await?;
-        let load = async |task: usize| root.cells().at(task).load(ct).await;
-        assert_eq!(nanoseconds(ct, async || ct.tasks(8, load).await).await?, 2000 + 7 * 500);
+    on("sim:nodes=8,bandwidth=inf,rate=inf,jitter=0%,doorbell=500ns,leaks=ignore", async |ct| {
+        let mut nodes = Vec::new();
+        for node in 0..8 {
+            nodes.push(Cells::new_in(ct.on_node(node), Cells::init()).await?.write(ct).await?);
+        }
+        let spread = async |task: usize| nodes[task].cells().at(0).load(ct).await;
+        assert_eq!(nanoseconds(ct, async || ct.tasks(8, spread).await).await?, 2000 + 7 * 500);
         assert_eq!(
-            nanoseconds(ct, async || load(0).await).await?,
+            nanoseconds(ct, async || spread(0).await).await?,
             2000,
             "unless it was busy it takes no time"
         );
+        let together = async |task: usize| nodes[3].cells().at(task).load(ct).await;
+        let took = nanoseconds(ct, async || ct.tasks(8, together).await).await?;
+        assert_eq!(took, 2000, "what goes to one memory node at one time shares a doorbell");
         Ok(())
     });
 }

@@ -24,8 +24,11 @@ pub struct Metrics {
     pub cas_failed: u64,
     /// FAA operations posted.
     pub faa: u64,
-    /// Chains posted; an operation by itself is a chain of one. Each is one doorbell and one wait.
+    /// Chains posted; an operation by itself is a chain of one. Each is one wait.
     pub chains: u64,
+    /// Doorbells rung for them: what a thread posts to one memory node at one time shares one. None on `local:`, where
+    /// there is no NIC to ring for.
+    pub doorbells: u64,
     /// Objects allocated.
     pub allocated: u64,
     /// Objects freed, whether deleted, dropped before publication or reclaimed.
@@ -52,7 +55,7 @@ macro_rules! field_by_field {
         }
     };
 }
-field_by_field!(reads read_bytes writes write_bytes cas cas_failed faa chains allocated freed retired reclaimed);
+field_by_field!(reads read_bytes writes write_bytes cas cas_failed faa chains doorbells allocated freed retired reclaimed);
 
 impl Add for Metrics {
     type Output = Self;
@@ -85,7 +88,7 @@ pub(crate) fn count(counter: &Cell<u64>, by: u64) {
 }
 
 impl Counters {
-    pub(crate) fn snapshot(&self, allocated: u64, freed: u64) -> Metrics {
+    pub(crate) fn snapshot(&self, doorbells: u64, allocated: u64, freed: u64) -> Metrics {
         let ops = self.reads.get() + self.writes.get() + self.cas.get() + self.faa.get();
         Metrics {
             reads: self.reads.get(),
@@ -96,6 +99,7 @@ impl Counters {
             cas_failed: self.cas_failed.get(),
             faa: self.faa.get(),
             chains: ops - self.riders.get(),
+            doorbells,
             allocated,
             freed,
             retired: self.retired.get(),

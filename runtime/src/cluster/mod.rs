@@ -116,7 +116,7 @@ impl Cluster {
     /// | `bandwidth` | of a link | `100Gbps` | `inf` for no limit; one port of a common NIC |
     /// | `rate` | operations a second that a memory node serves | `20M` | `inf` for no limit; SMART (ASPLOS 2024) measured 19 M READs a second with a queue pair for each thread |
     /// | `jitter` | by how much each way of a trip may be shorter or longer | `10%` | 0% to 100%; assumed |
-    /// | `doorbell` | how long a compute node's NIC is busy with a chain that is posted | `100ns` | assumed: the order of an uncached write to a device |
+    /// | `doorbell` | how long a compute node's NIC is busy with what a thread posts to a memory node at one time | `100ns` | assumed: the order of an uncached write to a device |
     /// | `timeout` | when an operation that is not answered fails | `100us` | from 1 ns |
     /// | `limit` | virtual time after which a run is given up | `60s` | from 1 us |
     /// | `threads-per-node` | compute threads that share a compute node: its NIC and its fate | 1 | from 1 |

@@ -23,7 +23,7 @@ pub(crate) struct Submitted<'a> {
 impl<'a> Future for Submitted<'a> {
     type Output = Result<Completed<'a>>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ct = self.ct;
         let (chain, result) = match self.posted.take().expect("not polled after completion") {
             Posted::Done(chain, result) => (chain, result),
@@ -31,6 +31,8 @@ impl<'a> Future for Submitted<'a> {
                 Poll::Ready(done) => done,
                 Poll::Pending => {
                     self.posted = Some(Posted::InFlight(ticket));
+                    // Only polling finds completions: a combinator that polls nothing but what has been woken must go on.
+                    context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
             },

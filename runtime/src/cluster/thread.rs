@@ -171,7 +171,7 @@ impl ComputeThread {
 
     /// What this thread has asked of far memory so far.
     pub fn metrics(&self) -> Metrics {
-        self.counters.snapshot(self.heap.allocated.get(), self.heap.freed.get())
+        self.counters.snapshot(self.endpoint.doorbells(), self.heap.allocated.get(), self.heap.freed.get())
     }
 
     /// A word that no other thread uses, and this one not again for a while: its identity and a number.

@@ -94,6 +94,11 @@ impl Endpoint {
         }
     }
 
+    /// Doorbells rung: each announces all that was posted to one memory node at one time. None where there is no NIC.
+    pub(crate) fn doorbells(&self) -> u64 {
+        self.virtual_time().map_or(0, Sim::doorbells)
+    }
+
     /// The time since the cluster was connected.
     pub(crate) fn now(&self) -> Duration {
         match self {

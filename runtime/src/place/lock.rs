@@ -122,7 +122,7 @@ pub struct LockGuard<'ct> {
     held: Held,
 }
 
-enum Held {
+pub(in crate::place) enum Held {
     Yes {
         token: u64,
     },
@@ -131,6 +131,15 @@ enum Held {
     InFlight {
         token: u64,
     },
+}
+
+impl Held {
+    /// A WRITE that releases the lock is posted; whether it will be done is known later.
+    pub(in crate::place) fn may_be_released(&mut self) {
+        if let Self::Yes { token } = *self {
+            *self = Self::InFlight { token };
+        }
+    }
 }
 
 impl<'ct> LockGuard<'ct> {
@@ -146,14 +155,17 @@ impl<'ct> LockGuard<'ct> {
         }
     }
 
-    /// A WRITE that releases it is posted; whether it will be done is known later.
-    pub(in crate::place) fn may_be_released(&mut self) {
-        if let Held::Yes { token } = self.held {
-            self.held = Held::InFlight { token };
-        }
+    /// Where the lock is and how it is held, for who releases it in this guard's stead.
+    pub(in crate::place) fn into_parts(mut self) -> (Address, Held) {
+        (self.at, std::mem::replace(&mut self.held, Held::No))
     }
 
-    /// There is nothing to release: the CAS has failed, or the release is posted.
+    /// The guard again.
+    pub(in crate::place) fn from_parts(ct: &'ct ComputeThread, (at, held): (Address, Held)) -> Self {
+        Self { ct, at, held }
+    }
+
+    /// There is nothing to release: the CAS has failed.
     pub(in crate::place) fn forget(&mut self) {
         self.held = Held::No;
     }

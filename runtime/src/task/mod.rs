@@ -4,7 +4,9 @@
 //! another thread gives way to the next. Where all of them wait, the thread lets the system run others, and polls again:
 //! on a network the answer is microseconds away, which no sleeping thread would be woken in.
 //!
-//! Tasks are scoped: they borrow from the code that starts them and are over when it goes on.
+//! Tasks are scoped: they borrow from the code that starts them and are over when it goes on. Futures of the runtime also
+//! work inside the combinators of other crates (`try_join`, `FuturesUnordered`, …): what waits wakes its waker at once, so
+//! whoever polls only what was woken polls it again.
 
 mod backoff;
 mod set;
@@ -35,7 +37,14 @@ pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {
 /// Is not ready at its first poll.
 async fn pend_once() {
     let mut yielded = false;
-    poll_fn(|_| if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+    let once = |context: &mut Context<'_>| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    };
+    poll_fn(once).await;
 }
 
 impl ComputeThread {

@@ -49,6 +49,7 @@ impl Report {
             ("cas_failed", json!(metrics.cas_failed)),
             ("faa", json!(metrics.faa)),
             ("chains", json!(metrics.chains)),
+            ("doorbells", json!(metrics.doorbells)),
             ("allocated", json!(metrics.allocated)),
             ("freed", json!(metrics.freed)),
             ("retired", json!(metrics.retired)),

@@ -30,7 +30,7 @@ pub(crate) struct Answers {
 struct Metrics {
     prefilled: Atomic<u64>,
     answers: [Atomic<u64>; 6],
-    traffic: [Atomic<u64>; 8],
+    traffic: [Atomic<u64>; 9],
     objects: [Atomic<u64>; 4],
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     pub(crate) prefilled: u64,
     pub(crate) answers: Answers,
-    /// `reads` to `chains`: what the timed operations asked of far memory. `allocated` to `reclaimed`: the objects of
+    /// `reads` to `doorbells`: what the timed operations asked of far memory. `allocated` to `reclaimed`: the objects of
     /// the whole run.
     pub(crate) metrics: farfield::Metrics,
     /// The keys of the set at the end, or why it is not a set.
@@ -88,7 +88,7 @@ struct Share {
 struct Sums {
     prefilled: u64,
     answers: [u64; 6],
-    traffic: [u64; 8],
+    traffic: [u64; 9],
     objects: [u64; 4],
 }
 
@@ -244,10 +244,20 @@ async fn sum(totals: RemotePtr<Metrics>, ct: &ComputeThread) -> Result<Sums> {
     Ok(Sums { prefilled, answers, traffic, objects })
 }
 
-fn pack_traffic(metrics: farfield::Metrics) -> [u64; 8] {
-    let farfield::Metrics { reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains, .. } =
-        metrics;
-    [reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains]
+fn pack_traffic(metrics: farfield::Metrics) -> [u64; 9] {
+    let farfield::Metrics {
+        reads,
+        read_bytes,
+        writes,
+        write_bytes,
+        cas,
+        cas_failed,
+        faa,
+        chains,
+        doorbells,
+        ..
+    } = metrics;
+    [reads, read_bytes, writes, write_bytes, cas, cas_failed, faa, chains, doorbells]
 }
 
 fn pack_objects(metrics: farfield::Metrics) -> [u64; 4] {
@@ -255,12 +265,12 @@ fn pack_objects(metrics: farfield::Metrics) -> [u64; 4] {
     [allocated, freed, retired, reclaimed]
 }
 
-fn unpack(traffic: [u64; 8], objects: [u64; 4]) -> farfield::Metrics {
+fn unpack(traffic: [u64; 9], objects: [u64; 4]) -> farfield::Metrics {
     let mut metrics = farfield::Metrics::default();
     [metrics.reads, metrics.read_bytes, metrics.writes, metrics.write_bytes] =
         [traffic[0], traffic[1], traffic[2], traffic[3]];
-    [metrics.cas, metrics.cas_failed, metrics.faa, metrics.chains] =
-        [traffic[4], traffic[5], traffic[6], traffic[7]];
+    [metrics.cas, metrics.cas_failed, metrics.faa, metrics.chains, metrics.doorbells] =
+        [traffic[4], traffic[5], traffic[6], traffic[7], traffic[8]];
     [metrics.allocated, metrics.freed, metrics.retired, metrics.reclaimed] = objects;
     metrics
 }

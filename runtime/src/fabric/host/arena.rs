@@ -197,7 +197,8 @@ mod tests {
     fn a_segment_alone_refuses_the_same() {
         const BYTES: u64 = 24 * 1024;
         let alone = Arena::new(Geometry { nodes: 1, segments_per_node: 1, segment_bytes: BYTES }).unwrap();
-        let one_of_two = Arena::new(Geometry { nodes: 1, segments_per_node: 2, segment_bytes: BYTES }).unwrap();
+        let one_of_two =
+            Arena::new(Geometry { nodes: 1, segments_per_node: 2, segment_bytes: BYTES }).unwrap();
         for offset in (0..96).chain(BYTES - 96..BYTES + 96) {
             for count in (0..8).chain([3071, 3072, 1 << 61, usize::MAX]) {
                 let at = Address::new(0, offset);

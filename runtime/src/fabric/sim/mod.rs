@@ -10,7 +10,7 @@
 //!
 //! | step | takes | while |
 //! |---|---|---|
-//! | doorbell | nothing, unless the compute node's NIC is still busy with an earlier one | the NIC is busy for `doorbell` |
+//! | doorbell | nothing, unless the compute node's NIC is still busy with an earlier one | the NIC is busy for `doorbell`; chains that a thread posts to one memory node in one instant share it |
 //! | way there | 2/5 of the rtt, give or take the jitter | |
 //! | queue | until the memory node has begun all that came before | the node is busy for `1 / rate` with each operation, or for its bytes over the bandwidth if that is longer |
 //! | memory | 1/5 of the rtt; the chain's words are accessed one by one, in program order, at random moments of that time | other chains access words in between |
@@ -43,6 +43,7 @@ mod stuck;
 mod travel;
 mod world;
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -80,15 +81,23 @@ impl Shared {
 pub(crate) struct Sim {
     world: Shared,
     thread: u32,
+    /// Doorbells that it has rung.
+    doorbells: Cell<u64>,
 }
 
 impl Sim {
     pub(crate) fn new(world: Shared, thread: u32) -> Self {
-        Self { world, thread }
+        Self { world, thread, doorbells: Cell::new(0) }
     }
 
     pub(crate) fn post(&self, chain: Chain, task: u32) -> Ticket {
-        self.world.lock().post(self.thread, task, chain).map_or(NEVER, |flight| Ticket(flight.into()))
+        let Some((flight, rings)) = self.world.lock().post(self.thread, task, chain) else { return NEVER };
+        self.doorbells.set(self.doorbells.get() + u64::from(rings));
+        Ticket(flight.into())
+    }
+
+    pub(crate) fn doorbells(&self) -> u64 {
+        self.doorbells.get()
     }
 
     pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {

@@ -8,7 +8,7 @@ use rand::Rng;
 
 use super::config::Picos;
 use super::events::Event;
-use super::world::{Flight, Stage, ThreadState, World};
+use super::world::{Flight, Progress, Stage, ThreadState, World};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Op;
 use crate::layout::WORD_BYTES;
@@ -24,7 +24,7 @@ impl World {
                 return (self.threads[thread as usize].state == ThreadState::Running).then_some(thread);
             }
             Event::Arrive(flight) => self.arrive(flight),
-            Event::Step(flight) => self.access(flight),
+            Event::Step(flight) => self.step(flight),
             Event::Complete(flight) => return self.complete(flight),
             Event::Fault(index) => self.befall_by_script(index),
         }
@@ -34,7 +34,7 @@ impl World {
     /// A chain reaches its memory node and queues there.
     fn arrive(&mut self, index: u32) {
         if !self.is_its_turn(index) {
-            return;
+            return self.hurry(index);
         }
         let flight = &self.flights[index as usize];
         let memory = self.memories[usize::from(flight.node)];
@@ -64,8 +64,28 @@ impl World {
         }
     }
 
+    /// It is time for a chain's next word, unless it was hurried and is done.
+    fn step(&mut self, index: u32) {
+        // A chain's completion comes after its last step, so the flight is still its own.
+        if self.flights[index as usize].progress != Progress::Executed {
+            self.access(index);
+        }
+    }
+
+    /// A chain waits for its turn on its connection. The one before it, if it has begun, does not pause any more: it has
+    /// its order to keep and nothing else to wait for, so the two share the memory node's time as in a pipeline.
+    fn hurry(&mut self, waiting: u32) {
+        if let Some(front) = self.front_of_lane(waiting)
+            && self.flights[front as usize].progress == Progress::Begun
+        {
+            self.access(front);
+        }
+    }
+
     /// Accesses word after word until it is some other event's turn, or the chain is done.
     fn access(&mut self, index: u32) {
+        self.flights[index as usize].progress = Progress::Begun;
+        let hurried = self.is_followed(index);
         while self.flights[index as usize].words_left > 0 {
             if let Err(error) = self.access_word(index) {
                 let flight = &mut self.flights[index as usize];
@@ -77,6 +97,9 @@ impl World {
             let left = u64::from(flight.words_left);
             if left == 0 {
                 break;
+            }
+            if hurried {
+                continue;
             }
             // Words come in bursts: once on average in a chain there is a pause between two of them, of any part of the
             // time that is left. Evenly spaced accesses of two chains would rarely overtake each other.
@@ -94,6 +117,7 @@ impl World {
 
     /// Sends a chain's completion on its way.
     fn answer(&mut self, index: u32) {
+        self.flights[index as usize].progress = Progress::Executed;
         self.end_turn(index);
         let Flight { answer_at, bytes, .. } = self.flights[index as usize];
         let leaves_at = answer_at.max(self.now);

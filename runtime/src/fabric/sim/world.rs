@@ -74,13 +74,15 @@ struct Lane {
     node: u16,
     /// Chains that have not been executed.
     pending: VecDeque<u32>,
+    /// When its doorbell was last rung, and when what it announced departs.
+    rung: Option<(Picos, Picos)>,
 }
 
 impl Thread {
     /// Its connection to `node`.
     fn lane(&mut self, node: u16) -> &mut Lane {
         let position = self.lanes.iter().position(|lane| lane.node == node).unwrap_or_else(|| {
-            self.lanes.push(Lane { node, pending: VecDeque::new() });
+            self.lanes.push(Lane { node, pending: VecDeque::new(), rung: None });
             self.lanes.len() - 1
         });
         &mut self.lanes[position]
@@ -131,12 +133,22 @@ pub(super) struct Flight {
     pub(super) next_op: u32,
     pub(super) next_word: u32,
     pub(super) words_left: u32,
+    pub(super) progress: Progress,
     /// When the answer leaves, if nothing delays the last word.
     pub(super) answer_at: Picos,
     /// Bytes that it moves.
     pub(super) bytes: u64,
     pub(super) result: Result<()>,
     pub(super) stage: Stage,
+}
+
+/// How far a memory node is with a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It has not arrived, or waits there.
+    Outside,
+    Begun,
+    Executed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,8 +221,8 @@ impl World {
 
     // ---- what threads do ---------------------------------------------------------------------------------------
 
-    /// Posts a chain; gives its flight, or none if the thread is dead.
-    pub(super) fn post(&mut self, thread: u32, task: u32, chain: Chain) -> Option<u32> {
+    /// Posts a chain; gives its flight and whether that took a doorbell of its own, or nothing if the thread is dead.
+    pub(super) fn post(&mut self, thread: u32, task: u32, chain: Chain) -> Option<(u32, bool)> {
         if !self.acts(thread) {
             return None;
         }
@@ -233,9 +245,7 @@ impl World {
         if let Some(thread) = self.threads.get_mut(thread as usize) {
             thread.in_vain.posts();
         }
-        let nic = &mut self.computes[compute].nic_free_at;
-        let departs_at = self.now.max(*nic);
-        *nic = departs_at + self.config.doorbell;
+        let (departs_at, rings) = self.ring(thread, compute, node);
         let arrives_at = departs_at + self.jittered(self.config.one_way());
         let (words_left, bytes) = size(&chain);
         let flight = self.take_off(Flight {
@@ -248,6 +258,7 @@ impl World {
             next_op: 0,
             next_word: 0,
             words_left,
+            progress: Progress::Outside,
             answer_at: 0,
             bytes,
             result: Ok(()),
@@ -257,7 +268,25 @@ impl World {
         if let Some(thread) = self.threads.get_mut(thread as usize) {
             thread.lane(node).pending.push_back(flight);
         }
-        Some(flight)
+        Some((flight, rings))
+    }
+
+    /// Announces a chain to the compute node's NIC; gives when it departs and whether a doorbell was rung for it. What one
+    /// thread posts to one memory node in one instant shares a doorbell.
+    fn ring(&mut self, thread: u32, compute: usize, node: u16) -> (Picos, bool) {
+        let mut lane = self.threads.get_mut(thread as usize).map(|thread| thread.lane(node));
+        if let Some(Lane { rung: Some((at, departs_at)), .. }) = lane
+            && *at == self.now
+        {
+            return (*departs_at, false);
+        }
+        let nic = &mut self.computes[compute].nic_free_at;
+        let departs_at = self.now.max(*nic);
+        *nic = departs_at + self.config.doorbell;
+        if let Some(lane) = &mut lane {
+            lane.rung = Some((self.now, departs_at));
+        }
+        (departs_at, true)
     }
 
     /// Whether chains of a thread have not been executed.
@@ -273,6 +302,19 @@ impl World {
         let turn = thread.lane(node).pending.front() == Some(&index);
         self.flights[index as usize].early = !turn;
         turn
+    }
+
+    /// The chain whose turn it is on a chain's connection.
+    pub(super) fn front_of_lane(&mut self, index: u32) -> Option<u32> {
+        let Flight { thread, node, .. } = self.flights[index as usize];
+        self.threads.get_mut(thread as usize)?.lane(node).pending.front().copied()
+    }
+
+    /// Whether the next chain on its connection waits for a chain to be executed.
+    pub(super) fn is_followed(&mut self, index: u32) -> bool {
+        let Flight { thread, node, .. } = self.flights[index as usize];
+        let Some(thread) = self.threads.get_mut(thread as usize) else { return false };
+        thread.lane(node).pending.get(1).is_some_and(|next| self.flights[*next as usize].early)
     }
 
     /// A chain has been executed, or never will be: the next one of its connection has its turn, if it is there.
@@ -306,6 +348,7 @@ impl World {
             next_op: 0,
             next_word: 0,
             words_left: 0,
+            progress: Progress::Outside,
             answer_at: 0,
             bytes: 0,
             result: Ok(()),

@@ -7,7 +7,9 @@
 //! Program order is promised by a connection to one memory node. So a chain whose addresses are on several is split: what
 //! stands together on one node stays together, and each part waits for the part before it, which costs a round trip for
 //! each change of node. Objects that are used together belong on one node: see
-//! [`ComputeThread::near`](crate::ComputeThread::near).
+//! [`ComputeThread::near`](crate::ComputeThread::near). Where the order between nodes does not matter, make a chain for each
+//! and await them together (`futures_util::future::try_join(a.submit(), b.submit())`, or two
+//! [tasks](crate::ComputeThread::tasks)): they overlap.
 //!
 //! Results wait in buffers that belong to the thread, so a chain allocates nothing once the thread has warmed up. Whoever
 //! holds a [`Pending`] keeps its buffer.
@@ -28,15 +30,11 @@ use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
 use crate::layout::scratch::bytes;
 use crate::layout::{Field, FrozenField, Integer, Remote, WORD_BYTES, Word};
-use crate::memory::heap::Block;
 use crate::pointer::{Address, Owned, RemotePtr, Shared};
 
 pub(crate) use results::ResultsPool;
 use results::{Found, Results};
 pub use results::{Pending, PendingLock};
-
-/// How many lock guards and how many new objects a chain takes without allocating.
-const INLINE: usize = 4;
 
 /// Operations that are posted together and completed together. Made by [`ComputeThread::chain`].
 ///
@@ -68,26 +66,12 @@ const INLINE: usize = 4;
 pub struct Chain<'g> {
     ct: &'g ComputeThread,
     results: Rc<Results>,
-    /// The locks that its operations release.
-    releases: [Option<LockGuard<'g>>; INLINE],
-    more_releases: Vec<LockGuard<'g>>,
-    /// The blocks of objects that it publishes: theirs again if it is dropped before it is submitted.
-    publishes: [Option<Block>; INLINE],
-    more_publishes: Vec<Block>,
 }
 
 impl ComputeThread {
     /// An empty chain.
     pub fn chain(&self) -> Chain<'_> {
-        let results = self.results.take(self);
-        Chain {
-            ct: self,
-            results,
-            releases: [const { None }; INLINE],
-            more_releases: Vec::new(),
-            publishes: [None; INLINE],
-            more_publishes: Vec::new(),
-        }
+        Chain { ct: self, results: self.results.take(self) }
     }
 }
 
@@ -248,10 +232,7 @@ impl<'g> Chain<'g> {
             part.write(at, &[0]);
             Slot::default()
         });
-        match self.releases.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(lock),
-            None => self.more_releases.push(lock),
-        }
+        self.results.releases.borrow_mut().push(lock.into_parts());
     }
 
     /// Writes an object's image.
@@ -261,10 +242,7 @@ impl<'g> Chain<'g> {
             part.write(block.address, image);
             Slot::default()
         });
-        match self.publishes.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(block),
-            None => self.more_publishes.push(block),
-        }
+        self.results.publishes.borrow_mut().push(block);
     }
 
     /// Writes one word.
@@ -282,17 +260,17 @@ impl<'g> Chain<'g> {
     ///
     /// # Errors
     /// Those of the first operation that fails; the operations after it are not done.
-    pub async fn submit(mut self) -> Result<()> {
+    pub async fn submit(self) -> Result<()> {
         let count = self.results.parts.borrow().len();
         for index in 0..count {
             let part = std::mem::take(&mut self.results.parts.borrow_mut()[index]);
             let submitted = self.ct.submit(part);
-            self.are_posted(index, count);
+            self.results.are_posted(index, count);
             let done = submitted.await?;
             self.results.parts.borrow_mut()[index] = done.into_chain();
             self.results.done.set(index + 1);
         }
-        self.are_released();
+        self.results.are_released();
         Ok(())
     }
 
@@ -305,39 +283,18 @@ impl<'g> Chain<'g> {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the addresses are on several memory nodes: keeping
     /// their order means waiting. Nothing is posted then.
-    pub fn post(mut self) -> Result<()> {
-        let mut parts = std::mem::take(&mut *self.results.parts.borrow_mut());
-        if parts.len() > 1 {
-            let value = format!("{} memory nodes", parts.len()).into();
-            *self.results.parts.borrow_mut() = parts;
+    pub fn post(self) -> Result<()> {
+        let count = self.results.parts.borrow().len();
+        if count > 1 {
+            let value = format!("{count} memory nodes").into();
             let reason = "a chain that is posted without waiting keeps to one";
             return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
         }
-        let Some(part) = parts.pop() else { return Ok(()) };
-        self.are_posted(0, 1);
+        let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };
+        self.results.are_posted(0, 1);
         self.ct.post(part)?;
-        self.are_released();
+        self.results.are_released();
         Ok(())
-    }
-
-    /// Part `index` of `count` is posted, or about to be.
-    fn are_posted(&mut self, index: usize, count: usize) {
-        // From the first on its objects may be visible.
-        self.publishes = [None; INLINE];
-        self.more_publishes.clear();
-        self.results.posted.set(index + 1);
-        if index + 1 == count {
-            self.released().for_each(LockGuard::may_be_released);
-        }
-    }
-
-    /// The locks that the chain releases are released, or will be. (Otherwise their guards do it.)
-    fn are_released(&mut self) {
-        self.released().for_each(LockGuard::forget);
-    }
-
-    fn released(&mut self) -> impl Iterator<Item = &mut LockGuard<'g>> {
-        self.releases.iter_mut().flatten().chain(&mut self.more_releases)
     }
 }
 
@@ -398,8 +355,11 @@ impl Drop for Chain<'_> {
                 self.ct.post_exchange(at, token, 0);
             }
         }
-        for block in self.publishes.iter().flatten().chain(&self.more_publishes) {
-            self.ct.heap().free(*block);
+        for block in self.results.publishes.borrow_mut().drain(..) {
+            self.ct.heap().free(block);
+        }
+        for lock in self.results.releases.borrow_mut().drain(..) {
+            drop(LockGuard::from_parts(self.ct, lock));
         }
     }
 }

@@ -10,7 +10,9 @@ use std::rc::Rc;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
+use crate::memory::heap::Block;
 use crate::place::LockGuard;
+use crate::place::lock::Held;
 use crate::pointer::Address;
 
 /// The result of an operation of a [`Chain`](crate::Chain).
@@ -50,6 +52,10 @@ pub(crate) struct Results {
     pub(super) done: Cell<usize>,
     /// Locks that nobody looks for any more, of parts that were not posted: for each its part, its address and its token.
     pub(super) abandoned: RefCell<Vec<(usize, Address, u64)>>,
+    /// The locks that its operations release: their guards' again if it is dropped before it is done.
+    pub(super) releases: RefCell<Vec<(Address, Held)>>,
+    /// The blocks of objects that it publishes: free again if it is dropped before it is submitted.
+    pub(super) publishes: RefCell<Vec<Block>>,
 }
 
 /// All of a thread's places for results. One that nobody else refers to is free.
@@ -76,6 +82,8 @@ impl ResultsPool {
                 results.posted.set(0);
                 results.done.set(0);
                 results.abandoned.borrow_mut().clear();
+                // A chain leaves no release and no block behind.
+                debug_assert!(results.releases.borrow().is_empty() && results.publishes.borrow().is_empty());
                 return results;
             }
         }
@@ -86,6 +94,21 @@ impl ResultsPool {
 }
 
 impl Results {
+    /// Part `index` of `count` is posted, or about to be.
+    pub(super) fn are_posted(&self, index: usize, count: usize) {
+        // From the first on its objects may be visible.
+        self.publishes.borrow_mut().clear();
+        self.posted.set(index + 1);
+        if index + 1 == count {
+            self.releases.borrow_mut().iter_mut().for_each(|(_, held)| held.may_be_released());
+        }
+    }
+
+    /// The locks that the chain releases are released, or will be. (Otherwise their guards do it.)
+    pub(super) fn are_released(&self) {
+        self.releases.borrow_mut().clear();
+    }
+
     /// The words of a result.
     fn words(&self, found: &Found) -> Result<Ref<'_, [u64]>> {
         if self.done.get() <= found.part {
