@@ -29,7 +29,7 @@ fn round_trips(
         let cells = two_cells(ct).await?;
         let began = ct.now();
         work(ct, cells).await?;
-        let took = (ct.now() - began).as_nanos();
+        let took = ct.now().saturating_sub(began).as_nanos();
         let rtt = ct.cluster().simulation().expect("it is simulated").rtt().as_nanos();
         assert!(took.is_multiple_of(rtt), "{took} ns are no whole number of round trips");
         Ok(took / rtt)
@@ -147,7 +147,7 @@ fn microseconds<S: IntSet>(tasks: u64) -> f64 {
             Ok(())
         })
         .await?;
-        Ok((ct.now() - began).as_secs_f64() * 1e6)
+        Ok(ct.now().saturating_sub(began).as_secs_f64() * 1e6)
     });
     took.unwrap()[0]
 }
