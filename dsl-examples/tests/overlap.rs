@@ -160,10 +160,10 @@ fn sixteen_tasks_do_fourteen_times_as_much<S: IntSet>(structure: &str) {
 
 #[test]
 fn a_lazy_list_is_pipelined() {
-    sixteen_tasks_do_fourteen_times_as_much::<LazyList<u64>>("lazy_list");
+    sixteen_tasks_do_fourteen_times_as_much::<LazyList<u64>>("lazy-list");
 }
 
 #[test]
 fn a_harris_list_is_pipelined() {
-    sixteen_tasks_do_fourteen_times_as_much::<HarrisList<u64>>("harris_list");
+    sixteen_tasks_do_fourteen_times_as_much::<HarrisList<u64>>("harris-list");
 }

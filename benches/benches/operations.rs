@@ -1,0 +1,239 @@
+//! Single operations on the embedded fabric against raw atomics that do the same.
+//!
+//! Held equal: the memory model (sequentially consistent words), the words touched and their order, the number of
+//! different objects (64, all in the first cache), the thread, the build. What Farfield adds to each: the address is
+//! checked, the operation is counted, a result or an error is made of it, and a future is polled, once.
+//!
+//! | operation | raw |
+//! |---|---|
+//! | `load`, `store`, `compare_exchange` | one `AtomicU64` |
+//! | `snapshot_3`, `snapshot_64` | so many loads, kept together in an array |
+//! | `chain_4` | a load, a store, a compare-and-exchange and an addition of four words of one object |
+//!
+//! A chain's operations are written down first, as for a network, and then executed; the raw ones just happen. So a
+//! chain costs here what it saves elsewhere.
+//!
+//! `cargo bench --bench operations` has criterion measure all; `-- --ratio` times both sides in turn, many times, and
+//! prints the medians of the ratios as `ops.<operation>.ratio`.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use farfield::prelude::*;
+
+/// Objects that a timing goes round.
+const OBJECTS: usize = 64;
+/// Operations of a timing.
+const OPERATIONS: usize = 1 << 14;
+/// Pairs of timings that a ratio is the median of.
+const ROUNDS: usize = 101;
+
+#[remote]
+struct Small {
+    words: [u64; 3],
+}
+
+#[remote]
+struct Large {
+    words: [u64; 64],
+}
+
+#[remote]
+struct Four {
+    first: Atomic<u64>,
+    second: Atomic<u64>,
+    third: Atomic<u64>,
+    fourth: Atomic<u64>,
+}
+
+/// The raw counterparts: as many words as the largest object has.
+type Raw = Vec<[AtomicU64; 64]>;
+
+struct Objects {
+    small: Vec<RemotePtr<Small>>,
+    large: Vec<RemotePtr<Large>>,
+    four: Vec<RemotePtr<Four>>,
+    raw: Raw,
+}
+
+async fn objects(ct: &ComputeThread) -> Result<Objects> {
+    let raw = (0..OBJECTS).map(|_| [const { AtomicU64::new(0) }; 64]).collect();
+    let mut objects = Objects { small: Vec::new(), large: Vec::new(), four: Vec::new(), raw };
+    for _ in 0..OBJECTS {
+        objects.small.push(Small::new_in(ct, Small::init([1; 3])).await?.write(ct).await?);
+        objects.large.push(Large::new_in(ct, Large::init([1; 64])).await?.write(ct).await?);
+        objects.four.push(Four::new_in(ct, Four::init()).await?.write(ct).await?);
+    }
+    Ok(objects)
+}
+
+/// The time that `OPERATIONS` calls take, with the object's number and the call's.
+fn time(mut operation: impl FnMut(usize, u64)) -> Duration {
+    let started = Instant::now();
+    for turn in 0..OPERATIONS {
+        operation(black_box(turn) % OBJECTS, turn as u64);
+    }
+    started.elapsed()
+}
+
+async fn time_far(mut operation: impl AsyncFnMut(usize, u64) -> Result<()>) -> Result<Duration> {
+    let started = Instant::now();
+    for turn in 0..OPERATIONS {
+        operation(black_box(turn) % OBJECTS, turn as u64).await?;
+    }
+    Ok(started.elapsed())
+}
+
+#[derive(Clone, Copy)]
+enum Operation {
+    Load,
+    Store,
+    CompareExchange,
+    Snapshot3,
+    Snapshot64,
+    Chain4,
+}
+
+const ALL: [(Operation, &str); 6] = [
+    (Operation::Load, "load"),
+    (Operation::Store, "store"),
+    (Operation::CompareExchange, "compare_exchange"),
+    (Operation::Snapshot3, "snapshot_3"),
+    (Operation::Snapshot64, "snapshot_64"),
+    (Operation::Chain4, "chain_4"),
+];
+
+fn raw(operation: Operation, raw: &Raw) -> Duration {
+    match operation {
+        Operation::Load => time(|at, _| {
+            black_box(raw[at][0].load(SeqCst));
+        }),
+        Operation::Store => time(|at, turn| raw[at][0].store(turn, SeqCst)),
+        Operation::CompareExchange => time(|at, _| {
+            let word = &raw[at][0];
+            let _ = black_box(word.compare_exchange(0, 0, SeqCst, SeqCst));
+        }),
+        Operation::Snapshot3 => time(|at, _| {
+            let words: [u64; 3] = std::array::from_fn(|word| raw[at][word].load(SeqCst));
+            black_box(&words);
+        }),
+        Operation::Snapshot64 => time(|at, _| {
+            let words: [u64; 64] = std::array::from_fn(|word| raw[at][word].load(SeqCst));
+            black_box(&words);
+        }),
+        Operation::Chain4 => time(|at, turn| {
+            let [first, second, third, fourth, ..] = &raw[at];
+            let loaded = first.load(SeqCst);
+            second.store(turn, SeqCst);
+            let exchanged = third.compare_exchange(0, 0, SeqCst, SeqCst);
+            let added = fourth.fetch_add(1, SeqCst);
+            let _ = black_box((loaded, exchanged, added));
+        }),
+    }
+}
+
+async fn far(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Result<Duration> {
+    let g = &ct.pin();
+    let Objects { small, large, four, .. } = objects;
+    let first = |at: usize| four[at].first();
+    match operation {
+        Operation::Load => {
+            time_far(async |at, _| {
+                black_box(first(at).load(g).await?);
+                Ok(())
+            })
+            .await
+        }
+        Operation::Store => time_far(async |at, turn| first(at).store(g, turn).await).await,
+        Operation::CompareExchange => {
+            time_far(async |at, _| {
+                let _ = black_box(four[at].third().compare_exchange(g, 0, 0).await?);
+                Ok(())
+            })
+            .await
+        }
+        Operation::Snapshot3 => {
+            time_far(async |at, _| {
+                black_box(&small[at].read(g).await?);
+                Ok(())
+            })
+            .await
+        }
+        Operation::Snapshot64 => {
+            time_far(async |at, _| {
+                black_box(&large[at].read(g).await?);
+                Ok(())
+            })
+            .await
+        }
+        Operation::Chain4 => {
+            time_far(async |at, turn| {
+                let mut chain = g.chain();
+                let loaded = chain.load(four[at].first());
+                chain.store(four[at].second(), turn);
+                let exchanged = chain.compare_exchange(four[at].third(), 0, 0);
+                let added = chain.fetch_add(four[at].fourth(), 1);
+                chain.submit().await?;
+                let _ = black_box((loaded.get()?, exchanged.get()?, added.get()?));
+                Ok(())
+            })
+            .await
+        }
+    }
+}
+
+/// The median of the ratios of many pairs of timings, each pair taken back to back.
+async fn ratio(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Result<f64> {
+    let mut ratios = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let raw = raw(operation, &objects.raw);
+        ratios.push(far(operation, objects, ct).await?.as_secs_f64() / raw.as_secs_f64());
+    }
+    ratios.sort_by(f64::total_cmp);
+    Ok(ratios[ROUNDS / 2])
+}
+
+fn with_thread<R: Send>(body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync) -> R {
+    let results = Cluster::connect("local:").and_then(|cluster| cluster.run(1, body));
+    results.expect("an embedded cluster runs").pop().expect("one thread ran")
+}
+
+fn main() {
+    if std::env::args().any(|arg| arg == "--ratio") {
+        with_thread(async |ct| {
+            let objects = objects(ct).await?;
+            for (operation, name) in ALL {
+                println!("ops.{name}.ratio {:.3}", ratio(operation, &objects, ct).await?);
+            }
+            Ok(())
+        });
+        return;
+    }
+    let mut criterion = Criterion::default().configure_from_args();
+    for (operation, name) in ALL {
+        let mut group = criterion.benchmark_group(name);
+        group.throughput(criterion::Throughput::Elements(OPERATIONS as u64));
+        group.bench_function("raw", |bencher| {
+            bencher.iter_custom(|iterations| {
+                let words: Raw = (0..OBJECTS).map(|_| [const { AtomicU64::new(0) }; 64]).collect();
+                (0..iterations).map(|_| raw(operation, &words)).sum()
+            });
+        });
+        group.bench_function("farfield", |bencher| {
+            bencher.iter_custom(|iterations| {
+                with_thread(async |ct| {
+                    let objects = objects(ct).await?;
+                    let mut total = Duration::ZERO;
+                    for _ in 0..iterations {
+                        total += far(operation, &objects, ct).await?;
+                    }
+                    Ok(total)
+                })
+            });
+        });
+        group.finish();
+    }
+    criterion.final_summary();
+}
