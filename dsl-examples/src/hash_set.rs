@@ -2,12 +2,16 @@
 //!
 //! A list lives on one memory node, near its head, so that an insertion's image and link travel in one chain; so all its
 //! traffic goes to that node. Sixty-four of them, on the nodes in turn, share the traffic out. The table of lists never
-//! changes, so a handle reads it once, and each operation is that of one list.
+//! changes, so a handle reads it once; a list's handle is made when a key first falls into it, and kept. From then on each
+//! operation is that of one list.
 //!
 //! | operation | takes effect, costs |
 //! |---|---|
 //! | `get`, `insert`, `remove` | as the [lazy list's](crate::LazyList), in the bucket of the key |
 
+use std::rc::Rc;
+
+use farfield::Cached;
 use farfield::prelude::*;
 
 use crate::LazyList;
@@ -24,7 +28,7 @@ pub const BUCKETS: usize = 64;
 /// # fn main() -> farfield::Result<()> {
 /// Cluster::connect("local:nodes=4")?.run(4, async |ct| {
 ///     let root = ct.root_or_init("set", async || HashSet::create(ct).await).await?;
-///     let set = HashSet::open(root, ct).await?;
+///     let set = HashSet::attach(root, ct).await?;
 ///     assert!(set.insert(ct.index() as u64, ct).await?);
 ///     ct.barrier("inserted").await?;
 ///     assert!(set.get(3, ct).await?);
@@ -36,9 +40,9 @@ pub const BUCKETS: usize = 64;
 #[remote]
 pub struct HashSet {
     buckets: [RemotePtr<LazyList<u64>>; BUCKETS],
-    /// Handles to them.
+    /// Handles to them: they live as long as the set does.
     #[local]
-    lists: Vec<LazyList<u64>>,
+    lists: Cached<LazyList<u64>, BUCKETS>,
 }
 
 impl HashSet {
@@ -51,33 +55,30 @@ impl HashSet {
         Self::new_in(ct, Self::init(buckets)).await?.write(ct).await
     }
 
-    /// A handle to a set and to all of its lists. One round trip, and one for all lists together.
-    pub async fn open(root: RemotePtr<Self>, ct: &ComputeThread) -> Result<Self> {
-        let mut set = Self::attach(root, ct).await?;
-        let buckets = set.buckets();
-        set.lists = ct.tasks(BUCKETS, async |bucket| LazyList::attach(buckets[bucket], ct).await).await?;
-        Ok(set)
+    /// The list that a key belongs to: its hash's upper bits (Fibonacci hashing; Knuth, volume 3, section 6.4). One round
+    /// trip when a key first falls into it.
+    async fn list(&self, key: u64, ct: &ComputeThread) -> Result<Rc<LazyList<u64>>> {
+        self.lists.get(self.bucket(key), ct).await
     }
 
-    /// The list that a key belongs to: its hash's upper bits (Fibonacci hashing; Knuth, volume 3, section 6.4).
-    fn list(&self, key: u64) -> &LazyList<u64> {
+    fn bucket(&self, key: u64) -> RemotePtr<LazyList<u64>> {
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.lists[(hash >> (u64::BITS - BUCKETS.trailing_zeros())) as usize]
+        self.buckets()[(hash >> (u64::BITS - BUCKETS.trailing_zeros())) as usize]
     }
 
     /// Whether `key` is in the set.
     pub async fn get(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
-        self.list(key).get(key, ct).await
+        self.list(key, ct).await?.get(key, ct).await
     }
 
     /// Puts `key` into the set; gives whether it was not there.
     pub async fn insert(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
-        self.list(key).insert(key, ct).await
+        self.list(key, ct).await?.insert(key, ct).await
     }
 
     /// Takes `key` out of the set; gives whether it was there.
     pub async fn remove(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
-        self.list(key).remove(key, ct).await
+        self.list(key, ct).await?.remove(key, ct).await
     }
 
     /// The keys in ascending order, while no other thread changes the set. One READ a node.
@@ -87,9 +88,9 @@ impl HashSet {
     #[allow(clippy::iter_not_returning_iterator)] // each step is a READ, which an `Iterator` could not wait for
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<u64>> {
         let mut keys = Vec::new();
-        for list in &self.lists {
-            for key in list.iter(ct).await? {
-                if self.list(key).this() != list.this() {
+        for bucket in self.buckets() {
+            for key in self.lists.get(bucket, ct).await?.iter(ct).await? {
+                if self.bucket(key) != bucket {
                     return Err(farfield::Error::other(format!(
                         "the key {key} is in another list than its own"
                     )));
@@ -102,9 +103,9 @@ impl HashSet {
     }
 
     /// Frees the set, while no other thread uses it. One READ a node.
-    pub async fn destroy(mut self, ct: &ComputeThread) -> Result<()> {
-        for list in std::mem::take(&mut self.lists) {
-            list.destroy(ct).await?;
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        for bucket in self.buckets() {
+            LazyList::attach(bucket, ct).await?.destroy(ct).await?;
         }
         ct.delete(self.this()).await
     }

@@ -26,13 +26,13 @@ pub trait IntSet: farfield::Remote {
 }
 
 macro_rules! int_set {
-    ($structure:ty, $attach:ident: $overhead:expr) => {
+    ($structure:ty: $overhead:expr) => {
         impl IntSet for $structure {
             async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
                 Self::create(ct).await
             }
             async fn attach(root: RemotePtr<Self>, ct: &ComputeThread) -> Result<Self> {
-                Self::$attach(root, ct).await
+                Self::attach(root, ct).await
             }
             async fn get(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
                 self.get(key, ct).await
@@ -51,7 +51,7 @@ macro_rules! int_set {
     };
 }
 // Two sentinels and the list itself.
-int_set!(LazyList<u64>, attach: 3);
-int_set!(HarrisList<u64>, attach: 3);
+int_set!(LazyList<u64>: 3);
+int_set!(HarrisList<u64>: 3);
 // The table, and what each list consists of.
-int_set!(HashSet, open: 1 + 3 * BUCKETS as u64);
+int_set!(HashSet: 1 + 3 * BUCKETS as u64);

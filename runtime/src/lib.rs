@@ -198,8 +198,9 @@ pub use layout::{Pod, Remote, Word};
 pub use memory::guard::Guard;
 pub use memory::site::Site;
 pub use place::{
-    Array, Atomic, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard, LockState,
-    Pending, PendingLock, Place, Read, Readable, Stamped, StampedLink, Tail, TailRef, Version, Versioned,
+    Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
+    LockState, Pending, PendingLock, Place, Read, Readable, Stamped, StampedLink, Tail, TailRef, Version,
+    Versioned,
 };
 pub use pointer::{Address, Owned, Publish, RemotePtr, Shared};
 pub use task::Backoff;

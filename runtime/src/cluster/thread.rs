@@ -218,6 +218,12 @@ impl ComputeThread {
         Some(host)
     }
 
+    /// What a handle knew of an object is about to be used in place of a READ: the simulator looks whether it lives.
+    #[inline]
+    pub(crate) fn check_cached(&self, at: Address, words: usize) -> Result<()> {
+        self.endpoint.virtual_time().map_or(Ok(()), |sim| sim.check_cached(at, words, self.task.get()))
+    }
+
     /// One READ of `words` words at `at`.
     pub(crate) async fn read_words<R>(
         &self,

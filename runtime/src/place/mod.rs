@@ -16,6 +16,7 @@
 
 mod array;
 mod atomic;
+mod cached;
 mod chain;
 mod fetch;
 mod link;
@@ -31,6 +32,7 @@ use std::ops::Deref;
 
 pub use array::Array;
 pub use atomic::Atomic;
+pub use cached::Cached;
 pub(crate) use chain::ResultsPool;
 pub use chain::{Chain, Pending, PendingLock, Readable};
 pub use fetch::{FieldGroup, fetch};

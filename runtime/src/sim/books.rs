@@ -69,7 +69,7 @@ impl Books {
         match self.blocks.accessed(op.at(), op.words()) {
             Ok(_) => Ok(()),
             Err(Misuse::Freed(_)) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
-            Err(misuse) => Err(self.misused(op, misuse, who)),
+            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
         }
     }
 
@@ -83,21 +83,27 @@ impl Books {
         match self.blocks.accessed(at, 1) {
             Ok(_) => Ok(()),
             Err(Misuse::Freed(_)) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
-            Err(misuse) => Err(self.misused(op, misuse, who)),
+            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
+        }
+    }
+
+    /// Judges the use of a copy of an object that a thread has kept, as if it were a READ.
+    pub(crate) fn check_cached(&mut self, at: Address, words: usize, who: Who) -> Result<()> {
+        if !self.judging {
+            return Ok(());
+        }
+        match self.blocks.accessed(at, words) {
+            Ok(_) => Ok(()),
+            Err(misuse) => Err(self.misused("cached READ", at, words, misuse, who)),
         }
     }
 
     #[cold]
-    fn misused(&mut self, op: &Op, misuse: Misuse, who: Who) -> Error {
-        let (name, words) = (op.name(), op.words());
-        let report = format!(
-            "{name} of {} bytes at {} by thread {} {misuse}",
-            words * WORD_BYTES,
-            op.at(),
-            who.thread
-        );
+    fn misused(&mut self, name: &'static str, at: Address, words: usize, misuse: Misuse, who: Who) -> Error {
+        let bytes = words * WORD_BYTES;
+        let report = format!("{name} of {bytes} bytes at {at} by thread {} {misuse}", who.thread);
         let what = What::Refused { operation: name, words: words as u32 };
-        self.trace.record(Record { who, what, at: op.at(), object: self.object(op.at()) });
+        self.trace.record(Record { who, what, at, object: self.object(at) });
         let finding = match misuse {
             Misuse::NeverAllocated | Misuse::Overrun(_) => Finding::WildAccess,
             _ => Finding::UseAfterFree,

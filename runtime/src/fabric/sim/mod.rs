@@ -51,6 +51,7 @@ use std::time::Duration;
 use super::Ticket;
 use super::chain::Chain;
 use crate::error::Result;
+use crate::pointer::Address;
 use config::Picos;
 pub(crate) use run::{Body, Ran, ThreadFuture, simulate};
 pub(crate) use world::World;
@@ -129,6 +130,13 @@ impl Sim {
         let until = world.now() + PAUSE * u64::from(pauses.max(1));
         let wait = if retrying { stuck::Wait::Retry } else { stuck::Wait::Yield };
         world.sleep(self.thread, task, until, wait).map_or(NEVER, |flight| Ticket(flight.into()))
+    }
+
+    /// Whether the object is alive that somebody uses a cached copy of.
+    pub(crate) fn check_cached(&self, at: Address, words: usize, task: u32) -> Result<()> {
+        let mut world = self.world.lock();
+        let who = world.who(self.thread, task);
+        world.books.check_cached(at, words, who)
     }
 
     /// Whether something that the thread has posted has not been executed.
