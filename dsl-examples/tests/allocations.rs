@@ -27,13 +27,9 @@ fn allocations<T>(work: impl Future<Output = Result<T>>) -> u64 {
     counted.count_total
 }
 
-/// Does `operation` with 0, 1, 2, … until it has been counted often enough; says how many allocations it made in all.
-fn report(what: &str, url: &str, body: impl AsyncFn(&ComputeThread) -> Result<u64> + Sync) {
-    let made = Cluster::connect(url).unwrap().run(1, body).unwrap()[0];
-    #[allow(clippy::cast_precision_loss)]
-    let per_operation = made as f64 / COUNTED as f64;
-    println!("heap_allocations_per_op.{what} {per_operation}");
-    assert_eq!(made, 0, "{what}: {made} allocations in {COUNTED} operations");
+/// How many allocations the counted operations of all structures have made, on one thread of a cluster.
+fn made(url: &str, body: impl AsyncFn(&ComputeThread) -> Result<u64> + Sync) -> u64 {
+    Cluster::connect(url).unwrap().run(1, body).unwrap()[0]
 }
 
 /// Gets, inserts and removes keys of a small range, in an order that does not repeat soon.
@@ -60,66 +56,57 @@ fn the_counter_counts() {
     assert_eq!(allocations(async { Ok(Box::new(1)) }), 1);
 }
 
-#[test]
-fn a_lazy_list_allocates_nothing() {
-    report("lazy_list", "local:", counted_set::<LazyList<u64>>);
+async fn counted_stack(ct: &ComputeThread) -> Result<u64> {
+    let stack = TreiberStack::attach(TreiberStack::<u64>::create(ct).await?, ct).await?;
+    let mut made = 0;
+    for turn in 0..WARM_UP + COUNTED {
+        let operation = async {
+            if turn % 4 < 2 { stack.push(turn, ct).await.map(|()| None) } else { stack.pop(ct).await }
+        };
+        let allocated = allocations(operation);
+        made += if turn < WARM_UP { 0 } else { allocated };
+    }
+    Ok(made)
+}
+
+async fn counted_queue(ct: &ComputeThread) -> Result<u64> {
+    let queue = MsQueue::attach(MsQueue::<u64>::create(ct).await?, ct).await?;
+    let mut made = 0;
+    for turn in 0..WARM_UP + COUNTED {
+        let operation = async {
+            if turn % 4 < 2 { queue.enqueue(turn, ct).await.map(|()| None) } else { queue.dequeue(ct).await }
+        };
+        let allocated = allocations(operation);
+        made += if turn < WARM_UP { 0 } else { allocated };
+    }
+    Ok(made)
+}
+
+async fn counted_counter(ct: &ComputeThread) -> Result<u64> {
+    let counter = Counter::attach(Counter::create(ct).await?, ct).await?;
+    let mut made = 0;
+    for turn in 0..WARM_UP + COUNTED {
+        let allocated = allocations(counter.add(turn, ct));
+        made += if turn < WARM_UP { 0 } else { allocated };
+    }
+    Ok(made)
 }
 
 #[test]
-fn a_harris_list_allocates_nothing() {
-    report("harris_list", "local:", counted_set::<HarrisList<u64>>);
-}
-
-#[test]
-fn a_hash_set_allocates_nothing() {
-    report("hash_set", "local:nodes=3", counted_set::<HashSet>);
-}
-
-#[test]
-fn a_stack_allocates_nothing() {
-    report("treiber_stack", "local:", async |ct| {
-        let stack = TreiberStack::attach(TreiberStack::<u64>::create(ct).await?, ct).await?;
-        let mut made = 0;
-        for turn in 0..WARM_UP + COUNTED {
-            let allocated = allocations(async {
-                stack.push(turn, ct).await?;
-                stack.push(turn, ct).await?;
-                stack.pop(ct).await?;
-                stack.pop(ct).await
-            });
-            made += if turn < WARM_UP { 0 } else { allocated };
-        }
-        Ok(made)
-    });
-}
-
-#[test]
-fn a_queue_allocates_nothing() {
-    report("ms_queue", "local:", async |ct| {
-        let queue = MsQueue::attach(MsQueue::<u64>::create(ct).await?, ct).await?;
-        let mut made = 0;
-        for turn in 0..WARM_UP + COUNTED {
-            let allocated = allocations(async {
-                queue.enqueue(turn, ct).await?;
-                queue.enqueue(turn, ct).await?;
-                queue.dequeue(ct).await?;
-                queue.dequeue(ct).await
-            });
-            made += if turn < WARM_UP { 0 } else { allocated };
-        }
-        Ok(made)
-    });
-}
-
-#[test]
-fn a_counter_allocates_nothing() {
-    report("counter", "local:", async |ct| {
-        let counter = Counter::attach(Counter::create(ct).await?, ct).await?;
-        let mut made = 0;
-        for turn in 0..WARM_UP + COUNTED {
-            let allocated = allocations(async { counter.add(turn, ct).await });
-            made += if turn < WARM_UP { 0 } else { allocated };
-        }
-        Ok(made)
-    });
+fn no_operation_allocates() {
+    let counts = [
+        ("lazy-list", made("local:", counted_set::<LazyList<u64>>)),
+        ("harris-list", made("local:", counted_set::<HarrisList<u64>>)),
+        ("hash-set", made("local:nodes=3", counted_set::<HashSet>)),
+        ("treiber-stack", made("local:", counted_stack)),
+        ("ms-queue", made("local:", counted_queue)),
+        ("counter", made("local:", counted_counter)),
+    ];
+    let all: u64 = counts.iter().map(|(_, made)| made).sum();
+    #[allow(clippy::cast_precision_loss)]
+    let per_operation = all as f64 / (COUNTED * counts.len() as u64) as f64;
+    println!("abstraction.heap_allocations_per_op {per_operation}");
+    for (structure, made) in counts {
+        assert_eq!(made, 0, "{structure}: {made} allocations in {COUNTED} operations");
+    }
 }

@@ -11,6 +11,7 @@
 
 mod book;
 mod ci;
+mod figures;
 mod markdown;
 #[cfg(feature = "plot")]
 mod plot;

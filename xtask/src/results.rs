@@ -1,4 +1,4 @@
-//! Every figure that the project claims, and how it is measured.
+//! Measures the project's figures and prints them.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -6,6 +6,7 @@ use std::fmt::Write;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Number, Value};
 
+use crate::figures::{FIGURES, Figure, Source};
 use crate::workspace::{self, Measured, measured, output, read, root};
 
 /// How to measure and print.
@@ -29,121 +30,6 @@ enum Format {
     /// One JSON object of names and values
     Json,
 }
-
-/// A figure: what it is called, what it means, and where it comes from.
-struct Figure {
-    name: &'static str,
-    unit: &'static str,
-    meaning: &'static str,
-    source: Source,
-    command: &'static [&'static str],
-}
-
-/// What of a command is the figure.
-#[derive(Clone, Copy)]
-enum Source {
-    /// What it prints: a line `name value`.
-    Printed,
-    /// How long it takes, in seconds.
-    Seconds,
-    /// How much memory it has at most, in MiB.
-    PeakMib,
-}
-
-const ABSTRACTION: &[&str] =
-    &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "abstraction", "--", "--ratio"];
-const UI: &[&str] =
-    &["cargo", "test", "--quiet", "-p", "farfield-ui-tests", "--test", "ui", "--", "--nocapture"];
-const MILLION_OPS: &[&str] = &[
-    "target/release/intset",
-    "--cluster",
-    "sim:seed=1",
-    "--threads",
-    "8",
-    "--num-ops",
-    "125000",
-    "--key-ub",
-    "63",
-];
-const TEN_THOUSAND_THREADS: &[&str] = &[
-    "target/release/intset",
-    "--cluster",
-    "sim:seed=1",
-    "--threads",
-    "10000",
-    "--num-ops",
-    "10",
-    "--key-ub",
-    "63",
-];
-const PLANTED: &[&str] = &["target/release/soak", "--planted"];
-const SOAK: &[&str] = &["target/release/soak", "--seeds", "0..1000"];
-
-const FIGURES: &[Figure] = &[
-    Figure {
-        name: "abstraction.get.ratio",
-        unit: "times",
-        meaning: "`get` of 256 keys on the embedded fabric, against the same list by hand on `crossbeam-epoch`",
-        source: Source::Printed,
-        command: ABSTRACTION,
-    },
-    Figure {
-        name: "ui.cases",
-        unit: "cases",
-        meaning: "mistakes that the compiler explains in the words we expect",
-        source: Source::Printed,
-        command: UI,
-    },
-    Figure {
-        name: "sim.million_ops.seconds",
-        unit: "s",
-        meaning: "a million simulated operations on a lazy list of up to 64 keys, by 8 threads",
-        source: Source::Seconds,
-        command: MILLION_OPS,
-    },
-    Figure {
-        name: "sim.ten_thousand_threads.seconds",
-        unit: "s",
-        meaning: "10 operations by each of 10,000 simulated threads, on the same list",
-        source: Source::Seconds,
-        command: TEN_THOUSAND_THREADS,
-    },
-    Figure {
-        name: "sim.ten_thousand_threads.peak_mib",
-        unit: "MiB",
-        meaning: "memory that the 10,000 threads take at most",
-        source: Source::PeakMib,
-        command: TEN_THOUSAND_THREADS,
-    },
-    Figure {
-        name: "sim.planted_bugs",
-        unit: "bugs",
-        meaning: "planted in the example structures, for the simulator to find",
-        source: Source::Printed,
-        command: PLANTED,
-    },
-    Figure {
-        name: "sim.planted_bugs_found",
-        unit: "bugs",
-        meaning: "of these, found within 1,000 seeds each",
-        source: Source::Printed,
-        command: PLANTED,
-    },
-    Figure {
-        name: "sim.soak_seeds_per_minute",
-        unit: "runs",
-        meaning: "a minute: one seed on one structure, checked for linearizability and memory safety",
-        source: Source::Printed,
-        command: SOAK,
-    },
-    Figure {
-        name: "sim.thousand_seeds.seconds",
-        unit: "s",
-        meaning: "a soak of 1,000 seeds on each of the four structures",
-        source: Source::Printed,
-        command: SOAK,
-    },
-];
 
 /// Where the table begins and ends in the README.
 const BEGIN: &str = "<!-- results: begin -->\n";
@@ -238,18 +124,21 @@ fn machine() -> Result<String, String> {
 mod tests {
     use super::*;
 
+    const UI_CASES: Figure = Figure::printed("ui.cases", "cases", "", &[]);
+    const RATIO: Figure = Figure::printed("abstraction.get.ratio", "times", "", &[]);
+
     #[test]
     fn a_figure_is_taken_from_its_own_line() {
-        let figure = &FIGURES[1];
+        let figure = &UI_CASES;
         assert_eq!(value(figure, "test x ... ok\nui.cases 30\n"), Ok(Number::from(30)));
-        let ratio = value(&FIGURES[0], "abstraction.get.ratio 1.650").unwrap();
+        let ratio = value(&RATIO, "abstraction.get.ratio 1.650").unwrap();
         assert_eq!(ratio.to_string(), "1.65");
     }
 
     #[test]
     fn what_is_no_number_is_no_figure() {
         for printed in ["", "ui.cases many", "ui.cases NaN", "ui.cases inf", "ui.cases", "ui.cases.most 3"] {
-            let error = value(&FIGURES[1], printed).unwrap_err();
+            let error = value(&UI_CASES, printed).unwrap_err();
             assert!(
                 error.starts_with("ui.cases: ") && error.contains("did not print it"),
                 "{printed}: {error}"

