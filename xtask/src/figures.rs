@@ -81,20 +81,9 @@ const TEN_THOUSAND_THREADS: &[&str] = &[
 const PLANTED: &[&str] = &["target/release/soak", "--planted"];
 const SOAK: &[&str] = &["target/release/soak", "--seeds", "0..1000"];
 
-/// The tests of the examples in one file, which print what they measure.
-const fn test(name: &'static str) -> [&'static str; 10] {
-    [
-        "cargo",
-        "test",
-        "--quiet",
-        "-p",
-        "farfield-examples",
-        "--test",
-        name,
-        "--",
-        "--nocapture",
-        "--test-threads=1",
-    ]
+/// The tests of the examples in one file, which print what they measure. (`--quiet` would put dots before it.)
+const fn test(name: &'static str) -> [&'static str; 8] {
+    ["cargo", "test", "-p", "farfield-examples", "--test", name, "--", "--nocapture"]
 }
 
 const fn ratio(name: &'static str, meaning: &'static str) -> Figure {
