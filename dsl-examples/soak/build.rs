@@ -42,7 +42,9 @@ fn run() -> Result<(), String> {
 fn path(structure: Structure) -> &'static str {
     match structure {
         Structure::LazyList => "../src/lazy_list.rs",
+        Structure::LazyListNaive => "../src/lazy_list_naive.rs",
         Structure::HarrisList => "../src/harris_list.rs",
+        Structure::HashSet => "../src/hash_set.rs",
         Structure::TreiberStack => "../src/treiber_stack.rs",
         Structure::MsQueue => "../src/ms_queue.rs",
     }
@@ -52,7 +54,9 @@ fn path(structure: Structure) -> &'static str {
 fn kind(structure: Structure) -> (&'static str, &'static str) {
     match structure {
         Structure::LazyList => ("set", "LazyList"),
+        Structure::LazyListNaive => ("set", "LazyListNaive"),
         Structure::HarrisList => ("set", "HarrisList"),
+        Structure::HashSet => ("set", "HashSet"),
         Structure::TreiberStack => ("stack", "TreiberStack"),
         Structure::MsQueue => ("queue", "MsQueue"),
     }

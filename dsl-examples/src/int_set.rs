@@ -3,7 +3,7 @@
 use farfield::{ComputeThread, RemotePtr, Result};
 
 use crate::hash_set::BUCKETS;
-use crate::{HarrisList, HashSet, LazyList};
+use crate::{HarrisList, HashSet, LazyList, LazyListNaive};
 
 /// A set of 64-bit keys in far memory.
 #[allow(async_fn_in_trait)] // its futures stay on their compute thread, so nobody needs them to be `Send`
@@ -52,6 +52,7 @@ macro_rules! int_set {
 }
 // Two sentinels and the list itself.
 int_set!(LazyList<u64>: 3);
+int_set!(LazyListNaive<u64>: 3);
 int_set!(HarrisList<u64>: 3);
 // The table, and what each list consists of.
 int_set!(HashSet: 1 + 3 * BUCKETS as u64);

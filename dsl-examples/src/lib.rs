@@ -3,6 +3,7 @@
 //! | structure | what it is | after |
 //! |---|---|---|
 //! | [`LazyList`] | ordered set; `get` takes no lock, updates lock two nodes | Heller et al., 2005 |
+//! | [`LazyListNaive`] | the same, with a round trip for each step: to compare with | |
 //! | [`HarrisList`] | ordered set without locks | Harris, 2001; Michael, 2002 |
 //! | [`HashSet`] | set, of lazy lists on all memory nodes | |
 //! | [`TreiberStack`] | stack without locks | Treiber, 1986 |
@@ -17,6 +18,7 @@ pub mod harris_list;
 pub mod hash_set;
 pub mod int_set;
 pub mod lazy_list;
+pub mod lazy_list_naive;
 pub mod ms_queue;
 pub mod treiber_stack;
 
@@ -25,5 +27,6 @@ pub use harris_list::HarrisList;
 pub use hash_set::HashSet;
 pub use int_set::IntSet;
 pub use lazy_list::LazyList;
+pub use lazy_list_naive::LazyListNaive;
 pub use ms_queue::MsQueue;
 pub use treiber_stack::TreiberStack;

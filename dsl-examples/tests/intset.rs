@@ -54,7 +54,7 @@ const KEYS: &[&str] = &[
 
 #[test]
 fn every_mix_on_every_structure_is_verified() {
-    for structure in ["lazy-list", "harris-list", "hash-set"] {
+    for structure in ["lazy-list", "lazy-list-naive", "harris-list", "hash-set"] {
         for (threads, tasks) in [(1, 1), (2, 8), (8, 1), (8, 8)] {
             for share in [0, 10, 50] {
                 let report = report(&format!(

@@ -178,7 +178,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     Figure::printed(
         "sim.thousand_seeds.seconds",
         "s",
-        "a soak of 1,000 seeds on each of the four structures",
+        "a soak of 1,000 seeds on each of the six structures",
         SOAK,
     ),
 ];

@@ -20,7 +20,7 @@ struct Flags {
     /// The seeds to run, the last excluded
     #[arg(long, value_name = "FROM..TO", default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
-    /// What to soak: `all`, `lazy-list`, `harris-list`, `treiber-stack` or `ms-queue`
+    /// What to soak: `all`, or `lazy-list`, `lazy-list-naive`, `harris-list`, `hash-set`, `treiber-stack` or `ms-queue`
     #[arg(long, default_value = "all")]
     structure: String,
     /// Hunt the planted bugs of the structure: run seeds until each is caught

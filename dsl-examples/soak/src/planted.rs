@@ -10,8 +10,12 @@
 pub enum Structure {
     /// An ordered set whose updates lock two nodes.
     LazyList,
+    /// The same, a round trip for each step.
+    LazyListNaive,
     /// An ordered set without locks.
     HarrisList,
+    /// A set of many lazy lists.
+    HashSet,
     /// A stack without locks.
     TreiberStack,
     /// A queue without locks.
@@ -54,13 +58,22 @@ pub struct Planted {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::LazyList, Self::HarrisList, Self::TreiberStack, Self::MsQueue];
+    pub const ALL: [Self; 6] = [
+        Self::LazyList,
+        Self::LazyListNaive,
+        Self::HarrisList,
+        Self::HashSet,
+        Self::TreiberStack,
+        Self::MsQueue,
+    ];
 
     /// What it is called on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::LazyList => "lazy-list",
+            Self::LazyListNaive => "lazy-list-naive",
             Self::HarrisList => "harris-list",
+            Self::HashSet => "hash-set",
             Self::TreiberStack => "treiber-stack",
             Self::MsQueue => "ms-queue",
         }
@@ -68,7 +81,7 @@ impl Structure {
 
     /// Whether its threads never wait for each other, so that nobody's death can stop the others.
     pub fn is_lock_free(self) -> bool {
-        self != Self::LazyList
+        matches!(self, Self::HarrisList | Self::TreiberStack | Self::MsQueue)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Subjects: what is soaked, be it a structure that users use or a copy of one with a planted bug.
 
 use farfield::{ComputeThread, Remote, RemotePtr, Result};
-use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
+use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -95,7 +95,9 @@ impl Subject {
     pub fn real(structure: Structure) -> Self {
         let run = match structure {
             Structure::LazyList => soak::run::<LazyList<u64>>,
+            Structure::LazyListNaive => soak::run::<LazyListNaive<u64>>,
             Structure::HarrisList => soak::run::<HarrisList<u64>>,
+            Structure::HashSet => soak::run::<HashSet>,
             Structure::TreiberStack => soak::run::<TreiberStack<u64>>,
             Structure::MsQueue => soak::run::<MsQueue<u64>>,
         };
@@ -214,6 +216,8 @@ macro_rules! queue {
 pub(crate) use queue;
 
 set!(LazyList<u64>);
+set!(LazyListNaive<u64>);
 set!(HarrisList<u64>);
+set!(HashSet);
 stack!(TreiberStack<u64>);
 queue!(MsQueue<u64>);

@@ -26,6 +26,16 @@ fn a_harris_list_is_sound() {
 }
 
 #[test]
+fn a_naive_lazy_list_is_sound() {
+    find_nothing(Structure::LazyListNaive, Faults::None);
+}
+
+#[test]
+fn a_hash_set_is_sound() {
+    find_nothing(Structure::HashSet, Faults::None);
+}
+
+#[test]
 fn a_treiber_stack_is_sound() {
     find_nothing(Structure::TreiberStack, Faults::None);
 }
@@ -43,6 +53,16 @@ fn a_lazy_list_survives_faults() {
 #[test]
 fn a_harris_list_survives_faults() {
     find_nothing(Structure::HarrisList, Faults::Injected);
+}
+
+#[test]
+fn a_naive_lazy_list_survives_faults() {
+    find_nothing(Structure::LazyListNaive, Faults::Injected);
+}
+
+#[test]
+fn a_hash_set_survives_faults() {
+    find_nothing(Structure::HashSet, Faults::Injected);
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(crate) struct Args {
 pub(crate) enum Structure {
     /// Locks two nodes to update
     LazyList,
+    /// The same, a round trip for each step
+    LazyListNaive,
     /// Locks nothing
     HarrisList,
     /// Lazy lists on all memory nodes
@@ -65,6 +67,7 @@ impl Structure {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::LazyList => "lazy-list",
+            Self::LazyListNaive => "lazy-list-naive",
             Self::HarrisList => "harris-list",
             Self::HashSet => "hash-set",
         }

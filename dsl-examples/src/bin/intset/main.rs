@@ -18,7 +18,7 @@ mod workload;
 use std::io::Write;
 use std::process::ExitCode;
 
-use farfield_examples::{HarrisList, HashSet, LazyList};
+use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive};
 
 use args::{Args, Format, Structure};
 use report::Report;
@@ -62,6 +62,7 @@ fn run(args: &Args) -> Result<Report, String> {
     let metrics = metrics.transpose()?;
     let outcome = match args.structure {
         Structure::LazyList => workload::run::<LazyList<u64>>(args),
+        Structure::LazyListNaive => workload::run::<LazyListNaive<u64>>(args),
         Structure::HarrisList => workload::run::<HarrisList<u64>>(args),
         Structure::HashSet => workload::run::<HashSet>(args),
     };

@@ -1,0 +1,175 @@
+//! The lazy list as one translates it at first: the algorithm of [`lazy_list`](crate::lazy_list), a round trip for every step.
+//!
+//! It is right, and it passes every test that the other one does. It is here to be compared with: the book's chapter "Fewer
+//! round trips" turns it into the other one, and counts. Each field is read by itself, some are read twice, and what could
+//! travel together is awaited one by one, as in the list of the tutorial of Remus.
+//!
+//! | operation | round trips, if it visits `h` nodes, sentinels included, without contention |
+//! |---|---|
+//! | `get` | 2h |
+//! | `insert` | 2h + 7, 2h + 5 if the key is there |
+//! | `remove` | 2h + 8, 2h + 5 if the key is not there |
+//!
+//! Those of `get` that find no key, and all that reach the tail, take one less.
+
+use farfield::prelude::*;
+
+/// A node of the list. Its fields are public for the book's chapter, which takes the list apart.
+#[remote]
+pub struct Node<K: Word> {
+    /// What the node stands for; a sentinel's means nothing.
+    pub key: K,
+    /// The next node, and whether this one has left the set.
+    #[marks(deleted)]
+    pub next: Link<Node<K>>,
+    /// Whoever holds it may write `next`.
+    pub lock: Lock,
+}
+
+/// An ordered set of words that takes its time. See [`LazyList`](crate::LazyList) for the one to use.
+#[remote]
+pub struct LazyListNaive<K: Word> {
+    /// The first sentinel.
+    pub head: RemotePtr<Node<K>>,
+    /// The last.
+    pub tail: RemotePtr<Node<K>>,
+}
+
+impl<K: Word + Ord> LazyListNaive<K> {
+    /// A new, empty list. Three round trips.
+    pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
+        let tail = Node::new_in(ct, Node::init(K::initial())).await?.write(ct).await?;
+        let head = Node::new_in(ct.near(tail), Node::init(K::initial()).next(tail)).await?.write(ct).await?;
+        Self::new_in(ct.near(head), Self::init(head, tail)).await?.write(ct).await
+    }
+
+    // ANCHOR: find
+    /// The neighbours that `key` belongs between.
+    pub async fn find<'g>(
+        &self,
+        key: K,
+        g: &'g Guard<'_>,
+    ) -> Result<(Shared<'g, Node<K>>, Shared<'g, Node<K>>)> {
+        let mut pred = self.head().shared(g);
+        let mut curr = pred.next().load(g).await?;
+        while curr != self.tail() && curr.key().read(g).await? < key {
+            pred = curr;
+            curr = pred.next().load(g).await?.without_marks();
+        }
+        Ok((pred, curr))
+    }
+    // ANCHOR_END: find
+
+    // ANCHOR: get
+    /// Whether `key` is in the set.
+    pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+        let g = &ct.pin();
+        let (_, curr) = self.find(key, g).await?;
+        if curr == self.tail() || curr.key().read(g).await? != key {
+            return Ok(false);
+        }
+        Ok(!curr.next().load(g).await?.is_deleted())
+    }
+    // ANCHOR_END: get
+
+    // ANCHOR: neighbours
+    /// Whether two nodes whose locks are held are neighbours in the list.
+    pub async fn are_neighbours(
+        pred: Shared<'_, Node<K>>,
+        curr: Shared<'_, Node<K>>,
+        g: &Guard<'_>,
+    ) -> Result<bool> {
+        Ok(pred.next().load(g).await? == curr && !curr.next().load(g).await?.is_deleted())
+    }
+    // ANCHOR_END: neighbours
+
+    // ANCHOR: insert
+    /// Puts `key` into the set; gives whether it was not there.
+    pub async fn insert(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        loop {
+            let (pred, curr) = self.find(key, g).await?;
+            let pred_lock = pred.lock().acquire(g).await?;
+            let curr_lock = curr.lock().acquire(g).await?;
+            let valid = Self::are_neighbours(pred, curr, g).await?;
+            let absent = curr == self.tail() || curr.key().read(g).await? != key;
+            if valid && absent {
+                let node = Node::new_in(g.near(pred), Node::init(key).next(curr)).await?;
+                let node = node.write(g).await?;
+                pred.next().store(g, node).await?;
+            }
+            curr_lock.release().await?;
+            pred_lock.release().await?;
+            if valid {
+                return Ok(absent);
+            }
+            backoff.wait().await;
+        }
+    }
+    // ANCHOR_END: insert
+
+    // ANCHOR: remove
+    /// Takes `key` out of the set; gives whether it was there.
+    pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+        let g = &ct.pin();
+        let mut backoff = ct.backoff();
+        loop {
+            let (pred, curr) = self.find(key, g).await?;
+            let pred_lock = pred.lock().acquire(g).await?;
+            let curr_lock = curr.lock().acquire(g).await?;
+            let valid = Self::are_neighbours(pred, curr, g).await?;
+            let present = curr != self.tail() && curr.key().read(g).await? == key;
+            if valid && present {
+                let next = curr.next().load(g).await?;
+                curr.next().store(g, next.with_deleted()).await?;
+                pred.next().store(g, next).await?;
+            }
+            curr_lock.release().await?;
+            pred_lock.release().await?;
+            if valid && present {
+                g.sched_reclaim(curr).await?;
+            }
+            if valid {
+                return Ok(present);
+            }
+            backoff.wait().await;
+        }
+    }
+    // ANCHOR_END: remove
+
+    /// The keys in ascending order, while no other thread changes the set. Two READs a node.
+    ///
+    /// # Errors
+    /// An error says which node breaks the order, is marked, or is locked: at a quiescent point none is.
+    #[allow(clippy::iter_not_returning_iterator)] // each step is a READ, which an `Iterator` could not wait for
+    pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
+        let g = &ct.pin();
+        let mut keys: Vec<K> = Vec::new();
+        let mut curr = self.head().next().load(g).await?;
+        while curr != self.tail() {
+            let (key, next) = (curr.key().read(g).await?, curr.next().load(g).await?);
+            let locked = curr.lock().state(g).await?.is_held();
+            if next.is_deleted() || locked || keys.last().is_some_and(|last| *last >= key) {
+                return Err(farfield::Error::other(format!(
+                    "the node {curr:?} of key {key:?} is marked, locked or out of order"
+                )));
+            }
+            keys.push(key);
+            curr = next;
+        }
+        Ok(keys)
+    }
+
+    /// Frees the list, while no other thread uses it. One READ a node.
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut curr = self.head().shared(g);
+        while !curr.is_null() {
+            let next = curr.next().load(g).await?.without_marks();
+            ct.delete(curr).await?;
+            curr = next;
+        }
+        ct.delete(self.this()).await
+    }
+}
