@@ -351,7 +351,10 @@ fn a_lock_that_is_never_released_is_reported() {
         ct.barrier("never").await
     });
     assert_eq!(found, Finding::Livelock);
-    assert!(report.contains("Cells.lock free -> held by thread 0 failed: it is held by thread 1"), "{report}");
+    assert!(
+        report.contains("Cells.lock free -> held by thread 0 failed: it is held by thread 1"),
+        "{report}"
+    );
 }
 
 #[test]

@@ -100,7 +100,8 @@ fn who_waits_for_the_lock_of_a_dead_thread_is_told_so() {
     assert_eq!(found.finding, Finding::Livelock);
     let report = found.to_string();
     assert!(
-        report.contains("Cell.lock = held by thread 2") && report.contains("thread 2 died at"),
+        report.contains("Cell.lock free -> held by thread 0 failed: it is held by thread 2")
+            && report.contains("thread 2 died at"),
         "{report}"
     );
     let trace = simulation.trace(1000);
