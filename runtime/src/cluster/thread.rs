@@ -379,7 +379,7 @@ impl ComputeThread {
     /// Retiring does it by itself now and then. No round trip.
     pub fn try_reclaim(&self) -> u64 {
         self.look_after_left();
-        let epoch = self.epoch.try_advance();
+        let epoch = self.epoch.collector().try_advance();
         let mut limbo = self.limbo.borrow_mut();
         self.free_all(std::iter::from_fn(|| limbo.pop_expired(epoch)))
     }

@@ -1,31 +1,38 @@
 //! Epochs: when may a retired object's memory be used again?
 //!
-//! Epoch-based reclamation after Fraser ("Practical lock-freedom", 2004), for the threads of one process. A global
-//! epoch counts upwards. A thread that is about to follow links *pins*: it announces the epoch it saw in its slot. An
-//! object that has been unlinked is retired with the epoch of that moment, its *tag*. The epoch advances from `e` to
-//! `e + 1` only when every pinned slot shows `e`, so a slot that shows `m` holds the epoch at `m + 1` or below. Memory
-//! tagged `t` may be used again once the epoch is `t + 2`.
+//! Epoch-based reclamation after Fraser ("Practical lock-freedom", 2004), in two levels. This module is the level of one
+//! process, which needs no far memory; [`global`](super::global) is the one above it.
+//!
+//! An epoch counts upwards. A thread that is about to follow links *pins*: it shows the epoch in its slot. An object that has
+//! been unlinked is retired with a *tag*, a bound on the epoch of that moment. Memory tagged `t` may be used again once
+//! the epoch is `t + 2`.
 //!
 //! # Why that is safe
 //!
-//! Let a reader be pinned at `m`, and let it reach an object that is retired with tag `t`. The reader's fence (in
-//! [`Participant::pin`]) and the retirer's (in [`Participant::tag`]) are ordered one way or the other. Had the
-//! retirer's come first, the reader would have seen the object unlinked; so the reader's came first, and the retirer,
-//! loading the epoch after its own fence, saw at least what the reader had seen: `t >= m`. The slot holds the epoch at
-//! `m + 1 < t + 2`. The memory stays until the reader unpins.
+//! The bound: **while a slot shows `m`, the epoch is at most `m + 1`.** A thread that pins shows an epoch and then looks
+//! whether it is still the current one; if not, it shows the newer one. Whoever advances from `e` has, in this order, made `e`
+//! the current epoch, passed a fence, and found every pinned slot to show `e`. Of the two, pinning and scanning, one comes
+//! first: either the scan sees the slot, or the pin sees the epoch that was scanned for.
+//!
+//! Let a reader reach an object by a link that it loaded while pinned at `m`. The link was unlinked later, by a thread that
+//! was pinned then, at `q`, and still is when it retires the object. Let `E` be the epoch when it was unlinked. Epochs only
+//! grow, so `m <= E`; by the bound `E <= q + 1`, which is the tag. The reader's slot holds the epoch at `m + 1`, so at
+//! `tag + 1` or below, and the memory stays until it unpins.
+//!
+//! No clocks are compared: the argument holds if the epoch that a thread sees lags behind the true one, as it does where
+//! processes hear of it over the network.
 //!
 //! # Several tasks, one slot
 //!
 //! The tasks of a thread pin independently and overlap, so a thread may never be without a guard. A slot therefore
 //! shows the *oldest* epoch that a guard of its thread was pinned in, and later guards join the current epoch instead
 //! of prolonging the old one: when the last guard of the oldest epoch is dropped, the slot moves on. As long as a slot
-//! shows `m` the epoch is `m` or `m + 1`, so two counters suffice. The first guard of a thread in `m + 1` repeats the
-//! fence, which is what the argument above needs.
+//! shows `m` the epoch is `m` or `m + 1`, so two counters suffice.
 //!
 //! # Costs
 //!
-//! A pin is one store and one fence, or a counter's increment if the thread is pinned already; an unpin is a store or a
-//! decrement. Neither touches far memory. An advance reads every slot; one thread at a time does it and the others
+//! A pin is an exchange and a load of local memory, or a counter's increment if the thread is pinned already; an unpin is a
+//! store or a decrement; a tag is an addition. An advance reads every slot; one thread at a time does it and the others
 //! return at once.
 
 use std::cell::Cell;
@@ -41,7 +48,7 @@ const FIRST_EPOCH: u64 = 1;
 /// How many epochs after its tag an object's memory may be used again.
 pub(crate) const GRACE_EPOCHS: u64 = 2;
 
-/// The process's epoch and the slots of its threads.
+/// The epoch as the process knows it, and the slots of its threads.
 pub(crate) struct Collector {
     epoch: CachePadded<AtomicU64>,
     slots: Mutex<Vec<Arc<Slot>>>,
@@ -69,24 +76,45 @@ impl Collector {
         }
     }
 
-    /// Advances the epoch if every pinned slot has caught up with it; gives the epoch as it is then.
+    /// The epoch as the process knows it: never ahead of the true one.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The process has heard that the epoch is `epoch`, or more.
+    pub(crate) fn observe(&self, epoch: u64) {
+        self.epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// Whether no thread is pinned in an epoch before `epoch`, which the process knows of; none ever will be, then.
+    pub(crate) fn has_caught_up(&self, epoch: u64) -> bool {
+        let slots = self.slots.lock().expect("no slot holder panics");
+        Self::all_show(&slots, epoch)
+    }
+
+    fn all_show(slots: &[Arc<Slot>], epoch: u64) -> bool {
+        fence(Ordering::SeqCst);
+        let shows = |slot: &Arc<Slot>| {
+            let pinned = slot.0.load(Ordering::Relaxed);
+            pinned == IDLE || pinned >= epoch
+        };
+        let all = slots.iter().all(shows);
+        // What the threads did before they unpinned happened before what follows.
+        fence(Ordering::Acquire);
+        all
+    }
+
+    /// For a process that is alone: advances the epoch if every pinned slot has caught up with it; gives the epoch as it is
+    /// then.
     ///
     /// If another thread is at it already, returns at once.
     pub(crate) fn try_advance(&self) -> u64 {
-        let Ok(slots) = self.slots.try_lock() else {
-            return self.epoch.load(Ordering::Acquire);
-        };
+        let Ok(slots) = self.slots.try_lock() else { return self.epoch() };
         // Only the holder of the lock advances, so the epoch stays put from here on.
         let epoch = self.epoch.load(Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        for slot in slots.iter() {
-            let pinned = slot.0.load(Ordering::Relaxed);
-            if pinned != IDLE && pinned != epoch {
-                return epoch;
-            }
+        if !Self::all_show(&slots, epoch) {
+            return epoch;
         }
-        // What the threads did before they unpinned happened before the advance.
-        fence(Ordering::Acquire);
         self.epoch.store(epoch + 1, Ordering::Release);
         epoch + 1
     }
@@ -100,19 +128,19 @@ pub(crate) struct Participant {
     oldest: Cell<u64>,
     /// Guards pinned in `oldest` and in `oldest + 1`, by the epoch's lowest bit.
     guards: [Cell<u32>; 2],
-    /// A planted bug for the model checker to find: this thread leaves a fence out.
+    /// A planted bug for the model checker to find: what this thread leaves out of a pin.
     #[cfg(all(test, loom))]
-    without: Cell<Option<Fence>>,
+    without: Cell<Option<Part>>,
 }
 
-/// The two fences of a reader.
+/// What makes a pin safe.
 #[cfg_attr(not(all(test, loom)), allow(dead_code))] // told apart by the planted bugs only
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fence {
-    /// After the slot shows the epoch.
-    Announced,
-    /// Before a thread's first guard in the epoch after the one its slot shows.
-    Joined,
+enum Part {
+    /// The fence after the slot shows the epoch.
+    Fence,
+    /// The second look at the epoch.
+    Look,
 }
 
 /// Names the epoch that a guard was pinned in: its lowest bit.
@@ -123,17 +151,21 @@ impl Participant {
     /// Enters the current epoch. Undone by [`Participant::unpin`].
     #[inline]
     pub(crate) fn pin(&self) -> Pin {
-        let epoch = self.collector.epoch.load(Ordering::Relaxed);
-        let pin = Pin((epoch & 1) as usize);
-        let guards = self.guards[pin.0].get();
+        // Acquired, so that a thread that is pinned already loads its links after this.
+        let mut epoch = self.collector.epoch.load(Ordering::Acquire);
         if self.oldest.get() == IDLE {
-            self.announce(epoch);
+            loop {
+                self.show(epoch);
+                let now = self.collector.epoch.load(Ordering::Acquire);
+                if now == epoch || !self.has(Part::Look) {
+                    break;
+                }
+                epoch = now;
+            }
             self.oldest.set(epoch);
-        } else if guards == 0 {
-            // The thread's first guard in `oldest + 1`; the slot stays where it is.
-            self.fence(Fence::Joined);
         }
-        self.guards[pin.0].set(guards + 1);
+        let pin = Pin((epoch & 1) as usize);
+        self.guards[pin.0].set(self.guards[pin.0].get() + 1);
         pin
     }
 
@@ -151,26 +183,27 @@ impl Participant {
 
     /// Shows `epoch` in the slot, and orders that before every later access of this thread.
     #[inline]
-    fn announce(&self, epoch: u64) {
+    fn show(&self, epoch: u64) {
         if cfg!(all(target_arch = "x86_64", not(loom))) {
             // An exchange is a full barrier on x86, and cheaper than a store and `mfence`.
             self.slot.0.swap(epoch, Ordering::SeqCst);
             std::sync::atomic::compiler_fence(Ordering::SeqCst);
         } else {
             self.slot.0.store(epoch, Ordering::Relaxed);
-            self.fence(Fence::Announced);
+            if self.has(Part::Fence) {
+                fence(Ordering::SeqCst);
+            }
         }
     }
 
+    /// Whether a part of a pin has not been left out.
     #[inline]
     #[cfg_attr(not(all(test, loom)), allow(clippy::unused_self))]
-    fn fence(&self, which: Fence) {
+    fn has(&self, _part: Part) -> bool {
         #[cfg(all(test, loom))]
-        if self.without.get() == Some(which) {
-            return;
-        }
-        let _ = which;
-        fence(Ordering::SeqCst);
+        return self.without.get() != Some(_part);
+        #[cfg(not(all(test, loom)))]
+        true
     }
 
     /// Leaves the epoch that `pin` entered.
@@ -191,16 +224,17 @@ impl Participant {
         self.guards[0].get() + self.guards[1].get()
     }
 
-    /// The tag for an object that this thread has unlinked.
+    /// The tag for an object that this thread has unlinked under a guard that it still holds: a bound on the epoch of that
+    /// moment.
     #[inline]
     pub(crate) fn tag(&self) -> u64 {
-        fence(Ordering::SeqCst);
-        self.collector.epoch.load(Ordering::Relaxed)
+        debug_assert_ne!(self.oldest.get(), IDLE, "only a pinned thread retires");
+        self.oldest.get() + 1
     }
 
-    /// See [`Collector::try_advance`].
-    pub(crate) fn try_advance(&self) -> u64 {
-        self.collector.try_advance()
+    /// The level of the process.
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.collector
     }
 }
 
@@ -290,19 +324,42 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    struct Scenario {
-        /// How many epochs after its tag the object is freed.
-        grace: u64,
-        /// Whether the reader's guard begins under an older one, while a third thread moves the epoch on.
-        overlapping: bool,
-        /// The fence that the reader leaves out.
-        without: Option<Fence>,
+    /// Far memory's side of the scheme: the epoch and what each of two processes has announced. As in
+    /// [`global`](super::super::global), but awaited.
+    struct Far {
+        epoch: AtomicU64,
+        announced: [AtomicU64; 2],
     }
 
-    /// A one-link structure: the writer unlinks an object, retires it and frees it `grace` epochs later; a reader that
-    /// reached it must not find it freed.
-    fn reader_against_reclaimer(scenario: Scenario) {
-        let Scenario { grace, overlapping, without } = scenario;
+    impl Far {
+        fn step(&self, process: usize, collector: &Collector) {
+            let epoch = self.epoch.load(Ordering::SeqCst);
+            let other = self.announced[1 - process].load(Ordering::SeqCst);
+            collector.observe(epoch);
+            if !collector.has_caught_up(epoch) {
+                return;
+            }
+            self.announced[process].store(epoch, Ordering::SeqCst);
+            if other >= epoch
+                && self.epoch.compare_exchange(epoch, epoch + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            {
+                collector.observe(epoch + 1);
+            }
+        }
+    }
+
+    /// What a reader that reaches an object finds: it must not be freed.
+    fn read(me: &Participant, link: &AtomicU64, freed: &AtomicU64) {
+        let pin = me.pin();
+        if link.load(Ordering::SeqCst) == 1 {
+            assert_eq!(freed.load(Ordering::Relaxed), 0, "a reachable object was freed");
+        }
+        me.unpin(pin);
+    }
+
+    /// A one-link structure: the writer unlinks an object, retires it and frees it; a reader that reached it must not find it
+    /// freed. With overlapping guards, or where a pin may be late, a third thread moves the epoch on.
+    fn in_one_process(overlapping: bool, without: Option<Part>) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(4);
         builder.check(move || {
@@ -326,17 +383,23 @@ mod loom_tests {
                     me.unpin(pin);
                 })
             };
-            let advancer = overlapping.then(|| {
+            let advancer = (overlapping || without == Some(Part::Look)).then(|| {
                 let collector = Arc::clone(&collector);
-                loom::thread::spawn(move || collector.try_advance())
+                loom::thread::spawn(move || {
+                    collector.try_advance();
+                    if !overlapping {
+                        collector.try_advance();
+                    }
+                })
             });
             let me = Collector::register(&collector);
+            me.without.set(without);
             let pin = me.pin();
             link.store(0, Ordering::Release);
             let tag = me.tag();
             me.unpin(pin);
-            for _ in 0..2 {
-                if me.try_advance() >= tag + grace {
+            for _ in 0..3 {
+                if collector.try_advance() >= tag + GRACE_EPOCHS {
                     freed.store(1, Ordering::Relaxed);
                     break;
                 }
@@ -348,33 +411,82 @@ mod loom_tests {
         });
     }
 
+    /// The same with the reader in another process, which has heard of an epoch that the writer's has not. The memory is
+    /// freed `grace` epochs after its tag.
+    fn in_two_processes(grace: u64) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let far = Arc::new(Far {
+                epoch: AtomicU64::new(FIRST_EPOCH + 1),
+                announced: [AtomicU64::new(FIRST_EPOCH), AtomicU64::new(FIRST_EPOCH + 1)],
+            });
+            let link = Arc::new(AtomicU64::new(1));
+            let freed = Arc::new(AtomicU64::new(0));
+            let other = {
+                let (far, link, freed) = (Arc::clone(&far), Arc::clone(&link), Arc::clone(&freed));
+                loom::thread::spawn(move || {
+                    let collector = Arc::new(Collector::new());
+                    collector.observe(FIRST_EPOCH + 1);
+                    let reader = {
+                        let (collector, link, freed) =
+                            (Arc::clone(&collector), Arc::clone(&link), Arc::clone(&freed));
+                        loom::thread::spawn(move || {
+                            let me = Collector::register(&collector);
+                            read(&me, &link, &freed);
+                        })
+                    };
+                    far.step(1, &collector);
+                    reader.join().unwrap();
+                })
+            };
+            let collector = Arc::new(Collector::new());
+            let me = Collector::register(&collector);
+            let pin = me.pin();
+            link.store(0, Ordering::SeqCst);
+            let tag = me.tag();
+            me.unpin(pin);
+            for _ in 0..3 {
+                far.step(0, &collector);
+                if collector.epoch() >= tag + grace {
+                    freed.store(1, Ordering::Relaxed);
+                    break;
+                }
+            }
+            other.join().unwrap();
+        });
+    }
+
     #[test]
     fn loom_no_reader_finds_its_object_freed() {
-        reader_against_reclaimer(Scenario { grace: GRACE_EPOCHS, overlapping: false, without: None });
+        in_one_process(false, None);
     }
 
     #[test]
     fn loom_overlapping_guards_protect_as_one_does() {
-        reader_against_reclaimer(Scenario { grace: GRACE_EPOCHS, overlapping: true, without: None });
+        in_one_process(true, None);
+    }
+
+    #[test]
+    fn loom_a_reader_of_another_process_is_protected() {
+        in_two_processes(GRACE_EPOCHS);
     }
 
     #[test]
     #[should_panic(expected = "a reachable object was freed")]
     fn loom_catches_memory_freed_one_epoch_early() {
-        reader_against_reclaimer(Scenario { grace: GRACE_EPOCHS - 1, overlapping: false, without: None });
+        in_two_processes(GRACE_EPOCHS - 1);
     }
 
     #[test]
     #[should_panic(expected = "a reachable object was freed")]
     fn loom_catches_a_pin_without_its_fence() {
-        let without = Some(Fence::Announced);
-        reader_against_reclaimer(Scenario { grace: GRACE_EPOCHS, overlapping: false, without });
+        in_one_process(false, Some(Part::Fence));
     }
 
     #[test]
     #[should_panic(expected = "a reachable object was freed")]
-    fn loom_catches_an_overlapping_pin_without_its_fence() {
-        let without = Some(Fence::Joined);
-        reader_against_reclaimer(Scenario { grace: GRACE_EPOCHS, overlapping: true, without });
+    fn loom_catches_a_pin_that_does_not_look_again() {
+        in_one_process(false, Some(Part::Look));
     }
 }
