@@ -12,7 +12,7 @@ use farfield::prelude::*;
 use farfield_examples::{Counter, HarrisList, HashSet, IntSet, LazyList, MsQueue, TreiberStack};
 
 /// Operations before the count begins, and operations that are counted.
-const WARM_UP: u64 = 2_000;
+const WARM_UP: u64 = 10_000;
 const COUNTED: u64 = 2_000;
 
 /// How many allocations a future makes that is ready at its first poll.

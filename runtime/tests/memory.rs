@@ -134,7 +134,7 @@ async fn a_guard_keeps_what_it_has_seen(ct: &ComputeThread) -> Result<()> {
         other.sched_reclaim(first).await?;
     }
     for _ in 0..10 {
-        assert_eq!(ct.try_reclaim(), 0);
+        assert_eq!(ct.try_reclaim().await, 0);
     }
     assert_eq!(first.read(g).await?.key, 1);
     let refused = ct.reclaim_deferred().await.unwrap_err();
@@ -166,7 +166,7 @@ async fn repinning_lets_the_epoch_pass(ct: &ComputeThread) -> Result<()> {
     g.sched_reclaim(object.shared(&g)).await?;
     let mut freed = 0;
     for _ in 0..4 {
-        freed += ct.try_reclaim();
+        freed += ct.try_reclaim().await;
         g.repin();
     }
     assert_eq!(freed, 1);

@@ -112,7 +112,7 @@ fn who_waits_for_the_lock_of_a_dead_thread_is_told_so() {
 }
 
 #[test]
-fn who_is_pinned_and_dies_holds_back_reclamation_and_nothing_else() {
+fn who_is_pinned_and_dies_is_evicted_and_reclamation_goes_on() {
     let (cluster, _) = simulation("sim:size=1MiB");
     let freed = cluster.run_surviving(2, async |ct| {
         let root = cell(ct, "cell", 0).await?;
@@ -131,9 +131,10 @@ fn who_is_pinned_and_dies_holds_back_reclamation_and_nothing_else() {
         }
         Ok(ct.metrics().freed)
     });
-    assert_eq!(freed.unwrap(), [Some(0), None]);
+    let [Some(freed), None] = freed.unwrap()[..] else { panic!("thread 1 has died") };
+    assert!(freed > 0, "nothing was freed");
     let metrics = cluster.metrics();
-    assert_eq!(metrics.reclaimed, 500, "freed when the run had ended");
+    assert_eq!(metrics.reclaimed, 500, "the rest when the run had ended");
 }
 
 #[test]

@@ -58,6 +58,10 @@ pub struct Plan {
     pub rate: &'static str,
     /// The odds that a memory node takes ten times as long for everything, in percent.
     pub slow_percent: u64,
+    /// Compute threads of each process.
+    pub threads_per_node: usize,
+    /// Whether retired memory is freed one epoch too early: a bug in the runtime, to be found.
+    pub early_reclamation: bool,
 }
 
 impl Plan {
@@ -87,6 +91,8 @@ impl Plan {
             jitter_percent: one_of(&mut rng, &[0, 10, 50, 90]),
             rate: one_of(&mut rng, &["1M", "20M", "inf"]),
             slow_percent: one_of(&mut rng, &[0, 0, 40]),
+            threads_per_node: one_of(&mut rng, &[1, 1, 2]),
+            early_reclamation: false,
         }
     }
 
@@ -97,6 +103,8 @@ impl Plan {
             "sim:seed={seed},nodes={nodes},size=256KiB,limit=50ms,jitter={jitter_percent}%,rate={rate},\
              slow={slow_percent}%,stall={stalls_percent}%"
         );
+        let plant = if self.early_reclamation { ",plant=early-reclamation" } else { "" };
+        let url = format!("{url},threads-per-node={}{plant}", self.threads_per_node);
         let Self { crashes_percent, cuts_percent, .. } = self;
         match self.faults {
             Faults::None => url,

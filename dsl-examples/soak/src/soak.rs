@@ -125,7 +125,7 @@ async fn work<S: Soaked>(ct: &ComputeThread, plan: &Plan, history: &HistoryOf<S:
             }
             // Memory comes back soon only if somebody asks for it.
             if rng.random_range(0..8) > 0 {
-                ct.try_reclaim();
+                ct.try_reclaim().await;
             }
         }
         Ok(())

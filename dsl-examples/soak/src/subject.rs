@@ -120,7 +120,12 @@ impl Subject {
 
     /// Runs what a seed stands for.
     pub fn run_seed(&self, seed: u64, faults: Faults) -> Outcome {
-        (self.run)(&Plan::new(self.structure, seed, faults))
+        self.run(&Plan::new(self.structure, seed, faults))
+    }
+
+    /// Runs a plan.
+    pub fn run(&self, plan: &Plan) -> Outcome {
+        (self.run)(plan)
     }
 }
 

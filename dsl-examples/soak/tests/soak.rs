@@ -1,7 +1,7 @@
 //! A short soak, as long as an unoptimised build has time for. The long one is `cargo xtask sim-soak`.
 
-use farfield_soak::plan::Faults;
-use farfield_soak::planted::{PLANTED, Structure};
+use farfield_soak::plan::{Faults, Plan};
+use farfield_soak::planted::{Check, PLANTED, Structure};
 use farfield_soak::soak::hunt;
 use farfield_soak::subject::Subject;
 
@@ -103,6 +103,25 @@ fn the_bugs_planted_in_the_treiber_stack_are_caught() {
 #[test]
 fn the_bugs_planted_in_the_ms_queue_are_caught() {
     catch_all(Structure::MsQueue);
+}
+
+/// The runtime's own planted bug: memory is used again one epoch too early.
+fn catches_early_reclamation(structure: Structure) {
+    let caught = (0..10_000).find(|seed| {
+        let plan = Plan { early_reclamation: true, ..Plan::new(structure, *seed, Faults::None) };
+        let caught = Subject::real(structure).run(&plan).caught;
+        caught.iter().any(|caught| caught.by == Check::Memory)
+    });
+    let Some(seed) = caught else { panic!("{structure:?}: 10,000 seeds miss early reclamation") };
+    println!("{structure:?}: early reclamation is caught at seed {seed}");
+}
+
+#[test]
+fn memory_that_is_used_again_one_epoch_early_is_caught() {
+    for structure in [Structure::LazyList, Structure::HarrisList, Structure::TreiberStack, Structure::MsQueue]
+    {
+        catches_early_reclamation(structure);
+    }
 }
 
 #[test]

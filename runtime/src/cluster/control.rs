@@ -7,6 +7,7 @@
 //! | 16 | every segment | bump counter: offset of the first byte that no chunk holds |
 //! | 24..64 | every segment | reserved, zero |
 //! | 64..16448 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
+//! | 16448..18496 | segment 0 | the [epochs](crate::memory::global): the epoch, 126 slots, and where further slots are |
 
 use memoffset::{offset_of, span_of};
 
@@ -29,7 +30,26 @@ struct Header {
 struct Control {
     header: Header,
     directory: [Entry; DIRECTORY_ENTRIES],
+    epochs: Epochs,
 }
+
+/// The epoch of the cluster and what its processes have announced. See [`crate::memory::global`].
+#[repr(C)]
+struct Epochs {
+    epoch: u64,
+    /// Slots that were ever used: those behind them need not be looked at.
+    used: u64,
+    slots: [u64; SLOTS_HERE],
+    /// Addresses of pages of further slots; 0 where there is none yet.
+    pages: [u64; SLOT_PAGES],
+}
+
+/// Slots in the control block.
+pub(crate) const SLOTS_HERE: usize = 126;
+/// Slots in a page.
+pub(crate) const SLOTS_PER_PAGE: usize = 128;
+/// How many pages there can be: slots for 16,510 processes.
+pub(crate) const SLOT_PAGES: usize = 128;
 
 /// A named word. See [`super::directory`] for the protocol.
 #[repr(C)]
@@ -58,7 +78,7 @@ pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
 
-const _: () = assert!(HEADER_BYTES == 64 && size_of::<Entry>() == 128 && CONTROL_BYTES == 16448);
+const _: () = assert!(HEADER_BYTES == 64 && size_of::<Entry>() == 128 && CONTROL_BYTES == 18496);
 
 /// The bump counter of a segment.
 pub(crate) fn bump_of(segment: u16) -> Address {
@@ -68,6 +88,22 @@ pub(crate) fn bump_of(segment: u16) -> Address {
 /// The entry at `index` of the directory.
 pub(crate) fn entry(index: usize) -> Address {
     Address::new(0, (offset_of!(Control, directory) + index * size_of::<Entry>()) as u64)
+}
+
+/// The cluster's epoch; the number of used slots and the slots in the control block follow it.
+pub(crate) fn epoch() -> Address {
+    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, epoch)) as u64)
+}
+
+/// The number of used slots.
+pub(crate) fn used_slots() -> Address {
+    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, used)) as u64)
+}
+
+/// The address of page `index` of slots.
+pub(crate) fn slot_page(index: usize) -> Address {
+    let pages = offset_of!(Control, epochs) + offset_of!(Epochs, pages);
+    Address::new(0, (pages + index * size_of::<u64>()) as u64)
 }
 
 /// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.
@@ -96,6 +132,15 @@ pub(crate) fn describe(at: Address) -> String {
         let (_, name) = field.into_iter().rfind(|(start, _)| *start <= within).expect("one begins at 0");
         format!("directory[{index}].{name}")
     };
+    if at.segment() == 0 && offset >= offset_of!(Control, epochs) {
+        return match (offset - offset_of!(Control, epochs)) / size_of::<u64>() {
+            0 => "epoch".to_owned(),
+            1 => "used epoch slots".to_owned(),
+            word if word < 2 + SLOTS_HERE => format!("epoch slot[{}]", word - 2),
+            word if word < 2 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 2 - SLOTS_HERE),
+            _ => "unallocated".to_owned(),
+        };
+    }
     match offset.checked_sub(offset_of!(Control, directory)) {
         Some(offset) if at.segment() == 0 && offset < size_of::<[Entry; DIRECTORY_ENTRIES]>() => {
             entry(offset)

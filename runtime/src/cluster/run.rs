@@ -1,9 +1,11 @@
 //! Runs: the threads of one `cluster.run`, and which of them are still there.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Cluster, Metrics, ThreadId, lock};
+use crate::memory::global::Process;
 
 /// The threads of one [`Cluster::run`].
 pub(crate) struct Run {
@@ -13,6 +15,9 @@ pub(crate) struct Run {
     threads: usize,
     /// The identity of thread 0; the others follow.
     first_id: NonZeroU64,
+    /// The processes that the threads are in, and how many threads each has.
+    processes: Vec<Arc<Process>>,
+    threads_per_process: usize,
     /// Threads that have ended.
     departed: AtomicU64,
 }
@@ -20,6 +25,16 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn new(cluster: &Cluster, threads: usize) -> Self {
         let shared = &cluster.shared;
+        // Each simulated compute node is a process of its own.
+        let threads_per_process = shared.threads_per_process().unwrap_or(threads);
+        let processes = threads.div_ceil(threads_per_process);
+        let process = |number: usize| {
+            let threads = (threads - number * threads_per_process).min(threads_per_process);
+            Arc::new(match processes {
+                1 => Process::alone(crate::primitive::Arc::clone(&shared.collector), threads),
+                _ => Process::one_of_several(number, threads),
+            })
+        };
         let first_id = shared.next_thread.fetch_add(threads as u64, Ordering::Relaxed);
         let run = Self {
             cluster: cluster.clone(),
@@ -27,6 +42,8 @@ impl Run {
             threads,
             first_id: NonZeroU64::new(first_id)
                 .expect("identities start at 1 and 64 bits of them do not run out"),
+            processes: (0..processes).map(process).collect(),
+            threads_per_process,
             departed: AtomicU64::new(0),
         };
         lock(&shared.live).extend((0..threads).map(|index| run.id_of(index)));
@@ -35,6 +52,18 @@ impl Run {
 
     pub(crate) fn id_of(&self, index: usize) -> ThreadId {
         ThreadId(self.first_id.saturating_add(index as u64))
+    }
+
+    /// The process that a thread is in.
+    pub(crate) fn process_of(&self, index: usize) -> &Arc<Process> {
+        &self.processes[index / self.threads_per_process]
+    }
+
+    /// A thread has died, and nothing of it takes effect any more.
+    pub(crate) fn died(&self, index: usize) {
+        if let Some(slot) = self.process_of(index).thread_is_gone() {
+            self.cluster.shared.clear_epoch_slot(slot);
+        }
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -56,5 +85,16 @@ impl Run {
         *lock(&shared.totals) += metrics;
         lock(&shared.live).remove(&self.id_of(index));
         self.departed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Run {
+    /// A run that was given up leaves processes behind that have not left.
+    fn drop(&mut self) {
+        for process in &self.processes {
+            if let Some(slot) = process.is_gone() {
+                self.cluster.shared.clear_epoch_slot(slot);
+            }
+        }
     }
 }

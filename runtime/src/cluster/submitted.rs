@@ -51,6 +51,13 @@ impl<'a> Future for Submitted<'a> {
     }
 }
 
+impl Submitted<'_> {
+    /// What was posted, for whoever looks after it without waiting.
+    pub(crate) fn into_posted(mut self) -> Option<Posted> {
+        self.posted.take()
+    }
+}
+
 impl Drop for Submitted<'_> {
     fn drop(&mut self) {
         match self.posted.take() {

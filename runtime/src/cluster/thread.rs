@@ -9,6 +9,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -26,6 +27,7 @@ use crate::fabric::sim::Sim;
 use crate::fabric::{Endpoint, Posted, Ticket};
 use crate::layout::{Remote, WORD_BYTES};
 use crate::memory::epoch::{Collector, Participant};
+use crate::memory::global::{Process, Step};
 use crate::memory::heap::{Block, ThreadHeap};
 use crate::memory::limbo::Limbo;
 use crate::place::ResultsPool;
@@ -64,6 +66,11 @@ pub struct ComputeThread {
     pub(super) endpoint: Endpoint,
     pub(super) counters: Counters,
     pub(crate) epoch: Participant,
+    /// What it shares with the threads of its process.
+    pub(crate) process: Arc<Process>,
+    /// The step that it takes for its process, and how many chains from now it takes the next.
+    pub(crate) step: RefCell<Option<Step>>,
+    pub(crate) until_step: Cell<u32>,
     heap: Rc<ThreadHeap>,
     limbo: RefCell<Limbo>,
     /// Objects to retire before the next attempt to advance the epoch.
@@ -91,12 +98,16 @@ impl ComputeThread {
     pub(super) fn new(cluster: &Cluster, run: &Arc<Run>, index: usize) -> Self {
         let shared = &cluster.shared;
         let id = run.id_of(index);
+        let process = Arc::clone(run.process_of(index));
         let task = Rc::new(Cell::new(0));
         let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
             endpoint: shared.endpoint(seed, index),
             counters: Counters::default(),
-            epoch: Collector::register(&shared.collector),
+            epoch: Collector::register(&process.collector),
+            process,
+            step: RefCell::default(),
+            until_step: Cell::default(),
             heap: Rc::new(ThreadHeap::new(
                 Arc::clone(&shared.pool),
                 shared.config.geometry,
@@ -334,8 +345,19 @@ impl ComputeThread {
         }
         count(&self.counters.riders, (chain.ops().len() as u64).saturating_sub(1));
         self.look_after_left();
+        self.count_towards_step();
         let posted = Some(self.endpoint.post(chain, self.task.get()));
         Submitted { ct: self, posted, touches_memory: true }
+    }
+
+    /// Looks whether a chain has completed that was posted without a future.
+    pub(crate) fn poll_posted(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+        self.endpoint.poll(ticket)
+    }
+
+    /// Gives up looking at one.
+    pub(crate) fn forget_posted(&self, ticket: Ticket) {
+        self.endpoint.forget(ticket);
     }
 
     pub(crate) fn recycle(&self, mut chain: Chain) {
@@ -370,16 +392,25 @@ impl ComputeThread {
             self.until_advance.set(left);
         } else {
             self.until_advance.set(RETIRED_PER_ADVANCE);
-            self.try_reclaim();
+            self.look_after_left();
+            let epoch = self.advance_epoch();
+            self.free_expired(epoch);
         }
     }
 
     /// Tries to advance the epoch and frees what this thread retired long enough ago; gives how many objects.
     ///
-    /// Retiring does it by itself now and then. No round trip.
-    pub fn try_reclaim(&self) -> u64 {
+    /// Retiring does it by itself now and then, without waiting. No round trip if all compute threads are in one process,
+    /// or if another thread of this process is at it; otherwise two, at most.
+    pub async fn try_reclaim(&self) -> u64 {
         self.look_after_left();
-        let epoch = self.epoch.collector().try_advance();
+        self.step().await;
+        self.free_expired(self.process.collector.epoch())
+    }
+
+    /// Frees what this thread retired long enough before `epoch`.
+    fn free_expired(&self, epoch: u64) -> u64 {
+        let epoch = epoch + self.endpoint.virtual_time().map_or(0, Sim::early_epochs);
         let mut limbo = self.limbo.borrow_mut();
         self.free_all(std::iter::from_fn(|| limbo.pop_expired(epoch)))
     }
@@ -425,6 +456,7 @@ impl fmt::Debug for ComputeThread {
 impl Drop for ComputeThread {
     /// The thread leaves its run: nobody may wait for it any more, and what it had retired is left to the others.
     fn drop(&mut self) {
+        self.abandon_step();
         for Left { ticket, pin, .. } in self.left.take() {
             self.epoch.unpin(pin);
             self.endpoint.forget(ticket);

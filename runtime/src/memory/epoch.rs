@@ -43,7 +43,7 @@ use crate::primitive::{Arc, AtomicU64, Mutex, Ordering, fence};
 
 /// A slot's value while its thread is not pinned. Epochs start above it.
 const IDLE: u64 = 0;
-const FIRST_EPOCH: u64 = 1;
+pub(crate) const FIRST_EPOCH: u64 = 1;
 
 /// How many epochs after its tag an object's memory may be used again.
 pub(crate) const GRACE_EPOCHS: u64 = 2;
@@ -230,11 +230,6 @@ impl Participant {
     pub(crate) fn tag(&self) -> u64 {
         debug_assert_ne!(self.oldest.get(), IDLE, "only a pinned thread retires");
         self.oldest.get() + 1
-    }
-
-    /// The level of the process.
-    pub(crate) fn collector(&self) -> &Collector {
-        &self.collector
     }
 }
 

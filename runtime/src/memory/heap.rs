@@ -269,6 +269,32 @@ impl ThreadHeap {
         }
     }
 
+    /// Fresh memory, never used before and so all zero, for a part of the control block that grows.
+    pub(crate) async fn take_page(&self, ct: &ComputeThread, bytes: u64) -> Result<Address> {
+        match self.take_chunk(ct, 0, bytes).await? {
+            Some(page) if page.bytes == bytes => {
+                if let Some(watch) = &self.watch {
+                    watch.allocated(
+                        self.thread,
+                        page.start,
+                        bytes,
+                        Kind { name: "epoch slots", fields: &[] },
+                    );
+                }
+                Ok(page.start)
+            }
+            _ => Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] })),
+        }
+    }
+
+    /// A page that is not needed after all.
+    pub(crate) fn give_page_back(&self, start: Address, bytes: u64) {
+        if let Some(watch) = &self.watch {
+            watch.freed(self.thread, start);
+        }
+        self.pool.give_piece(0, Piece { start, bytes });
+    }
+
     /// Tells the simulator what a new block is for.
     #[inline]
     pub(crate) fn note_allocated<T: Remote>(&self, block: Block, bytes: usize) {

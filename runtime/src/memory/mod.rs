@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`heap`] | a thread's blocks: chunks taken from segments, free lists by size |
 //! | [`pool`] | blocks that no thread holds, shared by the threads of the process |
-//! | [`epoch`] | when a retired object's memory may be used again |
+//! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
+//! | [`global`] | the level of several, in far memory |
 //! | [`limbo`] | what a thread has retired and not yet freed |
 //! | [`guard`] | [`Guard`](crate::Guard): protection for loaded pointers |
 //! | [`site`] | where a new object goes |
 
 pub(crate) mod epoch;
+pub(crate) mod global;
 pub(crate) mod guard;
 pub(crate) mod heap;
 pub(crate) mod limbo;

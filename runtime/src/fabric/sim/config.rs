@@ -47,6 +47,8 @@ pub(crate) struct SimConfig {
     pub(crate) slow: Odds,
     /// Whether what is left unreachable at a run's end is an error.
     pub(crate) leaks_fail: bool,
+    /// A planted bug: retired memory is freed one epoch too early.
+    pub(crate) early_reclamation: bool,
 }
 
 impl Default for SimConfig {
@@ -66,6 +68,7 @@ impl Default for SimConfig {
             memory_crash: 0,
             slow: 0,
             leaks_fail: true,
+            early_reclamation: false,
         };
         for (name, value) in Self::DEFAULTS {
             let known = config.set(name, value);
@@ -82,7 +85,7 @@ impl SimConfig {
 
     /// The options that only `sim:` has.
     pub(crate) const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `timeout`, `limit`, \
-                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow` and `leaks`";
+                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks` and `plant`";
 
     /// Sets one option; gives whether there is such an option.
     ///
@@ -119,6 +122,13 @@ impl SimConfig {
                     "fail" => true,
                     "ignore" => false,
                     _ => return Err(format!("{name}={value} is neither `fail` nor `ignore`")),
+                }
+            }
+            "plant" => {
+                self.early_reclamation = match value {
+                    "none" => false,
+                    "early-reclamation" => true,
+                    _ => return Err(format!("{name}={value} is neither `none` nor `early-reclamation`")),
                 }
             }
             _ => return Ok(false),

@@ -139,6 +139,11 @@ impl Sim {
         world.books.check_cached(at, words, who)
     }
 
+    /// How many epochs too early retired memory is freed: the planted bug.
+    pub(crate) fn early_epochs(&self) -> u64 {
+        u64::from(self.world.lock().config().early_reclamation)
+    }
+
     /// Whether something that the thread has posted has not been executed.
     pub(crate) fn is_underway(&self) -> bool {
         self.world.lock().is_underway(self.thread)

@@ -1,0 +1,391 @@
+//! The epoch of a cluster of several processes, in far memory, off every operation's path.
+//!
+//! Segment 0's control block has the *epoch* and a *slot* for each process. A process announces epoch `e` in its slot once
+//! it knows of `e` and none of its threads is pinned before it. The epoch goes from `e` to `e + 1`, by CAS, when every used
+//! slot has announced `e`. So while any thread is pinned at `m` its process announces `m` at most, and the epoch is `m + 1` at
+//! most: the bound from which [`epoch`](super::epoch) proves that memory is not used again too early. Slots only grow while
+//! they are in use, so what was read of others may be old without harm.
+//!
+//! # A step
+//!
+//! One thread of a process at a time takes a step; the others return at once.
+//! 1. One chain reads the epoch and, behind it, all slots.
+//! 2. The process makes the epoch its own. If its threads have caught up, one chain writes its slot and, if all others
+//!    have announced this epoch too, advances the epoch by CAS.
+//!
+//! Steps are posted and not waited for: after every 64 objects that a thread retires, and after every [`CHAINS_PER_STEP`]
+//! chains, so that a process which only reads does not hold the others back. A process that does nothing at all does: until
+//! it does something, leaves, or is evicted.
+//!
+//! # Coming and going
+//!
+//! A process joins by a CAS of a free slot from 0 to the epoch it has read, raises the number of used slots past it, and
+//! reads the epoch again: if that has moved, it announces the new one, until both agree. From then on whoever scans the slots
+//! sees it. One scan that had not seen it may still advance the epoch, once; that is the one step ahead that the bound allows.
+//! It leaves by writing 0. The slot of a process that has died is set to 0 once nothing of it can take effect any more.
+//!
+//! A process that is alone in its cluster needs none of this: its own level is all there is.
+
+use std::future::poll_fn;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
+
+use super::epoch::Collector;
+use crate::cluster::ComputeThread;
+use crate::cluster::control::{self, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
+use crate::error::{self, Error, Result};
+use crate::fabric::chain::{Chain, Slot};
+use crate::fabric::{Posted, Ticket};
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+use crate::primitive::Arc;
+
+/// How many chains a thread posts between steps.
+const CHAINS_PER_STEP: u32 = 1024;
+/// The words of the control block before the first slot: the epoch and the number of used slots.
+const HEAD_WORDS: usize = 2;
+const PAGE_BYTES: u64 = (SLOTS_PER_PAGE * WORD_BYTES) as u64;
+
+/// A process: the threads that share memory, a fate, and a slot.
+pub(crate) struct Process {
+    pub(crate) collector: Arc<Collector>,
+    /// Its threads that have neither ended nor died.
+    threads: AtomicUsize,
+    /// Its part in a cluster of several processes.
+    shared: Option<Member>,
+}
+
+/// What a process knows of the others.
+struct Member {
+    /// The slot that it tries first.
+    number: usize,
+    /// Whether it has a slot: one of the constants below.
+    joined: AtomicU8,
+    /// Where its slot is, and what it shows.
+    slot: AtomicU64,
+    announced: AtomicU64,
+    /// Whether one of its threads takes a step.
+    stepping: AtomicBool,
+    /// What it knows of the slots, from the last scan.
+    slots: Mutex<Slots>,
+}
+
+/// Which slots there are.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Slots {
+    used: usize,
+    /// The pages that the used ones are on; null where nobody has needed one yet.
+    pages: Vec<Address>,
+}
+
+const OUTSIDE: u8 = 0;
+const JOINING: u8 = 1;
+const JOINED: u8 = 2;
+
+/// A part of a step that is in flight.
+pub(crate) struct Step {
+    ticket: Ticket,
+    part: Part,
+}
+
+enum Part {
+    /// Reading the epoch, the number of used slots and those in the control block; the addresses of the pages; and the
+    /// pages that are known.
+    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<Slot> },
+    /// Writing the slot and, perhaps, advancing the epoch.
+    Announce { epoch: u64, exchange: Option<Slot> },
+}
+
+impl Process {
+    /// The only process of its cluster.
+    pub(crate) fn alone(collector: Arc<Collector>, threads: usize) -> Self {
+        Self { collector, threads: AtomicUsize::new(threads), shared: None }
+    }
+
+    /// Process `number` of several.
+    pub(crate) fn one_of_several(number: usize, threads: usize) -> Self {
+        let member = Member {
+            number,
+            joined: AtomicU8::new(OUTSIDE),
+            slot: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
+            stepping: AtomicBool::new(false),
+            slots: Mutex::default(),
+        };
+        let collector = Arc::new(Collector::new());
+        Self { collector, threads: AtomicUsize::new(threads), shared: Some(member) }
+    }
+
+    /// One of its threads has ended or died; gives the slot that is to be cleared if it was the last.
+    pub(crate) fn thread_is_gone(&self) -> Option<Address> {
+        let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
+        let member = self.shared.as_ref()?;
+        if last { member.take_back_slot() } else { None }
+    }
+
+    /// All of its threads are gone, whatever they did; gives the slot that is to be cleared, if there is one.
+    pub(crate) fn is_gone(&self) -> Option<Address> {
+        self.shared.as_ref()?.take_back_slot()
+    }
+}
+
+impl Member {
+    fn take_back_slot(&self) -> Option<Address> {
+        let slot = Address::from_bits(self.slot.swap(0, Ordering::AcqRel));
+        (!slot.is_null()).then_some(slot)
+    }
+
+    fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {
+        // What one scan saw is whole at every moment.
+        self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl ComputeThread {
+    // ---- coming and going --------------------------------------------------------------------------------------
+
+    /// Waits until the thread's process has a slot; nothing may be pinned before.
+    pub(crate) async fn join_epochs(&self) -> Result<()> {
+        let Some(member) = &self.process.shared else { return Ok(()) };
+        loop {
+            match member.joined.compare_exchange(OUTSIDE, JOINING, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(JOINED) => return Ok(()),
+                Err(_) => self.yield_now().await,
+            }
+        }
+        let outcome = self.take_slot(member).await;
+        member.joined.store(if outcome.is_ok() { JOINED } else { OUTSIDE }, Ordering::Release);
+        outcome
+    }
+
+    async fn take_slot(&self, member: &Member) -> Result<()> {
+        let mut epoch = self.read_word(control::epoch()).await?;
+        let mut number = member.number;
+        let slot = loop {
+            let slot = self.slot_at(number).await?;
+            if self.compare_exchange_word(slot, 0, epoch).await? == 0 {
+                break slot;
+            }
+            // A process that nobody has evicted; there is room behind it.
+            number += 1;
+        };
+        let used = number as u64 + 1;
+        let mut found = 0;
+        while found < used {
+            let seen = self.compare_exchange_word(control::used_slots(), found, used).await?;
+            if seen == found {
+                break;
+            }
+            found = seen;
+        }
+        loop {
+            let now = self.read_word(control::epoch()).await?;
+            if now == epoch {
+                break;
+            }
+            epoch = now;
+            self.write_word(slot, epoch).await?;
+        }
+        self.process.collector.observe(epoch);
+        member.announced.store(epoch, Ordering::Relaxed);
+        member.slot.store(slot.bits(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Where slot `number` is; makes its page if there is none.
+    async fn slot_at(&self, number: usize) -> Result<Address> {
+        let Some(behind) = number.checked_sub(SLOTS_HERE) else {
+            return Ok(control::epoch().add(((HEAD_WORDS + number) * WORD_BYTES) as u64));
+        };
+        let (page, within) = (behind / SLOTS_PER_PAGE, behind % SLOTS_PER_PAGE);
+        if page >= SLOT_PAGES {
+            let value = format!("{} processes", number + 1).into();
+            let reason = "there are not so many epoch slots";
+            return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
+        }
+        let mut at = self.read_word(control::slot_page(page)).await?;
+        if at == 0 {
+            let fresh = self.heap().take_page(self, PAGE_BYTES).await?;
+            at = self.compare_exchange_word(control::slot_page(page), 0, fresh.bits()).await?;
+            if at == 0 {
+                at = fresh.bits();
+            } else {
+                self.heap().give_page_back(fresh, PAGE_BYTES);
+            }
+        }
+        Ok(Address::from_bits(at).add((within * WORD_BYTES) as u64))
+    }
+
+    /// The thread has nothing more to do: its process leaves if it was the last.
+    pub(crate) async fn leave_epochs(&self) {
+        self.finish_step().await;
+        if let Some(slot) = self.process.thread_is_gone() {
+            // If its memory node is gone, so is the slot.
+            let _ = self.write_word(slot, 0).await;
+        }
+    }
+
+    // ---- steps -------------------------------------------------------------------------------------------------
+
+    /// A chain has been posted: now and then that is the occasion for a step.
+    #[inline]
+    pub(crate) fn count_towards_step(&self) {
+        if self.process.shared.is_some() {
+            self.steps_after_chains();
+        }
+    }
+
+    #[cold]
+    fn steps_after_chains(&self) {
+        let left = self.until_step.get();
+        if left == 0 {
+            self.until_step.set(CHAINS_PER_STEP);
+            self.begin_step();
+        } else {
+            self.until_step.set(left - 1);
+        }
+        self.go_on_with_step();
+    }
+
+    /// Advances the epoch as far as can be told at once; a process of several begins a step, without waiting for it. Gives the
+    /// epoch as the process knows it.
+    pub(crate) fn advance_epoch(&self) -> u64 {
+        if self.process.shared.is_none() {
+            return self.process.collector.try_advance();
+        }
+        self.begin_step();
+        self.process.collector.epoch()
+    }
+
+    /// Begins a step, unless a thread of the process is at it.
+    fn begin_step(&self) {
+        let Some(member) = &self.process.shared else { return };
+        if member.joined.load(Ordering::Acquire) != JOINED || member.stepping.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let Slots { used, pages } = member.slots().clone();
+        let mut chain = self.empty_chain();
+        // The epoch first: what is read of the slots is then as new.
+        let head = chain.read(control::epoch(), HEAD_WORDS + used.min(SLOTS_HERE));
+        let addresses = (!pages.is_empty()).then(|| chain.read(control::slot_page(0), pages.len()));
+        let pages = pages.iter().filter(|page| !page.is_null());
+        let pages = pages.map(|page| chain.read(*page, SLOTS_PER_PAGE)).collect();
+        self.take_step(chain, Part::Scan { head, addresses, pages });
+    }
+
+    /// Posts a part of a step.
+    fn take_step(&self, chain: Chain, part: Part) {
+        match self.submit(chain).into_posted() {
+            Some(Posted::InFlight(ticket)) => *self.step.borrow_mut() = Some(Step { ticket, part }),
+            // Several processes meet over a network, where nothing is done at once.
+            Some(Posted::Done(chain, _)) => {
+                self.recycle(chain);
+                self.end_step();
+            }
+            None => self.end_step(),
+        }
+    }
+
+    fn end_step(&self) {
+        if let Some(member) = &self.process.shared {
+            member.stepping.store(false, Ordering::Release);
+        }
+    }
+
+    /// Looks whether what the step waits for is there, and goes on with it; gives whether it is still under way.
+    fn go_on_with_step(&self) -> bool {
+        let Some(member) = &self.process.shared else { return false };
+        loop {
+            let Some(ticket) = self.step.borrow().as_ref().map(|step| step.ticket) else { return false };
+            let Poll::Ready((chain, result)) = self.poll_posted(ticket) else { return true };
+            let part = self.step.take().map(|step| step.part);
+            let next =
+                part.filter(|_| result.is_ok()).and_then(|part| self.next_of_step(member, part, &chain));
+            self.recycle(chain);
+            match next {
+                Some((chain, part)) => self.take_step(chain, part),
+                None => self.end_step(),
+            }
+        }
+    }
+
+    /// What comes after a part of a step.
+    fn next_of_step(&self, member: &Member, part: Part, done: &Chain) -> Option<(Chain, Part)> {
+        let collector = &self.process.collector;
+        match part {
+            Part::Scan { head, addresses, pages } => {
+                let [epoch, used, here @ ..] = done.words(&head) else { return None };
+                let epoch = *epoch;
+                let words = addresses.map_or(&[][..], |addresses| done.words(&addresses));
+                let mut there = Slots { used: *used as usize, pages: Vec::new() };
+                there.pages.extend(words.iter().map(|page| Address::from_bits(*page)));
+                let needed = there.used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
+                there.pages.resize(needed, Address::NULL);
+                if *member.slots() != there {
+                    // There are slots that this scan has not seen; the next one will.
+                    *member.slots() = there;
+                    return None;
+                }
+                collector.observe(epoch);
+                let slot = Address::from_bits(member.slot.load(Ordering::Acquire));
+                if slot.is_null() || !collector.has_caught_up(epoch) {
+                    return None;
+                }
+                let mut chain = self.empty_chain();
+                let announces = member.announced.load(Ordering::Relaxed) < epoch;
+                if announces {
+                    chain.write(slot, &[epoch]);
+                }
+                // Its own slot is one of those that are behind if it is about to be written.
+                let all = here.iter().chain(pages.iter().flat_map(|page| done.words(page)));
+                let behind = all.filter(|announced| **announced != 0 && **announced < epoch).count();
+                let exchange = (behind <= usize::from(announces))
+                    .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
+                if chain.ops().is_empty() {
+                    self.recycle(chain);
+                    return None;
+                }
+                Some((chain, Part::Announce { epoch, exchange }))
+            }
+            Part::Announce { epoch, exchange } => {
+                member.announced.store(epoch, Ordering::Relaxed);
+                if exchange.is_some_and(|exchange| done.word(&exchange) == epoch) {
+                    collector.observe(epoch + 1);
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes a step and waits for it. At once if another thread of the process is at it.
+    pub(crate) async fn step(&self) {
+        if self.process.shared.is_none() {
+            self.process.collector.try_advance();
+            return;
+        }
+        self.begin_step();
+        self.finish_step().await;
+    }
+
+    /// Waits for the step that this thread takes, if it does.
+    async fn finish_step(&self) {
+        poll_fn(|context| {
+            if self.go_on_with_step() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Gives up a step: the thread is gone, and somebody else is to take the next.
+    pub(crate) fn abandon_step(&self) {
+        if let Some(step) = self.step.take() {
+            self.forget_posted(step.ticket);
+            self.end_step();
+        }
+    }
+}
