@@ -100,6 +100,17 @@ pub(crate) fn used_slots() -> Address {
     Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, used)) as u64)
 }
 
+/// Slot `number` of those in the control block.
+pub(crate) fn slot_here(number: u64) -> Address {
+    let slots = offset_of!(Control, epochs) + offset_of!(Epochs, slots);
+    Address::new(0, slots as u64).add(number * size_of::<u64>() as u64)
+}
+
+/// Slot `within` of a page.
+pub(crate) fn slot_in_page(page: Address, within: u64) -> Address {
+    page.add(within * size_of::<u64>() as u64)
+}
+
 /// The address of page `index` of slots.
 pub(crate) fn slot_page(index: usize) -> Address {
     let pages = offset_of!(Control, epochs) + offset_of!(Epochs, pages);

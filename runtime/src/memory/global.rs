@@ -92,7 +92,7 @@ pub(crate) struct Step {
 enum Part {
     /// Reading the epoch, the number of used slots and those in the control block; the addresses of the pages; and the
     /// pages that are known.
-    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<Slot> },
+    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)> },
     /// Writing the slot and, perhaps, advancing the epoch.
     Announce { epoch: u64, exchange: Option<Slot> },
 }
@@ -197,7 +197,7 @@ impl ComputeThread {
     /// Where slot `number` is; makes its page if there is none.
     async fn slot_at(&self, number: usize) -> Result<Address> {
         let Some(behind) = number.checked_sub(SLOTS_HERE) else {
-            return Ok(control::epoch().add(((HEAD_WORDS + number) * WORD_BYTES) as u64));
+            return Ok(control::slot_here(number as u64));
         };
         let (page, within) = (behind / SLOTS_PER_PAGE, behind % SLOTS_PER_PAGE);
         if page >= SLOT_PAGES {
@@ -215,7 +215,7 @@ impl ComputeThread {
                 self.heap().give_page_back(fresh, PAGE_BYTES);
             }
         }
-        Ok(Address::from_bits(at).add((within * WORD_BYTES) as u64))
+        Ok(control::slot_in_page(Address::from_bits(at), within as u64))
     }
 
     /// The thread has nothing more to do: its process leaves if it was the last.
@@ -271,7 +271,7 @@ impl ComputeThread {
         let head = chain.read(control::epoch(), HEAD_WORDS + used.min(SLOTS_HERE));
         let addresses = (!pages.is_empty()).then(|| chain.read(control::slot_page(0), pages.len()));
         let pages = pages.iter().filter(|page| !page.is_null());
-        let pages = pages.map(|page| chain.read(*page, SLOTS_PER_PAGE)).collect();
+        let pages = pages.map(|page| (*page, chain.read(*page, SLOTS_PER_PAGE))).collect();
         self.take_step(chain, Part::Scan { head, addresses, pages });
     }
 
@@ -338,10 +338,15 @@ impl ComputeThread {
                 if announces {
                     chain.write(slot, &[epoch]);
                 }
-                // Its own slot is one of those that are behind if it is about to be written.
-                let all = here.iter().chain(pages.iter().flat_map(|page| done.words(page)));
-                let behind = all.filter(|announced| **announced != 0 && **announced < epoch).count();
-                let exchange = (behind <= usize::from(announces))
+                let pages = pages.iter().flat_map(|(page, words)| {
+                    let page = *page;
+                    (0..).map(move |within| control::slot_in_page(page, within)).zip(done.words(words))
+                });
+                let here = (0..).map(control::slot_here).zip(here);
+                // Its own slot is known better than it was read: what is about to be written, or was and not heard of.
+                let is_behind =
+                    |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
+                let exchange = (!here.chain(pages).any(is_behind))
                     .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
                 if chain.ops().is_empty() {
                     self.recycle(chain);

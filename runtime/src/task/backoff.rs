@@ -1,11 +1,13 @@
 //! Backoff: what a retry loop does between attempts.
 
 use std::hint::spin_loop;
+use std::time::Duration;
 
 use rand::RngExt;
 
 use super::pend_once;
 use crate::cluster::ComputeThread;
+use crate::fabric::sim::Sim;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.
 const MAX_SHIFT: u32 = 6;
@@ -37,32 +39,39 @@ pub struct Backoff<'a> {
     shift: u32,
     /// The largest shift on a network.
     most: u32,
+    /// When the attempt began that the next wait follows, if how long that took counts.
+    began: Option<Duration>,
 }
 
 impl<'a> Backoff<'a> {
     pub(crate) fn new(ct: &'a ComputeThread) -> Self {
-        Self { ct, shift: 0, most: MAX_NETWORK_SHIFT }
+        Self { ct, shift: 0, most: MAX_NETWORK_SHIFT, began: None }
     }
 
     /// For waiting until somebody else is done, who needs nothing of those who wait: the longest wait is half a round trip
-    /// for each thread of the run. So all who may wait ask about as often, together, as one that waits alone, and who has
+    /// for each thread of the run, and where round trips take longer, because the memory node is busy, half of what the last
+    /// attempt took. So all who may wait ask about as often, together, as one that waits alone, and who has
     /// waited for long asks about as often as who has just come. (Where attempts hinder each other, as those that take two
     /// locks do, waits must grow until they no longer meet.)
     pub(crate) fn for_turn(ct: &'a ComputeThread) -> Self {
         let crowd = ct.threads().next_power_of_two().trailing_zeros();
-        Self { ct, shift: 0, most: (crowd + 1).min(MAX_NETWORK_SHIFT) }
+        Self { ct, shift: 0, most: (crowd + 1).min(MAX_NETWORK_SHIFT), began: Some(Duration::MAX) }
     }
 
     /// Waits.
     pub async fn wait(&mut self) {
         let (ct, shift) = (self.ct, self.shift);
         let timer = ct.timer(|sim, task| {
-            let most = (sim.pauses_per_rtt() / 4).max(1) << shift;
-            sim.pause(ct.rng().random_range(0..=most), true, task)
+            let took = self.began.map_or(0, |began| Sim::pauses_in(ct.now().saturating_sub(began)));
+            let most = u64::from((sim.pauses_per_rtt().max(took) / 4).max(1)) << shift;
+            let pauses = ct.rng().random_range(0..=most);
+            sim.pause(u32::try_from(pauses).unwrap_or(u32::MAX), true, task)
         });
         if let Some(timer) = timer {
+            drop(timer.await);
             self.shift = (shift + 1).min(self.most);
-            return drop(timer.await);
+            self.began = self.began.map(|_| ct.now());
+            return;
         }
         let pauses = ct.rng().random_range(0..=1_u32 << shift);
         for _ in 0..pauses {

@@ -149,6 +149,11 @@ impl Sim {
         self.world.lock().is_underway(self.thread)
     }
 
+    /// About how many pauses a time is.
+    pub(crate) fn pauses_in(time: Duration) -> u32 {
+        (config::picos(time) / PAUSE).min(1 << 20) as u32
+    }
+
     /// About how many pauses a round trip takes.
     pub(crate) fn pauses_per_rtt(&self) -> u32 {
         (self.world.lock().config().rtt / PAUSE).clamp(1, 1 << 20) as u32
