@@ -78,6 +78,7 @@ const TEN_THOUSAND_THREADS: &[&str] = &[
     "--key-ub",
     "63",
 ];
+const EPOCHS: &[&str] = &["target/release/epoch_bench"];
 const PLANTED: &[&str] = &["target/release/soak", "--planted"];
 const SOAK: &[&str] = &["target/release/soak", "--seeds", "0..1000"];
 
@@ -92,6 +93,10 @@ const fn ratio(name: &'static str, meaning: &'static str) -> Figure {
 
 const fn excess(name: &'static str, meaning: &'static str) -> Figure {
     Figure::printed(name, "round trips", meaning, BUDGETS)
+}
+
+const fn growth(name: &'static str, meaning: &'static str) -> Figure {
+    Figure::printed(name, "times", meaning, EPOCHS)
 }
 
 /// All of them, in the order of the README.
@@ -143,6 +148,13 @@ pub(crate) const FIGURES: &[Figure] = &[
         OVERLAP,
     ),
     Figure::printed("pipelining.harris-list.speedup", "times", "likewise", OVERLAP),
+    growth(
+        "epoch_bench.read-only.growth",
+        "time of a pinned READ with 64 simulated nodes of 4 threads, over that with 1",
+    ),
+    growth("epoch_bench.never.growth", "and a retirement, reclaimed by itself now and then"),
+    growth("epoch_bench.sparse.growth", "with an attempt to reclaim after every 1,024"),
+    growth("epoch_bench.dense.growth", "with one after each"),
     Figure::printed("ui.cases", "cases", "mistakes that the compiler explains in the words we expect", UI),
     Figure::taken(
         "sim.million_ops.seconds",

@@ -8,9 +8,11 @@
 //! | `cargo xtask results` | measures every figure that the project claims |
 //! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
 //! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
+//! | `cargo xtask epochs` | what deferring deletions costs on more and more nodes; writes the book's table and plot |
 
 mod book;
 mod ci;
+mod epochs;
 mod figures;
 mod markdown;
 #[cfg(feature = "plot")]
@@ -51,7 +53,9 @@ enum Task {
     SimSoak(soak::Options),
     /// Sweep threads and memory nodes in the simulator
     Scaling(scaling::Options),
-    /// Draw a table of `scaling`
+    /// Measure what deferring deletions costs on more and more simulated nodes
+    Epochs(epochs::Options),
+    /// Draw a table of `scaling` or `epochs`
     #[cfg(feature = "plot")]
     #[command(hide = true)]
     Plot(plot::Options),
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Task::Results(options) => results::run(&options),
         Task::SimSoak(options) => soak::run(&options),
         Task::Scaling(options) => scaling::run(&options),
+        Task::Epochs(options) => epochs::run(&options),
         #[cfg(feature = "plot")]
         Task::Plot(options) => plot::run(&options),
     };

@@ -1,4 +1,4 @@
-//! Plots: a table of `cargo xtask scaling` as two curves for each number of memory nodes.
+//! Plots: the tables of `cargo xtask scaling` and `cargo xtask epochs` as curves.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,8 @@ use clap::Args;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
-use crate::scaling::{Point, points};
+use crate::epochs;
+use crate::scaling::{self, Point};
 use crate::workspace::read;
 
 /// What to draw, and where.
@@ -23,47 +24,96 @@ pub(crate) struct Options {
 /// Draws a table.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let csv = &options.csv;
-    let points = points(&read(csv)?).map_err(|why| format!("{}: {why}", csv.display()))?;
-    let svg = drawn(&options.title, &points)?;
+    let text = read(csv)?;
+    let panels = if text.starts_with(epochs::HEADER) {
+        epochs::points(&text).map(|points| of_epochs(&points))
+    } else {
+        scaling::points(&text).map(|points| of_scaling(&options.title, &points))
+    };
+    let svg = drawn(&panels.map_err(|why| format!("{}: {why}", csv.display()))?)?;
     std::fs::write(&options.svg, svg).map_err(|error| format!("{}: {error}", options.svg.display()))
 }
 
-/// The size of the whole picture, in pixels: one panel beside the other.
-const SIZE: (u32, u32) = (960, 420);
+/// The size of a panel, in pixels; two stand beside each other.
+const SIZE: (u32, u32) = (480, 420);
 const FONT: &str = "sans-serif";
 
-/// One of the two panels.
+/// A picture with its own axes.
 struct Panel {
     title: String,
-    /// What the vertical axis shows.
-    axis: &'static str,
-    value: fn(&Point) -> f64,
+    horizontal: &'static str,
+    vertical: &'static str,
+    curves: Vec<Curve>,
 }
 
-fn drawn(title: &str, points: &[Point]) -> Result<String, String> {
-    if points.is_empty() {
+/// What it is called, and its points.
+type Curve = (String, Vec<(f64, f64)>);
+
+/// Throughput and latency, with a curve for each number of memory nodes.
+fn of_scaling(title: &str, points: &[Point]) -> Vec<Panel> {
+    let mut nodes: Vec<u32> = points.iter().map(|point| point.nodes).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let curves = |value: fn(&Point) -> f64| {
+        let curve = |nodes: &u32| {
+            let points = points.iter().filter(|point| point.nodes == *nodes);
+            let name = if *nodes == 1 { "1 memory node".to_owned() } else { format!("{nodes} memory nodes") };
+            (name, points.map(|point| (f64::from(point.threads), value(point))).collect())
+        };
+        nodes.iter().map(curve).collect()
+    };
+    let horizontal = "compute threads";
+    vec![
+        Panel {
+            title: format!("{title}: throughput"),
+            horizontal,
+            vertical: "operations a second",
+            #[allow(clippy::cast_precision_loss)] // a pixel is coarser
+            curves: curves(|point| point.ops_per_sec as f64),
+        },
+        Panel {
+            title: format!("{title}: p99 latency of get"),
+            horizontal,
+            vertical: "round trips",
+            curves: curves(|point| point.p99_rtts),
+        },
+    ]
+}
+
+/// Time against the number of nodes, a panel for each mode, with a curve for each share of remote objects.
+fn of_epochs(points: &[epochs::Point]) -> Vec<Panel> {
+    let mut modes: Vec<&str> = points.iter().map(|point| point.mode.as_str()).collect();
+    modes.dedup();
+    let panel = |mode: &&str| {
+        let curve = |remote: &u32| {
+            let points =
+                points.iter().filter(|point| point.mode == **mode && point.remote_percent == *remote);
+            let points = points.map(|point| (f64::from(point.nodes), point.ns_per_op)).collect();
+            (format!("{remote} % remote"), points)
+        };
+        Panel {
+            title: format!("try_reclaim: {mode}"),
+            horizontal: "nodes of 4 threads",
+            vertical: "ns an operation",
+            curves: [0, 50, 100].iter().map(curve).collect(),
+        }
+    };
+    modes.iter().map(panel).collect()
+}
+
+fn drawn(panels: &[Panel]) -> Result<String, String> {
+    if panels.iter().all(|panel| panel.curves.iter().all(|(_, points)| points.is_empty())) {
         return Err("there are no points to draw".to_owned());
     }
+    let rows = panels.len().div_ceil(2);
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let size = (2 * SIZE.0, SIZE.1 * rows as u32);
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         let failed = |error: &dyn std::fmt::Display| format!("the plot: {error}");
         area.fill(&WHITE).map_err(|error| failed(&error))?;
-        let panels = [
-            Panel {
-                title: format!("{title}: throughput"),
-                axis: "operations a second",
-                #[allow(clippy::cast_precision_loss)] // a pixel is coarser
-                value: |point| point.ops_per_sec as f64,
-            },
-            Panel {
-                title: format!("{title}: p99 latency of get"),
-                axis: "round trips",
-                value: |point| point.p99_rtts,
-            },
-        ];
-        for (panel, area) in panels.iter().zip(area.split_evenly((1, 2))) {
-            draw(panel, &area, points).map_err(|error| failed(&error))?;
+        for (panel, area) in panels.iter().zip(area.split_evenly((rows, 2))) {
+            draw(panel, &area).map_err(|error| failed(&error))?;
         }
         area.present().map_err(|error| failed(&error))?;
     }
@@ -72,45 +122,33 @@ fn drawn(title: &str, points: &[Point]) -> Result<String, String> {
 
 type Area<'a, 'b> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-fn draw(panel: &Panel, area: &Area<'_, '_>, points: &[Point]) -> Result<(), Box<dyn std::error::Error>> {
-    let values = || points.iter().map(panel.value).filter(|value| *value > 0.0);
+fn draw(panel: &Panel, area: &Area<'_, '_>) -> Result<(), Box<dyn std::error::Error>> {
+    let points = || panel.curves.iter().flat_map(|(_, points)| points);
+    let values = || points().map(|(_, value)| *value).filter(|value| *value > 0.0);
     let (least, most) =
         values().fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
-    let threads = || points.iter().map(|point| f64::from(point.threads));
-    let most_threads = threads().fold(2.0, f64::max);
+    let furthest = points().map(|(at, _)| *at).fold(2.0, f64::max);
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, (FONT, 16))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(64)
-        .build_cartesian_2d(
-            (1.0..most_threads).log_scale().base(2.0),
-            (least * 0.8..most * 1.25).log_scale(),
-        )?;
+        .build_cartesian_2d((1.0..furthest).log_scale().base(2.0), (least * 0.8..most * 1.25).log_scale())?;
     let short = |value: &f64| Short::format(value);
     chart
         .configure_mesh()
-        .x_desc("compute threads")
-        .y_desc(panel.axis)
+        .x_desc(panel.horizontal)
+        .y_desc(panel.vertical)
         .x_labels(12)
         .x_label_formatter(&short)
         .y_label_formatter(&short)
         .light_line_style(WHITE)
         .draw()?;
-    let mut nodes: Vec<u32> = points.iter().map(|point| point.nodes).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    for (index, nodes) in nodes.iter().enumerate() {
+    for (index, (name, points)) in panel.curves.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
-        let line: Vec<(f64, f64)> = points
-            .iter()
-            .filter(|point| point.nodes == *nodes)
-            .map(|point| (f64::from(point.threads), (panel.value)(point)))
-            .collect();
-        let label = if *nodes == 1 { "1 memory node".to_owned() } else { format!("{nodes} memory nodes") };
         chart
-            .draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(2))?
-            .label(label)
+            .draw_series(LineSeries::new(points.clone(), color.stroke_width(2)).point_size(2))?
+            .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
     }
     chart
@@ -144,7 +182,7 @@ mod tests {
 
     #[test]
     fn every_line_is_labelled() {
-        let svg = drawn("hash-set", &made_up()).unwrap();
+        let svg = drawn(&of_scaling("hash-set", &made_up())).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         for text in
             ["hash-set: throughput", "round trips", "compute threads", "1 memory node", "4 memory nodes"]
@@ -153,7 +191,8 @@ mod tests {
         }
         let curves = svg.matches("<polyline").count();
         assert!(curves >= 6, "a curve for each number of nodes in each panel, not {curves}");
-        assert!(drawn("empty", &[]).is_err());
+        assert!(drawn(&of_scaling("empty", &[])).is_err());
+        assert!(drawn(&of_epochs(&[])).is_err());
     }
 
     #[test]
