@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use farfield::prelude::*;
-use farfield::{Address, Error, PointerFault, Result};
+use farfield::{Address, Error, PointerFault, Policy, Result};
 
 #[remote]
 struct Node {
@@ -348,4 +348,65 @@ fn a_lock_excludes_threads_and_tasks() {
             })
             .unwrap();
     }
+}
+
+/// The segments that 512 objects of 1 KiB of each of 4 threads are on, by the cluster's policy or by that of each call; there are
+/// three memory nodes of two segments.
+fn segments(url: &str, policy: Option<Policy>) -> Vec<Vec<u16>> {
+    let cluster = Cluster::connect(&format!("{url},nodes=3,segments=2,size=4MiB")).unwrap();
+    let segments = cluster.run(4, async |ct| {
+        let mut segments = Vec::new();
+        for _ in 0..512 {
+            let site = policy.map_or(ct.into(), |policy| ct.placed(policy));
+            let page = Page::new_in(site, Page::init([0; 128])).await?.write(ct).await?;
+            segments.push(page.address().segment());
+        }
+        Ok(segments)
+    });
+    segments.unwrap()
+}
+
+#[remote]
+struct Page {
+    words: [u64; 128],
+}
+
+#[test]
+fn policies_place_objects() {
+    let by = |name: &str, policy| {
+        let by_cluster = segments(&format!("local:placement={name}"), None);
+        let by_call = segments("local:", Some(policy));
+        if policy != Policy::Random {
+            assert_eq!(by_cluster, by_call, "{name}");
+        }
+        by_cluster
+    };
+    let nodes = |segments: &[u16]| segments.iter().map(|segment| segment / 2).collect::<Vec<u16>>();
+    for (thread, segments) in by("global-rr", Policy::GlobalRoundRobin).iter().enumerate() {
+        let expected: Vec<u16> = (0..512).map(|turn| ((thread + turn) % 3) as u16).collect();
+        assert_eq!(nodes(segments), expected);
+    }
+    for (thread, segments) in by("global-mod", Policy::GlobalModulo).iter().enumerate() {
+        assert_eq!(nodes(segments), vec![(thread % 3) as u16; 512]);
+    }
+    for (thread, segments) in by("local-mod", Policy::LocalModulo).iter().enumerate() {
+        assert_eq!(*segments, vec![(thread % 2) as u16; 512], "all are in process 0");
+    }
+    for segments in by("local-rr", Policy::LocalRoundRobin) {
+        assert_eq!(nodes(&segments), vec![0; 512]);
+        let changes = segments.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(changes >= 6, "a chunk of 64 KiB holds 64 pages at most: {segments:?}");
+    }
+    for segments in by("rand", Policy::Random) {
+        let mut seen = nodes(&segments);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, [0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_policy_without_that_name_is_refused() {
+    let refused = Cluster::connect("local:placement=moon").unwrap_err().to_string();
+    assert!(refused.contains("placement=moon") && refused.contains("`local-mod`"), "{refused}");
 }

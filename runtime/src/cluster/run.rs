@@ -54,9 +54,14 @@ impl Run {
         ThreadId(self.first_id.saturating_add(index as u64))
     }
 
+    /// The number of the process that a thread is in.
+    pub(crate) fn number_of_process(&self, index: usize) -> usize {
+        index / self.threads_per_process
+    }
+
     /// The process that a thread is in.
     pub(crate) fn process_of(&self, index: usize) -> &Arc<Process> {
-        &self.processes[index / self.threads_per_process]
+        &self.processes[self.number_of_process(index)]
     }
 
     /// A thread has died, and nothing of it takes effect any more.

@@ -111,7 +111,9 @@ impl ComputeThread {
             heap: Rc::new(ThreadHeap::new(
                 Arc::clone(&shared.pool),
                 shared.config.geometry,
+                shared.config.policy,
                 index,
+                run.number_of_process(index),
                 shared.watch(&task),
             )),
             limbo: RefCell::default(),

@@ -5,6 +5,7 @@ use crate::error::{self, Error, Result};
 use crate::fabric::host::Geometry;
 use crate::fabric::sim::config::SimConfig;
 use crate::layout::WORD_BYTES;
+use crate::memory::site::Policy;
 use crate::pointer::Address;
 
 /// The embedded default: one node, one segment of 256 MiB, of which only the pages in use take memory.
@@ -19,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) fabric: Fabric,
     /// What the threads' random generators start from.
     pub(crate) seed: u64,
+    /// Where objects go if nobody says.
+    pub(crate) policy: Policy,
 }
 
 /// What is between the threads and far memory.
@@ -50,6 +53,7 @@ fn parse(url: &str) -> Result<Config, String> {
         _ => return Err(format!("unknown fabric `{scheme}`; this build has `local` and `sim`")),
     };
     let (mut nodes, mut segments, mut size, mut seed) = (1, 1, DEFAULT_SEGMENT_BYTES, 0);
+    let mut policy = Policy::default();
     let mut given = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (name, value) =
@@ -62,6 +66,7 @@ fn parse(url: &str) -> Result<Config, String> {
             ("nodes", _) => nodes = number(name, value, 1, u64::from(u16::MAX))?,
             ("segments", _) => segments = number(name, value, 1, u64::from(u16::MAX))?,
             ("size", _) => size = bytes(value)?,
+            ("placement", _) => policy = Policy::named(value)?,
             ("seed", _) => seed = number(name, value, 0, u64::MAX)?,
             ("delay", Fabric::Host | Fabric::Delayed { .. }) => {
                 let max_polls = number(name, value, 0, 1 << 16)? as u32;
@@ -73,7 +78,7 @@ fn parse(url: &str) -> Result<Config, String> {
                     Fabric::Host | Fabric::Delayed { .. } => (false, "`delay`"),
                 };
                 if !known {
-                    let shared = "`nodes`, `segments`, `size`, `seed`";
+                    let shared = "`nodes`, `segments`, `size`, `seed`, `placement`";
                     return Err(format!("unknown option `{name}`; `{scheme}:` takes {shared}, {own}"));
                 }
             }
@@ -97,7 +102,7 @@ fn parse(url: &str) -> Result<Config, String> {
         segments_per_node: segments as u16,
         segment_bytes: size / WORD_BYTES as u64 * WORD_BYTES as u64,
     };
-    Ok(Config { geometry, fabric, seed })
+    Ok(Config { geometry, fabric, seed, policy })
 }
 
 fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String> {

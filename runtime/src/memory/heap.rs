@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::pool::{Piece, Pool};
-use super::site::Placement;
+use super::site::{Placement, Policy};
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES};
 use crate::error::{self, Error, PointerFault, Result};
@@ -24,6 +24,7 @@ use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::{Address, RemotePtr};
 use crate::sim::blocks::Kind;
 use crate::sim::watch::Watch;
+use rand::RngExt;
 
 /// Blocks up to this size have a list of their own for each multiple of 8.
 const SMALL_BYTES: u64 = 512;
@@ -82,7 +83,10 @@ pub(crate) struct ThreadHeap {
     geometry: Geometry,
     chunk_bytes: u64,
     nodes: Vec<RefCell<NodeHeap>>,
+    policy: Policy,
     next_node: Cell<u16>,
+    /// The thread's own memory node.
+    own_node: u16,
     /// Buffers for the images of unpublished objects, kept for the next.
     images: RefCell<Vec<Vec<u64>>>,
     /// Objects allocated and freed by this thread.
@@ -98,8 +102,10 @@ struct NodeHeap {
     small: [Vec<Address>; SMALL_CLASSES],
     large: HashMap<u64, Vec<Address>>,
     chunk: Piece,
-    /// The segment (of this node) to take the next chunk from; those before it are full.
-    segment: u16,
+    /// The segment (of this node) to take the next chunk from, unless it is full.
+    turn: u16,
+    /// Segments that have no chunk left; empty before the first chunk.
+    full: Vec<bool>,
 }
 
 impl NodeHeap {
@@ -125,12 +131,20 @@ impl NodeHeap {
 }
 
 impl ThreadHeap {
-    pub(crate) fn new(pool: Arc<Pool>, geometry: Geometry, thread: usize, watch: Option<Watch>) -> Self {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        geometry: Geometry,
+        policy: Policy,
+        thread: usize,
+        process: usize,
+        watch: Option<Watch>,
+    ) -> Self {
         let empty = || NodeHeap {
             small: [const { Vec::new() }; SMALL_CLASSES],
             large: HashMap::new(),
             chunk: Piece { start: Address::NULL, bytes: 0 },
-            segment: 0,
+            turn: (thread % usize::from(geometry.segments_per_node)) as u16,
+            full: Vec::new(),
         };
         Self {
             pool,
@@ -138,6 +152,8 @@ impl ThreadHeap {
             // Large enough to make an FAA rare, small enough that a few threads do not use up a small segment.
             chunk_bytes: (geometry.segment_bytes / 64).next_power_of_two().clamp(1024, 64 * 1024),
             nodes: (0..geometry.nodes).map(|_| RefCell::new(empty())).collect(),
+            policy,
+            own_node: (process % usize::from(geometry.nodes)) as u16,
             next_node: Cell::new((thread % usize::from(geometry.nodes)) as u16),
             images: RefCell::default(),
             allocated: Cell::new(0),
@@ -181,19 +197,28 @@ impl ThreadHeap {
             return Err(impossible("an object may not be larger than a segment"));
         }
         let block_bytes = class_bytes(bytes, align);
-        let first = match at {
-            Placement::RoundRobin => {
+        let by = |policy| match policy {
+            Policy::Random => ct.rng().random_range(0..self.geometry.nodes),
+            Policy::GlobalRoundRobin => {
                 let node = self.next_node.get();
                 self.next_node.set(if node + 1 == self.geometry.nodes { 0 } else { node + 1 });
                 node
             }
+            Policy::GlobalModulo => (self.thread % u32::from(self.geometry.nodes)) as u16,
+            Policy::LocalRoundRobin | Policy::LocalModulo => self.own_node,
+        };
+        let rotate = matches!(at, Placement::By(Policy::LocalRoundRobin))
+            || (at == Placement::Default && self.policy == Policy::LocalRoundRobin);
+        let first = match at {
+            Placement::Default => by(self.policy),
+            Placement::By(policy) => by(policy),
             Placement::Near(address) => self.geometry.node_of(address.segment()) % self.geometry.nodes,
             Placement::Node(node) => node % self.geometry.nodes,
         };
         for offset in 0..self.geometry.nodes {
             // Wide enough: a node's number and the number of nodes are below 2^16.
             let node = ((u32::from(first) + u32::from(offset)) % u32::from(self.geometry.nodes)) as u16;
-            if let Some(address) = self.allocate_on(ct, node, block_bytes).await? {
+            if let Some(address) = self.allocate_on(ct, node, block_bytes, rotate).await? {
                 self.allocated.set(self.allocated.get() + 1);
                 return Ok(Block { address, bytes: block_bytes });
             }
@@ -202,7 +227,13 @@ impl ThreadHeap {
         Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }))
     }
 
-    async fn allocate_on(&self, ct: &ComputeThread, node: u16, block_bytes: u64) -> Result<Option<Address>> {
+    async fn allocate_on(
+        &self,
+        ct: &ComputeThread,
+        node: u16,
+        block_bytes: u64,
+        rotate: bool,
+    ) -> Result<Option<Address>> {
         if let Some(address) = self.take_local(node, block_bytes) {
             return Ok(Some(address));
         }
@@ -215,7 +246,7 @@ impl ThreadHeap {
             }
         }
         let wanted = self.chunk_bytes.max(block_bytes + block_align(block_bytes));
-        while let Some(chunk) = self.take_chunk(ct, node, wanted).await? {
+        while let Some(chunk) = self.take_chunk(ct, node, wanted, rotate).await? {
             self.replace_chunk(node, chunk);
             if let Some(address) = self.take_local(node, block_bytes) {
                 return Ok(Some(address));
@@ -247,21 +278,36 @@ impl ThreadHeap {
         }
     }
 
-    /// A chunk of `bytes` bytes, or what is left of the last segment of the node: one FAA for each segment tried.
-    async fn take_chunk(&self, ct: &ComputeThread, node: u16, bytes: u64) -> Result<Option<Piece>> {
+    /// A chunk of `bytes` bytes, or what is left of a segment of the node: one FAA for each segment tried. With `rotate` the
+    /// next chunk comes from the next segment.
+    async fn take_chunk(
+        &self,
+        ct: &ComputeThread,
+        node: u16,
+        bytes: u64,
+        rotate: bool,
+    ) -> Result<Option<Piece>> {
+        let segments = self.geometry.segments_per_node;
         loop {
-            let segment = self.nodes[usize::from(node)].borrow().segment;
-            if segment == self.geometry.segments_per_node {
-                return Ok(None);
-            }
-            let id = node * self.geometry.segments_per_node + segment;
+            let segment = {
+                let mut heap = self.nodes[usize::from(node)].borrow_mut();
+                heap.full.resize(usize::from(segments), false);
+                let in_turn =
+                    (0..segments).map(|step| (u32::from(heap.turn) + u32::from(step)) % u32::from(segments));
+                let Some(segment) =
+                    in_turn.map(|segment| segment as u16).find(|at| !heap.full[usize::from(*at)])
+                else {
+                    return Ok(None);
+                };
+                heap.turn = if rotate { (segment + 1) % segments } else { segment };
+                segment
+            };
+            let id = node * segments + segment;
             let start = ct.fetch_add_word(control::bump_of(id), bytes).await?;
             let end = self.geometry.segment_bytes;
             if start.saturating_add(bytes) >= end {
-                // Full, or about to be: the next chunk comes from the next segment. Another task of this thread may
-                // have moved on while this one waited.
-                let mut heap = self.nodes[usize::from(node)].borrow_mut();
-                heap.segment = heap.segment.max(segment + 1);
+                // Full, or about to be: the next chunk comes from another.
+                self.nodes[usize::from(node)].borrow_mut().full[usize::from(segment)] = true;
             }
             if start < end {
                 return Ok(Some(Piece { start: Address::new(id, start), bytes: bytes.min(end - start) }));
@@ -271,7 +317,7 @@ impl ThreadHeap {
 
     /// Fresh memory, never used before and so all zero, for a part of the control block that grows.
     pub(crate) async fn take_page(&self, ct: &ComputeThread, bytes: u64) -> Result<Address> {
-        match self.take_chunk(ct, 0, bytes).await? {
+        match self.take_chunk(ct, 0, bytes, false).await? {
             Some(page) if page.bytes == bytes => {
                 if let Some(watch) = &self.watch {
                     watch.allocated(
