@@ -67,7 +67,7 @@ mod primitive;
 pub mod sim;
 mod task;
 
-pub use cluster::{Cluster, ComputeThread, Metrics, ThreadId};
+pub use cluster::{Cluster, ComputeThread, HeldBackBy, Metrics, Reclamation, ThreadId};
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
 ///

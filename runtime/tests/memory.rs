@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use farfield::prelude::*;
-use farfield::{Address, Error, PointerFault, Policy, Result};
+use farfield::{Address, Error, HeldBackBy, PointerFault, Policy, Result};
 
 #[remote]
 struct Node {
@@ -409,4 +409,95 @@ fn policies_place_objects() {
 fn a_policy_without_that_name_is_refused() {
     let refused = Cluster::connect("local:placement=moon").unwrap_err().to_string();
     assert!(refused.contains("placement=moon") && refused.contains("`local-mod`"), "{refused}");
+}
+
+#[test]
+fn who_holds_reclamation_back_is_named() {
+    Cluster::connect("local:")
+        .unwrap()
+        .run(3, async |ct| {
+            let held = (ct.index() == 1).then(|| ct.pin());
+            ct.barrier("pinned").await?;
+            if ct.index() == 0 {
+                for key in 0..10 {
+                    let g = &ct.pin();
+                    let object = node(key, ct).await?;
+                    g.sched_reclaim(object.shared(g)).await?;
+                }
+                for _ in 0..5 {
+                    ct.try_reclaim().await;
+                }
+                let stands = ct.reclamation().await?;
+                assert_eq!(stands.held_back_by, Some(HeldBackBy::Thread(1)), "{stands:?}");
+                assert_eq!(stands.retired_objects, 10);
+                assert!(stands.retired_bytes >= 10 * 24);
+            }
+            ct.barrier("seen").await?;
+            drop(held);
+            ct.barrier("unpinned").await?;
+            if ct.index() == 0 {
+                for _ in 0..5 {
+                    ct.try_reclaim().await;
+                }
+                let stands = ct.reclamation().await?;
+                assert_eq!((stands.held_back_by, stands.retired_objects, stands.retired_bytes), (None, 0, 0));
+            }
+            ct.barrier("done").await
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_process_that_holds_reclamation_back_is_named() {
+    Cluster::connect("sim:")
+        .unwrap()
+        .run(3, async |ct| {
+            let held = (ct.index() == 2).then(|| ct.pin());
+            ct.barrier("pinned").await?;
+            if ct.index() == 0 {
+                let g = &ct.pin();
+                let object = node(0, ct).await?;
+                g.sched_reclaim(object.shared(g)).await?;
+            }
+            if ct.index() < 2 {
+                for _ in 0..8 {
+                    ct.try_reclaim().await;
+                }
+                assert_eq!(ct.reclamation().await?.held_back_by, Some(HeldBackBy::Process(2)));
+            }
+            ct.barrier("seen").await?;
+            drop(held);
+            for _ in 0..8 {
+                ct.try_reclaim().await;
+                ct.sleep(std::time::Duration::from_micros(10)).await;
+            }
+            ct.barrier("unpinned").await?;
+            if ct.index() == 0 {
+                ct.try_reclaim().await;
+                assert_eq!(ct.reclamation().await?.retired_objects, 0);
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_thread_with_much_garbage_helps() {
+    // One that only retires would ask for an advance 64 objects at a time; with a heap so small each is a reason.
+    let cluster = Cluster::connect("local:size=64KiB").unwrap();
+    cluster
+        .run(1, async |ct| {
+            for key in 0..100 {
+                let g = ct.pin();
+                let object = Page::new_in(ct, Page::init([key; 128])).await?.write(ct).await?;
+                g.sched_reclaim(object.shared(&g)).await?;
+                g.unpin();
+                let stands = ct.reclamation().await?;
+                assert!(stands.retired_bytes <= 64 * 1024 / 16 + 4 * 1024, "{stands:?}");
+            }
+            assert!(ct.cluster().clear().is_err(), "a run is under way");
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(cluster.clear().unwrap(), 0, "the run has freed it");
 }

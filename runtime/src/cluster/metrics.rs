@@ -39,6 +39,29 @@ pub struct Metrics {
     pub reclaimed: u64,
 }
 
+/// How reclamation stands: [`ComputeThread::reclamation`](crate::ComputeThread::reclamation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reclamation {
+    /// The epoch. What was retired in `e` is freed in `e + 3` at the latest.
+    pub epoch: u64,
+    /// Who has not caught up with the epoch, so that it can advance once more at most. Nobody, if all have.
+    pub held_back_by: Option<HeldBackBy>,
+    /// Objects that this thread has retired and that are not freed yet.
+    pub retired_objects: u64,
+    /// Their bytes.
+    pub retired_bytes: u64,
+}
+
+/// Who holds reclamation back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBackBy {
+    /// A thread of this process, by its number in the run, which holds a guard.
+    Thread(usize),
+    /// Another process, by the number of its slot: one of its threads holds a guard, or it does nothing at all.
+    Process(usize),
+}
+
 macro_rules! field_by_field {
     ($($field:ident)*) => {
         impl AddAssign for Metrics {

@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use metrics::Metrics;
+pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub(crate) use submitted::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};
 
@@ -276,6 +276,21 @@ impl Cluster {
         Ok(ran.into_iter().map(result).collect())
     }
 
+    /// Frees everything that the threads of earlier runs had retired, and gives how many objects. The end of the last run does
+    /// so by itself; only one that was still under way then leaves something to do. No round trip.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a run is under way: its threads may hold pointers.
+    pub fn clear(&self) -> Result<u64> {
+        let running = self.shared.active_runs.load(Ordering::SeqCst);
+        if running > 0 {
+            let value = format!("with {running} runs under way").into();
+            let reason = "threads may hold pointers to what would be freed";
+            return Err(Error::from(error::InvalidArgument { argument: "clear", value, reason }));
+        }
+        Ok(self.shared.free_orphans())
+    }
+
     /// The simulator's side of the cluster, if it is a simulated one (`sim:`).
     pub fn simulation(&self) -> Option<Simulation> {
         self.shared.world.clone().map(|world| Simulation { world })
@@ -389,7 +404,7 @@ fn look_for_leaks(world: &sim::Shared) -> Result<()> {
 
 impl Shared {
     /// Frees what ended threads had retired: no thread is left.
-    fn free_orphans(&self) {
+    fn free_orphans(&self) -> u64 {
         let mut freed = 0;
         for mut limbo in self.pool.orphans() {
             while let Some(block) = limbo.pop_any() {
@@ -404,6 +419,7 @@ impl Shared {
         let mut totals = lock(&self.totals);
         totals.freed += freed;
         totals.reclaimed += freed;
+        freed
     }
 
     fn is_live(&self, thread: ThreadId) -> bool {

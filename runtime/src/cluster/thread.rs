@@ -19,7 +19,7 @@ use super::left::Left;
 use super::metrics::{Counters, count};
 use super::run::Run;
 use super::submitted::Submitted;
-use super::{Cluster, Metrics};
+use super::{Cluster, HeldBackBy, Metrics, Reclamation};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::Host;
@@ -36,6 +36,8 @@ use crate::pointer::RemotePtr;
 
 /// How many objects a thread retires between attempts to advance the epoch.
 const RETIRED_PER_ADVANCE: u64 = 64;
+/// A thread that has retired so many objects, or a 16th of a segment, helps with every further one.
+const MOST_RETIRED: usize = 4096;
 
 /// Tells a compute thread from all others of the cluster. Never zero, so that a lock's word can name its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -104,7 +106,7 @@ impl ComputeThread {
         Self {
             endpoint: shared.endpoint(seed, index),
             counters: Counters::default(),
-            epoch: Collector::register(&process.collector),
+            epoch: Collector::register(&process.collector, index),
             process,
             step: RefCell::default(),
             until_step: Cell::default(),
@@ -398,6 +400,28 @@ impl ComputeThread {
             let epoch = self.advance_epoch();
             self.free_expired(epoch);
         }
+    }
+
+    /// Whether this thread has retired more than it should hold.
+    pub(crate) fn has_too_much_garbage(&self) -> bool {
+        let limbo = self.limbo.borrow();
+        limbo.len() > MOST_RETIRED || limbo.bytes() > self.cluster.shared.config.geometry.segment_bytes / 16
+    }
+
+    /// How reclamation stands, and who holds it back. No round trip if all compute threads are in one process; otherwise one.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn reclamation(&self) -> Result<Reclamation> {
+        let (epoch, process) = self.read_announcements().await?;
+        let thread = self.process.collector.laggard();
+        let limbo = self.limbo.borrow();
+        Ok(Reclamation {
+            epoch,
+            held_back_by: thread.map(HeldBackBy::Thread).or(process.map(HeldBackBy::Process)),
+            retired_objects: limbo.len() as u64,
+            retired_bytes: limbo.bytes(),
+        })
     }
 
     /// Tries to advance the epoch and frees what this thread retired long enough ago; gives how many objects.

@@ -55,7 +55,11 @@ pub(crate) struct Collector {
 }
 
 /// The oldest epoch that a guard of one thread was pinned in, or [`IDLE`]. Written by its thread only.
-struct Slot(CachePadded<AtomicU64>);
+struct Slot {
+    shown: CachePadded<AtomicU64>,
+    /// The thread's number in its run.
+    thread: usize,
+}
 
 impl Collector {
     pub(crate) fn new() -> Self {
@@ -63,8 +67,8 @@ impl Collector {
     }
 
     /// Gives the calling thread a slot.
-    pub(crate) fn register(collector: &Arc<Self>) -> Participant {
-        let slot = Arc::new(Slot(CachePadded::new(AtomicU64::new(IDLE))));
+    pub(crate) fn register(collector: &Arc<Self>, thread: usize) -> Participant {
+        let slot = Arc::new(Slot { shown: CachePadded::new(AtomicU64::new(IDLE)), thread });
         collector.slots.lock().expect("no slot holder panics").push(Arc::clone(&slot));
         Participant {
             collector: Arc::clone(collector),
@@ -92,10 +96,18 @@ impl Collector {
         Self::all_show(&slots, epoch)
     }
 
+    /// A thread that is pinned before the epoch as the process knows it: the one that has been for longest.
+    pub(crate) fn laggard(&self) -> Option<usize> {
+        let epoch = self.epoch();
+        let slots = self.slots.lock().expect("no slot holder panics");
+        let pinned = slots.iter().map(|slot| (slot.shown.load(Ordering::Relaxed), slot.thread));
+        pinned.filter(|(shown, _)| (IDLE + 1..epoch).contains(shown)).min().map(|(_, thread)| thread)
+    }
+
     fn all_show(slots: &[Arc<Slot>], epoch: u64) -> bool {
         fence(Ordering::SeqCst);
         let shows = |slot: &Arc<Slot>| {
-            let pinned = slot.0.load(Ordering::Relaxed);
+            let pinned = slot.shown.load(Ordering::Relaxed);
             pinned == IDLE || pinned >= epoch
         };
         let all = slots.iter().all(shows);
@@ -186,10 +198,10 @@ impl Participant {
     fn show(&self, epoch: u64) {
         if cfg!(all(target_arch = "x86_64", not(loom))) {
             // An exchange is a full barrier on x86, and cheaper than a store and `mfence`.
-            self.slot.0.swap(epoch, Ordering::SeqCst);
+            self.slot.shown.swap(epoch, Ordering::SeqCst);
             std::sync::atomic::compiler_fence(Ordering::SeqCst);
         } else {
-            self.slot.0.store(epoch, Ordering::Relaxed);
+            self.slot.shown.store(epoch, Ordering::Relaxed);
             if self.has(Part::Fence) {
                 fence(Ordering::SeqCst);
             }
@@ -215,7 +227,7 @@ impl Participant {
         if left == 0 && pin.0 as u64 == oldest & 1 {
             let next = if self.guards[pin.0 ^ 1].get() > 0 { oldest + 1 } else { IDLE };
             self.oldest.set(next);
-            self.slot.0.store(next, Ordering::Release);
+            self.slot.shown.store(next, Ordering::Release);
         }
     }
 
@@ -247,7 +259,7 @@ mod tests {
 
     fn two() -> (Arc<Collector>, Participant, Participant) {
         let collector = Arc::new(Collector::new());
-        let (a, b) = (Collector::register(&collector), Collector::register(&collector));
+        let (a, b) = (Collector::register(&collector, 0), Collector::register(&collector, 1));
         (collector, a, b)
     }
 
@@ -365,7 +377,7 @@ mod loom_tests {
                 let (collector, link, freed) =
                     (Arc::clone(&collector), Arc::clone(&link), Arc::clone(&freed));
                 loom::thread::spawn(move || {
-                    let me = Collector::register(&collector);
+                    let me = Collector::register(&collector, 0);
                     me.without.set(without);
                     let outer = overlapping.then(|| me.pin());
                     let pin = me.pin();
@@ -387,7 +399,7 @@ mod loom_tests {
                     }
                 })
             });
-            let me = Collector::register(&collector);
+            let me = Collector::register(&collector, 0);
             me.without.set(without);
             let pin = me.pin();
             link.store(0, Ordering::Release);
@@ -427,7 +439,7 @@ mod loom_tests {
                         let (collector, link, freed) =
                             (Arc::clone(&collector), Arc::clone(&link), Arc::clone(&freed));
                         loom::thread::spawn(move || {
-                            let me = Collector::register(&collector);
+                            let me = Collector::register(&collector, 0);
                             read(&me, &link, &freed);
                         })
                     };
@@ -436,7 +448,7 @@ mod loom_tests {
                 })
             };
             let collector = Arc::new(Collector::new());
-            let me = Collector::register(&collector);
+            let me = Collector::register(&collector, 0);
             let pin = me.pin();
             link.store(0, Ordering::SeqCst);
             let tag = me.tag();

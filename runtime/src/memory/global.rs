@@ -364,6 +364,22 @@ impl ComputeThread {
         }
     }
 
+    /// The epoch, and the process that is furthest behind it. One round trip, none if this process is alone.
+    pub(crate) async fn read_announcements(&self) -> Result<(u64, Option<usize>)> {
+        let Some(member) = &self.process.shared else { return Ok((self.process.collector.epoch(), None)) };
+        let Slots { used, pages } = member.slots().clone();
+        let mut chain = self.empty_chain();
+        let head = chain.read(control::epoch(), HEAD_WORDS + used.clamp(1, SLOTS_HERE));
+        let there = pages.iter().take_while(|page| !page.is_null());
+        let pages: Vec<Slot> = there.map(|page| chain.read(*page, SLOTS_PER_PAGE)).collect();
+        let done = self.submit(chain).await?;
+        let [epoch, _, here @ ..] = done.words(&head) else { return Ok((0, None)) };
+        let slots = here.iter().chain(pages.iter().flat_map(|page| done.words(page)));
+        let behind = (0..).zip(slots).filter(|(_, announced)| (1..*epoch).contains(*announced));
+        let furthest = behind.min_by_key(|(_, announced)| **announced).map(|(number, _)| number);
+        Ok((*epoch, furthest))
+    }
+
     /// Takes a step and waits for it. At once if another thread of the process is at it.
     pub(crate) async fn step(&self) {
         if self.process.shared.is_none() {

@@ -32,15 +32,23 @@ impl ComputeThread {
 impl Guard<'_> {
     /// Retires an object that this thread has unlinked: frees it once no guard can reach it any more.
     ///
-    /// No round trip (one for a type with a `Tail`, whose length is read). Now and then it tries to advance the epoch
-    /// and frees what has expired, in local memory only.
+    /// No round trip (one for a type with a `Tail`, whose length is read). Now and then it begins to advance the epoch,
+    /// without waiting, and frees what has expired. A thread that has retired more than 4,096 objects, or a 16th of a segment,
+    /// which have not been freed helps each time: [`try_reclaim`](ComputeThread::try_reclaim), which waits for up to two round
+    /// trips where compute threads are in several processes.
     ///
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be there.
     pub async fn sched_reclaim<T: Remote>(&self, object: Shared<'_, T>) -> Result<()> {
         self.ct.retire(Block::of::<T>(object.as_ptr(), self).await?);
+        if self.ct.has_too_much_garbage() {
+            self.ct.try_reclaim().await;
+        }
         Ok(())
     }
+
+    /// Gives up the protection: the same as dropping the guard. No round trip.
+    pub fn unpin(self) {}
 
     /// Moves the guard to the current epoch, if it is the only one of its thread to hold the old one back.
     ///

@@ -18,15 +18,22 @@ struct Retired {
 #[derive(Debug, Default)]
 pub(crate) struct Limbo {
     retired: VecDeque<Retired>,
+    bytes: u64,
 }
 
 impl Limbo {
     pub(crate) fn push(&mut self, tag: u64, block: Block) {
+        self.bytes += block.bytes;
         self.retired.push_back(Retired { tag, block });
     }
 
     pub(crate) fn len(&self) -> usize {
         self.retired.len()
+    }
+
+    /// How many bytes its blocks have.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The next block that may be freed now that the epoch is `epoch`.
@@ -37,6 +44,8 @@ impl Limbo {
 
     /// The next block whatever its tag: for when nobody can hold a pointer.
     pub(crate) fn pop_any(&mut self) -> Option<Block> {
-        self.retired.pop_front().map(|retired| retired.block)
+        let block = self.retired.pop_front()?.block;
+        self.bytes -= block.bytes;
+        Some(block)
     }
 }
