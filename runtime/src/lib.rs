@@ -196,6 +196,7 @@ pub use farfield_macros::remote;
 pub use farfield_macros::test;
 pub use layout::{Pod, Remote, Word};
 pub use memory::guard::Guard;
+pub use memory::local_epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use memory::site::{Policy, Site};
 pub use place::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,

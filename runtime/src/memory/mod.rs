@@ -6,6 +6,7 @@
 //! | [`pool`] | blocks that no thread holds, shared by the threads of the process |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
+//! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
 //! | [`limbo`] | what a thread has retired and not yet freed |
 //! | [`guard`] | [`Guard`](crate::Guard): protection for loaded pointers |
 //! | [`site`] | where a new object goes |
@@ -15,5 +16,6 @@ pub(crate) mod global;
 pub(crate) mod guard;
 pub(crate) mod heap;
 pub(crate) mod limbo;
+pub(crate) mod local_epoch;
 pub(crate) mod pool;
 pub(crate) mod site;
