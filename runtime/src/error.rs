@@ -268,6 +268,11 @@ pub enum PointerFault {
         /// How many segments there are.
         segments: u32,
     },
+    /// No object begins there: it has been freed, or never was one. (Found in debug builds, of a release build's frees only
+    /// if it was the last.)
+    NoObject,
+    /// The object has been retired: it is freed by itself. (Found likewise.)
+    Retired,
     /// Its address is too large to be packed beside a stamp.
     NotCompressible,
 }
@@ -281,6 +286,8 @@ impl fmt::Display for PointerFault {
                 write!(f, "the access ends past its segment of {size_bytes} bytes")
             }
             Self::NoSegment { segments } => write!(f, "there are only {segments} segments"),
+            Self::NoObject => f.write_str("no object begins there: it has been freed, or never was one"),
+            Self::Retired => f.write_str("the object has been retired already"),
             Self::NotCompressible => {
                 f.write_str("a stamped link holds segments below 4096 and offsets below 512 GiB only")
             }

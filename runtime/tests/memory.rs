@@ -501,3 +501,28 @@ fn a_thread_with_much_garbage_helps() {
         .unwrap();
     assert_eq!(cluster.clear().unwrap(), 0, "the run has freed it");
 }
+
+#[farfield::test]
+async fn what_is_no_object_is_neither_freed_nor_retired(ct: &ComputeThread) -> Result<()> {
+    let (first, second, third) = (node(1, ct).await?, node(2, ct).await?, node(3, ct).await?);
+    let fault = |result: Result<()>| match result {
+        Err(Error::InvalidPointer(found)) => found.fault,
+        other => panic!("{other:?}"),
+    };
+    ct.delete(first).await?;
+    assert_eq!(fault(ct.delete(first).await), PointerFault::NoObject, "at once");
+    let g = &ct.pin();
+    g.sched_reclaim(second.shared(g)).await?;
+    assert_eq!(fault(g.sched_reclaim(second.shared(g)).await), PointerFault::Retired, "at once");
+    if cfg!(debug_assertions) {
+        g.sched_reclaim(third.shared(g)).await?;
+        assert_eq!(fault(g.sched_reclaim(second.shared(g)).await), PointerFault::Retired);
+        assert_eq!(fault(ct.delete(second).await), PointerFault::Retired);
+        let inside = RemotePtr::<Node>::from_address(third.address().add(8));
+        assert_eq!(fault(ct.delete(inside).await), PointerFault::NoObject);
+        let nowhere = RemotePtr::<Node>::from_address(Address::new(0, 1 << 20));
+        assert_eq!(fault(ct.delete(nowhere).await), PointerFault::NoObject);
+        assert_eq!(fault(g.sched_reclaim(nowhere.shared(g)).await), PointerFault::NoObject);
+    }
+    Ok(())
+}

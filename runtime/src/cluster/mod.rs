@@ -410,6 +410,8 @@ impl Shared {
             while let Some(block) = limbo.pop_any() {
                 if let Some(watch) = self.watch(&Rc::default()) {
                     watch.freed(NOBODY, block.address);
+                } else {
+                    self.pool.registry.freed(block.address);
                 }
                 let node = self.config.geometry.node_of(block.address.segment());
                 self.pool.give(node, block.bytes, [block.address]);

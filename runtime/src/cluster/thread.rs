@@ -383,11 +383,14 @@ impl ComputeThread {
     /// [`Error::InvalidPointer`] if no object can be there.
     pub async fn delete<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Result<()> {
         let ptr = object.into();
-        self.heap.free(Block::of(ptr, self).await?);
+        let block = Block::of(ptr, self).await?;
+        self.heap.check_deletion(block)?;
+        self.heap.free(block);
         Ok(())
     }
 
-    pub(crate) fn retire(&self, block: Block) {
+    pub(crate) fn retire(&self, block: Block) -> Result<()> {
+        self.heap.check_retirement(block, self.limbo.borrow().last())?;
         count(&self.counters.retired, 1);
         self.heap.note_retired(block);
         self.limbo.borrow_mut().push(self.epoch.tag(), block);
@@ -400,6 +403,7 @@ impl ComputeThread {
             let epoch = self.advance_epoch();
             self.free_expired(epoch);
         }
+        Ok(())
     }
 
     /// Whether this thread has retired more than it should hold.

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::pool::{Piece, Pool};
+use super::registry::refused;
 use super::site::{Placement, Policy};
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES};
@@ -347,7 +348,38 @@ impl ThreadHeap {
         if let Some(watch) = &self.watch {
             let kind = Kind { name: T::NAME, fields: T::FIELDS };
             watch.allocated(self.thread, block.address, bytes as u64, kind);
+        } else {
+            self.pool.registry.allocated(block.address);
         }
+    }
+
+    /// Whether an object may be freed by its user.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] if the object is known not to be one, or to be retired.
+    pub(crate) fn check_deletion(&self, block: Block) -> Result<()> {
+        if self.watch.is_some() {
+            return Ok(());
+        }
+        let node = self.geometry.node_of(block.address.segment());
+        if self.nodes[usize::from(node)].borrow_mut().list(block.bytes).last() == Some(&block.address) {
+            return Err(refused(block.address, PointerFault::NoObject));
+        }
+        self.pool.registry.deletes(block.address)
+    }
+
+    /// Whether an object may be retired after `last`.
+    ///
+    /// # Errors
+    /// As [`ThreadHeap::check_deletion`].
+    pub(crate) fn check_retirement(&self, block: Block, last: Option<Block>) -> Result<()> {
+        if self.watch.is_some() {
+            return Ok(());
+        }
+        if last == Some(block) {
+            return Err(refused(block.address, PointerFault::Retired));
+        }
+        self.pool.registry.retires(block.address)
     }
 
     #[inline]
@@ -361,6 +393,8 @@ impl ThreadHeap {
     pub(crate) fn free(&self, block: Block) {
         if let Some(watch) = &self.watch {
             watch.freed(self.thread, block.address);
+        } else {
+            self.pool.registry.freed(block.address);
         }
         self.freed.set(self.freed.get() + 1);
         let node = self.geometry.node_of(block.address.segment());

@@ -31,6 +31,11 @@ impl Limbo {
         self.retired.len()
     }
 
+    /// The block that was retired last.
+    pub(crate) fn last(&self) -> Option<Block> {
+        self.retired.back().map(|retired| retired.block)
+    }
+
     /// How many bytes its blocks have.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes

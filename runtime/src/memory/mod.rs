@@ -9,6 +9,7 @@
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
 //! | [`limbo`] | what a thread has retired and not yet freed |
 //! | [`guard`] | [`Guard`](crate::Guard): protection for loaded pointers |
+//! | [`registry`] | where objects are, in debug builds: to refuse what is none |
 //! | [`site`] | where a new object goes |
 
 pub(crate) mod epoch;
@@ -18,4 +19,5 @@ pub(crate) mod heap;
 pub(crate) mod limbo;
 pub(crate) mod local_epoch;
 pub(crate) mod pool;
+pub(crate) mod registry;
 pub(crate) mod site;

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::limbo::Limbo;
+use super::registry::Registry;
 use crate::pointer::Address;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
+    pub(crate) registry: Registry,
     shared: Mutex<Shared>,
 }
 
