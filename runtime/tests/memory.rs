@@ -90,6 +90,13 @@ async fn a_stamp_tells_a_pointer_that_came_back(ct: &ComputeThread) -> Result<()
     assert_eq!((first.shared(), first.stamp()), (back.shared(), back.stamp() - 2));
     let refused = link.compare_exchange(g, first, b).await?.unwrap_err();
     assert_eq!(refused.current, back);
+    assert_eq!(link.swap(g, b).await?, back);
+    assert_eq!(link.swap(g, a).await?.shared(), b);
+    let back = link.load(g).await?;
+    let plain = head.next();
+    plain.store(g, a).await?;
+    assert_eq!(plain.swap(g, b).await?, a);
+    assert_eq!(plain.load(g).await?, b);
     // Exactly 65,536 stores later the word is the same again: the documented limit.
     let mut current = back;
     for _ in 0..1 << 16 {

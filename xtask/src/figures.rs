@@ -51,9 +51,12 @@ const ABSTRACTION: &[&str] =
     &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "abstraction", "--", "--ratio"];
 const OPERATIONS: &[&str] =
     &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "operations", "--", "--ratio"];
+const MEMORY: &[&str] =
+    &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "memory", "--", "--ratio"];
 const UI: &[&str] =
     &["cargo", "test", "--quiet", "-p", "farfield-ui-tests", "--test", "ui", "--", "--nocapture"];
 const ALLOCATIONS: &[&str] = &test("allocations");
+const ALLOC_RTTS: &[&str] = &test("alloc_rtts");
 const BUDGETS: &[&str] = &test("budgets");
 const OVERLAP: &[&str] = &test("overlap");
 const MILLION_OPS: &[&str] = &[
@@ -93,6 +96,10 @@ const fn ratio(name: &'static str, meaning: &'static str) -> Figure {
 
 const fn excess(name: &'static str, meaning: &'static str) -> Figure {
     Figure::printed(name, "round trips", meaning, BUDGETS)
+}
+
+const fn memory(name: &'static str, meaning: &'static str) -> Figure {
+    Figure::printed(name, "times", meaning, MEMORY)
 }
 
 const fn growth(name: &'static str, meaning: &'static str) -> Figure {
@@ -155,6 +162,33 @@ pub(crate) const FIGURES: &[Figure] = &[
     growth("epoch_bench.never.growth", "and a retirement, reclaimed by itself now and then"),
     growth("epoch_bench.sparse.growth", "with an attempt to reclaim after every 1,024"),
     growth("epoch_bench.dense.growth", "with one after each"),
+    memory(
+        "alloc.single.ratio",
+        "allocating, writing and freeing 64 bytes on the embedded fabric, against `Box`",
+    ),
+    memory("alloc.cross.ratio", "of two threads, each freeing what the other has allocated, against `Box`"),
+    Figure::printed(
+        "alloc.rtts_per_alloc",
+        "round trips",
+        "of an allocation of 64 bytes in the simulator, over 10,000 that are never freed",
+        ALLOC_RTTS,
+    ),
+    memory("epoch.pin.ratio", "pin and unpin, against `crossbeam-epoch`"),
+    memory(
+        "epoch.retire.ratio",
+        "pin, retire a `Box` of 64 bytes in a `LocalEpoch`, unpin, against `crossbeam-epoch`",
+    ),
+    memory("epoch.retire_to_seize.ratio", "the same, against `seize`"),
+    memory(
+        "epoch.retire_far.ratio",
+        "the same of an object in far memory, against `crossbeam-epoch` and a `Box`",
+    ),
+    memory(
+        "atomic_object.atomic.ratio",
+        "a quarter each of read, write, CAS and exchange, against `AtomicU64`",
+    ),
+    memory("atomic_object.link.ratio", "the same of a `Link`"),
+    memory("atomic_object.stamped_link.ratio", "the same of a `StampedLink`"),
     Figure::printed("ui.cases", "cases", "mistakes that the compiler explains in the words we expect", UI),
     Figure::taken(
         "sim.million_ops.seconds",

@@ -16,6 +16,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/src/layout/scratch.rs",
     "macros/src/implement.rs",
     "benches/src/native_lazy_list.rs",
+    "benches/benches/memory.rs",
 ];
 
 /// What only a fabric may do: tell the time, start threads, draw from a generator that no seed repeats.

@@ -264,15 +264,16 @@ impl ComputeThread {
     /// One WRITE of 8 bytes.
     #[inline]
     pub(crate) async fn write_word(&self, at: Address, word: u64) -> Result<()> {
-        if let Some(host) = self.endpoint.immediate() {
-            self.count_write(1);
-            return host.write_word(at, word);
-        }
         self.write_words(at, &[word]).await
     }
 
     /// One WRITE.
+    #[inline]
     pub(crate) async fn write_words(&self, at: Address, words: &[u64]) -> Result<()> {
+        if let Some(host) = self.endpoint.immediate() {
+            self.count_write(words.len());
+            return host.write(at, words);
+        }
         let mut chain = self.empty_chain();
         chain.write(at, words);
         self.submit(chain).await.map(drop)

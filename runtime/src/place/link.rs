@@ -139,6 +139,22 @@ impl<T: Remote> Place<Link<T>> {
         Ok(target)
     }
 
+    /// Makes the link point to `new` and gives what it held. Two round trips, more under contention.
+    ///
+    /// # Errors
+    /// As [`compare_exchange`](Self::compare_exchange).
+    pub async fn swap<'g>(self, g: &'g Guard<'_>, mut new: impl Publish<T>) -> Result<Shared<'g, T>> {
+        let mut current = self.load(g).await?;
+        let mut backoff = g.backoff();
+        loop {
+            match self.compare_exchange(g, current, new).await? {
+                Ok(_) => return Ok(current),
+                Err(changed) => (current, new) = (changed.current, changed.new),
+            }
+            backoff.wait().await;
+        }
+    }
+
     /// Makes the link point to `new` if it holds `current`, address and marks.
     ///
     /// One round trip. An `Owned` travels in the same chain as the link if they are on one memory node; otherwise it is

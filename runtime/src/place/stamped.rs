@@ -152,12 +152,26 @@ impl<T: Remote> Place<StampedLink<T>> {
 
     /// Makes the link point to `new`, whatever it holds. Two round trips, more under contention: the new stamp depends
     /// on the old.
-    pub async fn store<'g>(self, g: &'g Guard<'_>, mut new: impl Publish<T>) -> Result<Stamped<'g, T>> {
+    pub async fn store<'g>(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
+        Ok(self.exchanged(g, new).await?.1)
+    }
+
+    /// Makes the link point to `new` and gives what it held. Two round trips, more under contention.
+    pub async fn swap<'g>(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
+        Ok(self.exchanged(g, new).await?.0)
+    }
+
+    /// Makes the link point to `new`; gives what it held and what it holds.
+    async fn exchanged<'g>(
+        self,
+        g: &'g Guard<'_>,
+        mut new: impl Publish<T>,
+    ) -> Result<(Stamped<'g, T>, Stamped<'g, T>)> {
         let mut current = self.load(g).await?;
         let mut backoff = g.backoff();
         loop {
             match self.compare_exchange(g, current, new).await? {
-                Ok(stored) => return Ok(stored),
+                Ok(stored) => return Ok((current, stored)),
                 Err(changed) => (current, new) = (changed.current, changed.new),
             }
             backoff.wait().await;

@@ -74,11 +74,9 @@ impl<T: Remote> Owned<T> {
     /// # Errors
     /// Those of a WRITE.
     pub async fn write(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
-        let mut chain = ct.empty_chain();
-        chain.write(self.block.address, &self.image);
         // Once posted, the block must not be freed under the WRITE, whatever becomes of this future.
         self.published = true;
-        ct.submit(chain).await?;
+        ct.write_words(self.block.address, &self.image).await?;
         Ok(self.as_ptr())
     }
 }

@@ -56,9 +56,14 @@ impl Host {
         Ok(self.arena.word(at)?.load(Ordering::SeqCst))
     }
 
+    /// Writes words in address order: each is visible after those before it.
     #[inline]
-    pub(crate) fn write_word(&self, at: Address, word: u64) -> Result<()> {
-        self.arena.word(at)?.store(word, Ordering::SeqCst);
+    pub(crate) fn write(&self, at: Address, words: &[u64]) -> Result<()> {
+        let target = self.arena.words(at, words.len())?;
+        let order = if words.len() == 1 { Ordering::SeqCst } else { Ordering::Release };
+        for (to, from) in target.iter().zip(words) {
+            to.store(*from, order);
+        }
         Ok(())
     }
 
@@ -87,14 +92,7 @@ impl Host {
                         *to = from.load(Ordering::SeqCst);
                     }
                 }
-                Op::Write { at, slot } => {
-                    let target = self.arena.words(*at, slot.len())?;
-                    // One word is an atomic store; of several, each is visible after those before it.
-                    let order = if slot.len() == 1 { Ordering::SeqCst } else { Ordering::Release };
-                    for (to, from) in target.iter().zip(&words[slot.clone()]) {
-                        to.store(*from, order);
-                    }
-                }
+                Op::Write { at, slot } => self.write(*at, &words[slot.clone()])?,
                 Op::CompareExchange { at, expected, new, slot } => {
                     words[*slot] = self.compare_exchange(*at, *expected, *new)?;
                 }

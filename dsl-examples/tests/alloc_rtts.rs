@@ -1,0 +1,60 @@
+//! Round trips of an allocation, counted by the simulator.
+//!
+//! Remus takes an FAA and two WRITEs for each object, and a READ to free it. Here a thread takes a chunk with one FAA and
+//! cuts objects off it; what it frees it uses again.
+
+use farfield::prelude::*;
+
+const EXACT: &str = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,leaks=ignore";
+const ALLOCATIONS: u64 = 10_000;
+
+#[remote]
+struct Object {
+    words: [u64; 8],
+}
+
+/// Round trips that something takes, on one thread.
+fn round_trips(work: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) -> u64 {
+    let took = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
+        let began = ct.now();
+        work(ct).await?;
+        let took = ct.now().saturating_sub(began).as_nanos();
+        let rtt = ct.cluster().simulation().expect("it is simulated").rtt().as_nanos();
+        assert!(took.is_multiple_of(rtt), "{took} ns are no whole number of round trips");
+        Ok((took / rtt) as u64)
+    });
+    took.unwrap()[0]
+}
+
+#[test]
+fn growth_takes_a_round_trip_for_each_chunk() {
+    let took = round_trips(async |ct| {
+        let mut objects = Vec::new();
+        for _ in 0..ALLOCATIONS {
+            objects.push(Object::new_in(ct, Object::init([0; 8])).await?);
+        }
+        Ok(())
+    });
+    #[allow(clippy::cast_precision_loss)]
+    let each = took as f64 / ALLOCATIONS as f64;
+    println!("alloc.rtts_per_alloc {each:.5}");
+    assert!(each <= 0.02, "{took} round trips for {ALLOCATIONS} allocations");
+}
+
+#[test]
+fn a_steady_live_set_takes_none_once_it_is_there() {
+    let took = round_trips(async |ct| {
+        let mut objects = std::collections::VecDeque::new();
+        let mut grown = None;
+        for turn in 0..ALLOCATIONS {
+            objects.push_back(Object::new_in(ct, Object::init([turn; 8])).await?);
+            if objects.len() > 100 {
+                grown.get_or_insert(ct.metrics().faa);
+                objects.pop_front();
+            }
+        }
+        assert_eq!(grown, Some(ct.metrics().faa), "no FAA after the first 100");
+        Ok(())
+    });
+    assert!(took <= 2, "{took} round trips");
+}
