@@ -71,7 +71,7 @@ impl ComputeThread {
         self.take_owed_error().map_or(Ok(()), Err)
     }
 
-    pub(super) async fn wait_for_left(&self) {
+    pub(crate) async fn wait_for_left(&self) {
         self.look_after_left();
         while !self.left.borrow().is_empty() {
             self.yield_now().await;
@@ -81,7 +81,7 @@ impl ComputeThread {
 
     /// Lets go of what chains protected that are done by now.
     #[inline]
-    pub(super) fn look_after_left(&self) {
+    pub(crate) fn look_after_left(&self) {
         self.left.borrow_mut().retain(|left| match self.endpoint.poll(left.ticket) {
             Poll::Pending => true,
             Poll::Ready((chain, result)) => {

@@ -29,6 +29,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use metrics::count;
 pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub(crate) use submitted::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};

@@ -19,8 +19,8 @@ use super::left::Left;
 use super::metrics::{Counters, count};
 use super::run::Run;
 use super::submitted::Submitted;
-use super::{Cluster, HeldBackBy, Metrics, Reclamation};
-use crate::error::{self, Error, Result};
+use super::{Cluster, Metrics};
+use crate::error::{Error, Result};
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::Host;
 use crate::fabric::sim::Sim;
@@ -30,14 +30,10 @@ use crate::memory::epoch::{Collector, Participant};
 use crate::memory::global::{Process, Step};
 use crate::memory::heap::{Block, ThreadHeap};
 use crate::memory::limbo::Limbo;
+use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
 use crate::pointer::Address;
 use crate::pointer::RemotePtr;
-
-/// How many objects a thread retires between attempts to advance the epoch.
-const RETIRED_PER_ADVANCE: u64 = 64;
-/// A thread that has retired so many objects, or a 16th of a segment, helps with every further one.
-const MOST_RETIRED: usize = 4096;
 
 /// Tells a compute thread from all others of the cluster. Never zero, so that a lock's word can name its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,8 +61,8 @@ impl fmt::Display for ThreadId {
 /// [`Guard`](crate::Guard), which dereferences to it. It is not `Sync`: what a thread counts, caches and retires is its
 /// own, and costs no synchronisation.
 pub struct ComputeThread {
-    pub(super) endpoint: Endpoint,
-    pub(super) counters: Counters,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) counters: Counters,
     pub(crate) epoch: Participant,
     /// What it shares with the threads of its process.
     pub(crate) process: Arc<Process>,
@@ -74,9 +70,9 @@ pub struct ComputeThread {
     pub(crate) step: RefCell<Option<Step>>,
     pub(crate) until_step: Cell<u32>,
     heap: Rc<ThreadHeap>,
-    limbo: RefCell<Limbo>,
-    /// Objects to retire before the next attempt to advance the epoch.
-    until_advance: Cell<u64>,
+    /// What it has retired, and how many objects more before the next attempt to advance the epoch.
+    pub(crate) limbo: RefCell<Limbo>,
+    pub(crate) until_advance: Cell<u64>,
     /// Chains that are not in use, kept for their buffers.
     chains: RefCell<Vec<Chain>>,
     /// Chains in flight that nobody waits for.
@@ -388,90 +384,6 @@ impl ComputeThread {
         self.heap.check_deletion(block)?;
         self.heap.free(block);
         Ok(())
-    }
-
-    pub(crate) fn retire(&self, block: Block) -> Result<()> {
-        self.heap.check_retirement(block, self.limbo.borrow().last())?;
-        count(&self.counters.retired, 1);
-        self.heap.note_retired(block);
-        self.limbo.borrow_mut().push(self.epoch.tag(), block);
-        let left = self.until_advance.get() - 1;
-        if left > 0 {
-            self.until_advance.set(left);
-        } else {
-            self.until_advance.set(RETIRED_PER_ADVANCE);
-            self.look_after_left();
-            let epoch = self.advance_epoch();
-            self.free_expired(epoch);
-        }
-        Ok(())
-    }
-
-    /// Whether this thread has retired more than it should hold.
-    pub(crate) fn has_too_much_garbage(&self) -> bool {
-        let limbo = self.limbo.borrow();
-        limbo.len() > MOST_RETIRED || limbo.bytes() > self.cluster.shared.config.geometry.segment_bytes / 16
-    }
-
-    /// How reclamation stands, and who holds it back. No round trip if all compute threads are in one process; otherwise one.
-    ///
-    /// # Errors
-    /// Those of a READ.
-    pub async fn reclamation(&self) -> Result<Reclamation> {
-        let (epoch, process) = self.read_announcements().await?;
-        let thread = self.process.collector.laggard();
-        let limbo = self.limbo.borrow();
-        Ok(Reclamation {
-            epoch,
-            held_back_by: thread.map(HeldBackBy::Thread).or(process.map(HeldBackBy::Process)),
-            retired_objects: limbo.len() as u64,
-            retired_bytes: limbo.bytes(),
-        })
-    }
-
-    /// Tries to advance the epoch and frees what this thread retired long enough ago; gives how many objects.
-    ///
-    /// Retiring does it by itself now and then, without waiting. No round trip if all compute threads are in one process,
-    /// or if another thread of this process is at it; otherwise two, at most.
-    pub async fn try_reclaim(&self) -> u64 {
-        self.look_after_left();
-        self.step().await;
-        self.free_expired(self.process.collector.epoch())
-    }
-
-    /// Frees what this thread retired long enough before `epoch`.
-    fn free_expired(&self, epoch: u64) -> u64 {
-        let epoch = epoch + self.endpoint.virtual_time().map_or(0, Sim::early_epochs);
-        let mut limbo = self.limbo.borrow_mut();
-        self.free_all(std::iter::from_fn(|| limbo.pop_expired(epoch)))
-    }
-
-    /// Frees everything that this thread has retired, at a point that the caller knows to be quiescent: no thread of
-    /// the cluster holds a pointer that it loaded before. Gives how many objects. No round trip.
-    ///
-    /// A barrier that every thread passes without a guard is such a point.
-    ///
-    /// # Errors
-    /// [`Error::Pinned`] if this thread holds a guard.
-    pub async fn reclaim_deferred(&self) -> Result<u64> {
-        // What was posted and left may still write to what guards protected.
-        self.wait_for_left().await;
-        let guards = self.epoch.guards();
-        if guards > 0 {
-            return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
-        }
-        let mut limbo = self.limbo.borrow_mut();
-        Ok(self.free_all(std::iter::from_fn(|| limbo.pop_any())))
-    }
-
-    fn free_all(&self, blocks: impl Iterator<Item = Block>) -> u64 {
-        let mut freed = 0;
-        for block in blocks {
-            self.heap.free(block);
-            freed += 1;
-        }
-        count(&self.counters.reclaimed, freed);
-        freed
     }
 }
 

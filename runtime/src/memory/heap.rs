@@ -37,6 +37,9 @@ const KEEP_BLOCKS: usize = 256;
 /// How many blocks a thread takes from the pool at a time.
 const TAKE_BLOCKS: usize = 64;
 
+/// How often a thread whose garbage may be all that fills the memory tries to have it freed before it gives up.
+const ATTEMPTS: u32 = 256;
+
 /// A block: where it is and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
@@ -164,6 +167,10 @@ impl ThreadHeap {
         }
     }
 
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.geometry.segment_bytes
+    }
+
     /// Zeroed words for an object's image, from a buffer used before if there is one.
     pub(crate) fn take_image(&self, words: usize) -> Vec<u64> {
         let mut image = self.images.borrow_mut().pop().unwrap_or_default();
@@ -216,13 +223,21 @@ impl ThreadHeap {
             Placement::Near(address) => self.geometry.node_of(address.segment()) % self.geometry.nodes,
             Placement::Node(node) => node % self.geometry.nodes,
         };
-        for offset in 0..self.geometry.nodes {
-            // Wide enough: a node's number and the number of nodes are below 2^16.
-            let node = ((u32::from(first) + u32::from(offset)) % u32::from(self.geometry.nodes)) as u16;
-            if let Some(address) = self.allocate_on(ct, node, block_bytes, rotate).await? {
-                self.allocated.set(self.allocated.get() + 1);
-                return Ok(Block { address, bytes: block_bytes });
+        for attempt in 0..=ATTEMPTS {
+            for offset in 0..self.geometry.nodes {
+                // Wide enough: a node's number and the number of nodes are below 2^16.
+                let node = ((u32::from(first) + u32::from(offset)) % u32::from(self.geometry.nodes)) as u16;
+                if let Some(address) = self.allocate_on(ct, node, block_bytes, rotate).await? {
+                    self.allocated.set(self.allocated.get() + 1);
+                    return Ok(Block { address, bytes: block_bytes });
+                }
             }
+            // What this thread has retired may only wait for another thread to go on.
+            if attempt == ATTEMPTS || !ct.has_garbage() {
+                break;
+            }
+            ct.try_reclaim().await;
+            ct.yield_now().await;
         }
         let segments = (0..self.geometry.segments()).map(|segment| segment as u16).collect();
         Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }))

@@ -9,6 +9,7 @@
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
 //! | [`limbo`] | what a thread has retired and not yet freed |
 //! | [`guard`] | [`Guard`](crate::Guard): protection for loaded pointers |
+//! | [`reclaim`] | retiring an object, and freeing what has expired |
 //! | [`registry`] | where objects are, in debug builds: to refuse what is none |
 //! | [`site`] | where a new object goes |
 
@@ -19,5 +20,6 @@ pub(crate) mod heap;
 pub(crate) mod limbo;
 pub(crate) mod local_epoch;
 pub(crate) mod pool;
+pub(crate) mod reclaim;
 pub(crate) mod registry;
 pub(crate) mod site;

@@ -1,0 +1,106 @@
+//! Retirement: from the moment an object is unlinked until its memory is free.
+//!
+//! A thread keeps what it retires in its own [`Limbo`](super::limbo::Limbo), tagged with the epoch. Every
+//! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting for anything, and frees what has expired.
+//! What an ended thread leaves behind the others of its process take over.
+
+use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
+use crate::error::{self, Error, Result};
+use crate::fabric::sim::Sim;
+use crate::memory::heap::Block;
+
+/// How many objects a thread retires between attempts to advance the epoch.
+pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
+/// A thread that has retired so many objects, or a 16th of a segment, helps with every further one.
+const MOST_RETIRED: usize = 4096;
+
+impl ComputeThread {
+    pub(crate) fn retire(&self, block: Block) -> Result<()> {
+        self.heap().check_retirement(block, self.limbo.borrow().last())?;
+        count(&self.counters.retired, 1);
+        self.heap().note_retired(block);
+        self.limbo.borrow_mut().push(self.epoch.tag(), block);
+        let left = self.until_advance.get() - 1;
+        if left > 0 {
+            self.until_advance.set(left);
+        } else {
+            self.until_advance.set(RETIRED_PER_ADVANCE);
+            self.look_after_left();
+            let epoch = self.advance_epoch();
+            self.free_expired(epoch);
+        }
+        Ok(())
+    }
+
+    /// Whether this thread has retired anything that is not freed.
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.limbo.borrow().len() > 0
+    }
+
+    /// Whether this thread has retired more than it should hold.
+    pub(crate) fn has_too_much_garbage(&self) -> bool {
+        let limbo = self.limbo.borrow();
+        limbo.len() > MOST_RETIRED || limbo.bytes() > self.heap().segment_bytes() / 16
+    }
+
+    /// How reclamation stands, and who holds it back. No round trip if all compute threads are in one process; otherwise one.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn reclamation(&self) -> Result<Reclamation> {
+        let (epoch, process) = self.read_announcements().await?;
+        let thread = self.process.collector.laggard();
+        let limbo = self.limbo.borrow();
+        Ok(Reclamation {
+            epoch,
+            held_back_by: thread.map(HeldBackBy::Thread).or(process.map(HeldBackBy::Process)),
+            retired_objects: limbo.len() as u64,
+            retired_bytes: limbo.bytes(),
+        })
+    }
+
+    /// Tries to advance the epoch and frees what this thread retired long enough ago; gives how many objects.
+    ///
+    /// Retiring does it by itself now and then, without waiting. No round trip if all compute threads are in one process,
+    /// or if another thread of this process is at it; otherwise two, at most.
+    pub async fn try_reclaim(&self) -> u64 {
+        self.look_after_left();
+        self.step().await;
+        self.free_expired(self.process.collector.epoch())
+    }
+
+    /// Frees what this thread retired long enough before `epoch`.
+    fn free_expired(&self, epoch: u64) -> u64 {
+        let epoch = epoch + self.endpoint.virtual_time().map_or(0, Sim::early_epochs);
+        let mut limbo = self.limbo.borrow_mut();
+        self.free_all(std::iter::from_fn(|| limbo.pop_expired(epoch)))
+    }
+
+    /// Frees everything that this thread has retired, at a point that the caller knows to be quiescent: no thread of
+    /// the cluster holds a pointer that it loaded before. Gives how many objects. No round trip.
+    ///
+    /// A barrier that every thread passes without a guard is such a point.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] if this thread holds a guard.
+    pub async fn reclaim_deferred(&self) -> Result<u64> {
+        // What was posted and left may still write to what guards protected.
+        self.wait_for_left().await;
+        let guards = self.epoch.guards();
+        if guards > 0 {
+            return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
+        }
+        let mut limbo = self.limbo.borrow_mut();
+        Ok(self.free_all(std::iter::from_fn(|| limbo.pop_any())))
+    }
+
+    fn free_all(&self, blocks: impl Iterator<Item = Block>) -> u64 {
+        let mut freed = 0;
+        for block in blocks {
+            self.heap().free(block);
+            freed += 1;
+        }
+        count(&self.counters.reclaimed, freed);
+        freed
+    }
+}
