@@ -223,6 +223,8 @@ pub enum Finding {
     WildAccess,
     /// An object that is freed or retired a second time.
     DoubleFree,
+    /// An object in the place of another that is not freed.
+    DoubleAllocation,
     /// An object that was never freed and that no root leads to.
     Leak,
     /// All threads wait for what nobody will do.
@@ -239,6 +241,7 @@ impl fmt::Display for Finding {
             Self::UseAfterFree => "use after free",
             Self::WildAccess => "wild access",
             Self::DoubleFree => "double free",
+            Self::DoubleAllocation => "double allocation",
             Self::Leak => "leak",
             Self::Deadlock => "deadlock",
             Self::Livelock => "livelock",

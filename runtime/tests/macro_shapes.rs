@@ -99,9 +99,10 @@ struct Outer {
 
 #[farfield::test]
 async fn a_nested_struct_brings_its_tail(ct: &ComputeThread) -> Result<()> {
-    let before = ct.metrics();
     let init = Outer::init(1, Inner::init(2, vec![10, 20, 30]));
-    let ptr = Outer::new_in(ct, init).await?.write(ct).await?;
+    let outer = Outer::new_in(ct, init).await?;
+    let before = ct.metrics();
+    let ptr = outer.write(ct).await?;
     assert_eq!(
         (ct.metrics() - before).write_bytes as usize,
         Outer::SIZE + 3 * size_of::<u32>() + 4,

@@ -368,6 +368,8 @@ fn segments(url: &str, policy: Option<Policy>) -> Vec<Vec<u16>> {
             let page = Page::new_in(site, Page::init([0; 128])).await?.write(ct).await?;
             segments.push(page.address().segment());
         }
+        // Whoever ends leaves memory to the others, wherever it is.
+        ct.barrier("all have their memory").await?;
         Ok(segments)
     });
     segments.unwrap()

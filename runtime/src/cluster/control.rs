@@ -4,25 +4,34 @@
 //! |---|---|---|
 //! | 0 | every segment | `MAGIC`: never handed out, so null is never an object |
 //! | 8 | every segment | version of this layout |
-//! | 16 | every segment | bump counter: offset of the first byte that no chunk holds |
-//! | 24..64 | every segment | reserved, zero |
-//! | 64..16448 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
-//! | 16448..18496 | segment 0 | the [epochs](crate::memory::global): the epoch, 126 slots, and where further slots are |
+//! | 16 | every segment | how many [chunks](crate::memory::grid) have been taken, or tried to be |
+//! | 24 | every segment | about how many of them are free again |
+//! | 32 | a node's first segment | the bytes of its live objects |
+//! | 40..64 | every segment | reserved, zero |
+//! | 64..768 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
+//! | 768..17152 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
+//! | 17152..19216 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
+//!
+//! The chunk table follows.
 
 use memoffset::{offset_of, span_of};
 
+use crate::memory::classes::{CLASSES, Class};
 use crate::pointer::Address;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The header of every segment.
 #[repr(C)]
 struct Header {
     magic: u64,
     version: u64,
-    bump: u64,
-    reserved: [u64; 5],
+    taken: u64,
+    freed: u64,
+    live: u64,
+    reserved: [u64; 3],
+    pool: [u64; CLASSES],
 }
 
 /// The control block of segment 0.
@@ -39,6 +48,10 @@ struct Epochs {
     epoch: u64,
     /// Slots that were ever used: those behind them need not be looked at.
     used: u64,
+    /// How often somebody short of memory has asked all to give back what they do not use.
+    requests: u64,
+    /// How often chunks that were cut into blocks have been put together again.
+    recut: u64,
     slots: [u64; SLOTS_HERE],
     /// Addresses of pages of further slots; 0 where there is none yet.
     pages: [u64; SLOT_PAGES],
@@ -78,11 +91,36 @@ pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
 
-const _: () = assert!(HEADER_BYTES == 64 && size_of::<Entry>() == 128 && CONTROL_BYTES == 18496);
+const _: () = assert!(HEADER_BYTES == 768 && size_of::<Entry>() == 128 && CONTROL_BYTES == 19216);
 
-/// The bump counter of a segment.
-pub(crate) fn bump_of(segment: u16) -> Address {
-    Address::new(segment, offset_of!(Header, bump) as u64)
+/// Where a segment's control structures of a fixed size end.
+pub(crate) fn first_free(segment: u16) -> u64 {
+    if segment == 0 { CONTROL_BYTES } else { HEADER_BYTES }
+}
+
+/// How many chunks of a segment have been taken; how many are free again follows.
+pub(crate) fn taken(segment: u16) -> Address {
+    Address::new(segment, offset_of!(Header, taken) as u64)
+}
+
+/// About how many chunks of a segment are free again.
+pub(crate) fn freed(segment: u16) -> Address {
+    Address::new(segment, offset_of!(Header, freed) as u64)
+}
+
+/// The bytes of the live objects of the memory node with this first segment.
+pub(crate) fn live(segment: u16) -> Address {
+    Address::new(segment, offset_of!(Header, live) as u64)
+}
+
+/// The head of the list of free blocks of a class, on the memory node with this first segment.
+pub(crate) fn pool(segment: u16, class: Class) -> Address {
+    Address::new(segment, (offset_of!(Header, pool) + class.index() * size_of::<u64>()) as u64)
+}
+
+/// What else but the directory can lead to objects: the first words of segments, as offsets.
+pub(crate) fn pools() -> std::ops::Range<u64> {
+    offset_of!(Header, pool) as u64..HEADER_BYTES
 }
 
 /// The entry at `index` of the directory.
@@ -90,9 +128,19 @@ pub(crate) fn entry(index: usize) -> Address {
     Address::new(0, (offset_of!(Control, directory) + index * size_of::<Entry>()) as u64)
 }
 
-/// The cluster's epoch; the number of used slots and the slots in the control block follow it.
+/// The cluster's epoch; the number of used slots, the requests and the slots in the control block follow it.
 pub(crate) fn epoch() -> Address {
     Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, epoch)) as u64)
+}
+
+/// How often memory has been asked back.
+pub(crate) fn requests() -> Address {
+    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, requests)) as u64)
+}
+
+/// How often chunks have been put together again.
+pub(crate) fn recut() -> Address {
+    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, recut)) as u64)
 }
 
 /// The number of used slots.
@@ -123,14 +171,14 @@ pub(crate) fn entry_body() -> std::ops::Range<usize> {
 }
 
 /// The words of a new segment's header past the first, which is written last.
-pub(crate) fn header(first_free: u64) -> ([u64; 2], u64) {
-    ([VERSION, first_free], MAGIC)
+pub(crate) fn header() -> ([u64; 1], u64) {
+    ([VERSION], MAGIC)
 }
 
 /// What the word at an address below a segment's first free byte is called.
 pub(crate) fn describe(at: Address) -> String {
     let offset = at.offset() as usize;
-    let header = ["magic", "version", "bump counter"];
+    let header = ["magic", "version", "taken chunks", "freed chunks", "live bytes"];
     let entry = |offset: usize| {
         let (index, within) = (offset / size_of::<Entry>(), offset % size_of::<Entry>());
         let field = [
@@ -147,12 +195,19 @@ pub(crate) fn describe(at: Address) -> String {
         return match (offset - offset_of!(Control, epochs)) / size_of::<u64>() {
             0 => "epoch".to_owned(),
             1 => "used epoch slots".to_owned(),
-            word if word < 2 + SLOTS_HERE => format!("epoch slot[{}]", word - 2),
-            word if word < 2 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 2 - SLOTS_HERE),
-            _ => "unallocated".to_owned(),
+            2 => "requests for memory".to_owned(),
+            3 => "recut chunks".to_owned(),
+            word if word < 4 + SLOTS_HERE => format!("epoch slot[{}]", word - 4),
+            word if word < 4 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 4 - SLOTS_HERE),
+            word => format!("chunk[{}]", word - 4 - SLOTS_HERE - SLOT_PAGES),
         };
     }
+    if pools().contains(&at.offset()) {
+        let class = Class::from_index((offset - offset_of!(Header, pool)) / size_of::<u64>());
+        return format!("pool of {} bytes", class.map_or(0, Class::bytes));
+    }
     match offset.checked_sub(offset_of!(Control, directory)) {
+        Some(offset) if at.segment() > 0 => format!("chunk[{}]", offset / size_of::<u64>()),
         Some(offset) if at.segment() == 0 && offset < size_of::<[Entry; DIRECTORY_ENTRIES]>() => {
             entry(offset)
         }

@@ -2,24 +2,84 @@
 //!
 //! A chain is *left* if its future is dropped, or if it is posted without one. It takes effect all the same. Until it has,
 //! the memory that it touches must not be used again; so it stays in the oldest epoch that a guard of its thread is in,
-//! as a guard would. Only fabrics on which time passes leave chains in flight: on the others they are done at once.
+//! as a guard would. What is to be done with its outcome, whoever finds it, is left with it. Only fabrics on which time passes leave chains in flight: on the others they are done at once.
 
-use std::task::Poll;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::ComputeThread;
 use super::metrics::count;
+use super::submitted::Submitted;
 use crate::error::{Error, Result};
 use crate::fabric::chain::Chain;
 use crate::fabric::{Posted, Ticket};
-use crate::memory::epoch::Pin;
+use crate::memory::epoch;
+
+/// How many chains that nobody waits for are looked at whenever another is posted.
+const MOST_LOOKED_AT: usize = 8;
 
 /// A chain in flight that nobody waits for.
 pub(super) struct Left {
     pub(super) ticket: Ticket,
     /// Keeps the memory that it touches from being used again.
-    pub(super) pin: Pin,
+    pub(super) pin: epoch::Pin,
     /// Whether the thread is to hear of its error.
     owed: bool,
+    /// What is to be done once it is known how it went.
+    then: Option<Then>,
+}
+
+/// Is given a completed chain, or nothing if it failed.
+type Then = Box<dyn FnOnce(&ComputeThread, Option<&Chain>)>;
+
+/// A chain in flight whose outcome something follows from, whether it is waited for or left.
+struct Settling<
+    'a,
+    R,
+    F: FnOnce(&ComputeThread, &Chain) -> R + 'static,
+    G: FnOnce(&ComputeThread, R) + 'static,
+> {
+    submitted: Submitted<'a>,
+    /// What follows, and what becomes of that if nobody waits.
+    then: Option<(F, G)>,
+}
+
+impl<R, F: FnOnce(&ComputeThread, &Chain) -> R, G: FnOnce(&ComputeThread, R)> Unpin
+    for Settling<'_, R, F, G>
+{
+}
+
+impl<R, F: FnOnce(&ComputeThread, &Chain) -> R, G: FnOnce(&ComputeThread, R)> Future
+    for Settling<'_, R, F, G>
+{
+    type Output = Result<R>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
+        let Poll::Ready(done) = Pin::new(&mut self.submitted).poll(context) else { return Poll::Pending };
+        let ct = self.submitted.ct;
+        let then = self.then.take();
+        Poll::Ready(done.map(|done| {
+            let (then, _) = then.expect("not polled after completion");
+            let chain = done.into_chain();
+            let value = then(ct, &chain);
+            ct.recycle(chain);
+            value
+        }))
+    }
+}
+
+impl<R, F: FnOnce(&ComputeThread, &Chain) -> R, G: FnOnce(&ComputeThread, R)> Drop for Settling<'_, R, F, G> {
+    fn drop(&mut self) {
+        let (Some((then, unwanted)), Some(posted)) = (self.then.take(), self.submitted.posted.take()) else {
+            return;
+        };
+        self.submitted.ct.look_at(posted, move |ct, chain| {
+            if let Some(chain) = chain {
+                unwanted(ct, then(ct, chain));
+            }
+        });
+    }
 }
 
 impl ComputeThread {
@@ -27,7 +87,12 @@ impl ComputeThread {
     /// protect stays protected: the chain may be about to write there.
     pub(super) fn leave(&self, ticket: Ticket) {
         if self.endpoint.virtual_time().is_some() {
-            self.left.borrow_mut().push(Left { ticket, pin: self.epoch.pin_oldest(), owed: false });
+            self.left.borrow_mut().push(Left {
+                ticket,
+                pin: self.epoch.pin_oldest(),
+                owed: false,
+                then: None,
+            });
         } else {
             self.endpoint.forget(ticket);
         }
@@ -38,7 +103,12 @@ impl ComputeThread {
         let mut submitted = self.submit(chain);
         match submitted.posted.take() {
             Some(Posted::InFlight(ticket)) if self.endpoint.virtual_time().is_some() => {
-                self.left.borrow_mut().push(Left { ticket, pin: self.epoch.pin_oldest(), owed: true });
+                self.left.borrow_mut().push(Left {
+                    ticket,
+                    pin: self.epoch.pin_oldest(),
+                    owed: true,
+                    then: None,
+                });
                 Ok(())
             }
             Some(Posted::InFlight(ticket)) => loop {
@@ -53,6 +123,52 @@ impl ComputeThread {
                 result
             }
             None => Ok(()),
+        }
+    }
+
+    /// Posts a chain that nobody waits for, and does something with its outcome, whenever that is there.
+    pub(crate) fn submit_and_look(&self, chain: Chain, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
+        if let Some(posted) = self.submit(chain).into_posted() {
+            self.look_at(posted, then);
+        }
+    }
+
+    /// Posts a chain and waits for what follows from it. Dropped before, it takes effect all the same, and what
+    /// follows is done when its completion is found.
+    pub(crate) async fn submit_and<R>(
+        &self,
+        chain: Chain,
+        then: impl FnOnce(&Self, &Chain) -> R + 'static,
+    ) -> Result<R> {
+        self.submit_or(chain, then, |_, _| ()).await
+    }
+
+    /// As [`submit_and`](Self::submit_and), where what follows is something to be had, and nobody may be there to have it.
+    pub(crate) async fn submit_or<R>(
+        &self,
+        chain: Chain,
+        then: impl FnOnce(&Self, &Chain) -> R + 'static,
+        unwanted: impl FnOnce(&Self, R) + 'static,
+    ) -> Result<R> {
+        Settling { submitted: self.submit(chain), then: Some((then, unwanted)) }.await
+    }
+
+    fn look_at(&self, posted: Posted, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
+        match posted {
+            Posted::InFlight(ticket) if self.endpoint.virtual_time().is_some() => {
+                let (pin, then) = (self.epoch.pin_oldest(), Box::new(then));
+                self.left.borrow_mut().push(Left { ticket, pin, owed: false, then: Some(then) });
+            }
+            Posted::InFlight(ticket) => loop {
+                if let Poll::Ready((chain, result)) = self.endpoint.poll(ticket) {
+                    then(self, result.is_ok().then_some(&chain));
+                    return self.recycle(chain);
+                }
+            },
+            Posted::Done(chain, result) => {
+                then(self, result.is_ok().then_some(&chain));
+                self.recycle(chain);
+            }
         }
     }
 
@@ -72,19 +188,44 @@ impl ComputeThread {
     }
 
     pub(crate) async fn wait_for_left(&self) {
-        self.look_after_left();
-        while !self.left.borrow().is_empty() {
-            self.yield_now().await;
-            self.look_after_left();
-        }
+        std::future::poll_fn(|context| {
+            self.look_after_some_left(usize::MAX);
+            if self.left.borrow().is_empty() {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
-    /// Lets go of what chains protected that are done by now.
+    /// Lets go of what chains protected that are done by now, of the oldest few: most are done in the order in which they were
+    /// posted.
     #[inline]
     pub(crate) fn look_after_left(&self) {
-        self.left.borrow_mut().retain(|left| match self.endpoint.poll(left.ticket) {
+        self.look_after_some_left(MOST_LOOKED_AT);
+    }
+
+    fn poll_left(&self, left: &Left, to_look_at: &mut usize) -> Poll<(Chain, Result<()>)> {
+        if *to_look_at == 0 {
+            return Poll::Pending;
+        }
+        *to_look_at -= 1;
+        self.endpoint.poll(left.ticket)
+    }
+
+    /// As [`look_after_left`](Self::look_after_left), for the oldest `most`.
+    fn look_after_some_left(&self, most: usize) {
+        // Nothing may be done with an outcome while the list is being gone through.
+        let mut settled = Vec::new();
+        let mut to_look_at = most;
+        self.left.borrow_mut().retain_mut(|left| match self.poll_left(left, &mut to_look_at) {
             Poll::Pending => true,
             Poll::Ready((chain, result)) => {
+                if let Some(then) = left.then.take() {
+                    settled.push((then, left.pin, chain, result.is_ok()));
+                    return false;
+                }
                 self.epoch.unpin(left.pin);
                 match result {
                     Ok(()) => count(&self.counters.cas_failed, chain.failed_exchanges()),
@@ -98,5 +239,10 @@ impl ComputeThread {
                 false
             }
         });
+        for (then, pin, chain, is_ok) in settled {
+            then(self, is_ok.then_some(&chain));
+            self.epoch.unpin(pin);
+            self.recycle(chain);
+        }
     }
 }

@@ -40,9 +40,11 @@ use crate::fabric::delayed::Delayed;
 use crate::fabric::host::{Arena, Host, run_threads};
 use crate::fabric::sim::{self, Ran, Sim, ThreadFuture, World};
 use crate::layout::WORD_BYTES;
+use crate::memory::cache::Spare;
 use crate::memory::epoch::{Collector, FIRST_EPOCH};
-use crate::memory::heap::first_free;
-use crate::memory::pool::Pool;
+use crate::memory::grid::Grid;
+use crate::memory::limbo::Limbo;
+use crate::memory::registry::Registry;
 use crate::pointer::Address;
 use crate::sim::Simulation;
 use crate::sim::books::Books;
@@ -79,7 +81,10 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     arena: Arc<Arena>,
     pub(crate) collector: crate::primitive::Arc<Collector>,
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) registry: Arc<Registry>,
+    /// What threads had retired that have ended, and the free blocks that they held.
+    orphans: Mutex<Vec<Limbo>>,
+    spare: Mutex<Spare>,
     /// Where the network is simulated.
     world: Option<sim::Shared>,
     /// Identities of the threads that are running.
@@ -137,7 +142,7 @@ impl Cluster {
         let arena = Arc::new(Arena::new(config.geometry)?);
         let world = match &config.fabric {
             Fabric::Sim(options) => {
-                let books = Books::new(config.seed, true);
+                let books = Books::new(config.seed, true, Grid::new(config.geometry));
                 let (geometry, arena) = (config.geometry, Arc::clone(&arena));
                 Some(sim::Shared::new(World::new(options.clone(), geometry, arena, config.seed, books)))
             }
@@ -149,7 +154,9 @@ impl Cluster {
                 config,
                 arena,
                 collector: crate::primitive::Arc::new(Collector::new()),
-                pool: Arc::default(),
+                registry: Arc::default(),
+                orphans: Mutex::default(),
+                spare: Mutex::default(),
                 world,
                 live: Mutex::default(),
                 next_thread: AtomicU64::new(1),
@@ -255,7 +262,11 @@ impl Cluster {
                 threads,
                 |index| {
                     let ct = ComputeThread::new(self, &run, index);
-                    block_on(&ct, body(&ct))
+                    block_on(&ct, async {
+                        let output = body(&ct).await;
+                        ct.leave_heap().await;
+                        output
+                    })
                 },
                 |missing| missing.for_each(|index| run.depart(index, Metrics::default())),
             );
@@ -313,6 +324,7 @@ impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simu
             let ct = ComputeThread::new(self.cluster, &self.run, thread);
             ct.join_epochs().await?;
             let output = (self.body)(&ct).await;
+            ct.leave_heap().await;
             ct.settle().await;
             ct.leave_epochs().await;
             output
@@ -351,7 +363,7 @@ impl Shared {
     fn format(&self) -> Result<()> {
         for segment in 0..self.config.geometry.segments() {
             let segment = segment as u16;
-            let (header, magic) = control::header(first_free(segment));
+            let (header, magic) = control::header();
             for (position, word) in header.into_iter().enumerate() {
                 let at = Address::new(segment, ((position + 1) * WORD_BYTES) as u64);
                 self.arena.word(at)?.store(word, Ordering::Relaxed);
@@ -397,28 +409,39 @@ fn look_for_leaks(world: &sim::Shared) -> Result<()> {
     if !world.config().leaks_fail {
         return Ok(());
     }
-    let words = (HEADER_BYTES..CONTROL_BYTES).step_by(WORD_BYTES);
-    let roots = words.map(|offset| world.peek(Address::new(0, offset))).collect();
+    let words = |segment, offsets: std::ops::Range<u64>| {
+        offsets.step_by(WORD_BYTES).map(move |offset| Address::new(segment, offset))
+    };
+    let roots = words(0, HEADER_BYTES..CONTROL_BYTES).map(|at| world.peek(at)).collect();
     world.look_for_leaks(roots);
     world.books.finding().map_or(Ok(()), Err)
 }
 
 impl Shared {
+    /// Takes over what a thread had retired when it ended.
+    fn adopt(&self, limbo: Limbo) {
+        if !limbo.is_empty() {
+            lock(&self.orphans).push(limbo);
+        }
+    }
+
     /// Frees what ended threads had retired: no thread is left.
     fn free_orphans(&self) -> u64 {
         let mut freed = 0;
-        for mut limbo in self.pool.orphans() {
-            while let Some(block) = limbo.pop_any() {
+        let grid = Grid::new(self.config.geometry);
+        let mut spare = lock(&self.spare);
+        for mut limbo in std::mem::take(&mut *lock(&self.orphans)) {
+            while let Some((block, is_object)) = limbo.pop_any() {
                 if let Some(watch) = self.watch(&Rc::default()) {
                     watch.freed(NOBODY, block.address);
-                } else {
-                    self.pool.registry.freed(block.address);
                 }
+                self.registry.freed(block.address);
                 let node = self.config.geometry.node_of(block.address.segment());
-                self.pool.give(node, block.bytes, [block.address]);
-                freed += 1;
+                spare.put(&grid, node, block, is_object);
+                freed += u64::from(is_object);
             }
         }
+        drop(spare);
         let mut totals = lock(&self.totals);
         totals.freed += freed;
         totals.reclaimed += freed;

@@ -28,11 +28,12 @@ impl Run {
         // Each simulated compute node is a process of its own.
         let threads_per_process = shared.threads_per_process().unwrap_or(threads);
         let processes = threads.div_ceil(threads_per_process);
+        let segments = shared.config.geometry.segments();
         let process = |number: usize| {
             let threads = (threads - number * threads_per_process).min(threads_per_process);
             Arc::new(match processes {
-                1 => Process::alone(crate::primitive::Arc::clone(&shared.collector), threads),
-                _ => Process::one_of_several(number, threads),
+                1 => Process::alone(crate::primitive::Arc::clone(&shared.collector), threads, segments),
+                _ => Process::one_of_several(number, threads, segments),
             })
         };
         let first_id = shared.next_thread.fetch_add(threads as u64, Ordering::Relaxed);
@@ -46,6 +47,8 @@ impl Run {
             threads_per_process,
             departed: AtomicU64::new(0),
         };
+        // What threads of earlier runs held is for those of this one's first process.
+        run.processes[0].give_spare(std::mem::take(&mut *lock(&shared.spare)));
         lock(&shared.live).extend((0..threads).map(|index| run.id_of(index)));
         run
     }
@@ -97,6 +100,7 @@ impl Drop for Run {
     /// A run that was given up leaves processes behind that have not left.
     fn drop(&mut self) {
         for process in &self.processes {
+            lock(&self.cluster.shared.spare).append(&mut process.take_spare());
             if let Some(slot) = process.is_gone() {
                 self.cluster.shared.clear_epoch_slot(slot);
             }

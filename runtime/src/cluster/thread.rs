@@ -103,15 +103,15 @@ impl ComputeThread {
             endpoint: shared.endpoint(seed, index),
             counters: Counters::default(),
             epoch: Collector::register(&process.collector, index),
-            process,
+            process: Arc::clone(&process),
             step: RefCell::default(),
             until_step: Cell::default(),
             heap: Rc::new(ThreadHeap::new(
-                Arc::clone(&shared.pool),
+                Arc::clone(&shared.registry),
+                Arc::clone(&process),
                 shared.config.geometry,
                 shared.config.policy,
-                index,
-                run.number_of_process(index),
+                (index, run.number_of_process(index)),
                 shared.watch(&task),
             )),
             limbo: RefCell::default(),
@@ -383,6 +383,8 @@ impl ComputeThread {
         let block = Block::of(ptr, self).await?;
         self.heap.check_deletion(block)?;
         self.heap.free(block);
+        // Getting a page may fail; the block is free all the same.
+        let _ = self.tend().await;
         Ok(())
     }
 }
@@ -404,7 +406,7 @@ impl Drop for ComputeThread {
             self.epoch.unpin(pin);
             self.endpoint.forget(ticket);
         }
-        self.cluster.shared.pool.adopt(self.limbo.take());
+        self.cluster.shared.adopt(self.limbo.take());
         self.run.depart(self.index, self.metrics());
     }
 }

@@ -13,6 +13,7 @@ use super::sim::config::SimConfig;
 use super::sim::{Shared, Sim, World};
 use super::{Endpoint, Posted};
 use crate::error::{Error, PointerFault, Result};
+use crate::memory::grid::Grid;
 use crate::pointer::Address;
 use crate::sim::books::Books;
 
@@ -32,7 +33,8 @@ fn fabrics() -> Vec<Fabric> {
     let mut options = SimConfig::default();
     assert_eq!(options.set("jitter", "0%"), Ok(true));
     let arena = Arc::new(Arena::new(geometry).unwrap());
-    let world = Shared::new(World::new(options, geometry, arena, 42, Books::new(42, false)));
+    let world =
+        Shared::new(World::new(options, geometry, arena, 42, Books::new(42, false, Grid::new(geometry))));
     vec![
         Fabric { name: "host", endpoint: Box::new(move || Endpoint::Host(direct.clone())) },
         Fabric {

@@ -31,7 +31,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 
+use super::cache::Spare;
 use super::epoch::Collector;
+use super::grid::Known;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::error::{self, Error, Result};
@@ -43,13 +45,20 @@ use crate::primitive::Arc;
 
 /// How many chains a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;
-/// The words of the control block before the first slot: the epoch and the number of used slots.
-const HEAD_WORDS: usize = 2;
+/// The words of the control block before the first slot: the epoch, the number of used slots, how often memory was asked for
+/// and how often chunks were recut.
+const HEAD_WORDS: usize = 4;
 const PAGE_BYTES: u64 = (SLOTS_PER_PAGE * WORD_BYTES) as u64;
 
 /// A process: the threads that share memory, a fate, and a slot.
 pub(crate) struct Process {
     pub(crate) collector: Arc<Collector>,
+    /// What it knows of chunks.
+    pub(crate) known: Known,
+    /// What its ended threads held.
+    spare: Mutex<Spare>,
+    /// How often its threads have been asked to give back memory.
+    requests: AtomicU64,
     /// Its threads that have neither ended nor died.
     threads: AtomicUsize,
     /// Its part in a cluster of several processes.
@@ -65,6 +74,9 @@ struct Member {
     /// Where its slot is, and what it shows.
     slot: AtomicU64,
     announced: AtomicU64,
+    /// What the counters beside the epoch were when it last read them: requests for memory, and recut chunks.
+    requests: AtomicU64,
+    recut: AtomicU64,
     /// Whether one of its threads takes a step.
     stepping: AtomicBool,
     /// What it knows of the slots, from the last scan.
@@ -99,22 +111,62 @@ enum Part {
 
 impl Process {
     /// The only process of its cluster.
-    pub(crate) fn alone(collector: Arc<Collector>, threads: usize) -> Self {
-        Self { collector, threads: AtomicUsize::new(threads), shared: None }
+    pub(crate) fn alone(collector: Arc<Collector>, threads: usize, segments: u32) -> Self {
+        Self {
+            collector,
+            known: Known::new(segments),
+            spare: Mutex::default(),
+            requests: AtomicU64::new(0),
+            threads: AtomicUsize::new(threads),
+            shared: None,
+        }
     }
 
     /// Process `number` of several.
-    pub(crate) fn one_of_several(number: usize, threads: usize) -> Self {
+    pub(crate) fn one_of_several(number: usize, threads: usize, segments: u32) -> Self {
         let member = Member {
             number,
             joined: AtomicU8::new(OUTSIDE),
             slot: AtomicU64::new(0),
             announced: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            recut: AtomicU64::new(0),
             stepping: AtomicBool::new(false),
             slots: Mutex::default(),
         };
-        let collector = Arc::new(Collector::new());
-        Self { collector, threads: AtomicUsize::new(threads), shared: Some(member) }
+        let alone = Self::alone(Arc::new(Collector::new()), threads, segments);
+        Self { shared: Some(member), ..alone }
+    }
+
+    /// How often its threads have been asked to give back memory.
+    #[inline]
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Asks its threads to give back memory; gives whether there are other processes to be asked.
+    pub(crate) fn ask_for_memory(&self) -> bool {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared.is_some()
+    }
+
+    /// Whether nobody else could have any memory.
+    pub(crate) fn is_one_thread(&self) -> bool {
+        self.shared.is_none() && self.threads.load(Ordering::Relaxed) <= 1
+    }
+
+    fn spare(&self) -> std::sync::MutexGuard<'_, Spare> {
+        // Lists of addresses are whole at every moment, also when their user panicked.
+        self.spare.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What a thread held that has ended.
+    pub(crate) fn give_spare(&self, mut spare: Spare) {
+        self.spare().append(&mut spare);
+    }
+
+    pub(crate) fn take_spare(&self) -> Spare {
+        std::mem::take(&mut *self.spare())
     }
 
     /// One of its threads has ended or died; gives the slot that is to be cleared if it was the last.
@@ -207,12 +259,12 @@ impl ComputeThread {
         }
         let mut at = self.read_word(control::slot_page(page)).await?;
         if at == 0 {
-            let fresh = self.heap().take_page(self, PAGE_BYTES).await?;
+            let fresh = self.take_control_page(PAGE_BYTES).await?;
             at = self.compare_exchange_word(control::slot_page(page), 0, fresh.bits()).await?;
             if at == 0 {
                 at = fresh.bits();
             } else {
-                self.heap().give_page_back(fresh, PAGE_BYTES);
+                self.give_control_page_back(fresh, PAGE_BYTES);
             }
         }
         Ok(control::slot_in_page(Address::from_bits(at), within as u64))
@@ -316,8 +368,15 @@ impl ComputeThread {
         let collector = &self.process.collector;
         match part {
             Part::Scan { head, addresses, pages } => {
-                let [epoch, used, here @ ..] = done.words(&head) else { return None };
+                let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return None };
                 let epoch = *epoch;
+                if member.requests.swap(*requests, Ordering::Relaxed) != *requests {
+                    self.process.requests.fetch_add(1, Ordering::Relaxed);
+                }
+                // Before the epoch is announced: see `shortage`.
+                if member.recut.swap(*recut, Ordering::Relaxed) != *recut {
+                    self.process.known.forget();
+                }
                 let words = addresses.map_or(&[][..], |addresses| done.words(&addresses));
                 let mut there = Slots { used: *used as usize, pages: Vec::new() };
                 there.pages.extend(words.iter().map(|page| Address::from_bits(*page)));
@@ -373,7 +432,7 @@ impl ComputeThread {
         let there = pages.iter().take_while(|page| !page.is_null());
         let pages: Vec<Slot> = there.map(|page| chain.read(*page, SLOTS_PER_PAGE)).collect();
         let done = self.submit(chain).await?;
-        let [epoch, _, here @ ..] = done.words(&head) else { return Ok((0, None)) };
+        let [epoch, _, _, _, here @ ..] = done.words(&head) else { return Ok((0, None)) };
         let slots = here.iter().chain(pages.iter().flat_map(|page| done.words(page)));
         let behind = (0..).zip(slots).filter(|(_, announced)| (1..*epoch).contains(*announced));
         let furthest = behind.min_by_key(|(_, announced)| **announced).map(|(number, _)| number);

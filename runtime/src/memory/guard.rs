@@ -25,6 +25,7 @@ impl ComputeThread {
     /// Protects what is loaded from now on, until the guard is dropped. No round trip.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
+        self.hear_requests();
         Guard { ct: self, pin: self.epoch.pin() }
     }
 }
@@ -44,7 +45,13 @@ impl Guard<'_> {
         self.ct.retire(Block::of::<T>(object.as_ptr(), self).await?)?;
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;
+            if self.ct.has_too_much_garbage() {
+                // Whoever holds it back may only need a processor.
+                self.ct.yield_now().await;
+            }
         }
+        // Getting a page may fail; the object is retired all the same.
+        let _ = self.ct.tend().await;
         Ok(())
     }
 

@@ -1,24 +1,26 @@
 //! A thread's heap: blocks of far memory without a header and, in the common case, without a round trip.
 //!
-//! A thread takes a *chunk* of a segment with one FAA on the segment's bump counter and cuts blocks off it. Freed
-//! blocks go to the thread's own lists, by memory node and size, and from there to new objects of that size. Surplus
-//! goes to the process's [`Pool`] and is taken from there before a new chunk.
+//! | where free memory is | how much | how it is reached |
+//! |---|---|---|
+//! | a thread's own lists, by memory node and [class](super::classes) | up to two pages' worth of each class, and a chunk | no round trip |
+//! | the [pool](super::pool) on its memory node | what is more | a round trip or three for some 250 blocks |
+//! | [chunks](super::grid) that are free | | two round trips |
 //!
-//! Sizes are rounded up so that a block's alignment is the largest power of two that divides its size; a block of a
-//! type aligned to 64 bytes is simply one whose size is a multiple of 64. So size alone names a list.
-//!
-//! When an FAA takes the counter past the end of its segment, the thread whose chunk straddles the end owns what is left
-//! before it; nobody else does, so nothing is lost and nothing is handed out twice.
+//! A thread allocates from its lists, then from the pool, then from a free chunk. It frees to its lists, whoever allocated the
+//! object; what is more than it should keep goes to the pool, posted and not waited for. When there is nothing left
+//! anywhere, everyone is asked to give back what they keep, before anybody is told so: [`shortage`](super::shortage).
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::pool::{Piece, Pool};
-use super::registry::refused;
+use super::cache::{Batch, NodeCache, Spare, page_words};
+use super::classes::{self, Class, MAX_ALIGN};
+use super::global::Process;
+use super::grid::{Grid, Run, Use};
+use super::registry::{Registry, refused};
+use super::shortage::Shortage;
 use super::site::{Placement, Policy};
 use crate::cluster::ComputeThread;
-use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES};
 use crate::error::{self, Error, PointerFault, Result};
 use crate::fabric::host::Geometry;
 use crate::layout::{Remote, WORD_BYTES};
@@ -26,19 +28,6 @@ use crate::pointer::{Address, RemotePtr};
 use crate::sim::blocks::Kind;
 use crate::sim::watch::Watch;
 use rand::RngExt;
-
-/// Blocks up to this size have a list of their own for each multiple of 8.
-const SMALL_BYTES: u64 = 512;
-const SMALL_CLASSES: usize = (SMALL_BYTES / WORD_BYTES as u64) as usize;
-/// The largest alignment that blocks can have; chunks are aligned to it.
-pub(crate) const MAX_ALIGN: u64 = 4096;
-/// How many free blocks of a size a thread keeps before it gives half of them to the pool.
-const KEEP_BLOCKS: usize = 256;
-/// How many blocks a thread takes from the pool at a time.
-const TAKE_BLOCKS: usize = 64;
-
-/// How often a thread whose garbage may be all that fills the memory tries to have it freed before it gives up.
-const ATTEMPTS: u32 = 256;
 
 /// A block: where it is and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,49 +37,53 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The block that the object behind `ptr` is in. One READ if `T` has a tail.
+    /// The block that the object behind `ptr` is in. No round trip, but for a type with a tail the first time that the process
+    /// sees its chunk, and each time if it is larger than half a chunk.
     pub(crate) async fn of<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<Self> {
-        let mut bytes = T::SIZE as u64;
-        if T::TAIL_STRIDE > 0 {
-            let length = ct.read_word(ptr.address().add(T::TAIL_OFFSET as u64)).await?;
-            bytes = bytes.saturating_add(length.saturating_mul(T::TAIL_STRIDE as u64));
-        }
-        let address = ptr.address();
-        ct.heap().check(address, bytes)?;
+        let (address, heap) = (ptr.address(), ct.heap());
+        heap.check(address, T::SIZE as u64)?;
         if !address.bits().is_multiple_of(T::ALIGN as u64) {
             let fault = PointerFault::Misaligned { align: T::ALIGN as u32 };
             return Err(Error::from(error::InvalidPointer { address, fault }));
         }
-        Ok(Self { address, bytes: class_bytes(bytes, T::ALIGN as u64) })
+        if T::TAIL_STRIDE == 0 {
+            let bytes = classes::block_bytes(T::SIZE as u64, T::ALIGN as u64);
+            return match heap.known_class(address) {
+                Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
+                    Err(refused(address, PointerFault::NoObject))
+                }
+                _ => Ok(heap.grid.whole(Self { address, bytes })),
+            };
+        }
+        heap.look_up(ct, address).await
     }
-}
-
-/// The size of the blocks that serve objects of `bytes` bytes aligned to `align`.
-pub(crate) fn class_bytes(bytes: u64, align: u64) -> u64 {
-    let granule = if bytes <= SMALL_BYTES {
-        WORD_BYTES as u64
-    } else {
-        // Four sizes to each doubling.
-        (bytes.next_power_of_two() / 8).min(MAX_ALIGN)
-    };
-    bytes.max(1).next_multiple_of(granule.max(align))
-}
-
-/// The alignment that every block of a size has.
-fn block_align(block_bytes: u64) -> u64 {
-    (1 << block_bytes.trailing_zeros()).min(MAX_ALIGN)
 }
 
 /// One thread's blocks.
 pub(crate) struct ThreadHeap {
-    pool: Arc<Pool>,
-    geometry: Geometry,
-    chunk_bytes: u64,
-    nodes: Vec<RefCell<NodeHeap>>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) process: Arc<Process>,
+    pub(super) geometry: Geometry,
+    pub(super) grid: Grid,
+    pub(super) nodes: Vec<RefCell<NodeCache>>,
     policy: Policy,
     next_node: Cell<u16>,
     /// The thread's own memory node.
     own_node: u16,
+    /// Words of a page of the pool, and their class.
+    pub(super) page_words: usize,
+    pub(super) page_class: Class,
+    /// Whether there is anything to give to the pool, and whether that is everything.
+    pub(super) has_surplus: Cell<bool>,
+    pub(super) gives_all: Cell<bool>,
+    /// A node on which a page is wanted.
+    pub(super) wants_page: Cell<Option<u16>>,
+    /// Whether a task of the thread is getting memory.
+    pub(super) is_refilling: Cell<bool>,
+    /// The last request to give memory back that the thread has heard.
+    pub(super) heard: Cell<u64>,
+    /// A buffer for a page.
+    pub(super) page: Cell<Vec<u64>>,
     /// Buffers for the images of unpublished objects, kept for the next.
     images: RefCell<Vec<Vec<u64>>>,
     /// Objects allocated and freed by this thread.
@@ -101,64 +94,36 @@ pub(crate) struct ThreadHeap {
     thread: u32,
 }
 
-/// What a thread holds of one memory node.
-struct NodeHeap {
-    small: [Vec<Address>; SMALL_CLASSES],
-    large: HashMap<u64, Vec<Address>>,
-    chunk: Piece,
-    /// The segment (of this node) to take the next chunk from, unless it is full.
-    turn: u16,
-    /// Segments that have no chunk left; empty before the first chunk.
-    full: Vec<bool>,
-}
-
-impl NodeHeap {
-    fn list(&mut self, block_bytes: u64) -> &mut Vec<Address> {
-        if block_bytes <= SMALL_BYTES {
-            &mut self.small[(block_bytes / WORD_BYTES as u64) as usize - 1]
-        } else {
-            self.large.entry(block_bytes).or_default()
-        }
-    }
-
-    /// Cuts a block off the chunk.
-    fn cut(&mut self, block_bytes: u64) -> Option<Address> {
-        let start = self.chunk.start;
-        let padding = self.chunk.padding(block_align(block_bytes));
-        let used = padding + block_bytes;
-        if self.chunk.bytes < used {
-            return None;
-        }
-        self.chunk = Piece { start: start.add(used), bytes: self.chunk.bytes - used };
-        Some(start.add(padding))
-    }
-}
-
 impl ThreadHeap {
     pub(crate) fn new(
-        pool: Arc<Pool>,
+        registry: Arc<Registry>,
+        process: Arc<Process>,
         geometry: Geometry,
         policy: Policy,
-        thread: usize,
-        process: usize,
+        (thread, number_of_process): (usize, usize),
         watch: Option<Watch>,
     ) -> Self {
-        let empty = || NodeHeap {
-            small: [const { Vec::new() }; SMALL_CLASSES],
-            large: HashMap::new(),
-            chunk: Piece { start: Address::NULL, bytes: 0 },
-            turn: (thread % usize::from(geometry.segments_per_node)) as u16,
-            full: Vec::new(),
-        };
+        let grid = Grid::new(geometry);
+        let page_words = page_words(grid.chunk_bytes());
+        let turn = (thread % usize::from(geometry.segments_per_node)) as u16;
         Self {
-            pool,
+            registry,
+            heard: Cell::new(process.requests()),
+            process,
             geometry,
-            // Large enough to make an FAA rare, small enough that a few threads do not use up a small segment.
-            chunk_bytes: (geometry.segment_bytes / 64).next_power_of_two().clamp(1024, 64 * 1024),
-            nodes: (0..geometry.nodes).map(|_| RefCell::new(empty())).collect(),
+            grid,
+            nodes: (0..geometry.nodes).map(|_| RefCell::new(NodeCache::new(turn))).collect(),
             policy,
-            own_node: (process % usize::from(geometry.nodes)) as u16,
+            own_node: (number_of_process % usize::from(geometry.nodes)) as u16,
             next_node: Cell::new((thread % usize::from(geometry.nodes)) as u16),
+            page_words,
+            page_class: Class::of((page_words * WORD_BYTES) as u64)
+                .expect("a page is smaller than half a chunk"),
+            has_surplus: Cell::default(),
+            gives_all: Cell::default(),
+            wants_page: Cell::default(),
+            is_refilling: Cell::default(),
+            page: Cell::default(),
             images: RefCell::default(),
             allocated: Cell::new(0),
             freed: Cell::new(0),
@@ -186,6 +151,8 @@ impl ThreadHeap {
         }
     }
 
+    // ---- allocation --------------------------------------------------------------------------------------------
+
     /// A block for `bytes` bytes aligned to `align`.
     ///
     /// # Errors
@@ -198,175 +165,113 @@ impl ThreadHeap {
         align: u64,
     ) -> Result<Block> {
         let impossible = |reason| Error::from(error::InvalidAllocation { size_bytes: bytes, reason });
-        if align > MAX_ALIGN {
-            return Err(impossible("its alignment is over 4096 bytes"));
+        if bytes == 0 {
+            return Err(impossible("an object needs at least a byte"));
+        }
+        if align > MAX_ALIGN.min(self.grid.chunk_bytes()) {
+            return Err(impossible("its alignment is over 4096 bytes, or over that of a chunk"));
         }
         if bytes > self.geometry.segment_bytes {
             return Err(impossible("an object may not be larger than a segment"));
         }
-        let block_bytes = class_bytes(bytes, align);
-        let by = |policy| match policy {
-            Policy::Random => ct.rng().random_range(0..self.geometry.nodes),
-            Policy::GlobalRoundRobin => {
-                let node = self.next_node.get();
-                self.next_node.set(if node + 1 == self.geometry.nodes { 0 } else { node + 1 });
-                node
-            }
-            Policy::GlobalModulo => (self.thread % u32::from(self.geometry.nodes)) as u16,
-            Policy::LocalRoundRobin | Policy::LocalModulo => self.own_node,
-        };
-        let rotate = matches!(at, Placement::By(Policy::LocalRoundRobin))
-            || (at == Placement::Default && self.policy == Policy::LocalRoundRobin);
-        let first = match at {
-            Placement::Default => by(self.policy),
-            Placement::By(policy) => by(policy),
-            Placement::Near(address) => self.geometry.node_of(address.segment()) % self.geometry.nodes,
-            Placement::Node(node) => node % self.geometry.nodes,
-        };
-        for attempt in 0..=ATTEMPTS {
+        let block_bytes = classes::block_bytes(bytes, align);
+        let class = self.grid.class_of(block_bytes);
+        let (first, rotate) = self.place(ct, at);
+        if let Some(class) = class
+            && let Some(address) = self.take_local(first, class)
+        {
+            return Ok(self.allocated(Block { address, bytes: block_bytes }));
+        }
+        let mut shortage = Shortage::new(ct);
+        loop {
             for offset in 0..self.geometry.nodes {
                 // Wide enough: a node's number and the number of nodes are below 2^16.
                 let node = ((u32::from(first) + u32::from(offset)) % u32::from(self.geometry.nodes)) as u16;
-                if let Some(address) = self.allocate_on(ct, node, block_bytes, rotate).await? {
-                    self.allocated.set(self.allocated.get() + 1);
-                    return Ok(Block { address, bytes: block_bytes });
-                }
-            }
-            // What this thread has retired may only wait for another thread to go on.
-            if attempt == ATTEMPTS || !ct.has_garbage() {
-                break;
-            }
-            ct.try_reclaim().await;
-            ct.yield_now().await;
-        }
-        let segments = (0..self.geometry.segments()).map(|segment| segment as u16).collect();
-        Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }))
-    }
-
-    async fn allocate_on(
-        &self,
-        ct: &ComputeThread,
-        node: u16,
-        block_bytes: u64,
-        rotate: bool,
-    ) -> Result<Option<Address>> {
-        if let Some(address) = self.take_local(node, block_bytes) {
-            return Ok(Some(address));
-        }
-        {
-            let mut heap = self.nodes[usize::from(node)].borrow_mut();
-            let list = heap.list(block_bytes);
-            self.pool.take(node, block_bytes, TAKE_BLOCKS, list);
-            if let Some(address) = list.pop() {
-                return Ok(Some(address));
-            }
-        }
-        let wanted = self.chunk_bytes.max(block_bytes + block_align(block_bytes));
-        while let Some(chunk) = self.take_chunk(ct, node, wanted, rotate).await? {
-            self.replace_chunk(node, chunk);
-            if let Some(address) = self.take_local(node, block_bytes) {
-                return Ok(Some(address));
-            }
-        }
-        // The segments are used up; what is left are pieces.
-        while let Some(piece) = self.pool.take_piece(node, block_bytes, block_align(block_bytes)) {
-            self.replace_chunk(node, piece);
-            if let Some(address) = self.take_local(node, block_bytes) {
-                return Ok(Some(address));
-            }
-        }
-        Ok(None)
-    }
-
-    /// A block from the thread's own list or chunk.
-    #[inline]
-    fn take_local(&self, node: u16, block_bytes: u64) -> Option<Address> {
-        let mut heap = self.nodes[usize::from(node)].borrow_mut();
-        heap.list(block_bytes).pop().or_else(|| heap.cut(block_bytes))
-    }
-
-    /// Makes `chunk` the one to cut from; the rest of the old one goes to the pool.
-    fn replace_chunk(&self, node: u16, chunk: Piece) {
-        let old = std::mem::replace(&mut self.nodes[usize::from(node)].borrow_mut().chunk, chunk);
-        // A piece must not come back to the thread that just found it too small.
-        if old.bytes >= WORD_BYTES as u64 {
-            self.pool.give_piece(node, old);
-        }
-    }
-
-    /// A chunk of `bytes` bytes, or what is left of a segment of the node: one FAA for each segment tried. With `rotate` the
-    /// next chunk comes from the next segment.
-    async fn take_chunk(
-        &self,
-        ct: &ComputeThread,
-        node: u16,
-        bytes: u64,
-        rotate: bool,
-    ) -> Result<Option<Piece>> {
-        let segments = self.geometry.segments_per_node;
-        loop {
-            let segment = {
-                let mut heap = self.nodes[usize::from(node)].borrow_mut();
-                heap.full.resize(usize::from(segments), false);
-                let in_turn =
-                    (0..segments).map(|step| (u32::from(heap.turn) + u32::from(step)) % u32::from(segments));
-                let Some(segment) =
-                    in_turn.map(|segment| segment as u16).find(|at| !heap.full[usize::from(*at)])
-                else {
-                    return Ok(None);
+                let block = match class {
+                    Some(class) => {
+                        let address = self.allocate_small(ct, node, class, rotate).await?;
+                        address.map(|address| Block { address, bytes: block_bytes })
+                    }
+                    None => self.allocate_large(ct, node, block_bytes, rotate, shortage.is_felt()).await?,
                 };
-                heap.turn = if rotate { (segment + 1) % segments } else { segment };
-                segment
-            };
-            let id = node * segments + segment;
-            let start = ct.fetch_add_word(control::bump_of(id), bytes).await?;
-            let end = self.geometry.segment_bytes;
-            if start.saturating_add(bytes) >= end {
-                // Full, or about to be: the next chunk comes from another.
-                self.nodes[usize::from(node)].borrow_mut().full[usize::from(segment)] = true;
-            }
-            if start < end {
-                return Ok(Some(Piece { start: Address::new(id, start), bytes: bytes.min(end - start) }));
-            }
-        }
-    }
-
-    /// Fresh memory, never used before and so all zero, for a part of the control block that grows.
-    pub(crate) async fn take_page(&self, ct: &ComputeThread, bytes: u64) -> Result<Address> {
-        match self.take_chunk(ct, 0, bytes, false).await? {
-            Some(page) if page.bytes == bytes => {
-                if let Some(watch) = &self.watch {
-                    watch.allocated(
-                        self.thread,
-                        page.start,
-                        bytes,
-                        Kind { name: "epoch slots", fields: &[] },
-                    );
+                if let Some(block) = block {
+                    return Ok(self.allocated(block));
                 }
-                Ok(page.start)
             }
-            _ => Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] })),
+            if !shortage.relieve(ct).await? {
+                let segments = (0..self.geometry.segments()).map(|segment| segment as u16).collect();
+                return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }));
+            }
         }
     }
 
-    /// A page that is not needed after all.
-    pub(crate) fn give_page_back(&self, start: Address, bytes: u64) {
-        if let Some(watch) = &self.watch {
-            watch.freed(self.thread, start);
-        }
-        self.pool.give_piece(0, Piece { start, bytes });
+    /// Which memory node to try first, and whether to take chunks from its segments in turn.
+    #[inline]
+    fn place(&self, ct: &ComputeThread, at: Placement) -> (u16, bool) {
+        let nodes = self.geometry.nodes;
+        let by = |policy| match policy {
+            Policy::Random => ct.rng().random_range(0..nodes),
+            Policy::GlobalRoundRobin => {
+                let node = self.next_node.get();
+                self.next_node.set(if node + 1 == nodes { 0 } else { node + 1 });
+                node
+            }
+            Policy::GlobalModulo => (self.thread % u32::from(nodes)) as u16,
+            Policy::LocalRoundRobin | Policy::LocalModulo => self.own_node,
+        };
+        let policy = match at {
+            Placement::Default => self.policy,
+            Placement::By(policy) => policy,
+            Placement::Near(address) => return (self.geometry.node_of(address.segment()) % nodes, false),
+            Placement::Node(node) => return (node % nodes, false),
+        };
+        (by(policy), policy == Policy::LocalRoundRobin)
+    }
+
+    fn allocated(&self, block: Block) -> Block {
+        self.allocated.set(self.allocated.get() + 1);
+        let mut node = self.node(block.address).borrow_mut();
+        node.live = node.live.wrapping_add(block.bytes);
+        drop(node);
+        block
+    }
+
+    /// A block from the thread's own lists.
+    #[inline]
+    pub(super) fn take_local(&self, node: u16, class: Class) -> Option<Address> {
+        self.nodes[usize::from(node)].borrow_mut().take(class)
+    }
+
+    /// What a thread holds of the node that an address is on.
+    #[inline]
+    fn node(&self, address: Address) -> &RefCell<NodeCache> {
+        // With one node there is nothing to divide.
+        let node = if self.nodes.len() == 1 { 0 } else { self.geometry.node_of(address.segment()) };
+        &self.nodes[usize::from(node)]
     }
 
     /// Tells the simulator what a new block is for.
     #[inline]
     pub(crate) fn note_allocated<T: Remote>(&self, block: Block, bytes: usize) {
-        if let Some(watch) = &self.watch {
-            let kind = Kind { name: T::NAME, fields: T::FIELDS };
-            watch.allocated(self.thread, block.address, bytes as u64, kind);
+        if self.watch.is_some() {
+            self.note_page(
+                block.address,
+                bytes as u64,
+                Kind { name: T::NAME, fields: T::FIELDS, is_object: true },
+            );
         } else {
-            self.pool.registry.allocated(block.address);
+            self.registry.allocated(block.address);
         }
     }
+
+    /// Tells the simulator of memory that is used, if not for an object.
+    pub(super) fn note_page(&self, at: Address, bytes: u64, kind: Kind) {
+        if let Some(watch) = &self.watch {
+            watch.allocated(self.thread, at, bytes, kind);
+        }
+    }
+
+    // ---- what becomes of objects ---------------------------------------------------------------------------------
 
     /// Whether an object may be freed by its user.
     ///
@@ -376,11 +281,12 @@ impl ThreadHeap {
         if self.watch.is_some() {
             return Ok(());
         }
-        let node = self.geometry.node_of(block.address.segment());
-        if self.nodes[usize::from(node)].borrow_mut().list(block.bytes).last() == Some(&block.address) {
+        if let Some(class) = self.grid.class_of(block.bytes)
+            && self.node(block.address).borrow_mut().ends_with(class, block.address)
+        {
             return Err(refused(block.address, PointerFault::NoObject));
         }
-        self.pool.registry.deletes(block.address)
+        self.registry.deletes(block.address)
     }
 
     /// Whether an object may be retired after `last`.
@@ -394,7 +300,7 @@ impl ThreadHeap {
         if last == Some(block) {
             return Err(refused(block.address, PointerFault::Retired));
         }
-        self.pool.registry.retires(block.address)
+        self.registry.retires(block.address)
     }
 
     #[inline]
@@ -404,30 +310,149 @@ impl ThreadHeap {
         }
     }
 
-    /// Takes a block back. No round trip.
+    /// Takes an object's block back. No round trip.
     pub(crate) fn free(&self, block: Block) {
-        if let Some(watch) = &self.watch {
-            watch.freed(self.thread, block.address);
-        } else {
-            self.pool.registry.freed(block.address);
-        }
+        self.registry.freed(block.address);
         self.freed.set(self.freed.get() + 1);
-        let node = self.geometry.node_of(block.address.segment());
-        let mut heap = self.nodes[usize::from(node)].borrow_mut();
-        let list = heap.list(block.bytes);
-        list.push(block.address);
-        if list.len() > KEEP_BLOCKS {
-            self.pool.give(node, block.bytes, list.drain(..KEEP_BLOCKS / 2));
+        let mut node = self.node(block.address).borrow_mut();
+        node.live = node.live.wrapping_sub(block.bytes);
+        drop(node);
+        self.put(block);
+    }
+
+    /// Takes a block back that was no object's.
+    pub(super) fn put(&self, block: Block) {
+        self.forget_page(block.address);
+        let mut node = self.node(block.address).borrow_mut();
+        let is_surplus = if let Some(class) = self.grid.class_of(block.bytes) {
+            node.put(class, block.address) > self.keeps()
+        } else {
+            node.runs.extend(self.grid.run_of(block));
+            true
+        };
+        if is_surplus {
+            self.has_surplus.set(true);
         }
     }
 
-    /// Whether `address` can be a block's: inside a segment and past its control block.
+    /// How many free blocks of a class the thread keeps.
+    pub(super) fn keeps(&self) -> usize {
+        2 * self.page_words
+    }
+
+    /// Tells the simulator that memory is not used that was no object's.
+    pub(super) fn forget_page(&self, at: Address) {
+        if let Some(watch) = &self.watch {
+            watch.freed(self.thread, at);
+        }
+    }
+
+    /// Chunks that are not needed.
+    pub(super) fn give_run(&self, run: Run) {
+        let node = self.geometry.node_of(run.segment);
+        self.nodes[usize::from(node)].borrow_mut().runs.push(run);
+        self.has_surplus.set(true);
+    }
+
+    // ---- pages of the pool ---------------------------------------------------------------------------------------
+
+    /// Blocks to give to the pool, if there are too many.
+    pub(super) fn next_batch(&self) -> Option<Batch> {
+        let all = self.gives_all.get();
+        let keep = if all { 0 } else { self.keeps() };
+        for (node, cache) in self.nodes.iter().enumerate() {
+            let mut cache = cache.borrow_mut();
+            let Some(class) = cache.surplus(keep) else { continue };
+            let has_room = class.words() >= self.page_words;
+            let page = if has_room { None } else { cache.take(self.page_class) };
+            if page.is_none() && !has_room && !all {
+                // Its blocks have no room for a page; one will be had when there is an occasion to wait for it.
+                self.wants_page.set(Some(node as u16));
+                continue;
+            }
+            let is_member = page.is_none();
+            let room = if is_member { class.words().min(self.page_words) } else { self.page_words };
+            let page = page.or_else(|| cache.take(class))?;
+            let mut words = self.page.take();
+            cache.fill(class, room - 1, all, &mut words);
+            return Some(Batch { node: node as u16, class, page, is_member, words });
+        }
+        None
+    }
+
+    /// Whether there are more small blocks than fit in a few pages made of themselves, and no page for them.
+    pub(super) fn has_many_blocks(&self, node: u16) -> bool {
+        self.nodes[usize::from(node)].borrow_mut().lacks_page(self.page_class)
+    }
+
+    /// Takes back what did not get to the pool.
+    pub(super) fn put_batch(&self, batch: &Batch) {
+        let mut cache = self.nodes[usize::from(batch.node)].borrow_mut();
+        let class = if batch.is_member { batch.class } else { self.page_class };
+        cache.put(class, batch.page);
+        cache.put_entries(&self.grid, batch.class, &batch.words[1..]);
+        self.has_surplus.set(true);
+    }
+
+    /// Takes in what ended threads of the process have left; gives whether there was anything.
+    pub(super) fn take_spare(&self) -> bool {
+        let spare = self.process.take_spare();
+        let found = !spare.is_empty();
+        for (node, class, block) in spare.blocks {
+            self.nodes[usize::from(node)].borrow_mut().put(class, block);
+        }
+        for (node, class, piece) in spare.pieces {
+            self.nodes[usize::from(node)].borrow_mut().put_piece(class, piece);
+        }
+        for (node, run) in spare.runs {
+            self.nodes[usize::from(node)].borrow_mut().runs.push(run);
+        }
+        for (node, live) in spare.live {
+            let mut cache = self.nodes[usize::from(node)].borrow_mut();
+            cache.live = cache.live.wrapping_add(live);
+        }
+        self.has_surplus.set(self.has_surplus.get() | found);
+        found
+    }
+
+    // ---- addresses -----------------------------------------------------------------------------------------------
+
+    /// The class of the blocks around an address, if the process knows it.
+    #[inline]
+    fn known_class(&self, at: Address) -> Option<Class> {
+        self.process.known.class(at.segment(), self.grid.chunk_of(at)?)
+    }
+
+    /// The block that begins at `at`. One READ if the process does not know the chunk.
+    async fn look_up(&self, ct: &ComputeThread, at: Address) -> Result<Block> {
+        let none = || refused(at, PointerFault::NoObject);
+        let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
+        let usage = match self.known_class(at) {
+            Some(class) => Use::Small(class),
+            None => Use::from_word(ct.read_word(Grid::word(at.segment(), chunk)).await?),
+        };
+        match usage {
+            Use::Small(class) if self.grid.begins_block(at, class) => {
+                self.process.known.learn(&self.grid, at.segment(), chunk, Some(class));
+                Ok(Block { address: at, bytes: class.bytes() })
+            }
+            Use::Large(chunks) => {
+                let run = Run { segment: at.segment(), first: chunk, chunks };
+                let align = self.grid.large_align(at.offset());
+                let block = self.grid.large(run, align);
+                if block.address == at { Ok(block) } else { Err(none()) }
+            }
+            _ => Err(none()),
+        }
+    }
+
+    /// Whether `address` can be an object's: inside a segment and past its control structures.
     pub(crate) fn check(&self, address: Address, bytes: u64) -> Result<()> {
         let fault = if address.is_null() {
             PointerFault::Null
         } else if u32::from(address.segment()) >= self.geometry.segments() {
             PointerFault::NoSegment { segments: self.geometry.segments() }
-        } else if address.offset() < first_free(address.segment())
+        } else if address.offset() < self.grid.origin(address.segment())
             || address.offset().saturating_add(bytes) > self.geometry.segment_bytes
         {
             PointerFault::PastSegment { size_bytes: self.geometry.segment_bytes }
@@ -438,45 +463,13 @@ impl ThreadHeap {
     }
 }
 
-/// Where a segment's allocatable part begins.
-pub(crate) fn first_free(segment: u16) -> u64 {
-    if segment == 0 { CONTROL_BYTES } else { HEADER_BYTES }
-}
-
 impl Drop for ThreadHeap {
-    /// The thread is gone; its blocks go to the pool.
+    /// The thread is gone; what it held is for the others of its process.
     fn drop(&mut self) {
-        for (node, heap) in self.nodes.iter_mut().enumerate() {
-            let node = node as u16;
-            let heap = heap.get_mut();
-            for (class, list) in heap.small.iter_mut().enumerate() {
-                if !list.is_empty() {
-                    self.pool.give(node, (class as u64 + 1) * WORD_BYTES as u64, list.drain(..));
-                }
-            }
-            for (block_bytes, list) in heap.large.drain() {
-                self.pool.give(node, block_bytes, list);
-            }
-            if heap.chunk.bytes > 0 {
-                self.pool.give_piece(node, heap.chunk);
-            }
+        let mut spare = Spare::default();
+        for (node, cache) in self.nodes.iter_mut().enumerate() {
+            cache.get_mut().drain(node as u16, &mut spare);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    proptest::proptest! {
-        #[test]
-        fn blocks_are_large_and_aligned_enough(bytes in 0_u64..1 << 20, align_log2 in 3_u32..13) {
-            let align = 1 << align_log2;
-            let block = class_bytes(bytes, align);
-            proptest::prop_assert!(block >= bytes && block > 0);
-            proptest::prop_assert!(block_align(block) >= align);
-            proptest::prop_assert!(block <= (bytes + bytes / 4).max(8).next_multiple_of(align.max(8)));
-            proptest::prop_assert_eq!(class_bytes(block, align), block, "a block's size is its own class");
-        }
+        self.process.give_spare(spare);
     }
 }

@@ -1,6 +1,7 @@
 //! Limbo lists: what a thread has retired and not yet freed.
 //!
-//! Objects are retired in the order of their tags, so those that may be freed are always at the front.
+//! Blocks are retired in the order of their tags, so those that may be freed are always at the front. Most were objects; the
+//! others were pages of the [pool](super::pool) and chunks, which nobody counts.
 
 use std::collections::VecDeque;
 
@@ -12,23 +13,31 @@ use super::heap::Block;
 struct Retired {
     tag: u64,
     block: Block,
+    is_object: bool,
 }
 
 /// One thread's retired blocks, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Limbo {
     retired: VecDeque<Retired>,
+    objects: usize,
     bytes: u64,
 }
 
 impl Limbo {
-    pub(crate) fn push(&mut self, tag: u64, block: Block) {
+    pub(crate) fn push(&mut self, tag: u64, block: Block, is_object: bool) {
         self.bytes += block.bytes;
-        self.retired.push_back(Retired { tag, block });
+        self.objects += usize::from(is_object);
+        self.retired.push_back(Retired { tag, block, is_object });
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.retired.len()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.retired.is_empty()
+    }
+
+    /// How many objects there are.
+    pub(crate) fn objects(&self) -> usize {
+        self.objects
     }
 
     /// The block that was retired last.
@@ -41,16 +50,17 @@ impl Limbo {
         self.bytes
     }
 
-    /// The next block that may be freed now that the epoch is `epoch`.
-    pub(crate) fn pop_expired(&mut self, epoch: u64) -> Option<Block> {
+    /// The next block that may be freed now that the epoch is `epoch`, and whether it was an object.
+    pub(crate) fn pop_expired(&mut self, epoch: u64) -> Option<(Block, bool)> {
         let expired = self.retired.front().is_some_and(|oldest| oldest.tag + GRACE_EPOCHS <= epoch);
         if expired { self.pop_any() } else { None }
     }
 
     /// The next block whatever its tag: for when nobody can hold a pointer.
-    pub(crate) fn pop_any(&mut self) -> Option<Block> {
-        let block = self.retired.pop_front()?.block;
+    pub(crate) fn pop_any(&mut self) -> Option<(Block, bool)> {
+        let Retired { block, is_object, .. } = self.retired.pop_front()?;
         self.bytes -= block.bytes;
-        Some(block)
+        self.objects -= usize::from(is_object);
+        Some((block, is_object))
     }
 }

@@ -2,8 +2,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`heap`] | a thread's blocks: chunks taken from segments, free lists by size |
-//! | [`pool`] | blocks that no thread holds, shared by the threads of the process |
+//! | [`heap`] | a thread's blocks: what it allocates from and frees to |
+//! | [`classes`] | the sizes that blocks have |
+//! | [`cache`] | a thread's lists of free blocks |
+//! | [`pool`] | free blocks that no thread holds, in far memory |
+//! | [`grid`] | how a segment is divided into chunks, and what each is for |
+//! | [`chunks`] | taking chunks and giving them back |
+//! | [`shortage`] | what is tried before memory is said to be out |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
@@ -13,8 +18,12 @@
 //! | [`registry`] | where objects are, in debug builds: to refuse what is none |
 //! | [`site`] | where a new object goes |
 
+pub(crate) mod cache;
+pub(crate) mod chunks;
+pub(crate) mod classes;
 pub(crate) mod epoch;
 pub(crate) mod global;
+pub(crate) mod grid;
 pub(crate) mod guard;
 pub(crate) mod heap;
 pub(crate) mod limbo;
@@ -22,4 +31,5 @@ pub(crate) mod local_epoch;
 pub(crate) mod pool;
 pub(crate) mod reclaim;
 pub(crate) mod registry;
+pub(crate) mod shortage;
 pub(crate) mod site;

@@ -1,83 +1,148 @@
-//! The pool: blocks that no thread holds.
+//! The pool: free blocks in far memory, for any thread of any process.
 //!
-//! Threads give it what they have too much of, and everything when they end; they ask it before they take a new chunk.
-//! One lock guards it, taken once per batch, never on the path of an allocation that the thread's own lists can serve.
+//! A memory node has a list of *pages* for each class, its head in the node's first segment. A page is a block whose first
+//! word leads to the next page and whose other words are the addresses of free blocks. So some 250 blocks come and go with
+//! one page: giving is one chain, the page's WRITE and the head's CAS, posted and not waited for; taking is a READ of the
+//! head, a READ of the page and a CAS, one after the other.
+//!
+//! It is Treiber's stack, and what makes a pop of it safe is what the pool serves: a thread that takes a page holds a guard
+//! from before it reads the head until its CAS is done, and a page that was taken is *retired*, not freed. So no page that a
+//! thread has seen at the head can come back there before that thread is done: if the CAS succeeds, what was read is true.
+//!
+//! The linearization points are the two CASes. A page is no larger than a 32nd of a chunk. Blocks of that size and more are
+//! their own pages; for smaller ones a page is a block of another class, or, where memory is short, one of themselves with
+//! as many addresses as it has room for.
+//!
+//! A thread that ends or whose future is dropped leaves nothing behind: whoever finds the completion takes in what it brings.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-
-use super::limbo::Limbo;
-use super::registry::Registry;
+use super::cache::Batch;
+use super::classes::Class;
+use super::heap::Block;
+use crate::cluster::ComputeThread;
+use crate::cluster::control;
+use crate::error::Result;
 use crate::pointer::Address;
+use crate::sim::blocks::Kind;
 
-#[derive(Debug, Default)]
-pub(crate) struct Pool {
-    pub(crate) registry: Registry,
-    shared: Mutex<Shared>,
+/// In a link to a page: the page is one of the blocks that it lists.
+const MEMBER: u64 = 1;
+
+const PAGE: Kind = Kind::internal("page of free blocks");
+
+/// What a page lists.
+pub(super) struct Page {
+    pub(super) at: Address,
+    pub(super) is_member: bool,
+    pub(super) words: Vec<u64>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    /// Free blocks by node and size.
-    free: HashMap<(u16, u64), Vec<Address>>,
-    /// Unused pieces of chunks by node.
-    pieces: HashMap<u16, Vec<Piece>>,
-    /// What threads had retired when they ended.
-    limbo: Vec<Limbo>,
-}
+impl Page {
+    /// The link to the next one.
+    pub(super) fn next(&self) -> u64 {
+        self.words[0]
+    }
 
-/// A run of unused bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub(crate) start: Address,
-    pub(crate) bytes: u64,
-}
-
-impl Piece {
-    /// The bytes before the first one that is aligned to `align`.
-    pub(crate) fn padding(&self, align: u64) -> u64 {
-        self.start.offset().next_multiple_of(align) - self.start.offset()
+    pub(super) fn entries(&self) -> &[u64] {
+        &self.words[1..]
     }
 }
 
-impl Pool {
-    fn shared(&self) -> std::sync::MutexGuard<'_, Shared> {
-        // Lists of addresses are whole at every moment, also when their user panicked.
-        self.shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+impl ComputeThread {
+    /// The head of a list of the pool.
+    pub(super) fn pool_at(&self, node: u16, class: Class) -> Address {
+        control::pool(self.heap().geometry.segments_of(node).start, class)
     }
 
-    pub(crate) fn give(&self, node: u16, block_bytes: u64, blocks: impl IntoIterator<Item = Address>) {
-        self.shared().free.entry((node, block_bytes)).or_default().extend(blocks);
-    }
-
-    /// Moves up to `most` blocks to `into`.
-    pub(crate) fn take(&self, node: u16, block_bytes: u64, most: usize, into: &mut Vec<Address>) {
-        if let Some(free) = self.shared().free.get_mut(&(node, block_bytes)) {
-            let keep = free.len().saturating_sub(most);
-            into.extend(free.drain(keep..));
+    /// Gives back what is surplus, without waiting.
+    #[inline]
+    pub(crate) fn give_surplus(&self) {
+        if self.heap().has_surplus.get() {
+            self.give_now();
         }
     }
 
-    pub(crate) fn give_piece(&self, node: u16, piece: Piece) {
-        self.shared().pieces.entry(node).or_default().push(piece);
+    #[cold]
+    fn give_now(&self) {
+        let heap = self.heap();
+        while heap.has_surplus.replace(false) {
+            self.give_runs();
+            while let Some(batch) = heap.next_batch() {
+                self.give_batch(batch);
+            }
+        }
+        heap.gives_all.set(false);
     }
 
-    /// A piece that a block of `bytes` bytes aligned to `align` can be cut from.
-    pub(crate) fn take_piece(&self, node: u16, bytes: u64, align: u64) -> Option<Piece> {
-        let mut shared = self.shared();
-        let pieces = shared.pieces.get_mut(&node)?;
-        let position = pieces.iter().position(|piece| piece.padding(align) + bytes <= piece.bytes)?;
-        Some(pieces.swap_remove(position))
+    fn give_batch(&self, batch: Batch) {
+        let head = self.pool_at(batch.node, batch.class);
+        let link = batch.page.bits() | if batch.is_member { MEMBER } else { 0 };
+        let seen = {
+            let mut cache = self.heap().nodes[usize::from(batch.node)].borrow_mut();
+            // What this thread posts next comes after it.
+            std::mem::replace(&mut cache.class(batch.class).head, link)
+        };
+        let bytes = if batch.is_member { batch.class } else { self.heap().page_class }.bytes();
+        self.heap().note_page(batch.page, bytes, PAGE);
+        let mut batch = batch;
+        batch.words[0] = seen;
+        let mut chain = self.empty_chain();
+        chain.write(batch.page, &batch.words);
+        let slot = chain.compare_exchange(head, seen, link);
+        self.submit_and_look(chain, move |ct, done| {
+            // Where the outcome is not known the blocks may be there: they are lost, not given twice.
+            let Some(done) = done else { return };
+            let found = done.word(&slot);
+            if found != seen {
+                ct.heap().nodes[usize::from(batch.node)].borrow_mut().class(batch.class).head = found;
+                ct.heap().forget_page(batch.page);
+                ct.heap().put_batch(&batch);
+            }
+            ct.heap().page.set(batch.words);
+        });
     }
 
-    pub(crate) fn adopt(&self, limbo: Limbo) {
-        if limbo.len() > 0 {
-            self.shared().limbo.push(limbo);
+    /// Takes a page from the pool, whose list had this head a moment ago, under a guard; gives whether there was one. Two round
+    /// trips if there was, otherwise none.
+    pub(super) async fn take_page(&self, node: u16, class: Class, mut head: u64) -> Result<bool> {
+        let at = self.pool_at(node, class);
+        loop {
+            self.heap().nodes[usize::from(node)].borrow_mut().class(class).head = head;
+            if head == 0 {
+                return Ok(false);
+            }
+            let page = self.read_page(class, head).await?;
+            let (next, seen) = (page.next(), head);
+            let mut chain = self.empty_chain();
+            let slot = chain.compare_exchange(at, seen, next);
+            let found = self.submit_and(chain, move |ct, done| {
+                let found = done.word(&slot);
+                if found == seen {
+                    let mut cache = ct.heap().nodes[usize::from(node)].borrow_mut();
+                    cache.class(class).head = next;
+                    cache.put_entries(&ct.heap().grid, class, page.entries());
+                    drop(cache);
+                    ct.retire_page(class, page.at, page.is_member);
+                }
+                found
+            });
+            head = found.await?;
+            if head == seen {
+                return Ok(true);
+            }
         }
     }
 
-    /// What ended threads had retired.
-    pub(crate) fn orphans(&self) -> Vec<Limbo> {
-        std::mem::take(&mut self.shared().limbo)
+    /// The page that a link leads to. One READ.
+    pub(super) async fn read_page(&self, class: Class, link: u64) -> Result<Page> {
+        let (at, is_member) = (Address::from_bits(link & !MEMBER), link & MEMBER != 0);
+        let words = self.heap().page_words.min(if is_member { class.words() } else { usize::MAX });
+        let words = self.read_words(at, words, |words| Ok(words.to_vec())).await?;
+        Ok(Page { at, is_member, words })
+    }
+
+    /// A page is off its list: its block may be used again once nobody can be reading it.
+    pub(super) fn retire_page(&self, class: Class, at: Address, is_member: bool) {
+        let class = if is_member { class } else { self.heap().page_class };
+        self.retire_block(Block { address: at, bytes: class.bytes() });
     }
 }

@@ -11,6 +11,9 @@ use crate::memory::heap::Block;
 
 /// How many objects a thread retires between attempts to advance the epoch.
 pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
+/// In a small segment fewer: those that take up this part of it. What was retired in the last few epochs stays for as long as
+/// threads are pinned, also while they wait for memory.
+const RETIRED_SHARE_PER_ADVANCE: u64 = 512;
 /// A thread that has retired so many objects, or a 16th of a segment, helps with every further one.
 const MOST_RETIRED: usize = 4096;
 
@@ -19,12 +22,13 @@ impl ComputeThread {
         self.heap().check_retirement(block, self.limbo.borrow().last())?;
         count(&self.counters.retired, 1);
         self.heap().note_retired(block);
-        self.limbo.borrow_mut().push(self.epoch.tag(), block);
+        self.limbo.borrow_mut().push(self.epoch.tag(), block, true);
         let left = self.until_advance.get() - 1;
         if left > 0 {
             self.until_advance.set(left);
         } else {
-            self.until_advance.set(RETIRED_PER_ADVANCE);
+            let bytes = (self.heap().segment_bytes() / RETIRED_SHARE_PER_ADVANCE).max(block.bytes);
+            self.until_advance.set(RETIRED_PER_ADVANCE.min(bytes / block.bytes));
             self.look_after_left();
             let epoch = self.advance_epoch();
             self.free_expired(epoch);
@@ -32,15 +36,21 @@ impl ComputeThread {
         Ok(())
     }
 
+    /// Retires a block that was no object's, under a guard.
+    pub(crate) fn retire_block(&self, block: Block) {
+        self.heap().note_retired(block);
+        self.limbo.borrow_mut().push(self.epoch.tag(), block, false);
+    }
+
     /// Whether this thread has retired anything that is not freed.
     pub(crate) fn has_garbage(&self) -> bool {
-        self.limbo.borrow().len() > 0
+        !self.limbo.borrow().is_empty()
     }
 
     /// Whether this thread has retired more than it should hold.
     pub(crate) fn has_too_much_garbage(&self) -> bool {
         let limbo = self.limbo.borrow();
-        limbo.len() > MOST_RETIRED || limbo.bytes() > self.heap().segment_bytes() / 16
+        limbo.objects() > MOST_RETIRED || limbo.bytes() > self.heap().segment_bytes() / 16
     }
 
     /// How reclamation stands, and who holds it back. No round trip if all compute threads are in one process; otherwise one.
@@ -54,7 +64,7 @@ impl ComputeThread {
         Ok(Reclamation {
             epoch,
             held_back_by: thread.map(HeldBackBy::Thread).or(process.map(HeldBackBy::Process)),
-            retired_objects: limbo.len() as u64,
+            retired_objects: limbo.objects() as u64,
             retired_bytes: limbo.bytes(),
         })
     }
@@ -70,10 +80,9 @@ impl ComputeThread {
     }
 
     /// Frees what this thread retired long enough before `epoch`.
-    fn free_expired(&self, epoch: u64) -> u64 {
+    pub(super) fn free_expired(&self, epoch: u64) -> u64 {
         let epoch = epoch + self.endpoint.virtual_time().map_or(0, Sim::early_epochs);
-        let mut limbo = self.limbo.borrow_mut();
-        self.free_all(std::iter::from_fn(|| limbo.pop_expired(epoch)))
+        self.free_all(|| self.limbo.borrow_mut().pop_expired(epoch))
     }
 
     /// Frees everything that this thread has retired, at a point that the caller knows to be quiescent: no thread of
@@ -90,17 +99,21 @@ impl ComputeThread {
         if guards > 0 {
             return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
         }
-        let mut limbo = self.limbo.borrow_mut();
-        Ok(self.free_all(std::iter::from_fn(|| limbo.pop_any())))
+        Ok(self.free_all(|| self.limbo.borrow_mut().pop_any()))
     }
 
-    fn free_all(&self, blocks: impl Iterator<Item = Block>) -> u64 {
+    fn free_all(&self, mut next: impl FnMut() -> Option<(Block, bool)>) -> u64 {
         let mut freed = 0;
-        for block in blocks {
-            self.heap().free(block);
-            freed += 1;
+        while let Some((block, is_object)) = next() {
+            if is_object {
+                self.heap().free(block);
+                freed += 1;
+            } else {
+                self.heap().put(block);
+            }
         }
         count(&self.counters.reclaimed, freed);
+        self.give_surplus();
         freed
     }
 }

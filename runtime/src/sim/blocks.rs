@@ -18,6 +18,15 @@ const PAGE_BYTES: u64 = (PAGE_WORDS * WORD_BYTES) as u64;
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) fields: &'static [FieldInfo],
+    /// Whether it is a user's, who is told if it is lost; else the runtime's.
+    pub(crate) is_object: bool,
+}
+
+impl Kind {
+    /// Memory that is the runtime's own.
+    pub(crate) const fn internal(name: &'static str) -> Self {
+        Self { name, fields: &[], is_object: false }
+    }
 }
 
 /// Where an object is in its life.
@@ -37,6 +46,12 @@ pub(crate) struct Block {
     allocated: Who,
     retired: Option<Who>,
     state: State,
+}
+
+impl Block {
+    fn is_in_use(&self) -> bool {
+        !matches!(self.state, State::Freed(_))
+    }
 }
 
 impl fmt::Display for Block {
@@ -115,22 +130,26 @@ impl Blocks {
         self.index_at(at).map(|index| &self.blocks[index])
     }
 
-    /// An object comes to life.
-    pub(crate) fn allocated(&mut self, start: Address, bytes: u64, kind: Kind, by: Who) {
+    /// An object comes to life; gives one that is still alive there, if the memory has been handed out twice.
+    pub(crate) fn allocated(&mut self, start: Address, bytes: u64, kind: Kind, by: Who) -> Option<Block> {
         let block = Block { start, bytes, kind, allocated: by, retired: None, state: State::Live };
         // Memory that is used again for an object of the same size needs no new entries.
         if let Some(index) = self.index_at(start)
             && (self.blocks[index].start, self.blocks[index].bytes) == (start, bytes)
             && self.index_at(start.add(bytes - 1)) == Some(index)
         {
-            self.blocks[index] = block;
-            return;
+            let last = std::mem::replace(&mut self.blocks[index], block);
+            return last.is_in_use().then_some(last);
         }
         self.blocks.push(block);
         let index = self.blocks.len() - 1;
+        let mut in_use = None;
         for offset in (0..bytes).step_by(WORD_BYTES) {
-            self.set_index(start.add(offset), index);
+            let at = start.add(offset);
+            in_use = in_use.or_else(|| self.at(at).filter(|block| block.is_in_use()).copied());
+            self.set_index(at, index);
         }
+        in_use
     }
 
     /// The object that begins at `start`, to move it on in its life.
@@ -196,8 +215,11 @@ impl Blocks {
             }
         }
         let lost = |(index, block): (usize, &Block)| {
-            (block.state == State::Live && !reached[index] && self.index_at(block.start) == Some(index))
-                .then_some(*block)
+            (block.state == State::Live
+                && block.kind.is_object
+                && !reached[index]
+                && self.index_at(block.start) == Some(index))
+            .then_some(*block)
         };
         self.blocks.iter().enumerate().filter_map(lost).collect()
     }
@@ -207,7 +229,7 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind { name: "Node", fields: &[] };
+    const KIND: Kind = Kind { name: "Node", fields: &[], is_object: true };
     const BY: Who = Who { thread: 1, task: 0, at: 5_000_000 };
 
     fn at(offset: u64) -> Address {
@@ -235,9 +257,11 @@ mod tests {
             "of freed memory: the `Node` at 0:0x40, allocated by thread 1 at 5.000 us, retired by thread 1 at 5.000 \
              us, freed by thread 1 at 5.000 us"
         );
-        blocks.allocated(at(64), 24, KIND, BY);
+        assert!(blocks.allocated(at(64), 24, KIND, BY).is_none());
         assert!(blocks.accessed(at(64), 3).is_ok(), "used again");
         assert_eq!(blocks.blocks.len(), 2);
+        assert!(blocks.allocated(at(64), 24, KIND, BY).is_some(), "handed out twice");
+        assert!(blocks.allocated(at(80), 16, KIND, BY).is_some(), "in part");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::trace::{Record, Trace, What, Who};
 use crate::error::{self, Error, Finding, Result};
 use crate::fabric::chain::Op;
 use crate::layout::WORD_BYTES;
-use crate::memory::heap::first_free;
+use crate::memory::grid::Grid;
 use crate::pointer::Address;
 
 /// Objects, names, what has happened, and what was found wrong.
@@ -17,14 +17,16 @@ pub(crate) struct Books {
     pub(crate) first_id: u64,
     /// Whether accesses are judged. The conformance suite uses memory that nobody allocated.
     judging: bool,
+    grid: Grid,
     seed: u64,
     /// The first thing that was found wrong.
     finding: Option<(Finding, u64, String)>,
 }
 
 impl Books {
-    pub(crate) fn new(seed: u64, judging: bool) -> Self {
-        Self { trace: Trace::new(seed), blocks: Blocks::default(), first_id: 1, judging, seed, finding: None }
+    pub(crate) fn new(seed: u64, judging: bool, grid: Grid) -> Self {
+        let (trace, blocks) = (Trace::new(seed), Blocks::default());
+        Self { trace, blocks, first_id: 1, judging, grid, seed, finding: None }
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -63,7 +65,7 @@ impl Books {
     /// Judges an operation before its first word.
     #[inline]
     pub(crate) fn check(&mut self, op: &Op, who: Who) -> Result<()> {
-        if !self.judging || op.at().offset() < first_free(op.at().segment()) {
+        if !self.judging || op.at().offset() < self.grid.origin(op.at().segment()) {
             return Ok(());
         }
         match self.blocks.accessed(op.at(), op.words()) {
@@ -77,7 +79,7 @@ impl Books {
     #[inline]
     pub(crate) fn check_again(&mut self, op: &Op, word: usize, who: Who) -> Result<()> {
         let at = op.at().add((word * WORD_BYTES) as u64);
-        if !self.judging || at.offset() < first_free(at.segment()) {
+        if !self.judging || at.offset() < self.grid.origin(at.segment()) {
             return Ok(());
         }
         match self.blocks.accessed(at, 1) {
@@ -115,7 +117,13 @@ impl Books {
     // ---- objects' lives ----------------------------------------------------------------------------------------
 
     pub(crate) fn allocated(&mut self, at: Address, bytes: u64, kind: Kind, who: Who) {
-        self.blocks.allocated(at, bytes, kind, who);
+        if let Some(other) = self.blocks.allocated(at, bytes, kind, who) {
+            let report = format!(
+                "the `{}` at {at}, allocated by thread {}, in the place of {other}",
+                kind.name, who.thread
+            );
+            self.find(Finding::DoubleAllocation, who.at, report);
+        }
         self.trace.record(Record { who, what: What::Allocated { bytes }, at, object: Some((kind, at)) });
     }
 

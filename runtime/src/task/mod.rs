@@ -68,6 +68,7 @@ impl ComputeThread {
 
     /// Gives way to the thread's other tasks, and to other threads, once.
     pub async fn yield_now(&self) {
+        self.hear_requests();
         match self.timer(|sim, task| sim.pause(1, false, task)) {
             Some(timer) => drop(timer.await),
             None => pend_once().await,

@@ -38,6 +38,13 @@ impl Geometry {
         u32::from(self.nodes) * u32::from(self.segments_per_node)
     }
 
+    /// The segments of a node.
+    pub(crate) fn segments_of(&self, node: u16) -> std::ops::Range<u16> {
+        // Below 2^16 segments in all, but the end of the last node's may be 2^16 itself.
+        let first = node * self.segments_per_node;
+        first..first.saturating_add(self.segments_per_node)
+    }
+
     /// The node that a segment is on.
     pub(crate) fn node_of(&self, segment: u16) -> u16 {
         segment / self.segments_per_node

@@ -1,0 +1,233 @@
+//! What a thread holds of a memory node: free blocks, by class.
+
+use super::classes::{CLASSES, Class};
+use super::grid::{Grid, Run};
+use super::heap::Block;
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+
+/// In an entry of a page: not one block, but all from here to the end of the chunk.
+const REST: u64 = 1;
+
+/// Neighbouring free blocks of one class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: Address,
+    pub(crate) bytes: u64,
+}
+
+/// Free blocks of one class.
+pub(super) struct ClassCache {
+    class: Class,
+    bytes: u64,
+    blocks: Vec<Address>,
+    /// What blocks are cut from when there are none, and what after that.
+    rest: Piece,
+    further: Vec<Piece>,
+    /// The pool's list as it was last seen.
+    pub(super) head: u64,
+}
+
+/// Free blocks of one memory node.
+pub(super) struct NodeCache {
+    /// Where each class is in `classes`, plus 1; 0 for one that has not been used.
+    positions: [u8; CLASSES],
+    classes: Vec<ClassCache>,
+    /// The segment (of this node) to take the next chunk from.
+    pub(super) turn: u16,
+    /// Bytes of objects allocated less those freed, modulo 2^64, that the node has not been told of.
+    pub(super) live: u64,
+    /// Chunks to give back.
+    pub(super) runs: Vec<Run>,
+}
+
+/// Free blocks on their way to the pool.
+pub(crate) struct Batch {
+    pub(crate) node: u16,
+    pub(crate) class: Class,
+    /// The block that their addresses are written to, and whether it is one of them.
+    pub(crate) page: Address,
+    pub(crate) is_member: bool,
+    /// What is written there: a word for the next page, the entries, and 0 if there is room for more.
+    pub(crate) words: Vec<u64>,
+}
+
+impl ClassCache {
+    #[inline]
+    fn take(&mut self) -> Option<Address> {
+        self.blocks.pop().or_else(|| self.cut())
+    }
+
+    fn cut(&mut self) -> Option<Address> {
+        while self.rest.bytes < self.bytes {
+            self.rest = self.further.pop()?;
+        }
+        let start = self.rest.start;
+        self.rest = Piece { start: start.add(self.bytes), bytes: self.rest.bytes - self.bytes };
+        Some(start)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.rest.bytes < self.bytes && self.further.is_empty()
+    }
+}
+
+impl NodeCache {
+    pub(super) fn new(turn: u16) -> Self {
+        Self { positions: [0; CLASSES], classes: Vec::new(), turn, live: 0, runs: Vec::new() }
+    }
+
+    #[inline]
+    pub(super) fn class(&mut self, class: Class) -> &mut ClassCache {
+        let position = usize::from(self.positions[class.index()]);
+        if position > 0 { &mut self.classes[position - 1] } else { self.new_class(class) }
+    }
+
+    #[cold]
+    fn new_class(&mut self, class: Class) -> &mut ClassCache {
+        let (blocks, further) = (Vec::new(), Vec::new());
+        let rest = Piece { start: Address::NULL, bytes: 0 };
+        self.classes.push(ClassCache { class, bytes: class.bytes(), blocks, rest, further, head: 0 });
+        self.positions[class.index()] = self.classes.len() as u8;
+        self.classes.last_mut().expect("one was pushed")
+    }
+
+    /// A free block.
+    #[inline]
+    pub(super) fn take(&mut self, class: Class) -> Option<Address> {
+        self.class(class).take()
+    }
+
+    /// Takes a block in; gives how many there are.
+    #[inline]
+    pub(super) fn put(&mut self, class: Class, block: Address) -> usize {
+        let blocks = &mut self.class(class).blocks;
+        blocks.push(block);
+        blocks.len()
+    }
+
+    /// Whether `block` was the last to be taken in.
+    pub(super) fn ends_with(&mut self, class: Class, block: Address) -> bool {
+        self.class(class).blocks.last() == Some(&block)
+    }
+
+    pub(super) fn put_piece(&mut self, class: Class, piece: Piece) {
+        self.class(class).further.push(piece);
+    }
+
+    /// Takes in what a page of the pool says.
+    pub(super) fn put_entries(&mut self, grid: &Grid, class: Class, entries: &[u64]) {
+        let cache = self.class(class);
+        for entry in entries.iter().take_while(|entry| **entry != 0) {
+            let at = Address::from_bits(entry & !REST);
+            if entry & REST == 0 {
+                cache.blocks.push(at);
+            } else {
+                cache.further.push(Piece { start: at, bytes: grid.rest(at, class) });
+            }
+        }
+    }
+
+    /// A class of which there are more than `keep` blocks, or of which there is anything at all if `keep` is 0.
+    pub(super) fn surplus(&self, keep: usize) -> Option<Class> {
+        let too_many = |cache: &&ClassCache| cache.blocks.len() > keep || (keep == 0 && !cache.is_empty());
+        self.classes.iter().find(too_many).map(|cache| cache.class)
+    }
+
+    /// Whether there are so many blocks too small for a page that a page is worth having, and there is none.
+    pub(super) fn lacks_page(&mut self, page: Class) -> bool {
+        let is_many = |cache: &ClassCache| {
+            cache.class.words() < page.words() && cache.blocks.len() > 4 * cache.class.words()
+        };
+        self.classes.iter().any(is_many) && self.class(page).is_empty()
+    }
+
+    /// Fills `words` with up to `entries` entries, after a word for the next page: blocks that were not used for long, then,
+    /// with `all`, uncut pieces.
+    pub(super) fn fill(&mut self, class: Class, entries: usize, all: bool, words: &mut Vec<u64>) {
+        let cache = self.class(class);
+        words.clear();
+        words.push(0);
+        let count = entries.min(cache.blocks.len());
+        words.extend(cache.blocks.drain(..count).map(Address::bits));
+        while all && words.len() <= entries {
+            let piece = if cache.rest.bytes >= cache.bytes {
+                cache.rest.bytes = 0;
+                cache.rest.start
+            } else if let Some(piece) = cache.further.pop() {
+                piece.start
+            } else {
+                break;
+            };
+            words.push(piece.bits() | REST);
+        }
+        if words.len() <= entries {
+            words.push(0);
+        }
+    }
+
+    /// Moves everything to `spare`.
+    pub(super) fn drain(&mut self, node: u16, spare: &mut Spare) {
+        spare.live.push((node, std::mem::take(&mut self.live)));
+        spare.runs.extend(self.runs.drain(..).map(|run| (node, run)));
+        for cache in &mut self.classes {
+            let class = cache.class;
+            spare.blocks.extend(cache.blocks.drain(..).map(|block| (node, class, block)));
+            let rest = std::mem::replace(&mut cache.rest.bytes, 0);
+            let rest = Piece { start: cache.rest.start, bytes: rest };
+            let pieces = cache.further.drain(..).chain([rest]).filter(|piece| piece.bytes >= cache.bytes);
+            spare.pieces.extend(pieces.map(|piece| (node, class, piece)));
+        }
+    }
+}
+
+/// The free blocks that entries of a page are for: where they begin, and their bytes.
+pub(super) fn free_blocks(
+    grid: &Grid,
+    class: Class,
+    entries: &[u64],
+) -> impl Iterator<Item = (Address, u64)> {
+    entries.iter().take_while(|entry| **entry != 0).map(move |entry| {
+        let at = Address::from_bits(entry & !REST);
+        (at, if entry & REST == 0 { class.bytes() } else { grid.rest(at, class) })
+    })
+}
+
+/// What ended threads of a process held. By memory node and class.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    pub(super) blocks: Vec<(u16, Class, Address)>,
+    pub(super) pieces: Vec<(u16, Class, Piece)>,
+    pub(super) runs: Vec<(u16, Run)>,
+    pub(super) live: Vec<(u16, u64)>,
+}
+
+impl Spare {
+    /// Takes in a block, of an object or not.
+    pub(crate) fn put(&mut self, grid: &Grid, node: u16, block: Block, is_object: bool) {
+        match grid.class_of(block.bytes) {
+            Some(class) => self.blocks.push((node, class, block.address)),
+            None => self.runs.extend(grid.run_of(block).map(|run| (node, run))),
+        }
+        if is_object {
+            self.live.push((node, block.bytes.wrapping_neg()));
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.blocks.append(&mut other.blocks);
+        self.pieces.append(&mut other.pieces);
+        self.runs.append(&mut other.runs);
+        self.live.append(&mut other.live);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.pieces.is_empty() && self.runs.is_empty() && self.live.is_empty()
+    }
+}
+
+/// How many words a page of the pool has, in chunks of a size: a 32nd of a chunk, so that one page lists what a few chunks of
+/// small blocks hold.
+pub(super) fn page_words(chunk_bytes: u64) -> usize {
+    (chunk_bytes / 32).clamp(64, 2048) as usize / WORD_BYTES
+}

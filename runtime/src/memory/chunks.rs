@@ -1,0 +1,399 @@
+//! Getting chunks, and giving them back.
+//!
+//! A chunk that was never taken is taken with an FAA of its segment's count of taken chunks; nobody else gets that one. Chunks
+//! that are free again are found in the [table](super::grid) and taken by CAS, each of its word. Both are two round trips: one
+//! to see which way to go. Giving back is one chain, posted and not waited for.
+//!
+//! When an FAA takes the count past the end of a segment, what is left before the end becomes free chunks, so nothing is lost
+//! and nothing is handed out twice.
+
+use super::classes::Class;
+use super::grid::{Grid, Run, Use};
+use super::heap::{Block, ThreadHeap};
+use crate::cluster::ComputeThread;
+use crate::cluster::control;
+use crate::error::{self, Error, Result};
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+use crate::sim::blocks::Kind;
+
+/// How much of a memory node's segments is used, and for what.
+///
+/// From [`ComputeThread::heap_use`]. What is neither live nor cached has never been used, or is free in whole chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapUse {
+    /// The memory node.
+    pub node: u16,
+    /// The bytes that its segments have for objects.
+    pub size_bytes: u64,
+    /// The bytes of the blocks that objects are in.
+    pub live_bytes: u64,
+    /// The bytes of free blocks: in the lists of threads, in the pool, and in what is left of chunks that are cut into blocks.
+    pub cached_bytes: u64,
+}
+
+/// How often a thread that ends tries again to give back what it holds, if others do the same.
+const ATTEMPTS_TO_LEAVE: u32 = 8;
+
+impl ThreadHeap {
+    /// A block of a class, on a node.
+    pub(super) async fn allocate_small(
+        &self,
+        ct: &ComputeThread,
+        node: u16,
+        class: Class,
+        rotate: bool,
+    ) -> Result<Option<Address>> {
+        loop {
+            if self.has_surplus.get() || self.wants_page.get().is_some() {
+                ct.tend().await?;
+            }
+            if let Some(address) = self.take_local(node, class) {
+                return Ok(Some(address));
+            }
+            if !self.refill(ct, node, class, rotate).await? {
+                return Ok(self.take_local(node, class));
+            }
+        }
+    }
+
+    /// Gets blocks for the thread's list; gives whether it is worth looking there again.
+    async fn refill(&self, ct: &ComputeThread, node: u16, class: Class, rotate: bool) -> Result<bool> {
+        if self.is_refilling.replace(true) {
+            // Another task of the thread is at it, and may get enough for both.
+            ct.yield_now().await;
+            return Ok(true);
+        }
+        let _done = ResetOnDrop(&self.is_refilling);
+        if self.take_spare() {
+            return Ok(true);
+        }
+        let guard = ct.pin();
+        let segment = self.segment_in_turn(node);
+        let mut chain = ct.empty_chain();
+        let head = chain.read(ct.pool_at(node, class), 1);
+        let counts = chain.read(control::taken(segment), 2);
+        let done = ct.submit(chain).await?;
+        let (head, counts) = (done.word(&head), [done.words(&counts)[0], done.words(&counts)[1]]);
+        drop(done);
+        if ct.take_page(node, class, head).await? {
+            return Ok(true);
+        }
+        drop(guard);
+        let usage = Use::Small(class);
+        let wanted = Wanted { usage, chunks: 1, block_bytes: class.bytes(), insist: false };
+        let run = ct.take_run(node, wanted, rotate, Some(counts)).await?;
+        let Some(run) = run else { return Ok(false) };
+        let (start, bytes) = self.grid.blocks(run.segment, run.first, class);
+        self.process.known.learn(&self.grid, run.segment, run.first, Some(class));
+        let piece = super::cache::Piece { start, bytes };
+        self.nodes[usize::from(node)].borrow_mut().put_piece(class, piece);
+        Ok(true)
+    }
+
+    /// Chunks for a large object, on a node.
+    pub(super) async fn allocate_large(
+        &self,
+        ct: &ComputeThread,
+        node: u16,
+        block_bytes: u64,
+        rotate: bool,
+        insist: bool,
+    ) -> Result<Option<Block>> {
+        ct.give_surplus();
+        let chunks = self.grid.chunks_for(block_bytes);
+        let wanted = Wanted { usage: Use::Large(chunks), chunks, block_bytes, insist };
+        let run = ct.take_run(node, wanted, rotate, None).await?;
+        Ok(run.map(|run| self.grid.large(run, self.grid.large_align(block_bytes))))
+    }
+
+    /// The segment that the next chunk comes from.
+    fn segment_in_turn(&self, node: u16) -> u16 {
+        self.geometry.segments_of(node).start + self.nodes[usize::from(node)].borrow().turn
+    }
+}
+
+/// Chunks side by side that are wanted.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// What for.
+    usage: Use,
+    chunks: u64,
+    /// The size of the block, or of one of the blocks, that they must have room for.
+    block_bytes: u64,
+    /// Whether to look for free ones even where there seem to be none.
+    insist: bool,
+}
+
+impl Wanted {
+    /// Whether chunks have room, one of which may be the short one at the end of its segment.
+    fn fits(self, grid: &Grid, run: Run) -> bool {
+        let room = match self.usage {
+            Use::Small(class) => grid.blocks(run.segment, run.first, class).1,
+            _ => grid.large(run, grid.large_align(self.block_bytes)).bytes,
+        };
+        room >= self.block_bytes
+    }
+}
+
+struct ResetOnDrop<'a>(&'a std::cell::Cell<bool>);
+
+impl Drop for ResetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl ComputeThread {
+    /// Gives back what is surplus, and gets a page for it if there is none. No round trip for most calls.
+    #[inline]
+    pub(crate) async fn tend(&self) -> Result<()> {
+        self.give_surplus();
+        if let Some(node) = self.heap().wants_page.take() {
+            self.get_page(node).await?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    async fn get_page(&self, node: u16) -> Result<()> {
+        self.heap().refill(self, node, self.heap().page_class, false).await?;
+        self.heap().has_surplus.set(true);
+        self.give_surplus();
+        // Where there is none, its blocks stay in the thread's own lists.
+        self.heap().wants_page.set(None);
+        Ok(())
+    }
+
+    /// Chunks for what is wanted. With `rotate` the next are taken from the next segment. `counts` are how many chunks of the
+    /// segment in turn were taken and are free again a moment ago, if that is known.
+    async fn take_run(
+        &self,
+        node: u16,
+        wanted: Wanted,
+        rotate: bool,
+        mut counts: Option<[u64; 2]>,
+    ) -> Result<Option<Run>> {
+        let (heap, grid) = (self.heap(), self.heap().grid);
+        let segments = heap.geometry.segments_of(node);
+        let turn = heap.nodes[usize::from(node)].borrow().turn;
+        for step in 0..segments.len() {
+            let position = (usize::from(turn) + step) % segments.len();
+            let segment = segments.start + position as u16;
+            let [taken, free] = match counts.take() {
+                Some(counts) => counts,
+                None => self.read_words(control::taken(segment), 2, |words| Ok([words[0], words[1]])).await?,
+            };
+            let mut run = None;
+            if wanted.insist || free.cast_signed() >= wanted.chunks.cast_signed() {
+                run = self.claim_free(segment, wanted).await?;
+            }
+            if run.is_none() && taken < grid.chunks(segment) {
+                run = self.take_fresh(segment, wanted.chunks, wanted.usage).await?;
+                if let Some(short) = run.filter(|run| !wanted.fits(&grid, *run)) {
+                    heap.give_run(short);
+                    run = None;
+                }
+            }
+            if run.is_some() {
+                let next = if rotate { (position + 1) % segments.len() } else { position };
+                heap.nodes[usize::from(node)].borrow_mut().turn = next as u16;
+                return Ok(run);
+            }
+        }
+        self.give_surplus();
+        Ok(None)
+    }
+
+    /// Takes chunks that were never taken before. One FAA.
+    async fn take_fresh(&self, segment: u16, chunks: u64, usage: Use) -> Result<Option<Run>> {
+        let mut chain = self.empty_chain();
+        let slot = chain.fetch_add(control::taken(segment), chunks);
+        let took = self.submit_or(
+            chain,
+            move |ct, done| {
+                let (first, most) = (done.word(&slot), ct.heap().grid.chunks(segment));
+                let run = Run { segment, first, chunks: chunks.min(most.saturating_sub(first)) };
+                if run.chunks == chunks {
+                    let mut chain = ct.empty_chain();
+                    chain.write(Grid::word(segment, first), &words_for(usage, chunks));
+                    ct.submit_and_look(chain, |_, _| ());
+                    return Some(run);
+                }
+                if run.chunks > 0 {
+                    ct.heap().give_run(run);
+                }
+                None
+            },
+            |ct, run: Option<Run>| run.into_iter().for_each(|run| ct.heap().give_run(run)),
+        );
+        took.await
+    }
+
+    /// Takes chunks that are free again. A READ of the table, and a chain with a CAS for each chunk.
+    async fn claim_free(&self, segment: u16, wanted: Wanted) -> Result<Option<Run>> {
+        let Wanted { usage, chunks, .. } = wanted;
+        let table = self.heap().grid.chunks(segment) as usize;
+        loop {
+            let found = self.read_words(Grid::word(segment, 0), table, |words| {
+                let mut free = 0;
+                for (chunk, word) in (0..).zip(words) {
+                    free = if Use::from_word(*word) == Use::Free { free + 1 } else { 0 };
+                    if free >= chunks {
+                        let run = Run { segment, first: chunk + 1 - chunks, chunks };
+                        if wanted.fits(&self.heap().grid, run) {
+                            return Ok(Some(run));
+                        }
+                    }
+                }
+                Ok(None)
+            });
+            let Some(run) = found.await? else { return Ok(None) };
+            let mut chain = self.empty_chain();
+            let slots: Vec<_> = words_for(usage, chunks)
+                .into_iter()
+                .zip(run.first..)
+                .map(|(word, chunk)| {
+                    chain.compare_exchange(Grid::word(segment, chunk), Use::Free.to_word(), word)
+                })
+                .collect();
+            let claimed = self.submit_or(
+                chain,
+                move |ct, done| {
+                    let is_ours = |slot| done.word(slot) == Use::Free.to_word();
+                    let ours = slots.iter().filter(|slot| is_ours(slot)).count() as u64;
+                    let mut chain = ct.empty_chain();
+                    chain.fetch_add(control::freed(segment), ours.wrapping_neg());
+                    ct.submit_and_look(chain, |_, _| ());
+                    if ours == chunks {
+                        return Some(run);
+                    }
+                    // Somebody was faster with one of them.
+                    for (slot, first) in slots.iter().zip(run.first..) {
+                        if is_ours(slot) {
+                            ct.heap().give_run(Run { segment, first, chunks: 1 });
+                        }
+                    }
+                    None
+                },
+                |ct, run: Option<Run>| run.into_iter().for_each(|run| ct.heap().give_run(run)),
+            );
+            if let Some(run) = claimed.await? {
+                return Ok(Some(run));
+            }
+            self.give_surplus();
+            self.yield_now().await;
+        }
+    }
+
+    /// Gives chunks back, without waiting.
+    pub(super) fn give_runs(&self) {
+        for cache in &self.heap().nodes {
+            while let Some(run) = { cache.borrow_mut().runs.pop() } {
+                let mut chain = self.empty_chain();
+                chain.write(
+                    Grid::word(run.segment, run.first),
+                    &vec![Use::Free.to_word(); run.chunks as usize],
+                );
+                chain.fetch_add(control::freed(run.segment), run.chunks);
+                self.submit_and_look(chain, |_, _| ());
+            }
+        }
+    }
+
+    /// The thread is about to end: it gives back all that it holds, and waits until that is there.
+    pub(crate) async fn leave_heap(&self) {
+        self.tell_live_bytes();
+        for node in 0..self.heap().geometry.nodes {
+            if self.heap().has_many_blocks(node) {
+                // Without a page it takes a chain for each few of them.
+                let _ = self.get_page(node).await;
+            }
+        }
+        self.give_everything();
+        self.wait_for_left().await;
+        for _ in 0..ATTEMPTS_TO_LEAVE {
+            if !self.heap().has_surplus.get() {
+                break;
+            }
+            self.give_everything();
+            self.wait_for_left().await;
+        }
+        // What has not got there is for the others of the process.
+    }
+
+    /// Tells memory nodes how many bytes this thread has allocated and freed since it last did, without waiting.
+    pub(crate) fn tell_live_bytes(&self) {
+        self.heap().take_spare();
+        for (node, cache) in (0..).zip(&self.heap().nodes) {
+            let live = std::mem::take(&mut cache.borrow_mut().live);
+            if live != 0 {
+                let mut chain = self.empty_chain();
+                let segment = self.heap().geometry.segments_of(node).start;
+                chain.fetch_add(control::live(segment), live);
+                self.submit_and_look(chain, |_, _| ());
+            }
+        }
+    }
+
+    /// How much memory is used on each memory node. One chain for each of their segments, overlapping.
+    ///
+    /// Threads count what they allocate and free for themselves, and tell when they end, and when this is called on them: the figures
+    /// are exact when all others have ended.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn heap_use(&self) -> Result<Vec<HeapUse>> {
+        self.tell_live_bytes();
+        let (grid, geometry) = (self.heap().grid, self.heap().geometry);
+        let mut nodes = Vec::with_capacity(usize::from(geometry.nodes));
+        for node in 0..geometry.nodes {
+            let mut usage = HeapUse { node, ..HeapUse::default() };
+            for segment in geometry.segments_of(node) {
+                let head =
+                    self.read_words(control::taken(segment), 3, |words| Ok([words[0], words[1], words[2]]));
+                let [taken, free, live] = head.await?;
+                let bytes = geometry.segment_bytes - grid.origin(segment);
+                let used = taken.min(grid.chunks(segment)).saturating_sub(free) * grid.chunk_bytes();
+                usage.size_bytes += bytes;
+                usage.live_bytes = usage.live_bytes.wrapping_add(live);
+                usage.cached_bytes += used.min(bytes);
+            }
+            usage.cached_bytes = usage.cached_bytes.saturating_sub(usage.live_bytes);
+            nodes.push(usage);
+        }
+        Ok(nodes)
+    }
+
+    /// Fresh memory, never used before and so all zero, for a part of the control block that grows.
+    pub(crate) async fn take_control_page(&self, bytes: u64) -> Result<Address> {
+        let chunks = self.heap().grid.chunks_for(bytes);
+        match self.take_fresh(0, chunks, Use::Large(chunks)).await? {
+            Some(run) => {
+                let at = self.heap().grid.start(run.segment, run.first);
+                self.heap().note_page(at, bytes, Kind::internal("epoch slots"));
+                Ok(at)
+            }
+            None => Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] })),
+        }
+    }
+
+    /// A page that is not needed after all.
+    pub(crate) fn give_control_page_back(&self, at: Address, bytes: u64) {
+        self.heap().forget_page(at);
+        self.heap()
+            .grid
+            .run_of(Block { address: at, bytes })
+            .into_iter()
+            .for_each(|run| self.heap().give_run(run));
+    }
+}
+
+/// The words of chunks that are put to a use.
+fn words_for(usage: Use, chunks: u64) -> Vec<u64> {
+    let further = std::iter::repeat_n(Use::Continued, chunks as usize - 1);
+    std::iter::once(usage).chain(further).map(Use::to_word).collect()
+}
+
+const _: () = assert!(WORD_BYTES == 8, "entries of pages and tables are words");

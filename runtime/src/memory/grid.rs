@@ -1,0 +1,310 @@
+//! Chunks: what a segment is divided into.
+//!
+//! Behind its header (and segment 0's control block) a segment has the *chunk table*, a word for each chunk, and then the
+//! chunks. All have one size, a 64th of the segment rounded up to a power of two, 1 to 64 KiB; the last may be shorter. A
+//! chunk's word is its header, kept apart so that blocks are aligned as they are and one READ gets all headers:
+//!
+//! | low 8 bits | the other 56 | the chunk is |
+//! |---|---|---|
+//! | 0 | 0 | not taken yet |
+//! | 1 | 0 | free again |
+//! | 2 | how many | the first of so many that hold one large object |
+//! | 3 | 0 | a further one of those |
+//! | 4 | the class | cut into blocks of one size |
+//!
+//! So objects need no header: where an object is says how large its block is. Free chunks that stand side by side are
+//! found as one run; there is nothing to coalesce.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::classes::{Class, block_align};
+use super::heap::Block;
+use crate::cluster::control;
+use crate::fabric::host::Geometry;
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+
+/// What a chunk is used for, as its word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Untaken,
+    Free,
+    /// The first of some chunks that hold one object.
+    Large(u64),
+    /// A further one.
+    Continued,
+    Small(Class),
+}
+
+impl Use {
+    pub(crate) fn to_word(self) -> u64 {
+        match self {
+            Self::Untaken => 0,
+            Self::Free => 1,
+            Self::Large(chunks) => 2 | chunks << 8,
+            Self::Continued => 3,
+            Self::Small(class) => 4 | (class.index() as u64) << 8,
+        }
+    }
+
+    /// What a word says; one that says nothing is that of a chunk that was never taken.
+    pub(crate) fn from_word(word: u64) -> Self {
+        match word & 0xff {
+            1 => Self::Free,
+            2 => Self::Large(word >> 8),
+            3 => Self::Continued,
+            4 => Class::from_index((word >> 8) as usize).map_or(Self::Untaken, Self::Small),
+            _ => Self::Untaken,
+        }
+    }
+}
+
+/// Chunks of a segment that stand side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) segment: u16,
+    pub(crate) first: u64,
+    pub(crate) chunks: u64,
+}
+
+/// Where the chunks are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    shift: u32,
+    segment_bytes: u64,
+    /// Where the chunks begin: in segment 0, and in the others.
+    origins: [u64; 2],
+}
+
+impl Grid {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let segment_bytes = geometry.segment_bytes;
+        // Large enough to make an exchange with the memory node rare, small enough that a few threads and sizes do not use
+        // up a small segment.
+        let chunk_bytes = (segment_bytes / 64).next_power_of_two().clamp(1024, 64 * 1024);
+        let origin = |segment| {
+            let table = control::first_free(segment);
+            let most_chunks = segment_bytes.saturating_sub(table).div_ceil(chunk_bytes);
+            (table + most_chunks * WORD_BYTES as u64).next_multiple_of(chunk_bytes / 16).min(segment_bytes)
+        };
+        Self { shift: chunk_bytes.trailing_zeros(), segment_bytes, origins: [origin(0), origin(1)] }
+    }
+
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// Where a segment's chunks begin, and its control structures end.
+    #[inline]
+    pub(crate) fn origin(&self, segment: u16) -> u64 {
+        self.origins[usize::from(segment > 0)]
+    }
+
+    /// How many chunks a segment has.
+    pub(crate) fn chunks(&self, segment: u16) -> u64 {
+        (self.segment_bytes - self.origin(segment)).div_ceil(self.chunk_bytes())
+    }
+
+    /// The number of the chunk that an address is in.
+    #[inline]
+    pub(crate) fn chunk_of(&self, at: Address) -> Option<u64> {
+        let behind = at.offset().checked_sub(self.origin(at.segment()))?;
+        (at.offset() < self.segment_bytes).then_some(behind >> self.shift)
+    }
+
+    pub(crate) fn start(&self, segment: u16, chunk: u64) -> Address {
+        Address::new(segment, self.origin(segment) + (chunk << self.shift))
+    }
+
+    /// Where a chunk ends.
+    fn end(&self, segment: u16, chunk: u64) -> u64 {
+        (self.origin(segment) + ((chunk + 1) << self.shift)).min(self.segment_bytes)
+    }
+
+    /// A chunk's word in the table.
+    pub(crate) fn word(segment: u16, chunk: u64) -> Address {
+        Address::new(segment, control::first_free(segment)).add(chunk * WORD_BYTES as u64)
+    }
+
+    /// The class of blocks of a size, unless they need chunks of their own.
+    #[inline]
+    pub(crate) fn class_of(&self, block_bytes: u64) -> Option<Class> {
+        if block_bytes > self.chunk_bytes() / 2 { None } else { Class::of(block_bytes) }
+    }
+
+    /// All blocks of `class` in a chunk: the first one's address and the bytes of all.
+    pub(crate) fn blocks(&self, segment: u16, chunk: u64, class: Class) -> (Address, u64) {
+        let start = self.start(segment, chunk);
+        let first = start.offset().next_multiple_of(block_align(class.bytes()));
+        let bytes = self.end(segment, chunk).saturating_sub(first);
+        (Address::new(segment, first), bytes - bytes % class.bytes())
+    }
+
+    /// What is left of the blocks of `class` from `at` to the end of its chunk, in bytes.
+    pub(crate) fn rest(&self, at: Address, class: Class) -> u64 {
+        let bytes = self.chunk_of(at).map_or(0, |chunk| self.end(at.segment(), chunk) - at.offset());
+        bytes - bytes % class.bytes()
+    }
+
+    /// The alignment of a large block of so many bytes, or of one at so large an offset.
+    pub(crate) fn large_align(&self, bytes: u64) -> u64 {
+        block_align(bytes).min(self.chunk_bytes())
+    }
+
+    /// How many chunks hold a large block.
+    pub(crate) fn chunks_for(&self, block_bytes: u64) -> u64 {
+        // A chunk begins at a multiple of a 16th of its size.
+        let padding = self.large_align(block_bytes).saturating_sub(self.chunk_bytes() / 16);
+        (block_bytes + padding).div_ceil(self.chunk_bytes())
+    }
+
+    /// The block that a run of chunks is for a large object of `block_bytes` bytes, unless the run ends before.
+    pub(crate) fn large(&self, run: Run, align: u64) -> Block {
+        let start = self.start(run.segment, run.first);
+        let address = Address::new(run.segment, start.offset().next_multiple_of(align));
+        let end = self.end(run.segment, run.first + run.chunks - 1);
+        Block { address, bytes: end.saturating_sub(address.offset()) }
+    }
+
+    /// A block as it was allocated: one with chunks of its own ends where they do.
+    #[inline]
+    pub(crate) fn whole(&self, block: Block) -> Block {
+        if block.bytes <= self.chunk_bytes() / 2 {
+            return block;
+        }
+        let end = |run: Run| self.end(run.segment, run.first + run.chunks - 1);
+        let bytes = self.run_of(block).map_or(block.bytes, |run| end(run) - block.address.offset());
+        Block { bytes, ..block }
+    }
+
+    /// The chunks that hold a large object.
+    pub(crate) fn run_of(&self, block: Block) -> Option<Run> {
+        let first = self.chunk_of(block.address)?;
+        let within = block.address.offset() - self.start(block.address.segment(), first).offset();
+        Some(Run {
+            segment: block.address.segment(),
+            first,
+            chunks: (within + block.bytes).div_ceil(self.chunk_bytes()),
+        })
+    }
+
+    /// Whether a block of `class` can begin at `at`, which is in a chunk of that class.
+    #[inline]
+    pub(crate) fn begins_block(&self, at: Address, class: Class) -> bool {
+        let Some(chunk) = self.chunk_of(at) else { return false };
+        let (first, bytes) = self.blocks(at.segment(), chunk, class);
+        at.offset()
+            .checked_sub(first.offset())
+            .is_some_and(|within| within < bytes && within % class.bytes() == 0)
+    }
+}
+
+/// What a process knows of the chunks that are cut into blocks.
+///
+/// It may go on believing it: such a chunk is put to another use only after every process has been told to forget what it
+/// knew, and has left the epoch in which it was told. See [`shortage`](super::shortage).
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// By segment and chunk, 1 + the class; 0 where it is not known.
+    segments: Vec<OnceLock<Box<[AtomicU64]>>>,
+}
+
+impl Known {
+    pub(crate) fn new(segments: u32) -> Self {
+        Self { segments: (0..segments).map(|_| OnceLock::new()).collect() }
+    }
+
+    #[inline]
+    pub(crate) fn class(&self, segment: u16, chunk: u64) -> Option<Class> {
+        let chunks = self.segments.get(usize::from(segment))?.get()?;
+        let word = chunks.get(chunk as usize)?.load(Ordering::Relaxed);
+        word.checked_sub(1).and_then(|index| Class::from_index(index as usize))
+    }
+
+    pub(crate) fn learn(&self, grid: &Grid, segment: u16, chunk: u64, class: Option<Class>) {
+        let Some(known) = self.segments.get(usize::from(segment)) else { return };
+        let none = || (0..grid.chunks(segment)).map(|_| AtomicU64::new(0)).collect();
+        if let Some(known) = known.get_or_init(none).get(chunk as usize) {
+            known.store(class.map_or(0, |class| class.index() as u64 + 1), Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn forget(&self) {
+        for word in self.segments.iter().filter_map(OnceLock::get).flatten() {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(segment_bytes: u64) -> Grid {
+        Grid::new(Geometry { nodes: 1, segments_per_node: 2, segment_bytes })
+    }
+
+    #[test]
+    fn chunks_tile_a_segment() {
+        for bytes in [19_456, 43_072, 65_536, 1 << 20, (1 << 28) - 8, 1 << 30] {
+            let grid = grid(bytes);
+            for segment in [0, 1] {
+                let chunks = grid.chunks(segment);
+                assert!(Grid::word(segment, chunks).offset() <= grid.origin(segment), "the table has room");
+                let mut next = grid.origin(segment);
+                for chunk in 0..chunks {
+                    let start = grid.start(segment, chunk);
+                    assert_eq!(start.offset(), next);
+                    next = grid.end(segment, chunk);
+                    assert_eq!(grid.chunk_of(start), Some(chunk));
+                    assert_eq!(grid.chunk_of(Address::new(segment, next - 8)), Some(chunk));
+                }
+                assert_eq!(next, bytes);
+                assert_eq!(grid.chunk_of(Address::new(segment, bytes)), None);
+                assert_eq!(grid.chunk_of(Address::new(segment, grid.origin(segment) - 8)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_begin_where_they_can() {
+        let grid = grid(1 << 22);
+        for class in (0..super::super::classes::CLASSES).filter_map(Class::from_index) {
+            let Some(class) = grid.class_of(class.bytes()) else { continue };
+            let (first, bytes) = grid.blocks(1, 3, class);
+            assert!(bytes >= class.bytes(), "{class:?} fits");
+            assert_eq!(grid.rest(first, class), bytes);
+            let last = first.add(bytes - class.bytes());
+            assert!(grid.begins_block(first, class) && grid.begins_block(last, class));
+            let behind = first.add(bytes);
+            assert!(grid.chunk_of(behind) != Some(3) || !grid.begins_block(behind, class));
+            assert!(class.bytes() == 8 || !grid.begins_block(first.add(8), class), "inside a block");
+        }
+    }
+
+    #[test]
+    fn a_large_block_knows_its_chunks() {
+        for segment_bytes in [65_536, 1 << 22, 1 << 26] {
+            let grid = grid(segment_bytes);
+            for bytes in [grid.chunk_bytes() / 2 + 8, grid.chunk_bytes(), 5 * grid.chunk_bytes() + 8] {
+                for align in [8, 64, 1024] {
+                    let bytes = super::super::classes::block_bytes(bytes, align);
+                    let run = Run { segment: 1, first: 7, chunks: grid.chunks_for(bytes) };
+                    let block = grid.large(run, grid.large_align(bytes));
+                    assert!(block.bytes >= bytes && block.address.offset().is_multiple_of(align));
+                    assert_eq!(grid.run_of(block), Some(run));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_says_what_a_chunk_is_for() {
+        let class = Class::of(24).unwrap();
+        for usage in [Use::Untaken, Use::Free, Use::Large(70_000), Use::Continued, Use::Small(class)] {
+            assert_eq!(Use::from_word(usage.to_word()), usage);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What is tried before anybody is told that memory is out.
+//!
+//! Free memory may be in the lists of other threads, in the garbage of any thread, or in blocks of the wrong size. A thread that
+//! finds none therefore
+//! 1. asks everyone to give back what they keep: the threads of its process by a counter of theirs, which they compare when they
+//!    pin, allocate and wait, and other processes by a counter beside the epoch, which each reads with its next step;
+//! 2. gives back what it keeps itself, and tries to reclaim;
+//! 3. now and then *recuts*: takes all pages off the pool's lists, puts together what is in them, and makes free chunks of those
+//!    that no block of is in use;
+//!
+//! and looks again, a bounded number of times, waiting in between.
+//!
+//! Recutting changes what a chunk is used for, and processes remember what chunks are used for. So a chunk is *retired* before it
+//! is free: it is marked, a counter beside the epoch is raised, and it waits for the epoch to advance twice. By then every
+//! process has read that counter together with a later epoch, and forgotten what it knew.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::grid::{Grid, Use};
+use super::heap::Block;
+use super::pool::Page;
+use crate::cluster::ComputeThread;
+use crate::cluster::control;
+use crate::error::Result;
+use crate::memory::classes::{CLASSES, Class};
+use crate::pointer::Address;
+use crate::sim::blocks::Kind;
+use crate::task::Backoff;
+
+/// How often a thread looks again that is alone and has no garbage.
+const ATTEMPTS_ALONE: u32 = 8;
+/// How often any other does, at least.
+const ATTEMPTS: u32 = 256;
+/// For how long, at least, where time is real: a thread that holds memory or a guard may have to wait for a processor.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How many attempts there are to one recut.
+const ATTEMPTS_PER_RECUT: u32 = 16;
+
+/// An allocation that finds no memory.
+pub(super) struct Shortage<'a> {
+    attempts: u32,
+    began: Duration,
+    /// Recuts so far, and whether the last has found anything.
+    recuts: u32,
+    recut_helped: bool,
+    backoff: Backoff<'a>,
+}
+
+impl<'a> Shortage<'a> {
+    pub(super) fn new(ct: &'a ComputeThread) -> Self {
+        Self { attempts: 0, began: Duration::ZERO, recuts: 0, recut_helped: false, backoff: ct.backoff() }
+    }
+
+    /// Whether it has failed before.
+    pub(super) fn is_felt(&self) -> bool {
+        self.attempts > 0
+    }
+
+    /// Tries to get memory freed; gives whether it is worth looking again.
+    pub(super) async fn relieve(&mut self, ct: &ComputeThread) -> Result<bool> {
+        let attempt = self.attempts;
+        self.attempts += 1;
+        if attempt == 0 {
+            ct.ask_for_memory();
+            self.began = ct.now();
+        }
+        ct.give_everything();
+        ct.wait_for_left().await;
+        ct.try_reclaim().await;
+        // What one frees, pages above all, is what makes further chunks whole for the next.
+        let again = (self.recuts == 1 || self.recut_helped) && !ct.has_garbage();
+        if attempt % ATTEMPTS_PER_RECUT == 1 || again {
+            let mut chunks = 0;
+            for node in 0..ct.heap().geometry.nodes {
+                chunks += ct.recut(node).await?;
+            }
+            self.recuts += 1;
+            self.recut_helped = chunks > 0;
+        }
+        let is_alone = ct.process.is_one_thread() && !ct.has_garbage() && !self.recut_helped;
+        let is_patient = ct.endpoint.virtual_time().is_none() && ct.now() - self.began < PATIENCE;
+        if attempt >= if is_alone { ATTEMPTS_ALONE } else { ATTEMPTS } && (is_alone || !is_patient) {
+            return Ok(false);
+        }
+        self.backoff.wait().await;
+        Ok(true)
+    }
+}
+
+impl ComputeThread {
+    /// Asks all threads to give back what they keep.
+    #[cold]
+    fn ask_for_memory(&self) {
+        if self.process.ask_for_memory() {
+            let mut chain = self.empty_chain();
+            chain.fetch_add(control::requests(), 1);
+            self.submit_and_look(chain, |_, _| ());
+        }
+    }
+
+    /// Gives back what the thread keeps if it has been asked to since it last did.
+    #[inline]
+    pub(crate) fn hear_requests(&self) {
+        let requests = self.process.requests();
+        if requests != self.heap().heard.get() {
+            self.answer_request(requests);
+        }
+    }
+
+    #[cold]
+    fn answer_request(&self, requests: u64) {
+        self.heap().heard.set(requests);
+        let epoch = self.advance_epoch();
+        self.free_expired(epoch);
+        self.give_everything();
+    }
+
+    /// Gives the pool all that the thread keeps, without waiting.
+    pub(crate) fn give_everything(&self) {
+        self.heap().take_spare();
+        self.heap().gives_all.set(true);
+        self.heap().has_surplus.set(true);
+        self.give_surplus();
+    }
+
+    /// Makes free chunks of those that are cut into blocks none of which is in use; gives how many.
+    async fn recut(&self, node: u16) -> Result<usize> {
+        let _guard = self.pin();
+        let segments = self.heap().geometry.segments_of(node);
+        let first = Class::from_index(0).map(|class| control::pool(segments.start, class));
+        let Some(first) = first else { return Ok(0) };
+        let mut chunks = 0;
+        let heads = self.read_words(first, CLASSES, |words| Ok(words.to_vec())).await?;
+        for (index, head) in heads.into_iter().enumerate().filter(|(_, head)| *head != 0) {
+            let Some(class) = Class::from_index(index) else { continue };
+            let pages = self.take_all_pages(node, class, head).await?;
+            chunks += self.sort_out(node, class, pages).await?;
+        }
+        self.give_everything();
+        Ok(chunks)
+    }
+
+    /// Takes all pages off a list.
+    async fn take_all_pages(&self, node: u16, class: Class, mut head: u64) -> Result<Vec<Page>> {
+        let at = self.pool_at(node, class);
+        // Read first: what comes after a page does not change while this thread is pinned and the page is on the list.
+        loop {
+            let mut pages = Vec::new();
+            let mut link = head;
+            while link != 0 {
+                let page = self.read_page(class, link).await?;
+                link = page.next();
+                pages.push(page);
+            }
+            let (seen, mut chain) = (head, self.empty_chain());
+            let slot = chain.compare_exchange(at, seen, 0);
+            let taken = self.submit_or(
+                chain,
+                move |_, done| {
+                    let found = done.word(&slot);
+                    if found == seen { Ok(pages) } else { Err(found) }
+                },
+                move |ct, taken: std::result::Result<Vec<Page>, u64>| {
+                    for page in taken.into_iter().flatten() {
+                        ct.take_in(node, class, page);
+                    }
+                },
+            );
+            match taken.await? {
+                Ok(pages) => return Ok(pages),
+                Err(found) => head = found,
+            }
+        }
+    }
+
+    /// Takes a page's blocks in, and retires the page.
+    fn take_in(&self, node: u16, class: Class, page: Page) {
+        let mut cache = self.heap().nodes[usize::from(node)].borrow_mut();
+        cache.put_entries(&self.heap().grid, class, page.entries());
+        drop(cache);
+        self.retire_page(class, page.at, page.is_member);
+    }
+
+    /// Retires the chunks that are in `pages` as a whole, and takes in the rest; gives how many.
+    async fn sort_out(&self, node: u16, class: Class, pages: Vec<Page>) -> Result<usize> {
+        let grid = self.heap().grid;
+        let mut free: HashMap<(u16, u64), u64> = HashMap::new();
+        let mut count = |at: Address, bytes| {
+            if let Some(chunk) = grid.chunk_of(at) {
+                *free.entry((at.segment(), chunk)).or_default() += bytes;
+            }
+        };
+        for page in &pages {
+            if page.is_member {
+                count(page.at, class.bytes());
+            }
+            for (at, bytes) in super::cache::free_blocks(&grid, class, page.entries()) {
+                count(at, bytes);
+            }
+        }
+        free.retain(|(segment, chunk), bytes| *bytes == grid.blocks(*segment, *chunk, class).1);
+        let is_whole =
+            |at: Address| grid.chunk_of(at).is_some_and(|chunk| free.contains_key(&(at.segment(), chunk)));
+        for mut page in pages {
+            let is_kept = |entry: &u64| !is_whole(Address::from_bits(*entry));
+            page.words = [0].into_iter().chain(page.entries().iter().copied().filter(is_kept)).collect();
+            if page.is_member && is_whole(page.at) {
+                self.heap().forget_page(page.at);
+                self.heap().nodes[usize::from(node)].borrow_mut().put_entries(&grid, class, page.entries());
+            } else {
+                self.take_in(node, class, page);
+            }
+        }
+        let mut whole: Vec<_> = free.into_keys().collect();
+        whole.sort_unstable();
+        let chunks = whole.len();
+        for (segment, chunk) in whole {
+            self.heap().process.known.learn(&grid, segment, chunk, None);
+            let mut chain = self.empty_chain();
+            chain.write(Grid::word(segment, chunk), &[Use::Large(1).to_word()]);
+            chain.fetch_add(control::recut(), 1);
+            let start = grid.start(segment, chunk);
+            let block = Block { address: start, bytes: grid.chunk_bytes() };
+            let retire = move |ct: &ComputeThread| {
+                ct.heap().note_page(start, block.bytes, Kind::internal("chunk"));
+                ct.retire_block(block);
+            };
+            self.submit_and(chain, move |ct, _| retire(ct)).await?;
+        }
+        Ok(chunks)
+    }
+}

@@ -1,0 +1,318 @@
+//! The allocator: what is freed serves whoever needs it next, whatever its size and whoever freed it.
+
+use farfield::prelude::*;
+use farfield::{Error, Remote};
+use rand::RngExt;
+
+#[remote]
+struct Node {
+    key: u64,
+    rest: [u64; 7],
+}
+
+#[remote]
+struct Wide {
+    words: [u64; 16],
+}
+
+#[remote]
+struct Long {
+    id: u64,
+    words: Tail<u64>,
+}
+
+/// Allocates objects until there is no room; gives their addresses.
+async fn fill<T: Remote>(
+    ct: &ComputeThread,
+    new: impl AsyncFn() -> Result<Owned<T>>,
+) -> Result<Vec<RemotePtr<T>>> {
+    let mut objects = Vec::new();
+    loop {
+        match new().await {
+            Ok(object) => objects.push(object.write(ct).await?),
+            Err(Error::OutOfMemory { .. }) => return Ok(objects),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn fill_with_nodes(ct: &ComputeThread) -> Result<Vec<RemotePtr<Node>>> {
+    fill(ct, async || Node::new_in(ct, Node::init(1, [0; 7])).await).await
+}
+
+async fn free_all<T: Remote>(ct: &ComputeThread, objects: Vec<RemotePtr<T>>) -> Result<()> {
+    for object in objects {
+        ct.delete(object).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_waiting_threads_keep_serves_others() {
+    for url in ["local:size=256KiB", "local:size=256KiB,delay=4", "local:size=128KiB,nodes=2,segments=2"] {
+        let cluster = Cluster::connect(url).unwrap();
+        cluster
+            .run(3, async |ct| {
+                for turn in 0..3 {
+                    if ct.index() == turn {
+                        let nodes = fill_with_nodes(ct).await?;
+                        let bytes: u64 = ct.heap_use().await?.iter().map(|usage| usage.size_bytes).sum();
+                        let filled = nodes.len() as u64 * 64;
+                        assert!(filled > bytes * 9 / 10, "{filled} bytes of {bytes} in turn {turn}, {url}");
+                        free_all(ct, nodes).await?;
+                    }
+                    ct.barrier("filled and freed").await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_one_process_frees_serves_another() {
+    // Each thread is a process of its own; the pool is all that they share.
+    let cluster = Cluster::connect("sim:size=64KiB,threads-per-node=1").unwrap();
+    let filled = cluster.run(3, async |ct| {
+        let mut filled = 0;
+        for turn in 0..3 {
+            if ct.index() == turn {
+                let nodes = fill_with_nodes(ct).await?;
+                filled = nodes.len();
+                free_all(ct, nodes).await?;
+            }
+            ct.barrier("filled and freed").await?;
+        }
+        Ok(filled)
+    });
+    let filled = filled.unwrap();
+    // What a process keeps while it waits, another gets when that one hears of it with its next step: 16 blocks at most.
+    assert!(filled[0] > 650 && filled.iter().all(|count| count + 2 * 16 >= filled[0]), "{filled:?}");
+}
+
+#[test]
+fn memory_serves_objects_of_another_size() {
+    for url in ["local:size=256KiB", "local:size=8MiB", "sim:size=64KiB"] {
+        let cluster = Cluster::connect(url).unwrap();
+        cluster
+            .run(1, async |ct| {
+                for _ in 0..3 {
+                    let nodes = fill_with_nodes(ct).await?;
+                    let count = nodes.len();
+                    free_all(ct, nodes).await?;
+                    let wide = fill(ct, async || Wide::new_in(ct, Wide::init([0; 16])).await).await?;
+                    assert!(wide.len() >= count / 2 - count / 16, "{} after {count}, {url}", wide.len());
+                    free_all(ct, wide).await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn neighbouring_chunks_become_one_object() {
+    for url in ["local:size=4MiB", "local:size=4MiB,delay=4", "sim:size=4MiB"] {
+        let cluster = Cluster::connect(url).unwrap();
+        cluster
+            .run(1, async |ct| {
+                for round in 0..4_u64 {
+                    let long = async |words: usize| Long::new_in(ct, Long::init(round, vec![round; words])).await;
+                    let many = fill(ct, async || long(12_000).await).await?;
+                    assert_eq!(many.len(), 31, "of 2 chunks each, of 63");
+                    free_all(ct, many).await?;
+                    let one = long(490_000).await?.write(ct).await?;
+                    let full = long(12_000).await.map(drop).unwrap_err();
+                    assert!(matches!(full, Error::OutOfMemory { .. }), "{full}");
+                    ct.delete(one).await?;
+                    let small = fill_with_nodes(ct).await?;
+                    assert!(small.len() > 64_000, "{}", small.len());
+                    free_all(ct, small).await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_tail_is_freed_without_a_round_trip() {
+    let cluster = Cluster::connect("sim:threads-per-node=1").unwrap();
+    cluster
+        .run(2, async |ct| {
+            let table = ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await);
+            let table = table.await?;
+            if ct.index() == 0 {
+                let g = &ct.pin();
+                for (at, words) in [3, 4, 3, 10_000, 10_000].into_iter().enumerate() {
+                    let long = Long::new_in(ct, Long::init(at as u64, vec![9; words])).await?;
+                    table.objects().at(at).store(g, long).await?;
+                }
+            }
+            ct.barrier("made").await?;
+            if ct.index() == 1 {
+                let g = &ct.pin();
+                let mut reads = Vec::new();
+                for at in 0..5 {
+                    let long = table.objects().at(at).load(g).await?;
+                    let before = ct.metrics();
+                    g.sched_reclaim(long).await?;
+                    reads.push((ct.metrics() - before).chains);
+                }
+                // Each chunk the first time that the process sees it; those of large objects always.
+                assert_eq!(reads, [1, 1, 0, 1, 1]);
+            }
+            ct.barrier("retired").await
+        })
+        .unwrap();
+}
+
+#[remote]
+struct Table {
+    objects: [Link<Long>; 16],
+}
+
+#[farfield::test]
+async fn the_use_of_memory_is_known(ct: &ComputeThread) -> Result<()> {
+    let [before] = ct.heap_use().await?[..] else { panic!("one node") };
+    assert_eq!((before.live_bytes, before.cached_bytes), (0, 0));
+    let node = Node::new_in(ct, Node::init(1, [0; 7])).await?;
+    let long = Long::new_in(ct, Long::init(1, vec![0; 3])).await?;
+    let [after] = ct.heap_use().await?[..] else { panic!("one node") };
+    assert_eq!(after.live_bytes, 64 + 40);
+    assert_eq!(after.cached_bytes + after.live_bytes, 2 * 64 * 1024, "two chunks");
+    drop((node, long));
+    let [freed] = ct.heap_use().await?[..] else { panic!("one node") };
+    assert_eq!((freed.live_bytes, freed.cached_bytes), (0, 2 * 64 * 1024));
+    Ok(())
+}
+
+#[farfield::test(cluster = "local:size=256KiB")]
+async fn what_is_no_object_is_refused(ct: &ComputeThread) -> Result<()> {
+    #[remote(align = 4096)]
+    struct Aligned {
+        word: u64,
+    }
+    let long = Long::new_in(ct, Long::init(1, vec![0; 20])).await?.write(ct).await?;
+    let large = Long::new_in(ct, Long::init(1, vec![0; 2000])).await?.write(ct).await?;
+    let at = |address| RemotePtr::<Long>::from_address(address);
+    let inside = [long.address().add(8), large.address().add(8), large.address().add(8192), large.address().add(4096)];
+    for address in inside {
+        let refused = ct.delete(at(address)).await.unwrap_err().to_string();
+        assert!(refused.ends_with("no object begins there"), "{refused}");
+    }
+    // A node where no blocks of its size are.
+    let foreign = RemotePtr::<Node>::from_address(long.address());
+    assert!(ct.delete(foreign).await.is_err());
+    ct.delete(long).await?;
+    ct.delete(large).await?;
+    assert!(ct.delete(long).await.is_err() && ct.delete(large).await.is_err(), "twice");
+    let aligned = Aligned::new_in(ct, Aligned::init(1)).await?;
+    assert!(aligned.as_ptr().address().offset().is_multiple_of(4096));
+    Ok(())
+}
+
+#[farfield::test(cluster = "local:size=32KiB")]
+async fn an_alignment_over_that_of_a_chunk_is_refused(ct: &ComputeThread) -> Result<()> {
+    #[remote(align = 2048)]
+    struct Aligned {
+        word: u64,
+    }
+    let refused = Aligned::new_in(ct, Aligned::init(1)).await.map(drop).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "an object of 2048 bytes can not be allocated: its alignment is over 4096 bytes, or over that of a chunk"
+    );
+    Ok(())
+}
+
+/// What several processes do with a table of objects of all sizes, in memory that is short: the simulator looks whether any two
+/// overlap, whether any is used after it is freed, and whether any is lost.
+async fn churn(ct: &ComputeThread, turns: u64) -> Result<()> {
+    let table = ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await).await?;
+    ct.barrier("there").await?;
+    for turn in 0..turns {
+        let g = &ct.pin();
+        let at = ct.rng().random_range(0..16);
+        let words = match ct.rng().random_range(0..10_u32) {
+            0 => ct.rng().random_range(100..800),
+            _ => ct.rng().random_range(0..40),
+        };
+        let id = turn << 16 | words as u64;
+        let place = table.objects().at(at);
+        let old = match Long::new_in(ct, Long::init(id, vec![id; words])).await {
+            Ok(long) => place.swap(g, long).await?,
+            Err(Error::OutOfMemory { .. }) => place.swap(g, Shared::null()).await?,
+            Err(error) => return Err(error),
+        };
+        if !old.is_null() {
+            let seen = old.id().read(g).await?;
+            let length = old.words().len(g).await?;
+            assert_eq!(seen & 0xffff, length as u64);
+            if length > 0 {
+                let last = old.words().at(length - 1);
+                assert_eq!(last.read(g).await?, seen);
+            }
+            g.sched_reclaim(old).await?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_lost_or_handed_out_twice() {
+    for seed in 0..200 {
+        let nodes = 1 + seed % 2;
+        let url = format!("sim:seed={seed},nodes={nodes},size=48KiB,threads-per-node={}", 1 + seed % 3);
+        let cluster = Cluster::connect(&url).unwrap();
+        cluster.run(4, async |ct| churn(ct, 60).await).unwrap_or_else(|error| panic!("{url}: {error}"));
+        everything_comes_back(&cluster, &url);
+    }
+}
+
+#[test]
+fn nothing_is_lost_by_threads() {
+    for url in ["local:size=64KiB", "local:size=48KiB,nodes=2", "local:size=48KiB,delay=16", "local:size=4MiB"] {
+        let cluster = Cluster::connect(url).unwrap();
+        for _ in 0..3 {
+            cluster.run(4, async |ct| ct.tasks(3, async |_| churn_some(ct).await).await.map(drop)).unwrap();
+        }
+        everything_comes_back(&cluster, url);
+    }
+}
+
+async fn churn_some(ct: &ComputeThread) -> Result<()> {
+    if ct.task() == 0 { churn(ct, 2000).await } else { Ok(()) }
+}
+
+/// Frees what is left, and allocates one object as large as a whole segment.
+fn everything_comes_back(cluster: &Cluster, url: &str) {
+    let whole = cluster.run(1, async |ct| {
+        let g = &ct.pin();
+        let table = ct.lookup::<Table>("table").await?;
+        for at in 0..16 {
+            let old = table.objects().at(at).swap(g, Shared::null()).await?;
+            if !old.is_null() {
+                g.sched_reclaim(old).await?;
+            }
+        }
+        ct.try_reclaim().await;
+        Ok(())
+    });
+    whole.unwrap_or_else(|error| panic!("{url}: {error}"));
+    let result = cluster.run(1, async |ct| {
+        let usage = ct.heap_use().await?;
+        let live: u64 = usage.iter().map(|usage| usage.live_bytes).sum();
+        assert_eq!(live, 128, "the table, {url}: {usage:?}");
+        let chunk = (usage[0].size_bytes / 32).next_power_of_two().max(1024);
+        // All but the chunks of the table and of what made it.
+        let words = (usage[0].size_bytes - 2 * chunk) / 8 - 16;
+        let node = (usage.len() - 1) as u16;
+        for node in [0, node] {
+            let long = Long::new_in(ct.on_node(node), Long::init(0, vec![0; words as usize])).await?;
+            drop(long);
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{url}: {error}"));
+}
