@@ -1,7 +1,7 @@
 //! Round trips of an allocation, counted by the simulator.
 //!
-//! Remus takes an FAA and two WRITEs for each object, and a READ to free it. Here a thread takes a chunk with one FAA and
-//! cuts objects off it; what it frees it uses again.
+//! Remus takes an FAA and two WRITEs for each object, and a READ to free it. Here a thread takes a chunk in three round trips
+//! and cuts objects off it; what it frees it uses again, or others do, some 250 at a time.
 
 use farfield::prelude::*;
 
@@ -56,5 +56,5 @@ fn a_steady_live_set_takes_none_once_it_is_there() {
         assert_eq!(grown, Some(ct.metrics().faa), "no FAA after the first 100");
         Ok(())
     });
-    assert!(took <= 2, "{took} round trips");
+    assert!(took <= 3, "{took} round trips");
 }

@@ -117,11 +117,12 @@ fn neighbouring_chunks_become_one_object() {
         cluster
             .run(1, async |ct| {
                 for round in 0..4_u64 {
-                    let long = async |words: usize| Long::new_in(ct, Long::init(round, vec![round; words])).await;
+                    let long =
+                        async |words: usize| Long::new_in(ct, Long::init(round, vec![round; words])).await;
                     let many = fill(ct, async || long(12_000).await).await?;
-                    assert_eq!(many.len(), 31, "of 2 chunks each, of 63");
+                    assert_eq!(many.len(), 32, "of 2 chunks each, the last a short one");
                     free_all(ct, many).await?;
-                    let one = long(490_000).await?.write(ct).await?;
+                    let one = long(515_000).await?.write(ct).await?;
                     let full = long(12_000).await.map(drop).unwrap_err();
                     assert!(matches!(full, Error::OutOfMemory { .. }), "{full}");
                     ct.delete(one).await?;
@@ -140,7 +141,8 @@ fn a_tail_is_freed_without_a_round_trip() {
     let cluster = Cluster::connect("sim:threads-per-node=1").unwrap();
     cluster
         .run(2, async |ct| {
-            let table = ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await);
+            let table =
+                ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await);
             let table = table.await?;
             if ct.index() == 0 {
                 let g = &ct.pin();
@@ -196,10 +198,11 @@ async fn what_is_no_object_is_refused(ct: &ComputeThread) -> Result<()> {
     let long = Long::new_in(ct, Long::init(1, vec![0; 20])).await?.write(ct).await?;
     let large = Long::new_in(ct, Long::init(1, vec![0; 2000])).await?.write(ct).await?;
     let at = |address| RemotePtr::<Long>::from_address(address);
-    let inside = [long.address().add(8), large.address().add(8), large.address().add(8192), large.address().add(4096)];
+    let inside =
+        [long.address().add(8), large.address().add(8), large.address().add(8192), large.address().add(4096)];
     for address in inside {
         let refused = ct.delete(at(address)).await.unwrap_err().to_string();
-        assert!(refused.ends_with("no object begins there"), "{refused}");
+        assert!(refused.contains("no object begins there"), "{refused}");
     }
     // A node where no blocks of its size are.
     let foreign = RemotePtr::<Node>::from_address(long.address());
@@ -221,7 +224,7 @@ async fn an_alignment_over_that_of_a_chunk_is_refused(ct: &ComputeThread) -> Res
     let refused = Aligned::new_in(ct, Aligned::init(1)).await.map(drop).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "an object of 2048 bytes can not be allocated: its alignment is over 4096 bytes, or over that of a chunk"
+        "cannot allocate 2048 bytes: its alignment is over 4096 bytes, or over that of a chunk"
     );
     Ok(())
 }
@@ -229,20 +232,19 @@ async fn an_alignment_over_that_of_a_chunk_is_refused(ct: &ComputeThread) -> Res
 /// What several processes do with a table of objects of all sizes, in memory that is short: the simulator looks whether any two
 /// overlap, whether any is used after it is freed, and whether any is lost.
 async fn churn(ct: &ComputeThread, turns: u64) -> Result<()> {
-    let table = ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await).await?;
+    let table =
+        ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await).await?;
     ct.barrier("there").await?;
     for turn in 0..turns {
         let g = &ct.pin();
         let at = ct.rng().random_range(0..16);
-        let words = match ct.rng().random_range(0..10_u32) {
-            0 => ct.rng().random_range(100..800),
-            _ => ct.rng().random_range(0..40),
-        };
+        let is_large = ct.rng().random_ratio(1, 10);
+        let words = ct.rng().random_range(if is_large { 100..800 } else { 0..40 });
         let id = turn << 16 | words as u64;
         let place = table.objects().at(at);
         let old = match Long::new_in(ct, Long::init(id, vec![id; words])).await {
             Ok(long) => place.swap(g, long).await?,
-            Err(Error::OutOfMemory { .. }) => place.swap(g, Shared::null()).await?,
+            Err(Error::OutOfMemory { .. }) => place.swap(g, Shared::NULL).await?,
             Err(error) => return Err(error),
         };
         if !old.is_null() {
@@ -261,7 +263,7 @@ async fn churn(ct: &ComputeThread, turns: u64) -> Result<()> {
 
 #[test]
 fn nothing_is_lost_or_handed_out_twice() {
-    for seed in 0..200 {
+    for seed in 0..if cfg!(debug_assertions) { 30 } else { 2000 } {
         let nodes = 1 + seed % 2;
         let url = format!("sim:seed={seed},nodes={nodes},size=48KiB,threads-per-node={}", 1 + seed % 3);
         let cluster = Cluster::connect(&url).unwrap();
@@ -271,8 +273,32 @@ fn nothing_is_lost_or_handed_out_twice() {
 }
 
 #[test]
+fn nothing_is_handed_out_twice_when_processes_die() {
+    let mut died = 0;
+    for seed in 0..if cfg!(debug_assertions) { 60 } else { 4000 } {
+        let faults = "crash=0.2%,stall=0.5%,cut=0.2%,leaks=ignore";
+        let url = format!("sim:seed={seed},size=48KiB,threads-per-node={},{faults}", 1 + seed % 2);
+        let cluster = Cluster::connect(&url).unwrap();
+        let ended = cluster.run_surviving(4, async |ct| match churn(ct, 40).await {
+            // Nobody can know whether what was cut off has taken effect.
+            Err(Error::NodeUnreachable { .. } | Error::BarrierBroken { .. }) => Ok(()),
+            result => result,
+        });
+        match ended {
+            Ok(ended) => died += ended.iter().filter(|ended| ended.is_none()).count(),
+            // Before the thread's own work, or after.
+            Err(Error::NodeUnreachable { .. }) => {}
+            Err(error) => panic!("{url}: {error}"),
+        }
+    }
+    assert!(died > 20, "{died}");
+}
+
+#[test]
 fn nothing_is_lost_by_threads() {
-    for url in ["local:size=64KiB", "local:size=48KiB,nodes=2", "local:size=48KiB,delay=16", "local:size=4MiB"] {
+    for url in
+        ["local:size=128KiB", "local:size=128KiB,nodes=2", "local:size=128KiB,delay=16", "local:size=4MiB"]
+    {
         let cluster = Cluster::connect(url).unwrap();
         for _ in 0..3 {
             cluster.run(4, async |ct| ct.tasks(3, async |_| churn_some(ct).await).await.map(drop)).unwrap();
@@ -282,7 +308,7 @@ fn nothing_is_lost_by_threads() {
 }
 
 async fn churn_some(ct: &ComputeThread) -> Result<()> {
-    if ct.task() == 0 { churn(ct, 2000).await } else { Ok(()) }
+    if ct.task() == 0 { churn(ct, 200).await } else { Ok(()) }
 }
 
 /// Frees what is left, and allocates one object as large as a whole segment.
@@ -291,7 +317,7 @@ fn everything_comes_back(cluster: &Cluster, url: &str) {
         let g = &ct.pin();
         let table = ct.lookup::<Table>("table").await?;
         for at in 0..16 {
-            let old = table.objects().at(at).swap(g, Shared::null()).await?;
+            let old = table.objects().at(at).swap(g, Shared::NULL).await?;
             if !old.is_null() {
                 g.sched_reclaim(old).await?;
             }

@@ -9,6 +9,7 @@
 use super::ComputeThread;
 use super::directory::barrier_entry;
 use crate::error::{self, Error, Result};
+use crate::task::Backoff;
 
 /// Bits of the count; the run's number has the others.
 const COUNT_BITS: u32 = 40;
@@ -38,7 +39,7 @@ impl ComputeThread {
             }
         };
         let complete = (arrival / threads + 1) * threads;
-        let mut backoff = self.backoff();
+        let mut backoff = Backoff::for_turn(self);
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
             let departed = self.run.anyone_departed();

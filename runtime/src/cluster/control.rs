@@ -165,6 +165,11 @@ pub(crate) fn slot_page(index: usize) -> Address {
     Address::new(0, (pages + index * size_of::<u64>()) as u64)
 }
 
+/// Whether a word is of those that only the progress of epochs changes.
+pub(crate) fn is_of_epochs(at: Address) -> bool {
+    at.segment() == 0 && (offset_of!(Control, epochs) as u64..CONTROL_BYTES).contains(&at.offset())
+}
+
 /// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.
 pub(crate) fn entry_body() -> std::ops::Range<usize> {
     span_of!(Entry, value..)

@@ -1,8 +1,9 @@
 //! Getting chunks, and giving them back.
 //!
-//! A chunk that was never taken is taken with an FAA of its segment's count of taken chunks; nobody else gets that one. Chunks
-//! that are free again are found in the [table](super::grid) and taken by CAS, each of its word. Both are two round trips: one
-//! to see which way to go. Giving back is one chain, posted and not waited for.
+//! A READ tells which way to go. A chunk that was never taken is taken with an FAA of its segment's count of taken chunks, and
+//! nobody else gets that one; a WRITE says what it is for. Chunks that are free again are found in the [table](super::grid) by a
+//! READ, and taken by a chain of CASes, one for the word of each. So it is three round trips either way. Giving back is one
+//! chain, posted and not waited for.
 //!
 //! When an FAA takes the count past the end of a segment, what is left before the end becomes free chunks, so nothing is lost
 //! and nothing is handed out twice.
@@ -206,29 +207,27 @@ impl ComputeThread {
         Ok(None)
     }
 
-    /// Takes chunks that were never taken before. One FAA.
+    /// Takes chunks that were never taken before. One FAA, and a WRITE of what they are for.
     async fn take_fresh(&self, segment: u16, chunks: u64, usage: Use) -> Result<Option<Run>> {
         let mut chain = self.empty_chain();
         let slot = chain.fetch_add(control::taken(segment), chunks);
+        let give = |ct: &Self, run: Option<Run>| run.into_iter().for_each(|run| ct.heap().give_run(run));
         let took = self.submit_or(
             chain,
             move |ct, done| {
                 let (first, most) = (done.word(&slot), ct.heap().grid.chunks(segment));
                 let run = Run { segment, first, chunks: chunks.min(most.saturating_sub(first)) };
-                if run.chunks == chunks {
-                    let mut chain = ct.empty_chain();
-                    chain.write(Grid::word(segment, first), &words_for(usage, chunks));
-                    ct.submit_and_look(chain, |_, _| ());
-                    return Some(run);
-                }
-                if run.chunks > 0 {
-                    ct.heap().give_run(run);
-                }
-                None
+                let (run, short) = if run.chunks == chunks { (Some(run), None) } else { (None, Some(run)) };
+                give(ct, short.filter(|run| run.chunks > 0));
+                run
             },
-            |ct, run: Option<Run>| run.into_iter().for_each(|run| ct.heap().give_run(run)),
+            give,
         );
-        took.await
+        let Some(run) = took.await? else { return Ok(None) };
+        let mut chain = self.empty_chain();
+        chain.write(Grid::word(segment, run.first), &words_for(usage, chunks));
+        // Waited for: no object may be where its chunk does not say so.
+        self.submit_or(chain, move |_, _| Some(run), give).await
     }
 
     /// Takes chunks that are free again. A READ of the table, and a chain with a CAS for each chunk.

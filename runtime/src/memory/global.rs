@@ -14,7 +14,7 @@
 //!    have announced this epoch too, advances the epoch by CAS.
 //!
 //! Steps are posted and not waited for: after every 64 objects that a thread retires, and after every [`CHAINS_PER_STEP`]
-//! chains, so that a process which only reads does not hold the others back. A process that does nothing at all does: until
+//! chains, so that a process which only reads does not hold the others back; waiting counts, too. A process that does nothing at all does: until
 //! it does something, leaves, or is evicted.
 //!
 //! # Coming and going
@@ -45,6 +45,8 @@ use crate::primitive::Arc;
 
 /// How many chains a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;
+/// How many chains a wait counts for.
+const CHAINS_PER_WAIT: u32 = 64;
 /// The words of the control block before the first slot: the epoch, the number of used slots, how often memory was asked for
 /// and how often chunks were recut.
 const HEAD_WORDS: usize = 4;
@@ -285,6 +287,15 @@ impl ComputeThread {
     #[inline]
     pub(crate) fn count_towards_step(&self) {
         if self.process.shared.is_some() {
+            self.steps_after_chains();
+        }
+    }
+
+    /// A thread waits, and may as well do something for its process.
+    #[inline]
+    pub(crate) fn count_wait_towards_step(&self) {
+        if self.process.shared.is_some() {
+            self.until_step.set(self.until_step.get().saturating_sub(CHAINS_PER_WAIT));
             self.steps_after_chains();
         }
     }

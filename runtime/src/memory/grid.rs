@@ -18,7 +18,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::classes::{Class, block_align};
+use super::classes::{Class, block_align, block_bytes};
 use super::heap::Block;
 use crate::cluster::control;
 use crate::fabric::host::Geometry;
@@ -125,6 +125,16 @@ impl Grid {
     /// A chunk's word in the table.
     pub(crate) fn word(segment: u16, chunk: u64) -> Address {
         Address::new(segment, control::first_free(segment)).add(chunk * WORD_BYTES as u64)
+    }
+
+    /// The size of the block for an object: that of a class, or what it needs if it has chunks of its own.
+    #[inline]
+    pub(crate) fn block_bytes(&self, bytes: u64, align: u64) -> u64 {
+        let rounded = block_bytes(bytes, align);
+        if self.class_of(rounded).is_some() {
+            return rounded;
+        }
+        bytes.next_multiple_of(align.max(WORD_BYTES as u64))
     }
 
     /// The class of blocks of a size, unless they need chunks of their own.
@@ -290,7 +300,7 @@ mod tests {
             let grid = grid(segment_bytes);
             for bytes in [grid.chunk_bytes() / 2 + 8, grid.chunk_bytes(), 5 * grid.chunk_bytes() + 8] {
                 for align in [8, 64, 1024] {
-                    let bytes = super::super::classes::block_bytes(bytes, align);
+                    let bytes = grid.block_bytes(bytes, align);
                     let run = Run { segment: 1, first: 7, chunks: grid.chunks_for(bytes) };
                     let block = grid.large(run, grid.large_align(bytes));
                     assert!(block.bytes >= bytes && block.address.offset().is_multiple_of(align));

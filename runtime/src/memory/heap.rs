@@ -2,9 +2,9 @@
 //!
 //! | where free memory is | how much | how it is reached |
 //! |---|---|---|
-//! | a thread's own lists, by memory node and [class](super::classes) | up to two pages' worth of each class, and a chunk | no round trip |
-//! | the [pool](super::pool) on its memory node | what is more | a round trip or three for some 250 blocks |
-//! | [chunks](super::grid) that are free | | two round trips |
+//! | a thread's own lists, by memory node and [class](super::classes) | about two pages' worth of each class, and a chunk | no round trip |
+//! | the [pool](super::pool) on its memory node | what is more | three round trips for some 250 blocks |
+//! | [chunks](super::grid) that are free | | three round trips |
 //!
 //! A thread allocates from its lists, then from the pool, then from a free chunk. It frees to its lists, whoever allocated the
 //! object; what is more than it should keep goes to the pool, posted and not waited for. When there is nothing left
@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::cache::{Batch, NodeCache, Spare, page_words};
-use super::classes::{self, Class, MAX_ALIGN};
+use super::classes::{Class, MAX_ALIGN};
 use super::global::Process;
 use super::grid::{Grid, Run, Use};
 use super::registry::{Registry, refused};
@@ -47,7 +47,7 @@ impl Block {
             return Err(Error::from(error::InvalidPointer { address, fault }));
         }
         if T::TAIL_STRIDE == 0 {
-            let bytes = classes::block_bytes(T::SIZE as u64, T::ALIGN as u64);
+            let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
             return match heap.known_class(address) {
                 Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
                     Err(refused(address, PointerFault::NoObject))
@@ -174,7 +174,7 @@ impl ThreadHeap {
         if bytes > self.geometry.segment_bytes {
             return Err(impossible("an object may not be larger than a segment"));
         }
-        let block_bytes = classes::block_bytes(bytes, align);
+        let block_bytes = self.grid.block_bytes(bytes, align);
         let class = self.grid.class_of(block_bytes);
         let (first, rotate) = self.place(ct, at);
         if let Some(class) = class

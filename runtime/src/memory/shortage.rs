@@ -33,7 +33,9 @@ const ATTEMPTS_ALONE: u32 = 8;
 /// How often any other does, at least.
 const ATTEMPTS: u32 = 256;
 /// For how long, at least, where time is real: a thread that holds memory or a guard may have to wait for a processor.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(20);
+/// How often in a row recutting is tried though it finds nothing: what the last one freed may be what the next one needs.
+const MOST_FRUITLESS_RECUTS: u32 = 3;
 /// How many attempts there are to one recut.
 const ATTEMPTS_PER_RECUT: u32 = 16;
 
@@ -41,15 +43,14 @@ const ATTEMPTS_PER_RECUT: u32 = 16;
 pub(super) struct Shortage<'a> {
     attempts: u32,
     began: Duration,
-    /// Recuts so far, and whether the last has found anything.
-    recuts: u32,
-    recut_helped: bool,
+    /// How many of the last recuts have found nothing.
+    fruitless_recuts: u32,
     backoff: Backoff<'a>,
 }
 
 impl<'a> Shortage<'a> {
     pub(super) fn new(ct: &'a ComputeThread) -> Self {
-        Self { attempts: 0, began: Duration::ZERO, recuts: 0, recut_helped: false, backoff: ct.backoff() }
+        Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Backoff::for_turn(ct) }
     }
 
     /// Whether it has failed before.
@@ -65,25 +66,29 @@ impl<'a> Shortage<'a> {
             ct.ask_for_memory();
             self.began = ct.now();
         }
+        ct.try_reclaim().await;
         ct.give_everything();
         ct.wait_for_left().await;
-        ct.try_reclaim().await;
         // What one frees, pages above all, is what makes further chunks whole for the next.
-        let again = (self.recuts == 1 || self.recut_helped) && !ct.has_garbage();
+        let again = attempt > 0 && self.fruitless_recuts < MOST_FRUITLESS_RECUTS && !ct.has_garbage();
         if attempt % ATTEMPTS_PER_RECUT == 1 || again {
             let mut chunks = 0;
             for node in 0..ct.heap().geometry.nodes {
                 chunks += ct.recut(node).await?;
             }
-            self.recuts += 1;
-            self.recut_helped = chunks > 0;
+            self.fruitless_recuts = if chunks > 0 { 0 } else { self.fruitless_recuts + 1 };
         }
-        let is_alone = ct.process.is_one_thread() && !ct.has_garbage() && !self.recut_helped;
-        let is_patient = ct.endpoint.virtual_time().is_none() && ct.now() - self.began < PATIENCE;
+        let is_alone = ct.process.is_one_thread() && !ct.has_garbage() && !again;
+        let is_patient =
+            ct.endpoint.virtual_time().is_none() && ct.now().saturating_sub(self.began) < PATIENCE;
         if attempt >= if is_alone { ATTEMPTS_ALONE } else { ATTEMPTS } && (is_alone || !is_patient) {
             return Ok(false);
         }
-        self.backoff.wait().await;
+        // The simulator takes what backs off for ever for a livelock; this ends by itself.
+        match ct.cluster().simulation() {
+            Some(simulation) => ct.sleep(simulation.rtt()).await,
+            None => self.backoff.wait().await,
+        }
         Ok(true)
     }
 }
@@ -215,19 +220,24 @@ impl ComputeThread {
         let mut whole: Vec<_> = free.into_keys().collect();
         whole.sort_unstable();
         let chunks = whole.len();
+        if whole.is_empty() {
+            return Ok(0);
+        }
+        let mut blocks = Vec::with_capacity(chunks);
         for (segment, chunk) in whole {
+            let block = Block { address: grid.start(segment, chunk), bytes: grid.chunk_bytes() };
+            // Others may still be reading pages there.
+            self.heap().note_page(block.address, block.bytes, Kind::internal("chunk"));
             self.heap().process.known.learn(&grid, segment, chunk, None);
             let mut chain = self.empty_chain();
             chain.write(Grid::word(segment, chunk), &[Use::Large(1).to_word()]);
-            chain.fetch_add(control::recut(), 1);
-            let start = grid.start(segment, chunk);
-            let block = Block { address: start, bytes: grid.chunk_bytes() };
-            let retire = move |ct: &ComputeThread| {
-                ct.heap().note_page(start, block.bytes, Kind::internal("chunk"));
-                ct.retire_block(block);
-            };
-            self.submit_and(chain, move |ct, _| retire(ct)).await?;
+            self.submit_and_look(chain, |_, _| ());
+            blocks.push(block);
         }
+        let mut chain = self.empty_chain();
+        chain.fetch_add(control::recut(), 1);
+        let retire = move |ct: &Self, _: &_| blocks.into_iter().for_each(|block| ct.retire_block(block));
+        self.submit_and(chain, retire).await?;
         Ok(chunks)
     }
 }

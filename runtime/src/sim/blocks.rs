@@ -136,7 +136,7 @@ impl Blocks {
         // Memory that is used again for an object of the same size needs no new entries.
         if let Some(index) = self.index_at(start)
             && (self.blocks[index].start, self.blocks[index].bytes) == (start, bytes)
-            && self.index_at(start.add(bytes - 1)) == Some(index)
+            && (0..bytes).step_by(WORD_BYTES).all(|offset| self.index_at(start.add(offset)) == Some(index))
         {
             let last = std::mem::replace(&mut self.blocks[index], block);
             return last.is_in_use().then_some(last);

@@ -62,6 +62,7 @@ impl<'a> Backoff<'a> {
     pub async fn wait(&mut self) {
         let (ct, shift) = (self.ct, self.shift);
         ct.hear_requests();
+        ct.count_wait_towards_step();
         let timer = ct.timer(|sim, task| {
             let took = self.began.map_or(0, |began| Sim::pauses_in(ct.now().saturating_sub(began)));
             let most = u64::from((sim.pauses_per_rtt().max(took) / 4).max(1)) << shift;

@@ -8,7 +8,7 @@
 //! - out of time, if it reaches the `limit`.
 //!
 //! The second is a judgement, and errs towards patience: each thread must have waited [`RETRIES`] times in vain, with
-//! little else done in between.
+//! little else done in between, and each of its tasks must have tried since the last change. That epochs advance is none.
 
 use super::config::{Picos, SimConfig};
 use super::world::{ThreadState, World};
@@ -70,6 +70,10 @@ pub(super) struct InVain {
     changes: u64,
     chains_since: u64,
     sleeps_until: Picos,
+    /// When the last of its waits so far ends, and the last of those that began before the last change or soon after: what comes
+    /// after such a one has not been tried yet.
+    waits_until: Picos,
+    tries_by: Picos,
 }
 
 impl InVain {
@@ -78,6 +82,10 @@ impl InVain {
             (self.changes, self.waited) = (patience.changes, 0);
         }
         self.chains_since = 0;
+        self.waits_until = self.waits_until.max(until);
+        if self.waited < RETRIES / 2 * YIELDS_PER_RETRY {
+            self.tries_by = self.waits_until;
+        }
         match wait {
             Wait::Sleep => self.sleeps_until = self.sleeps_until.max(until),
             Wait::Retry => self.waited += YIELDS_PER_RETRY,
@@ -94,7 +102,7 @@ impl InVain {
         self.changes == patience.changes
             && self.waited >= RETRIES * YIELDS_PER_RETRY
             && self.chains_since <= BUSY_CHAINS
-            && self.sleeps_until <= now
+            && self.sleeps_until.max(self.tries_by) <= now
     }
 }
 

@@ -9,6 +9,7 @@ use rand::Rng;
 use super::config::Picos;
 use super::events::Event;
 use super::world::{Flight, Progress, Stage, ThreadState, World};
+use crate::cluster::control;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Op;
 use crate::layout::WORD_BYTES;
@@ -208,7 +209,7 @@ impl World {
             self.books.check_again(op, word, who)?;
         }
         let cell = self.arena.word(op.at().add((word * WORD_BYTES) as u64))?;
-        let mut changed = false;
+        let (op_at, mut changed) = (op.at(), false);
         match op {
             Op::Read { slot, .. } => words[slot.start + word] = cell.load(Ordering::Relaxed),
             Op::Write { slot, .. } => {
@@ -229,7 +230,7 @@ impl World {
                 changed = *addend != 0;
             }
         }
-        if changed {
+        if changed && !control::is_of_epochs(op_at) {
             self.patience.memory_changed();
         }
         flight.words_left -= 1;
