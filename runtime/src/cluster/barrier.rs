@@ -39,7 +39,7 @@ impl ComputeThread {
             }
         };
         let complete = (arrival / threads + 1) * threads;
-        let mut backoff = Backoff::for_turn(self);
+        let mut backoff = Backoff::for_others(self);
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
             let departed = self.run.anyone_departed();

@@ -45,7 +45,7 @@ use crate::primitive::Arc;
 
 /// How many chains a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;
-/// How many chains a wait counts for.
+/// How many chains a wait counts for, besides one for each round trip that it takes.
 const CHAINS_PER_WAIT: u32 = 64;
 /// The words of the control block before the first slot: the epoch, the number of used slots, how often memory was asked for
 /// and how often chunks were recut.
@@ -291,11 +291,11 @@ impl ComputeThread {
         }
     }
 
-    /// A thread waits, and may as well do something for its process.
-    #[inline]
-    pub(crate) fn count_wait_towards_step(&self) {
+    /// A thread is about to wait for so many round trips, and may as well do something for its process.
+    pub(crate) fn count_wait_towards_step(&self, round_trips: u64) {
         if self.process.shared.is_some() {
-            self.until_step.set(self.until_step.get().saturating_sub(CHAINS_PER_WAIT));
+            let chains = u32::try_from(round_trips).unwrap_or(u32::MAX).saturating_add(CHAINS_PER_WAIT);
+            self.until_step.set(self.until_step.get().saturating_sub(chains));
             self.steps_after_chains();
         }
     }

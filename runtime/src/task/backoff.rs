@@ -58,15 +58,22 @@ impl<'a> Backoff<'a> {
         Self { ct, shift: 0, most: (crowd + 1).min(MAX_NETWORK_SHIFT), began: Some(Duration::MAX) }
     }
 
+    /// For waiting until others have come: up to 64 round trips, or more where so many may wait that they would take all of the
+    /// memory node's time.
+    pub(crate) fn for_others(ct: &'a ComputeThread) -> Self {
+        let crowd = ct.threads().next_power_of_two().trailing_zeros();
+        Self { ct, shift: 0, most: (crowd + 1).clamp(8, MAX_NETWORK_SHIFT), began: None }
+    }
+
     /// Waits.
     pub async fn wait(&mut self) {
         let (ct, shift) = (self.ct, self.shift);
         ct.hear_requests();
-        ct.count_wait_towards_step();
         let timer = ct.timer(|sim, task| {
             let took = self.began.map_or(0, |began| Sim::pauses_in(ct.now().saturating_sub(began)));
             let most = u64::from((sim.pauses_per_rtt().max(took) / 4).max(1)) << shift;
             let pauses = ct.rng().random_range(0..=most);
+            ct.count_wait_towards_step(pauses / u64::from(sim.pauses_per_rtt()));
             sim.pause(u32::try_from(pauses).unwrap_or(u32::MAX), true, task)
         });
         if let Some(timer) = timer {
