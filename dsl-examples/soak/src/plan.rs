@@ -100,7 +100,7 @@ impl Plan {
     pub fn url(&self) -> String {
         let Self { seed, nodes, jitter_percent, rate, slow_percent, stalls_percent, .. } = self;
         let url = format!(
-            "sim:seed={seed},nodes={nodes},size=256KiB,limit=50ms,jitter={jitter_percent}%,rate={rate},\
+            "sim:seed={seed},nodes={nodes},size=256KiB,limit=500ms,jitter={jitter_percent}%,rate={rate},\
              slow={slow_percent}%,stall={stalls_percent}%"
         );
         let plant = if self.early_reclamation { ",plant=early-reclamation" } else { "" };
