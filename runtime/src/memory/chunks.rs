@@ -152,7 +152,7 @@ impl ComputeThread {
     pub(crate) async fn tend(&self) -> Result<()> {
         self.give_surplus();
         if let Some(node) = self.heap().wants_page.take() {
-            self.get_page(node).await?;
+            Box::pin(self.get_page(node)).await?;
         }
         Ok(())
     }

@@ -36,6 +36,24 @@ pub(crate) fn block_align(block_bytes: u64) -> u64 {
     (1 << block_bytes.trailing_zeros()).min(MAX_ALIGN)
 }
 
+/// The sizes of all classes.
+const SIZES: [u16; CLASSES] = {
+    let mut sizes = [0; CLASSES];
+    let mut index = 0;
+    while index < CLASSES {
+        sizes[index] = if index < FINE_CLASSES {
+            (index + 1) as u16 * WORD_BYTES as u16
+        } else {
+            let (doubling, step) =
+                ((index - FINE_CLASSES) / PER_DOUBLING, (index - FINE_CLASSES) % PER_DOUBLING + 1);
+            let bottom = (FINE_BYTES as u16) << doubling;
+            bottom + step as u16 * (bottom / PER_DOUBLING as u16)
+        };
+        index += 1;
+    }
+    sizes
+};
+
 /// A size that blocks cut from chunks can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class(u8);
@@ -69,16 +87,9 @@ impl Class {
     }
 
     /// The size of its blocks.
+    #[inline]
     pub(crate) fn bytes(self) -> u64 {
-        let index = u64::from(self.0);
-        match index.checked_sub(FINE_CLASSES as u64) {
-            None => (index + 1) * WORD_BYTES as u64,
-            Some(coarse) => {
-                let (doubling, step) = (coarse / PER_DOUBLING as u64, coarse % PER_DOUBLING as u64 + 1);
-                let bottom = FINE_BYTES << doubling;
-                bottom + step * (bottom / PER_DOUBLING as u64)
-            }
-        }
+        u64::from(SIZES[usize::from(self.0)])
     }
 
     /// How many words each has.

@@ -203,10 +203,12 @@ impl Grid {
     #[inline]
     pub(crate) fn begins_block(&self, at: Address, class: Class) -> bool {
         let Some(chunk) = self.chunk_of(at) else { return false };
-        let (first, bytes) = self.blocks(at.segment(), chunk, class);
-        at.offset()
-            .checked_sub(first.offset())
-            .is_some_and(|within| within < bytes && within % class.bytes() == 0)
+        let start = self.origin(at.segment()) + (chunk << self.shift);
+        let first = start.next_multiple_of(block_align(class.bytes()));
+        // A chunk has no more than 2^16 bytes, and 32 bits are divided faster than 64.
+        let is_multiple = |within: u64| (within as u32).is_multiple_of(class.bytes() as u32);
+        at.offset().checked_sub(first).is_some_and(is_multiple)
+            && at.offset() + class.bytes() <= self.end(at.segment(), chunk)
     }
 }
 

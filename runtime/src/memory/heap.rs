@@ -39,23 +39,39 @@ pub(crate) struct Block {
 impl Block {
     /// The block that the object behind `ptr` is in. No round trip, but for a type with a tail the first time that the process
     /// sees its chunk, and each time if it is larger than half a chunk.
+    #[inline]
     pub(crate) async fn of<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<Self> {
+        match Self::at_once(ptr, ct) {
+            Some(block) => block,
+            None => ct.heap().look_up(ct, ptr.address()).await,
+        }
+    }
+
+    /// As [`of`](Self::of), if it takes no round trip.
+    #[inline]
+    fn at_once<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Option<Result<Self>> {
         let (address, heap) = (ptr.address(), ct.heap());
+        if T::TAIL_STRIDE > 0 {
+            return heap.check(address, T::SIZE as u64).err().map(Err);
+        }
+        Some(Self::of_sized(ptr, heap))
+    }
+
+    #[inline]
+    fn of_sized<T: Remote>(ptr: RemotePtr<T>, heap: &ThreadHeap) -> Result<Self> {
+        let address = ptr.address();
         heap.check(address, T::SIZE as u64)?;
         if !address.bits().is_multiple_of(T::ALIGN as u64) {
             let fault = PointerFault::Misaligned { align: T::ALIGN as u32 };
             return Err(Error::from(error::InvalidPointer { address, fault }));
         }
-        if T::TAIL_STRIDE == 0 {
-            let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
-            return match heap.known_class(address) {
-                Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
-                    Err(refused(address, PointerFault::NoObject))
-                }
-                _ => Ok(heap.grid.whole(Self { address, bytes })),
-            };
+        let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
+        match heap.known_class(address) {
+            Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
+                Err(refused(address, PointerFault::NoObject))
+            }
+            _ => Ok(heap.grid.whole(Self { address, bytes })),
         }
-        heap.look_up(ct, address).await
     }
 }
 
@@ -175,13 +191,33 @@ impl ThreadHeap {
             return Err(impossible("an object may not be larger than a segment"));
         }
         let block_bytes = self.grid.block_bytes(bytes, align);
+        // In a box, so that the future of an allocation that needs none of this is small.
+        Box::pin(self.allocate_slowly(ct, self.place(ct, at), bytes, block_bytes)).await
+    }
+
+    /// As [`allocate`](Self::allocate), if the thread's own lists can serve it.
+    #[inline]
+    pub(crate) fn allocate_at_once(
+        &self,
+        ct: &ComputeThread,
+        at: Placement,
+        bytes: u64,
+        align: u64,
+    ) -> Option<Block> {
+        let bytes = self.grid.block_bytes(bytes, align);
+        let address = self.take_for_object(self.place(ct, at).0, self.grid.class_of(bytes)?)?;
+        Some(Block { address, bytes })
+    }
+
+    #[cold]
+    async fn allocate_slowly(
+        &self,
+        ct: &ComputeThread,
+        (first, rotate): (u16, bool),
+        bytes: u64,
+        block_bytes: u64,
+    ) -> Result<Block> {
         let class = self.grid.class_of(block_bytes);
-        let (first, rotate) = self.place(ct, at);
-        if let Some(class) = class
-            && let Some(address) = self.take_local(first, class)
-        {
-            return Ok(self.allocated(Block { address, bytes: block_bytes }));
-        }
         let mut shortage = Shortage::new(ct);
         loop {
             for offset in 0..self.geometry.nodes {
@@ -226,6 +262,16 @@ impl ThreadHeap {
             Placement::Node(node) => return (node % nodes, false),
         };
         (by(policy), policy == Policy::LocalRoundRobin)
+    }
+
+    /// A block from the thread's own lists, for an object.
+    #[inline]
+    fn take_for_object(&self, node: u16, class: Class) -> Option<Address> {
+        let mut cache = self.nodes[usize::from(node)].borrow_mut();
+        let address = cache.take(class)?;
+        cache.live = cache.live.wrapping_add(class.bytes());
+        self.allocated.set(self.allocated.get() + 1);
+        Some(address)
     }
 
     fn allocated(&self, block: Block) -> Block {
@@ -314,16 +360,19 @@ impl ThreadHeap {
     pub(crate) fn free(&self, block: Block) {
         self.registry.freed(block.address);
         self.freed.set(self.freed.get() + 1);
-        let mut node = self.node(block.address).borrow_mut();
-        node.live = node.live.wrapping_sub(block.bytes);
-        drop(node);
-        self.put(block);
+        self.take_back(block, block.bytes);
     }
 
     /// Takes a block back that was no object's.
     pub(super) fn put(&self, block: Block) {
+        self.take_back(block, 0);
+    }
+
+    /// Takes a block back of which some bytes were an object's.
+    fn take_back(&self, block: Block, live: u64) {
         self.forget_page(block.address);
         let mut node = self.node(block.address).borrow_mut();
+        node.live = node.live.wrapping_sub(live);
         let is_surplus = if let Some(class) = self.grid.class_of(block.bytes) {
             node.put(class, block.address) > self.keeps()
         } else {

@@ -30,11 +30,14 @@ pub struct Owned<T> {
 
 impl<T: Remote> Owned<T> {
     /// Allocates a block and builds the object's image. See the generated `T::new_in`.
-    pub(crate) async fn new(site: Site<'_>, init: T::Init) -> Result<Self> {
+    pub(crate) async fn new(Site { ct, placement }: Site<'_>, init: T::Init) -> Result<Self> {
         const { T::PROVEN };
-        let heap = site.ct.heap();
+        let heap = ct.heap();
         let bytes = T::SIZE.saturating_add(T::tail_bytes(&init)).next_multiple_of(WORD_BYTES);
-        let block = heap.allocate(site.ct, site.placement, bytes as u64, T::ALIGN as u64).await?;
+        let block = match heap.allocate_at_once(ct, placement, bytes as u64, T::ALIGN as u64) {
+            Some(block) => block,
+            None => heap.allocate(ct, placement, bytes as u64, T::ALIGN as u64).await?,
+        };
         heap.note_allocated::<T>(block, bytes);
         let mut image = heap.take_image(bytes / WORD_BYTES);
         T::encode(init, bytemuck::cast_slice_mut(&mut image));
