@@ -195,6 +195,7 @@ pub use farfield_macros::remote;
 /// ```
 pub use farfield_macros::test;
 pub use layout::{Pod, Remote, Word};
+pub use memory::chunks::HeapUse;
 pub use memory::guard::Guard;
 pub use memory::local_epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use memory::site::{Policy, Site};

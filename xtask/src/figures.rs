@@ -82,6 +82,7 @@ const TEN_THOUSAND_THREADS: &[&str] = &[
     "63",
 ];
 const EPOCHS: &[&str] = &["target/release/epoch_bench"];
+const LONG_RUN: &[&str] = &["target/release/long_run"];
 const PLANTED: &[&str] = &["target/release/soak", "--planted"];
 const SOAK: &[&str] = &["target/release/soak", "--seeds", "0..1000"];
 
@@ -172,6 +173,18 @@ pub(crate) const FIGURES: &[Figure] = &[
         "round trips",
         "of an allocation of 64 bytes in the simulator, over 10,000 that are never freed",
         ALLOC_RTTS,
+    ),
+    Figure::printed(
+        "long_run.leaked_bytes",
+        "bytes",
+        "of objects that are nobody's, after 10 million insertions and removals in a heap of twice the live set",
+        LONG_RUN,
+    ),
+    Figure::printed(
+        "long_run.growth_bytes",
+        "bytes",
+        "that are used for objects, live or free, beyond what was after the first tenth",
+        LONG_RUN,
     ),
     memory("epoch.pin.ratio", "pin and unpin, against `crossbeam-epoch`"),
     memory(

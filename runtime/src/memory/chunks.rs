@@ -359,6 +359,8 @@ impl ComputeThread {
                 usage.live_bytes = usage.live_bytes.wrapping_add(live);
                 usage.cached_bytes += used.min(bytes);
             }
+            // Below 0 as long as a thread has told of what it freed, and not another of what it allocated.
+            usage.live_bytes = usage.live_bytes.cast_signed().max(0).cast_unsigned();
             usage.cached_bytes = usage.cached_bytes.saturating_sub(usage.live_bytes);
             nodes.push(usage);
         }
