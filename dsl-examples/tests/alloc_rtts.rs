@@ -58,3 +58,39 @@ fn a_steady_live_set_takes_none_once_it_is_there() {
     });
     assert!(took <= 3, "{took} round trips");
 }
+
+#[test]
+fn what_another_process_has_freed_takes_three_for_a_page() {
+    let url = format!("{EXACT},threads-per-node=1");
+    let took = Cluster::connect(&url).unwrap().run(2, async |ct| {
+        let mut took = [0, 0];
+        for (turn, took) in took.iter_mut().enumerate() {
+            if ct.index() != turn {
+                ct.barrier("done").await?;
+                continue;
+            }
+            let mut objects = Vec::new();
+            let (began, before) = (ct.now(), ct.metrics());
+            for _ in 0..ALLOCATIONS - 1000 * turn as u64 {
+                objects.push(Object::new_in(ct, Object::init([0; 8])).await?);
+            }
+            let allocated = ct.now();
+            if turn > 0 {
+                assert_eq!((ct.metrics() - before).faa, 0, "no chunk is needed");
+                *took = allocated.saturating_sub(began).as_nanos();
+            } else {
+                drop(objects);
+                // The blocks go back with whatever gets memory next.
+                ct.try_reclaim().await;
+                ct.flush().await?;
+                *took = ct.now().saturating_sub(allocated).as_nanos();
+            }
+            ct.barrier("done").await?;
+        }
+        let rtt = ct.cluster().simulation().expect("it is simulated").rtt().as_nanos();
+        Ok(took.map(|took| (took / rtt) as u64))
+    });
+    let took = took.unwrap();
+    println!("{} round trips for giving, {} for taking", took[0][0], took[1][1]);
+    assert!(took[0][0] <= 20 && took[1][1] <= 9000 / 254 * 3 + 4, "{took:?}");
+}

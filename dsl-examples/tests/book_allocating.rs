@@ -116,6 +116,20 @@ async fn every_object_is_freed_once(ct: &ComputeThread) -> Result<()> {
 }
 // ANCHOR_END: free
 
+// ANCHOR: heap
+#[farfield::test]
+async fn the_heap_is_accounted_for(ct: &ComputeThread) -> Result<()> {
+    let landmark = Landmark::new_in(ct, Landmark::init(3, 4)).await?.write(ct).await?;
+    let used = ct.heap_use().await?[0];
+    // A landmark has 16 bytes; the rest of its chunk waits for more of them.
+    assert_eq!((used.live_bytes, used.live_bytes + used.cached_bytes), (16, 64 * 1024));
+
+    ct.delete(landmark).await?;
+    assert_eq!(ct.heap_use().await?[0].live_bytes, 0);
+    Ok(())
+}
+// ANCHOR_END: heap
+
 // ANCHOR: errors
 #[farfield::test(cluster = "local:size=64KiB")]
 async fn what_goes_wrong_is_an_error(ct: &ComputeThread) -> Result<()> {

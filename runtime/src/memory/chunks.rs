@@ -37,6 +37,9 @@ pub struct HeapUse {
 /// How often a thread that ends tries again to give back what it holds, if others do the same.
 const ATTEMPTS_TO_LEAVE: u32 = 8;
 
+/// How many chunks of pages a thread gets in one go for what it has to give.
+const MOST_PAGE_CHUNKS: u32 = 8;
+
 impl ThreadHeap {
     /// A block of a class, on a node.
     pub(super) async fn allocate_small(
@@ -159,11 +162,15 @@ impl ComputeThread {
 
     #[cold]
     async fn get_page(&self, node: u16) -> Result<()> {
-        self.heap().refill(self, node, self.heap().page_class, false).await?;
-        self.heap().has_surplus.set(true);
-        self.give_surplus();
-        // Where there is none, its blocks stay in the thread's own lists.
-        self.heap().wants_page.set(None);
+        let mut node = Some(node);
+        for _ in 0..MOST_PAGE_CHUNKS {
+            let Some(on) = node else { break };
+            let found = self.heap().refill(self, on, self.heap().page_class, false).await?;
+            self.heap().lacks_pages.set(!found);
+            self.heap().has_surplus.set(true);
+            self.give_surplus();
+            node = self.heap().wants_page.take();
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use super::cache::{Batch, NodeCache, Spare, page_words};
+use super::cache::{NodeCache, Spare, page_words};
 use super::classes::{Class, MAX_ALIGN};
 use super::global::Process;
 use super::grid::{Grid, Run, Use};
@@ -94,6 +94,8 @@ pub(crate) struct ThreadHeap {
     pub(super) gives_all: Cell<bool>,
     /// A node on which a page is wanted.
     pub(super) wants_page: Cell<Option<u16>>,
+    /// Whether none was to be had, so that blocks are listed in each other.
+    pub(super) lacks_pages: Cell<bool>,
     /// Whether a task of the thread is getting memory.
     pub(super) is_refilling: Cell<bool>,
     /// The last request to give memory back that the thread has heard.
@@ -138,6 +140,7 @@ impl ThreadHeap {
             has_surplus: Cell::default(),
             gives_all: Cell::default(),
             wants_page: Cell::default(),
+            lacks_pages: Cell::default(),
             is_refilling: Cell::default(),
             page: Cell::default(),
             images: RefCell::default(),
@@ -400,46 +403,6 @@ impl ThreadHeap {
     pub(super) fn give_run(&self, run: Run) {
         let node = self.geometry.node_of(run.segment);
         self.nodes[usize::from(node)].borrow_mut().runs.push(run);
-        self.has_surplus.set(true);
-    }
-
-    // ---- pages of the pool ---------------------------------------------------------------------------------------
-
-    /// Blocks to give to the pool, if there are too many.
-    pub(super) fn next_batch(&self) -> Option<Batch> {
-        let all = self.gives_all.get();
-        let keep = if all { 0 } else { self.keeps() };
-        for (node, cache) in self.nodes.iter().enumerate() {
-            let mut cache = cache.borrow_mut();
-            let Some(class) = cache.surplus(keep) else { continue };
-            let has_room = class.words() >= self.page_words;
-            let page = if has_room { None } else { cache.take(self.page_class) };
-            if page.is_none() && !has_room && !all {
-                // Its blocks have no room for a page; one will be had when there is an occasion to wait for it.
-                self.wants_page.set(Some(node as u16));
-                continue;
-            }
-            let is_member = page.is_none();
-            let room = if is_member { class.words().min(self.page_words) } else { self.page_words };
-            let page = page.or_else(|| cache.take(class))?;
-            let mut words = self.page.take();
-            cache.fill(class, room - 1, all, &mut words);
-            return Some(Batch { node: node as u16, class, page, is_member, words });
-        }
-        None
-    }
-
-    /// Whether there are more small blocks than fit in a few pages made of themselves, and no page for them.
-    pub(super) fn has_many_blocks(&self, node: u16) -> bool {
-        self.nodes[usize::from(node)].borrow_mut().lacks_page(self.page_class)
-    }
-
-    /// Takes back what did not get to the pool.
-    pub(super) fn put_batch(&self, batch: &Batch) {
-        let mut cache = self.nodes[usize::from(batch.node)].borrow_mut();
-        let class = if batch.is_member { batch.class } else { self.page_class };
-        cache.put(class, batch.page);
-        cache.put_entries(&self.grid, batch.class, &batch.words[1..]);
         self.has_surplus.set(true);
     }
 

@@ -17,7 +17,7 @@
 
 use super::cache::Batch;
 use super::classes::Class;
-use super::heap::Block;
+use super::heap::{Block, ThreadHeap};
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::error::Result;
@@ -44,6 +44,48 @@ impl Page {
 
     pub(super) fn entries(&self) -> &[u64] {
         &self.words[1..]
+    }
+}
+
+impl ThreadHeap {
+    /// Blocks to give to the pool, if there are too many.
+    pub(super) fn next_batch(&self) -> Option<Batch> {
+        let all = self.gives_all.get();
+        let keep = if all { 0 } else { self.keeps() };
+        for (node, cache) in self.nodes.iter().enumerate() {
+            let mut cache = cache.borrow_mut();
+            let Some(class) = cache.surplus(keep) else { continue };
+            let has_room = class.words() >= self.page_words;
+            let page = if has_room { None } else { cache.take(self.page_class) };
+            if page.is_some() {
+                self.lacks_pages.set(false);
+            } else if !has_room && !all && !self.lacks_pages.get() {
+                // Its blocks have no room for a page; one will be had when there is an occasion to wait for it.
+                self.wants_page.set(Some(node as u16));
+                continue;
+            }
+            let is_member = page.is_none();
+            let room = if is_member { class.words().min(self.page_words) } else { self.page_words };
+            let page = page.or_else(|| cache.take(class))?;
+            let mut words = self.page.take();
+            cache.fill(class, room - 1, all, &mut words);
+            return Some(Batch { node: node as u16, class, page, is_member, words });
+        }
+        None
+    }
+
+    /// Whether there are more small blocks than fit in a few pages made of themselves, and no page for them.
+    pub(super) fn has_many_blocks(&self, node: u16) -> bool {
+        self.nodes[usize::from(node)].borrow_mut().lacks_page(self.page_class)
+    }
+
+    /// Takes back what did not get to the pool.
+    pub(super) fn put_batch(&self, batch: &Batch) {
+        let mut cache = self.nodes[usize::from(batch.node)].borrow_mut();
+        let class = if batch.is_member { batch.class } else { self.page_class };
+        cache.put(class, batch.page);
+        cache.put_entries(&self.grid, batch.class, &batch.words[1..]);
+        self.has_surplus.set(true);
     }
 }
 

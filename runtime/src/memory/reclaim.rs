@@ -76,7 +76,10 @@ impl ComputeThread {
     pub async fn try_reclaim(&self) -> u64 {
         self.look_after_left();
         self.step().await;
-        self.free_expired(self.process.collector.epoch())
+        let freed = self.free_expired(self.process.collector.epoch());
+        // Getting a page for what is surplus may fail; it is free all the same.
+        let _ = self.tend().await;
+        freed
     }
 
     /// Frees what this thread retired long enough before `epoch`.
