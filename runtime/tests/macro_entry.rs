@@ -153,7 +153,7 @@ fn a_failing_simulated_test_says_how_to_replay_it() {
     let (passed, said) = replayed(None);
     assert!(!passed && said.contains("seed 3: three is too many"), "{said}");
     assert!(said.contains("to replay it: FARFIELD_SEED=3 cargo test child_simulated\n"), "{said}");
-    assert!(said.contains("  1.0  READ   0:0x308 directory[0].value = "), "a readable trace:\n{said}");
+    assert!(said.contains("  1.0  READ   0:0x2c8 directory[0].value = "), "a readable trace:\n{said}");
     assert!(said.contains("thread ends with an error"), "{said}");
 }
 

@@ -29,7 +29,7 @@ struct Args {
 const NODE_BYTES: u64 = 24;
 const LIST_BYTES: u64 = 16;
 /// The control block and the table of chunks of so small a segment, and what its last chunk may lack.
-const OVERHEAD_BYTES: u64 = 19_216 + 1024;
+const OVERHEAD_BYTES: u64 = 19_152 + 1024;
 
 /// Bytes of a memory node's only segment that objects are in, and those that are used for objects at all.
 async fn used(ct: &ComputeThread) -> Result<(u64, u64)> {

@@ -8,9 +8,9 @@
 //! | 24 | every segment | about how many of them are free again |
 //! | 32 | a node's first segment | the bytes of its live objects |
 //! | 40..64 | every segment | reserved, zero |
-//! | 64..768 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
-//! | 768..17152 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
-//! | 17152..19216 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
+//! | 64..704 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
+//! | 704..17088 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
+//! | 17088..19152 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
 //!
 //! The chunk table follows.
 
@@ -91,7 +91,7 @@ pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
 
-const _: () = assert!(HEADER_BYTES == 768 && size_of::<Entry>() == 128 && CONTROL_BYTES == 19216);
+const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 19152);
 
 /// Where a segment's control structures of a fixed size end.
 pub(crate) fn first_free(segment: u16) -> u64 {

@@ -226,8 +226,7 @@ impl Spare {
     }
 }
 
-/// How many words a page of the pool has, in chunks of a size: a 32nd of a chunk, so that one page lists what a few chunks of
-/// small blocks hold.
+/// How many words a page of the pool has, in chunks of a size: an 8th of a chunk.
 pub(super) fn page_words(chunk_bytes: u64) -> usize {
-    (chunk_bytes / 32).clamp(64, 2048) as usize / WORD_BYTES
+    (chunk_bytes / 8).clamp(64, 2048) as usize / WORD_BYTES
 }

@@ -17,6 +17,7 @@ use crate::error::{self, Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::blocks::Kind;
+use crate::task::Backoff;
 
 /// How much of a memory node's segments is used, and for what.
 ///
@@ -319,10 +320,12 @@ impl ComputeThread {
         }
         self.give_everything();
         self.wait_for_left().await;
+        let mut backoff = Backoff::for_turn(self);
         for _ in 0..ATTEMPTS_TO_LEAVE {
             if !self.heap().has_surplus.get() {
                 break;
             }
+            backoff.wait().await;
             self.give_everything();
             self.wait_for_left().await;
         }
@@ -374,27 +377,18 @@ impl ComputeThread {
         Ok(nodes)
     }
 
-    /// Fresh memory, never used before and so all zero, for a part of the control block that grows.
-    pub(crate) async fn take_control_page(&self, bytes: u64) -> Result<Address> {
-        let chunks = self.heap().grid.chunks_for(bytes);
-        match self.take_fresh(0, chunks, Use::Large(chunks)).await? {
-            Some(run) => {
-                let at = self.heap().grid.start(run.segment, run.first);
-                self.heap().note_page(at, bytes, Kind::internal("epoch slots"));
-                Ok(at)
-            }
-            None => Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] })),
+    /// Memory on the first memory node, all zero, for a part of the control block that grows.
+    pub(crate) async fn take_control_page(&self, bytes: u64) -> Result<Block> {
+        let heap = self.heap();
+        let block = heap.allocate(self, (0, false), bytes, WORD_BYTES as u64).await?;
+        heap.disown(block);
+        heap.note_page(block.address, bytes, Kind::internal("epoch slots"));
+        if heap.geometry.node_of(block.address.segment()) > 0 {
+            heap.put(block);
+            return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] }));
         }
-    }
-
-    /// A page that is not needed after all.
-    pub(crate) fn give_control_page_back(&self, at: Address, bytes: u64) {
-        self.heap().forget_page(at);
-        self.heap()
-            .grid
-            .run_of(Block { address: at, bytes })
-            .into_iter()
-            .for_each(|run| self.heap().give_run(run));
+        self.write_words(block.address, &vec![0; bytes as usize / WORD_BYTES]).await?;
+        Ok(block)
     }
 }
 
@@ -403,5 +397,3 @@ fn words_for(usage: Use, chunks: u64) -> Vec<u64> {
     let further = std::iter::repeat_n(Use::Continued, chunks as usize - 1);
     std::iter::once(usage).chain(further).map(Use::to_word).collect()
 }
-
-const _: () = assert!(WORD_BYTES == 8, "entries of pages and tables are words");

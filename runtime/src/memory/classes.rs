@@ -17,7 +17,7 @@ const PER_DOUBLING: usize = 4;
 pub(crate) const MAX_ALIGN: u64 = 4096;
 /// The largest blocks that have a class. What is larger, or larger than half a chunk, has chunks of its own.
 const LARGEST_BYTES: u64 = FINE_BYTES << DOUBLINGS;
-const DOUBLINGS: u32 = 6;
+const DOUBLINGS: u32 = 4;
 /// How many classes there are.
 pub(crate) const CLASSES: usize = FINE_CLASSES + DOUBLINGS as usize * PER_DOUBLING;
 
@@ -111,7 +111,7 @@ mod tests {
             proptest::prop_assert!(block_align(block) >= align);
             proptest::prop_assert!(block <= (bytes + bytes / 4).max(16).next_multiple_of(align.max(8)));
             proptest::prop_assert_eq!(block_bytes(block, align), block, "a block's size is its own class");
-            if block <= 32 * 1024 {
+            if block <= 8 * 1024 {
                 proptest::prop_assert_eq!(Class::of(block).map(Class::bytes), Some(block));
             } else {
                 proptest::prop_assert_eq!(Class::of(block), None);

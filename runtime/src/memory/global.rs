@@ -45,8 +45,9 @@ use crate::primitive::Arc;
 
 /// How many chains a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;
-/// How many chains a wait counts for, besides one for each round trip that it takes.
-const CHAINS_PER_WAIT: u32 = 64;
+/// How many chains a wait counts for, besides one for each round trip that it takes, among few processes.
+const CHAINS_PER_WAIT: u64 = 64;
+const FEW_PROCESSES: usize = 16;
 /// The words of the control block before the first slot: the epoch, the number of used slots, how often memory was asked for
 /// and how often chunks were recut.
 const HEAD_WORDS: usize = 4;
@@ -262,11 +263,11 @@ impl ComputeThread {
         let mut at = self.read_word(control::slot_page(page)).await?;
         if at == 0 {
             let fresh = self.take_control_page(PAGE_BYTES).await?;
-            at = self.compare_exchange_word(control::slot_page(page), 0, fresh.bits()).await?;
+            at = self.compare_exchange_word(control::slot_page(page), 0, fresh.address.bits()).await?;
             if at == 0 {
-                at = fresh.bits();
+                at = fresh.address.bits();
             } else {
-                self.give_control_page_back(fresh, PAGE_BYTES);
+                self.heap().put(fresh);
             }
         }
         Ok(control::slot_in_page(Address::from_bits(at), within as u64))
@@ -293,8 +294,11 @@ impl ComputeThread {
 
     /// A thread is about to wait for so many round trips, and may as well do something for its process.
     pub(crate) fn count_wait_towards_step(&self, round_trips: u64) {
-        if self.process.shared.is_some() {
-            let chains = u32::try_from(round_trips).unwrap_or(u32::MAX).saturating_add(CHAINS_PER_WAIT);
+        if let Some(member) = &self.process.shared {
+            // Each step reads what all processes have announced, so the more there are, the rarer it must be.
+            let processes = member.slots().used.max(FEW_PROCESSES) as u64;
+            let chains = (round_trips + CHAINS_PER_WAIT) * FEW_PROCESSES as u64 / processes;
+            let chains = u32::try_from(chains).unwrap_or(u32::MAX);
             self.until_step.set(self.until_step.get().saturating_sub(chains));
             self.steps_after_chains();
         }

@@ -1,7 +1,7 @@
 //! Chunks: what a segment is divided into.
 //!
 //! Behind its header (and segment 0's control block) a segment has the *chunk table*, a word for each chunk, and then the
-//! chunks. All have one size, a 64th of the segment rounded up to a power of two, 1 to 64 KiB; the last may be shorter. A
+//! chunks. All have one size, a 64th of the segment rounded up to a power of two, 1 to 16 KiB; the last may be shorter. A
 //! chunk's word is its header, kept apart so that blocks are aligned as they are and one READ gets all headers:
 //!
 //! | low 8 bits | the other 56 | the chunk is |
@@ -16,7 +16,7 @@
 //! found as one run; there is nothing to coalesce.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::classes::{Class, block_align, block_bytes};
 use super::heap::Block;
@@ -82,7 +82,7 @@ impl Grid {
         let segment_bytes = geometry.segment_bytes;
         // Large enough to make an exchange with the memory node rare, small enough that a few threads and sizes do not use
         // up a small segment.
-        let chunk_bytes = (segment_bytes / 64).next_power_of_two().clamp(1024, 64 * 1024);
+        let chunk_bytes = (segment_bytes / 64).next_power_of_two().clamp(1024, 16 * 1024);
         let origin = |segment| {
             let table = control::first_free(segment);
             let most_chunks = segment_bytes.saturating_sub(table).div_ceil(chunk_bytes);
@@ -205,7 +205,7 @@ impl Grid {
         let Some(chunk) = self.chunk_of(at) else { return false };
         let start = self.origin(at.segment()) + (chunk << self.shift);
         let first = start.next_multiple_of(block_align(class.bytes()));
-        // A chunk has no more than 2^16 bytes, and 32 bits are divided faster than 64.
+        // A chunk has far fewer than 2^32 bytes, and 32 bits are divided faster than 64.
         let is_multiple = |within: u64| (within as u32).is_multiple_of(class.bytes() as u32);
         at.offset().checked_sub(first).is_some_and(is_multiple)
             && at.offset() + class.bytes() <= self.end(at.segment(), chunk)
@@ -216,11 +216,15 @@ impl Grid {
 ///
 /// It may go on believing it: such a chunk is put to another use only after every process has been told to forget what it
 /// knew, and has left the epoch in which it was told. See [`shortage`](super::shortage).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Known {
-    /// By segment and chunk, 1 + the class; 0 where it is not known.
-    segments: Vec<OnceLock<Box<[AtomicU64]>>>,
+    segments: Vec<OnceLock<Pages>>,
 }
+
+/// By chunk, 1 + the class; 0 where it is not known. In pages, of which most processes need few.
+type Pages = Box<[OnceLock<Box<[AtomicU8; KNOWN_PER_PAGE]>>]>;
+
+const KNOWN_PER_PAGE: usize = 256;
 
 impl Known {
     pub(crate) fn new(segments: u32) -> Self {
@@ -229,23 +233,28 @@ impl Known {
 
     #[inline]
     pub(crate) fn class(&self, segment: u16, chunk: u64) -> Option<Class> {
-        let chunks = self.segments.get(usize::from(segment))?.get()?;
-        let word = chunks.get(chunk as usize)?.load(Ordering::Relaxed);
-        word.checked_sub(1).and_then(|index| Class::from_index(index as usize))
+        let (page, within) = (chunk as usize / KNOWN_PER_PAGE, chunk as usize % KNOWN_PER_PAGE);
+        let pages = self.segments.get(usize::from(segment))?.get()?;
+        let known = pages.get(page)?.get()?[within].load(Ordering::Relaxed);
+        known.checked_sub(1).and_then(|index| Class::from_index(usize::from(index)))
     }
 
     pub(crate) fn learn(&self, grid: &Grid, segment: u16, chunk: u64, class: Option<Class>) {
-        let Some(known) = self.segments.get(usize::from(segment)) else { return };
-        let none = || (0..grid.chunks(segment)).map(|_| AtomicU64::new(0)).collect();
-        if let Some(known) = known.get_or_init(none).get(chunk as usize) {
-            known.store(class.map_or(0, |class| class.index() as u64 + 1), Ordering::Relaxed);
+        let (page, within) = (chunk as usize / KNOWN_PER_PAGE, chunk as usize % KNOWN_PER_PAGE);
+        let Some(segment_pages) = self.segments.get(usize::from(segment)) else { return };
+        let pages = (grid.chunks(segment) as usize).div_ceil(KNOWN_PER_PAGE);
+        let pages = segment_pages.get_or_init(|| (0..pages).map(|_| OnceLock::new()).collect());
+        if let Some(page) = pages.get(page) {
+            let page = page.get_or_init(|| Box::new([const { AtomicU8::new(0) }; KNOWN_PER_PAGE]));
+            page[within].store(class.map_or(0, |class| class.index() as u8 + 1), Ordering::Relaxed);
         }
     }
 
     /// Forgets everything.
     pub(crate) fn forget(&self) {
-        for word in self.segments.iter().filter_map(OnceLock::get).flatten() {
-            word.store(0, Ordering::Relaxed);
+        let pages = self.segments.iter().filter_map(OnceLock::get).flatten();
+        for known in pages.filter_map(OnceLock::get).flat_map(|page| page.iter()) {
+            known.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -172,14 +172,14 @@ impl ThreadHeap {
 
     // ---- allocation --------------------------------------------------------------------------------------------
 
-    /// A block for `bytes` bytes aligned to `align`.
+    /// A block for `bytes` bytes aligned to `align`, at a [place](Self::place).
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if no segment of any node can serve it, [`Error::InvalidAllocation`] if none ever could.
     pub(crate) async fn allocate(
         &self,
         ct: &ComputeThread,
-        at: Placement,
+        at: (u16, bool),
         bytes: u64,
         align: u64,
     ) -> Result<Block> {
@@ -195,20 +195,14 @@ impl ThreadHeap {
         }
         let block_bytes = self.grid.block_bytes(bytes, align);
         // In a box, so that the future of an allocation that needs none of this is small.
-        Box::pin(self.allocate_slowly(ct, self.place(ct, at), bytes, block_bytes)).await
+        Box::pin(self.allocate_slowly(ct, at, bytes, block_bytes)).await
     }
 
-    /// As [`allocate`](Self::allocate), if the thread's own lists can serve it.
+    /// As [`allocate`](Self::allocate), if the thread's own lists on the node `at` can serve it.
     #[inline]
-    pub(crate) fn allocate_at_once(
-        &self,
-        ct: &ComputeThread,
-        at: Placement,
-        bytes: u64,
-        align: u64,
-    ) -> Option<Block> {
+    pub(crate) fn allocate_at_once(&self, at: (u16, bool), bytes: u64, align: u64) -> Option<Block> {
         let bytes = self.grid.block_bytes(bytes, align);
-        let address = self.take_for_object(self.place(ct, at).0, self.grid.class_of(bytes)?)?;
+        let address = self.take_for_object(at.0, self.grid.class_of(bytes)?)?;
         Some(Block { address, bytes })
     }
 
@@ -246,7 +240,7 @@ impl ThreadHeap {
 
     /// Which memory node to try first, and whether to take chunks from its segments in turn.
     #[inline]
-    fn place(&self, ct: &ComputeThread, at: Placement) -> (u16, bool) {
+    pub(crate) fn place(&self, ct: &ComputeThread, at: Placement) -> (u16, bool) {
         let nodes = self.geometry.nodes;
         let by = |policy| match policy {
             Policy::Random => ct.rng().random_range(0..nodes),
@@ -283,6 +277,13 @@ impl ThreadHeap {
         node.live = node.live.wrapping_add(block.bytes);
         drop(node);
         block
+    }
+
+    /// A block is not for an object after all.
+    pub(super) fn disown(&self, block: Block) {
+        self.allocated.set(self.allocated.get() - 1);
+        let mut node = self.node(block.address).borrow_mut();
+        node.live = node.live.wrapping_sub(block.bytes);
     }
 
     /// A block from the thread's own lists.

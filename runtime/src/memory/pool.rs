@@ -9,7 +9,7 @@
 //! from before it reads the head until its CAS is done, and a page that was taken is *retired*, not freed. So no page that a
 //! thread has seen at the head can come back there before that thread is done: if the CAS succeeds, what was read is true.
 //!
-//! The linearization points are the two CASes. A page is no larger than a 32nd of a chunk. Blocks of that size and more are
+//! The linearization points are the two CASes. A page has an eighth of a chunk, 2 KiB at most. Blocks of that size and more are
 //! their own pages; for smaller ones a page is a block of another class, or, where memory is short, one of themselves with
 //! as many addresses as it has room for.
 //!

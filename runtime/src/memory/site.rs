@@ -18,7 +18,7 @@ pub struct Site<'a> {
 /// [`ComputeThread::placed`] for one object.
 ///
 /// A thread's *own* memory node is the one with its process's number, modulo the number of nodes: the one in the same
-/// machine, where each machine has both. A thread takes memory in chunks of up to 64 KiB; which segment of a node a chunk
+/// machine, where each machine has both. A thread takes memory in chunks of up to 16 KiB; which segment of a node a chunk
 /// comes from is part of the policy. A node that is full is passed over for the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {

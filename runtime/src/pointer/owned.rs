@@ -34,9 +34,10 @@ impl<T: Remote> Owned<T> {
         const { T::PROVEN };
         let heap = ct.heap();
         let bytes = T::SIZE.saturating_add(T::tail_bytes(&init)).next_multiple_of(WORD_BYTES);
-        let block = match heap.allocate_at_once(ct, placement, bytes as u64, T::ALIGN as u64) {
+        let at = heap.place(ct, placement);
+        let block = match heap.allocate_at_once(at, bytes as u64, T::ALIGN as u64) {
             Some(block) => block,
-            None => heap.allocate(ct, placement, bytes as u64, T::ALIGN as u64).await?,
+            None => heap.allocate(ct, at, bytes as u64, T::ALIGN as u64).await?,
         };
         heap.note_allocated::<T>(block, bytes);
         let mut image = heap.take_image(bytes / WORD_BYTES);
