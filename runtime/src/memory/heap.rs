@@ -94,6 +94,8 @@ pub(crate) struct ThreadHeap {
     pub(super) gives_all: Cell<bool>,
     /// A node on which a page is wanted.
     pub(super) wants_page: Cell<Option<u16>>,
+    /// Whether the thread is short of memory itself.
+    pub(super) is_short: Cell<bool>,
     /// Whether none was to be had, so that blocks are listed in each other.
     pub(super) lacks_pages: Cell<bool>,
     /// Whether a task of the thread is getting memory.
@@ -141,6 +143,7 @@ impl ThreadHeap {
             gives_all: Cell::default(),
             wants_page: Cell::default(),
             lacks_pages: Cell::default(),
+            is_short: Cell::default(),
             is_refilling: Cell::default(),
             page: Cell::default(),
             images: RefCell::default(),

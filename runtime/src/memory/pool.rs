@@ -56,7 +56,9 @@ impl ThreadHeap {
             let mut cache = cache.borrow_mut();
             let Some(class) = cache.surplus(keep) else { continue };
             let has_room = class.words() >= self.page_words;
-            let page = if has_room { None } else { cache.take(self.page_class) };
+            // Where memory is short, a page of another class would keep that one's chunk from becoming free.
+            let is_own = has_room || self.is_short.get();
+            let page = if is_own { None } else { cache.take(self.page_class) };
             if page.is_some() {
                 self.lacks_pages.set(false);
             } else if !has_room && !all && !self.lacks_pages.get() {

@@ -67,7 +67,7 @@ impl<'a> Shortage<'a> {
             self.began = ct.now();
         }
         ct.try_reclaim().await;
-        ct.give_everything();
+        ct.give_everything_on_itself();
         ct.wait_for_left().await;
         // What one frees, pages above all, is what makes further chunks whole for the next.
         let again = attempt > 0 && self.fruitless_recuts < MOST_FRUITLESS_RECUTS && !ct.has_garbage();
@@ -129,6 +129,13 @@ impl ComputeThread {
         self.give_surplus();
     }
 
+    /// As [`give_everything`](Self::give_everything), on pages made of what is given.
+    fn give_everything_on_itself(&self) {
+        self.heap().is_short.set(true);
+        self.give_everything();
+        self.heap().is_short.set(false);
+    }
+
     /// Makes free chunks of those that are cut into blocks none of which is in use; gives how many.
     async fn recut(&self, node: u16) -> Result<usize> {
         let _guard = self.pin();
@@ -142,7 +149,7 @@ impl ComputeThread {
             let pages = self.take_all_pages(node, class, head).await?;
             chunks += self.sort_out(node, class, pages).await?;
         }
-        self.give_everything();
+        self.give_everything_on_itself();
         Ok(chunks)
     }
 
