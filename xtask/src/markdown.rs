@@ -38,7 +38,9 @@ pub(crate) fn broken(include: &Include, folder: &Path) -> Option<String> {
         return Some(format!("includes `{}`, which does not exist", include.path.display()));
     };
     let anchor = include.anchor.as_ref()?;
-    let has = |mark: &str| text.lines().any(|line| line.trim().ends_with(&format!("{mark}: {anchor}")));
+    // In Markdown the mark is a comment with an end.
+    let marks = |line: &str| line.trim().trim_end_matches("-->").trim_end().to_owned();
+    let has = |mark: &str| text.lines().any(|line| marks(line).ends_with(&format!("{mark}: {anchor}")));
     let whole = has("ANCHOR") && has("ANCHOR_END");
     (!whole).then(|| format!("includes `{}`, which has no anchor `{anchor}`", include.path.display()))
 }
