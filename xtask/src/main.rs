@@ -7,6 +7,7 @@
 //! | `cargo xtask book` | builds the book and checks its includes and links |
 //! | `cargo xtask results` | measures every figure that the project claims |
 //! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
+//! | `cargo xtask rdma-test` | tests over RDMA, in a virtual machine if this one has no device |
 //! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
 //! | `cargo xtask epochs` | what deferring deletions costs on more and more nodes; writes the book's table and plot |
 
@@ -17,6 +18,7 @@ mod figures;
 mod markdown;
 #[cfg(feature = "plot")]
 mod plot;
+mod rdma;
 mod results;
 mod scaling;
 mod soak;
@@ -51,6 +53,8 @@ enum Task {
     Results(results::Options),
     /// Soak the example structures in the simulator, and hunt planted bugs
     SimSoak(soak::Options),
+    /// Test over RDMA: on a device of this host, or in a virtual machine with one in software
+    RdmaTest(rdma::Options),
     /// Sweep threads and memory nodes in the simulator
     Scaling(scaling::Options),
     /// Measure what deferring deletions costs on more and more simulated nodes
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Task::Book { open } => book::run().and_then(|()| if open { book::open() } else { Ok(()) }),
         Task::Results(options) => results::run(&options),
         Task::SimSoak(options) => soak::run(&options),
+        Task::RdmaTest(options) => rdma::run(&options),
         Task::Scaling(options) => scaling::run(&options),
         Task::Epochs(options) => epochs::run(&options),
         #[cfg(feature = "plot")]

@@ -1,0 +1,117 @@
+//! Commands of the host that end in time, whatever they do.
+
+use std::fs::File;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often to look whether a command has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a command prints on stdout; an error, in one line, if it fails or takes longer than `limit`.
+pub(super) fn output(command: &mut Command, limit: Duration) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |why: String| format!("{name}: {why}");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
+    let status = wait(&mut child, limit).map_err(&failed)?;
+    let status = status.ok_or_else(|| failed(format!("stopped after {} s", limit.as_secs())))?;
+    let [stdout, stderr] = [stdout, stderr].map(|reader| reader.join().unwrap_or_default());
+    if status.success() {
+        return Ok(stdout);
+    }
+    let said = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    Err(failed(said.map_or_else(|| status.to_string(), |line| line.trim().to_owned())))
+}
+
+/// Runs a command with its output in `log`; `None` if it was stopped after `limit`.
+pub(super) fn logged(
+    command: &mut Command,
+    log: File,
+    limit: Duration,
+) -> Result<Option<ExitStatus>, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    // A file rather than a pipe: what the command leaves running could keep a pipe open for ever.
+    let copy = log.try_clone().map_err(failed)?;
+    let mut child = command.stdin(Stdio::null()).stdout(log).stderr(copy).spawn().map_err(failed)?;
+    wait(&mut child, limit)
+}
+
+/// Whether a program is on the path.
+pub(super) fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Waits for the end; ends the child itself when `limit` is over.
+fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>, String> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            // It may end at this very moment, which is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Reads a pipe to its end, so that whoever writes to it never waits.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read before an error is still the best there is.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn output_is_what_is_printed() {
+        assert_eq!(output(&mut shell("echo out; echo err >&2"), LONG), Ok("out\n".to_owned()));
+    }
+
+    #[test]
+    fn a_failure_is_told_by_the_last_line_of_stderr() {
+        let error = output(&mut shell("echo one >&2; echo two >&2; exit 3"), LONG).unwrap_err();
+        assert_eq!(error, "sh: two");
+        assert!(output(&mut shell("exit 3"), LONG).unwrap_err().contains('3'));
+    }
+
+    #[test]
+    fn what_takes_too_long_is_stopped() {
+        let error = output(Command::new("sleep").arg("1000"), Duration::from_millis(20)).unwrap_err();
+        assert!(error.starts_with("sleep: stopped"), "{error}");
+    }
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        assert!(is_there("cargo"));
+        assert!(!is_there("no-such-program"));
+    }
+}

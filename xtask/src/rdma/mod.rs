@@ -1,0 +1,234 @@
+//! `cargo xtask rdma-test`: tests over RDMA, on a machine that may have none.
+//!
+//! They run where RDMA is: on hardware of this host, or on its device in software (rxe), or else in a virtual machine that
+//! has one. The machine is built from the packages of the host's distribution, which are downloaded once and unpacked,
+//! not installed:
+//!
+//! ```text
+//! packages ─► guest (archive, modules) ─► machine ─► console ─► scenario ─► report
+//! what it      the file system that        qemu       what it    who is       ok or
+//! is made of   it boots into                          says       late         FAILED
+//! ```
+//!
+//! Whatever a test does, the run ends: each test has a limit, which the guest enforces, then the host; and the whole run
+//! has one. To add a test, see `suite`.
+
+mod archive;
+mod bounded;
+mod console;
+mod guest;
+mod host;
+mod machine;
+mod modules;
+mod packages;
+mod perftest;
+mod report;
+mod scenario;
+mod suite;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use self::machine::Acceleration;
+use self::report::Report;
+use self::scenario::{Failure, Manner};
+use self::suite::{Scenario, Test};
+
+/// What to run, where, and how to print.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Where to run
+    #[arg(long = "where", value_enum, default_value_t = Place::Auto)]
+    place: Place,
+    /// Only the tests whose names begin with this
+    #[arg(long, value_name = "PREFIX", conflicts_with = "program")]
+    only: Option<String>,
+    /// Run this program instead of the tests; it finds `RDMA_DEVICE`, `RDMA_GID_INDEX` and `RDMA_ADDRESS` set
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// The program's arguments: all that follows
+    #[arg(long, num_args = 0.., allow_hyphen_values = true, requires = "program", value_name = "ARG")]
+    args: Vec<String>,
+    /// The program's time limit, in seconds
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    program_limit: u64,
+    /// The time limit of the whole run, in seconds
+    #[arg(long, default_value_t = 900, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    limit: u64,
+    /// How the virtual machine runs; if not given, with KVM if that works
+    #[arg(long, value_enum)]
+    accel: Option<Acceleration>,
+    /// Download the packages of the virtual machine anew
+    #[arg(long)]
+    refresh: bool,
+    /// Show what the tests print, and the machine's console
+    #[arg(long)]
+    verbose: bool,
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Where tests run.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Place {
+    /// On a device of this host if it has one, hardware first; else in a virtual machine
+    Auto,
+    /// On a device of this host
+    Host,
+    /// In a virtual machine
+    Vm,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A line for each test
+    Text,
+    /// The figures as one JSON object on stdout; the lines go to stderr
+    Json,
+}
+
+/// Runs the tests and prints what became of them.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let end = Instant::now() + Duration::from_secs(options.limit);
+    let prefix = options.only.as_deref().unwrap_or_default();
+    let mut single = suite::single();
+    let mut programs = Vec::new();
+    if let Some(path) = &options.program {
+        let limit = Duration::from_secs(options.program_limit);
+        single = vec![suite::program(path, &options.args, limit)?];
+        programs.push(path.clone());
+    }
+    single.retain(|test| test.name.starts_with(prefix));
+    let device = if options.place == Place::Vm { None } else { host::device() };
+    let reports = match device {
+        Some(device) => {
+            refuse_none(&single, prefix)?;
+            require(host::TOOLS)?;
+            let kind = if device.real { "hardware" } else { "software" };
+            eprintln!("on {} of this host ({kind}, {})", device.name, device.address);
+            let reports = host::run(&device, &single, &programs, options.verbose, end)?;
+            print(options, &reports);
+            reports
+        }
+        None if options.place == Place::Host => {
+            return Err("this host has no RDMA device with an active port and an IPv4 address".to_owned());
+        }
+        None => {
+            let mut pair = suite::pair();
+            let whole = options.program.is_none();
+            pair.guests
+                .iter_mut()
+                .for_each(|guest| guest.keep(|test| whole && test.name.starts_with(prefix)));
+            let scenarios = [suite::alone(single, programs), pair];
+            let scenarios: Vec<&Scenario> = scenarios.iter().filter(|one| one.tests().count() > 0).collect();
+            refuse_none(&scenarios, prefix)?;
+            in_machines(&scenarios, options, end)?
+        }
+    };
+    conclude(&reports, options)
+}
+
+/// Runs scenarios in virtual machines.
+fn in_machines(scenarios: &[&Scenario], options: &Options, end: Instant) -> Result<Vec<Report>, String> {
+    require(machine::TOOLS)?;
+    require(packages::TOOLS)?;
+    let unpacked = packages::unpacked(options.refresh)?;
+    let kernel = packages::kernel_version(&unpacked);
+    let mut acceleration = options.accel.unwrap_or_else(Acceleration::best);
+    let mut reports = Vec::new();
+    for scenario in scenarios {
+        let ended = loop {
+            let manner = Manner { unpacked: &unpacked, acceleration, verbose: options.verbose, end };
+            match scenario::run(scenario, &manner) {
+                Ok(ended) => break ended,
+                Err(Failure::Boot(why)) if options.accel.is_none() && acceleration == Acceleration::Kvm => {
+                    eprintln!("without KVM, since with it {why}");
+                    acceleration = Acceleration::Tcg;
+                }
+                Err(Failure::Boot(why) | Failure::Other(why)) => return Err(why),
+            }
+        };
+        let machines = scenario.guests.len();
+        eprintln!(
+            "{}: {machines} virtual machine(s), {acceleration:?}, kernel {kernel}, up after {:.1} s",
+            scenario.name,
+            ended.boot.as_secs_f64()
+        );
+        print(options, &ended.reports);
+        reports.extend(ended.reports);
+    }
+    Ok(reports)
+}
+
+fn print(options: &Options, reports: &[Report]) {
+    for report in reports {
+        match options.format {
+            Format::Text => println!("{}", report.text()),
+            Format::Json => eprintln!("{}", report.text()),
+        }
+    }
+}
+
+/// The figures, and an error if a test failed.
+fn conclude(reports: &[Report], options: &Options) -> Result<(), String> {
+    if options.format == Format::Json {
+        println!("{}", Value::Object(report::figures(reports)?));
+    }
+    let failed: Vec<&str> =
+        reports.iter().filter(|report| !report.passed()).map(|report| report.name.as_str()).collect();
+    if failed.is_empty() {
+        eprintln!("{} tests passed", reports.len());
+        Ok(())
+    } else {
+        Err(format!("{} of {} tests failed: {}", failed.len(), reports.len(), failed.join(", ")))
+    }
+}
+
+fn refuse_none<T>(chosen: &[T], prefix: &str) -> Result<(), String> {
+    if chosen.is_empty() { Err(format!("--only {prefix}: no test's name begins so")) } else { Ok(()) }
+}
+
+/// An error that says how to get what is missing.
+fn require(tools: &[(&str, &str)]) -> Result<(), String> {
+    let missing: Vec<_> = tools.iter().filter(|(program, _)| !bounded::is_there(program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
+    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    Err(format!(
+        "missing here: {}; apt-get install --yes --no-install-recommends {}",
+        programs.join(", "),
+        packages.join(" ")
+    ))
+}
+
+impl Scenario {
+    fn tests(&self) -> impl Iterator<Item = &Test> {
+        self.guests.iter().flat_map(|guest| guest.tests())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_installs_it() {
+        assert_eq!(require(&[("cargo", "cargo")]), Ok(()));
+        let error = require(&[("no-such-tool", "its-package"), ("cargo", "cargo")]).unwrap_err();
+        assert_eq!(
+            error,
+            "missing here: no-such-tool; apt-get install --yes --no-install-recommends its-package"
+        );
+    }
+
+    #[test]
+    fn a_prefix_of_no_test_is_named() {
+        assert_eq!(refuse_none::<Test>(&[], "moon"), Err("--only moon: no test's name begins so".to_owned()));
+    }
+}

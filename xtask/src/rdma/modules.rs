@@ -1,0 +1,152 @@
+//! The kernel's modules: which the guest loads, and in which order.
+//!
+//! A kernel's package has no `modules.dep`: `depmod` writes that when a kernel is installed, from what each module says of
+//! itself. We read the same line of the modules, `depends=`, and need no `depmod`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::workspace::files;
+
+/// What the guest loads for RDMA in software. The checksums come first: rxe asks for them by what they do, not by name, so
+/// they are nobody's dependencies.
+pub(super) const RDMA: &[&str] = &[
+    "crc32_generic",
+    "crc32c_generic",
+    "udp_tunnel",
+    "ip6_udp_tunnel",
+    "configfs",
+    "ib_core",
+    "ib_cm",
+    "iw_cm",
+    "ib_uverbs",
+    "rdma_cm",
+    "rdma_ucm",
+    "rdma_rxe",
+    "dummy",
+];
+
+/// What it loads besides for a wire to another guest.
+pub(super) const WIRE: &[&str] = &["virtio_pci", "virtio_net"];
+
+/// The modules of a kernel: their files by name.
+pub(super) struct Modules(BTreeMap<String, PathBuf>);
+
+impl Modules {
+    /// Those below a kernel's folder.
+    pub(super) fn of(folder: &Path) -> Self {
+        let named = |path: PathBuf| {
+            let name = path.file_stem()?.to_str()?.replace('-', "_");
+            Some((name, path))
+        };
+        Self(files(folder, "ko").into_iter().filter_map(named).collect())
+    }
+
+    /// These modules and all that they depend on, each after what it depends on, with their contents.
+    ///
+    /// A module without a file is built into the kernel, or missing, which loading those that need it will tell.
+    pub(super) fn in_order(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let mut order = Vec::new();
+        for name in names {
+            self.visit(name, &mut Vec::new(), &mut order)?;
+        }
+        Ok(order)
+    }
+
+    fn visit(
+        &self,
+        name: &str,
+        above: &mut Vec<String>,
+        order: &mut Vec<(String, Vec<u8>)>,
+    ) -> Result<(), String> {
+        let name = name.replace('-', "_");
+        let Some(path) = self.0.get(&name) else { return Ok(()) };
+        if order.iter().any(|(done, _)| *done == name) {
+            return Ok(());
+        }
+        if above.contains(&name) {
+            return Err(format!("the kernel's module {name} depends on itself"));
+        }
+        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        above.push(name.clone());
+        for dependency in depends(&bytes) {
+            self.visit(&dependency, above, order)?;
+        }
+        above.pop();
+        order.push((name, bytes));
+        Ok(())
+    }
+}
+
+/// The modules that a module says it depends on.
+fn depends(module: &[u8]) -> Vec<String> {
+    // The section of such lines, `.modinfo`, has them one after the other, each ended by a zero.
+    const KEY: &[u8] = b"\0depends=";
+    let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };
+    let value = module[at + KEY.len()..].split(|byte| *byte == 0).next().unwrap_or_default();
+    let value = String::from_utf8_lossy(value);
+    value.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(depends: &str) -> Vec<u8> {
+        format!("\x7fELF\0license=GPL\0depends={depends}\0retpoline=Y\0name=x\0").into_bytes()
+    }
+
+    /// Modules in a folder of their own, which is gone when the test ends.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str, modules: &[(&str, &str)]) -> Self {
+            let folder = std::env::temp_dir().join(format!("farfield-{test}-{}", std::process::id()));
+            std::fs::create_dir_all(folder.join("net")).unwrap();
+            for (name, depends) in modules {
+                std::fs::write(folder.join(format!("net/{name}.ko")), module(depends)).unwrap();
+            }
+            Self(folder)
+        }
+
+        fn order(&self, names: &[&str]) -> Result<Vec<String>, String> {
+            let order = Modules::of(&self.0).in_order(names)?;
+            Ok(order.into_iter().map(|(name, _)| name).collect())
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_a_module_depends_on_is_read_from_it() {
+        assert_eq!(depends(&module("ib_core,udp_tunnel")), ["ib_core", "udp_tunnel"]);
+        assert_eq!(depends(&module("")), [""; 0]);
+        assert_eq!(depends(b"no module"), [""; 0]);
+        assert_eq!(depends(b"\0depends=cut_off"), ["cut_off"]);
+    }
+
+    #[test]
+    fn each_module_comes_once_and_after_what_it_depends_on() {
+        let folder = Folder::new(
+            "order",
+            &[("rxe", "core,tunnel"), ("core", "built_in"), ("tunnel", "core"), ("x", "")],
+        );
+        assert_eq!(folder.order(&["rxe", "core"]).unwrap(), ["core", "tunnel", "rxe"]);
+    }
+
+    #[test]
+    fn names_with_dashes_and_underscores_are_the_same() {
+        let folder = Folder::new("dashes", &[("crc32-generic", ""), ("rxe", "crc32_generic")]);
+        assert_eq!(folder.order(&["rxe"]).unwrap(), ["crc32_generic", "rxe"]);
+    }
+
+    #[test]
+    fn modules_that_depend_on_each_other_are_an_error() {
+        let folder = Folder::new("circle", &[("a", "b"), ("b", "a")]);
+        assert!(folder.order(&["a"]).unwrap_err().contains("module a depends on itself"));
+    }
+}

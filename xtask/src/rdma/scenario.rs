@@ -1,0 +1,265 @@
+//! A run of a scenario: machines are powered on, watched and powered off.
+//!
+//! Nothing here waits without a bound: whatever a guest does or fails to do, the next deadline of each machine and that of
+//! the whole run are known, and whoever misses one loses its power.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::console::Event;
+use super::guest::{self, Guest, Role};
+use super::machine::{Acceleration, Machine, Plan};
+use super::packages;
+use super::report::{Outcome, Report, outcome};
+use super::suite::Scenario;
+
+/// How long a machine may take to boot, and to get from one test to the next.
+const BOOT: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// How much later than the guest the host finds that a test has exceeded its limit: the guest can tell more about it.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// What a scenario came to.
+pub(super) struct Ended {
+    pub(super) reports: Vec<Report>,
+    /// Until the last machine was ready.
+    pub(super) boot: Duration,
+}
+
+/// Why a scenario has no reports.
+pub(super) enum Failure {
+    /// A machine did not come up: with another acceleration it may.
+    Boot(String),
+    Other(String),
+}
+
+/// How to run.
+pub(super) struct Manner<'a> {
+    pub(super) unpacked: &'a Path,
+    pub(super) acceleration: Acceleration,
+    pub(super) verbose: bool,
+    /// When the whole run must be over.
+    pub(super) end: Instant,
+}
+
+/// Runs a scenario to its end.
+pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Failure> {
+    let folder = Folder::new().map_err(Failure::Other)?;
+    let archive = folder.0.join("initramfs");
+    guest::write(scenario, manner.unpacked, &archive).map_err(Failure::Other)?;
+    let (kernel, _) = packages::kernel(manner.unpacked).map_err(Failure::Other)?;
+    let mark = mark();
+    let plan = Plan {
+        kernel: &kernel,
+        archive: &archive,
+        folder: &folder.0,
+        acceleration: manner.acceleration,
+        mark: &mark,
+        talkative: manner.verbose,
+    };
+    let (sender, events) = mpsc::channel();
+    let started = Instant::now();
+    let mut watched = Vec::new();
+    for (number, guest) in scenario.guests.iter().enumerate() {
+        let peer = scenario.guests.iter().find(|peer| guest.wire && peer.name != guest.name);
+        let machine = Machine::start(&plan, guest, peer, number, sender.clone()).map_err(Failure::Other)?;
+        watched.push(Watched::new(guest, machine));
+    }
+    let mut boot = Duration::ZERO;
+    while watched.iter().any(Watched::is_awaited) {
+        let now = Instant::now();
+        let next = watched.iter().filter_map(|one| one.deadline).min().unwrap_or(manner.end).min(manner.end);
+        match events.recv_timeout(next.saturating_duration_since(now)) {
+            Ok((number, event)) => {
+                if manner.verbose {
+                    show(watched[number].guest, &event);
+                }
+                if let Event::Tell(words) = &event {
+                    obey(words, &mut watched).map_err(Failure::Other)?;
+                }
+                if event == Event::Ready {
+                    boot = started.elapsed();
+                }
+                watched[number].take(event);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let now = Instant::now();
+                for one in &mut watched {
+                    if now >= manner.end {
+                        one.lose("the whole run's time limit is over");
+                    } else if one.deadline.is_some_and(|deadline| deadline <= now) {
+                        one.expire();
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Other("no machine can be heard any more".to_owned()));
+            }
+        }
+        if let Some(one) = watched.iter().find(|one| !one.ready && one.machine.is_none()) {
+            return Err(Failure::Boot(one.why_not_up()));
+        }
+    }
+    let mut reports: Vec<Report> =
+        watched.iter_mut().flat_map(|one| std::mem::take(&mut one.reports)).collect();
+    // A test that failed may have done so because of what a service says.
+    let said: String = watched.iter().filter(|one| one.is_service()).map(Watched::service_text).collect();
+    if let Some(failed) = reports.iter_mut().find(|report| !report.passed()) {
+        failed.printed.push_str(&said);
+    }
+    Ok(Ended { reports, boot })
+}
+
+/// A machine and what it has done so far.
+struct Watched<'a> {
+    guest: &'a Guest,
+    /// None once it is off.
+    machine: Option<Machine>,
+    ready: bool,
+    /// When the next mark must have come.
+    deadline: Option<Instant>,
+    current: Option<(usize, Instant)>,
+    /// What came since the last test began, or, from a service, since ever.
+    printed: String,
+    reports: Vec<Report>,
+}
+
+impl<'a> Watched<'a> {
+    fn new(guest: &'a Guest, machine: Machine) -> Self {
+        let deadline = Some(Instant::now() + BOOT);
+        Self {
+            guest,
+            machine: Some(machine),
+            ready: false,
+            deadline,
+            current: None,
+            printed: String::new(),
+            reports: vec![],
+        }
+    }
+
+    fn is_service(&self) -> bool {
+        matches!(self.guest.role, Role::Service(_))
+    }
+
+    /// Whether the run is not over without it.
+    fn is_awaited(&self) -> bool {
+        self.reports.len() < self.guest.tests().len() || !self.ready
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Ready => {
+                self.ready = true;
+                self.deadline = (!self.is_service()).then(|| Instant::now() + PAUSE);
+            }
+            Event::Begin { test } => {
+                let limit = self.guest.tests().get(test).map_or(Duration::ZERO, |test| test.limit);
+                self.current = Some((test, Instant::now()));
+                self.deadline = Some(Instant::now() + limit + GRACE);
+                self.printed.clear();
+            }
+            Event::End { test, code, ms } => {
+                let took = Duration::from_millis(ms);
+                if let Some(ended) = self.guest.tests().get(test) {
+                    self.report(outcome(code, took, ended.limit), took);
+                }
+                self.deadline = Some(Instant::now() + PAUSE);
+            }
+            Event::Text(line) => {
+                self.printed.push_str(&line);
+                self.printed.push('\n');
+            }
+            Event::Tell(_) => {}
+            Event::Broken(why) => self.lose(&why),
+            Event::Done => self.lose("the machine had nothing more to do"),
+            Event::Closed => self.lose("the machine went off by itself"),
+        }
+    }
+
+    /// Ends the current test.
+    fn report(&mut self, outcome: Outcome, took: Duration) {
+        if let Some((test, _)) = self.current.take() {
+            let name = self.guest.tests()[test].name.clone();
+            self.reports.push(Report { name, outcome, took, printed: std::mem::take(&mut self.printed) });
+        }
+    }
+
+    /// A deadline is over.
+    fn expire(&mut self) {
+        if let Some((_, since)) = self.current {
+            self.report(Outcome::TimedOut, since.elapsed());
+            self.lose("the test before it hangs");
+        } else {
+            self.lose("the machine does not answer");
+        }
+    }
+
+    /// Powers the machine off; what has not been tested is lost for this reason.
+    fn lose(&mut self, why: &str) {
+        if let Some((_, since)) = self.current {
+            self.report(Outcome::Lost(why.to_owned()), since.elapsed());
+        }
+        self.machine = None;
+        self.deadline = None;
+        if self.ready {
+            let left = &self.guest.tests()[self.reports.len().min(self.guest.tests().len())..];
+            self.reports.extend(left.iter().map(|test| Report::lost(&test.name, &format!("not run: {why}"))));
+        } else {
+            self.printed.push_str(why);
+        }
+    }
+
+    fn why_not_up(&self) -> String {
+        let last = self.printed.lines().rev().find(|line| !line.trim().is_empty());
+        let last = last.map_or("it said nothing", str::trim);
+        format!("the machine {} did not come up: {last} (--verbose shows all)", self.guest.name)
+    }
+
+    fn service_text(&self) -> String {
+        format!("the machine {} said:\n{}", self.guest.name, self.printed)
+    }
+}
+
+/// Does what a test asks for.
+fn obey(words: &str, watched: &mut [Watched<'_>]) -> Result<(), String> {
+    let name = words.strip_prefix("off ").map(str::trim);
+    let one = watched.iter_mut().find(|one| Some(one.guest.name) == name);
+    let one = one.ok_or_else(|| format!("a test asks for what there is not: {words}"))?;
+    one.lose("it was powered off");
+    Ok(())
+}
+
+fn show(guest: &Guest, event: &Event) {
+    match event {
+        Event::Text(line) => eprintln!("{}| {line}", guest.name),
+        event => eprintln!("{}> {event:?}", guest.name),
+    }
+}
+
+/// A word for marks that no program knows: it changes with the time and the process.
+fn mark() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{:08x}{:x}", since.subsec_nanos(), std::process::id())
+}
+
+/// A folder for one run's files, gone when the run is over. In the system's folder for such, since the path of a socket
+/// must not be long.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("farfield-rdma-{}", mark()));
+        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing depends on it; the system clears that folder too.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
