@@ -36,6 +36,7 @@ perftest_client() {
     # A server that does not listen yet; any other error is final.
     while ! $program $PERFTEST "$@" >"$log" 2>&1; do
         tries=$((tries + 1))
+cat $log
         if [ $tries -ge 50 ] || ! grep -q "Couldn't connect" "$log"; then
             cat "$log"
             return 1

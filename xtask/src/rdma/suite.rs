@@ -73,7 +73,7 @@ pub(super) fn pair() -> Scenario {
     let service = format!(
         "{PRELUDE}
         ib_read_lat $PERFTEST -s 8 -n 1000
-        ib_read_bw $PERFTEST -u 16 -s 64 --run_infinitely"
+        ib_read_bw $PERFTEST -R -s 64 --run_infinitely"
     );
     let tests = vec![
         test("pair-read-latency", 60, "perftest_client ib_read_lat -s 8 -n 1000 10.0.0.1"),
@@ -91,12 +91,13 @@ pub(super) fn pair() -> Scenario {
 
 /// A client whose server vanishes must end with an error, not wait for ever.
 const POWER_OFF: &str = "
-perftest_client ib_read_bw -u 16 -s 64 --run_infinitely 10.0.0.1 &
+perftest_client ib_read_bw -R --retry_count=2 -s 64 --run_infinitely 10.0.0.1 &
 client=$!
 sleep 5
 kill -0 $client || { echo 'the client ended before the server did'; exit 1; }
 tell off server
 if wait $client; then echo 'the client did not notice'; exit 1; fi
+exit 9
 ";
 
 /// One program of the user's, with these arguments, in one machine.
