@@ -163,12 +163,37 @@ errors! {
     }
     /// A memory node that does not answer: it has died, or the link to it is cut. What was posted to it may have taken
     /// effect or not.
-    #[error("memory node {node} did not answer within {timeout_us} us")]
+    #[error("memory node {node} did not answer within {timeout_us} us ({operation} of {address})")]
     NodeUnreachable {
         /// The memory node.
         node: u16,
         /// How long it was tried, in microseconds.
         timeout_us: u64,
+        /// The first operation that had no answer.
+        operation: &'static str,
+        /// Where it was to take place.
+        address: Address,
+    }
+    /// An operation that a memory node or the network between has refused. What was posted with it may have taken effect
+    /// or not.
+    #[error("{operation} of {address} failed on memory node {node}: {reason}")]
+    OperationFailed {
+        /// The memory node.
+        node: u16,
+        /// The operation.
+        operation: &'static str,
+        /// Where it was to take place.
+        address: Address,
+        /// What the device reports.
+        reason: Box<str>,
+    }
+    /// A memory node that can not be connected to.
+    #[error("cannot connect to memory node {address}: {reason}")]
+    CannotConnect {
+        /// Its address as it was given.
+        address: Box<str>,
+        /// Why not.
+        reason: Box<str>,
     }
     /// A compute thread that died in a run whose caller expects all of them to return.
     #[error("compute thread {thread} died")]

@@ -64,10 +64,13 @@ mod memory;
 mod place;
 mod pointer;
 mod primitive;
+#[cfg(feature = "_verbs")]
+#[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
+pub mod rdma;
 pub mod sim;
 mod task;
 
-pub use cluster::{Cluster, ComputeThread, HeldBackBy, Metrics, Reclamation, ThreadId};
+pub use cluster::{Cluster, ComputeThread, HeldBackBy, Metrics, Reclamation, ThreadId, parse_size};
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
 ///

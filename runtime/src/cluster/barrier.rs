@@ -4,6 +4,9 @@
 //! arrivals that run has counted. With `n` threads, arrivals `k * n` to `k * n + n - 1` are one use; a thread waits
 //! until the count has reached the end of its use. A new run starts over at 0, whatever an earlier one left behind.
 //!
+//! Where other processes have runs of their own, whose barriers may have the same names, the count is not in far memory but in
+//! that of the run's one process; it works the same.
+//!
 //! A thread that has ended can not arrive. Whoever waits looks for that and gets [`Error::BarrierBroken`].
 
 use super::ComputeThread;
@@ -19,12 +22,15 @@ impl ComputeThread {
     /// Waits until every thread of the run has called it with the same name as often as this one.
     ///
     /// A name can be used again and again; each use is a barrier of its own. One task of each thread takes part. Costs
-    /// four round trips, and one for each time the thread looks again.
+    /// four round trips, and one for each time the thread looks again; on `rdma:` none.
     ///
     /// # Errors
     /// [`Error::BarrierBroken`] if a thread ends without arriving; [`Error::InvalidName`] and
     /// [`Error::DirectoryFull`] as for roots.
     pub async fn barrier(&self, name: &str) -> Result<()> {
+        if self.cluster().shared.has_strangers() {
+            return self.barrier_here(name).await;
+        }
         let at = barrier_entry(self, name).await?;
         let run = self.run.number() & (u64::MAX >> COUNT_BITS);
         let threads = self.threads() as u64;
@@ -50,6 +56,25 @@ impl ComputeThread {
             }
             if departed {
                 let arrived = (word & COUNT_MASK) - (complete - threads);
+                return Err(Error::from(error::BarrierBroken { name: name.into(), arrived, threads }));
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// As [`barrier`](Self::barrier), among threads of one process.
+    async fn barrier_here(&self, name: &str) -> Result<()> {
+        let threads = self.threads() as u64;
+        let complete = (self.run.arrive(name) / threads + 1) * threads;
+        let mut backoff = Backoff::for_others(self);
+        loop {
+            let departed = self.run.anyone_departed();
+            let count = self.run.arrivals(name);
+            if count >= complete {
+                return Ok(());
+            }
+            if departed {
+                let arrived = count - (complete - threads);
                 return Err(Error::from(error::BarrierBroken { name: name.into(), arrived, threads }));
             }
             backoff.wait().await;

@@ -17,10 +17,12 @@
 use memoffset::{offset_of, span_of};
 
 use crate::memory::classes::{CLASSES, Class};
+use crate::memory::epoch::FIRST_EPOCH;
 use crate::pointer::Address;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
-const VERSION: u64 = 2;
+/// The version of this layout.
+pub(crate) const LAYOUT_VERSION: u64 = 2;
 
 /// The header of every segment.
 #[repr(C)]
@@ -89,6 +91,9 @@ pub(crate) const DIRECTORY_ENTRIES: usize = 128;
 
 pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
+/// The smallest segment, which has room for its control block and a word, and the largest, which 48 bits of offset can name.
+pub(crate) const LEAST_SEGMENT_BYTES: u64 = CONTROL_BYTES + size_of::<u64>() as u64;
+pub(crate) const MOST_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
 
 const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 19152);
@@ -175,9 +180,11 @@ pub(crate) fn entry_body() -> std::ops::Range<usize> {
     span_of!(Entry, value..)
 }
 
-/// The words of a new segment's header past the first, which is written last.
-pub(crate) fn header() -> ([u64; 1], u64) {
-    ([VERSION], MAGIC)
+/// The words of a new segment that are not zero, by offset, in the order in which they are written.
+pub(crate) fn initial_words(is_first: bool) -> impl Iterator<Item = (u64, u64)> {
+    let version = (offset_of!(Header, version) as u64, LAYOUT_VERSION);
+    let epoch = is_first.then(|| (epoch().offset(), FIRST_EPOCH));
+    [version].into_iter().chain(epoch).chain([(offset_of!(Header, magic) as u64, MAGIC)])
 }
 
 /// What the word at an address below a segment's first free byte is called.

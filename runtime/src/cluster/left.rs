@@ -2,7 +2,8 @@
 //!
 //! A chain is *left* if its future is dropped, or if it is posted without one. It takes effect all the same. Until it has,
 //! the memory that it touches must not be used again; so it stays in the oldest epoch that a guard of its thread is in,
-//! as a guard would. What is to be done with its outcome, whoever finds it, is left with it. Only fabrics on which time passes leave chains in flight: on the others they are done at once.
+//! as a guard would. What is to be done with its outcome, whoever finds it, is left with it. Only fabrics on which time passes
+//! leave chains in flight: on the others they are done at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -86,29 +87,26 @@ impl ComputeThread {
     /// Gives up waiting for a chain, which takes effect all the same. Until it has, what the guards of this thread
     /// protect stays protected: the chain may be about to write there.
     pub(super) fn leave(&self, ticket: Ticket) {
-        if self.endpoint.virtual_time().is_some() {
-            self.left.borrow_mut().push(Left {
-                ticket,
-                pin: self.epoch.pin_oldest(),
-                owed: false,
-                then: None,
-            });
+        if self.endpoint.takes_time() {
+            self.keep(ticket, false, None);
         } else {
             self.endpoint.forget(ticket);
         }
+    }
+
+    /// Keeps a chain in flight among those that are left.
+    fn keep(&self, ticket: Ticket, owed: bool, then: Option<Then>) {
+        self.endpoint.leave(ticket);
+        let pin = self.epoch.pin_oldest();
+        self.left.borrow_mut().push(Left { ticket, pin, owed, then });
     }
 
     /// Posts a chain that nobody waits for. An error that is known at once is returned; a later one is owed to the thread.
     pub(crate) fn post(&self, chain: Chain) -> Result<()> {
         let mut submitted = self.submit(chain);
         match submitted.posted.take() {
-            Some(Posted::InFlight(ticket)) if self.endpoint.virtual_time().is_some() => {
-                self.left.borrow_mut().push(Left {
-                    ticket,
-                    pin: self.epoch.pin_oldest(),
-                    owed: true,
-                    then: None,
-                });
+            Some(Posted::InFlight(ticket)) if self.endpoint.takes_time() => {
+                self.keep(ticket, true, None);
                 Ok(())
             }
             Some(Posted::InFlight(ticket)) => loop {
@@ -155,9 +153,8 @@ impl ComputeThread {
 
     fn look_at(&self, posted: Posted, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
         match posted {
-            Posted::InFlight(ticket) if self.endpoint.virtual_time().is_some() => {
-                let (pin, then) = (self.epoch.pin_oldest(), Box::new(then));
-                self.left.borrow_mut().push(Left { ticket, pin, owed: false, then: Some(then) });
+            Posted::InFlight(ticket) if self.endpoint.takes_time() => {
+                self.keep(ticket, false, Some(Box::new(then)));
             }
             Posted::InFlight(ticket) => loop {
                 if let Poll::Ready((chain, result)) = self.endpoint.poll(ticket) {

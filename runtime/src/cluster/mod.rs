@@ -33,15 +33,18 @@ pub(crate) use metrics::count;
 pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub(crate) use submitted::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};
+pub use url::parse_size;
 
 use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
-use crate::fabric::host::{Arena, Host, run_threads};
+use crate::fabric::host::{Arena, Geometry, Host, run_threads};
 use crate::fabric::sim::{self, Ran, Sim, ThreadFuture, World};
+#[cfg(feature = "_verbs")]
+use crate::fabric::verbs::{Client, Verbs};
 use crate::layout::WORD_BYTES;
 use crate::memory::cache::Spare;
-use crate::memory::epoch::{Collector, FIRST_EPOCH};
+use crate::memory::epoch::Collector;
 use crate::memory::grid::Grid;
 use crate::memory::limbo::Limbo;
 use crate::memory::registry::Registry;
@@ -74,19 +77,20 @@ pub struct Cluster {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all threads of a process share of a cluster. Off the data path, but for `arena` and `collector`, to which each
+/// Identities that a process has for its compute threads, as a power of two; the process's number stands above.
+const THREADS_PER_PROCESS_BITS: u32 = 24;
+
+/// What all threads of a process share of a cluster. Off the data path, but for `memory` and `collector`, to which each
 /// thread has its own reference.
 pub(crate) struct Shared {
     url: Box<str>,
     pub(crate) config: Config,
-    arena: Arc<Arena>,
+    memory: Memory,
     pub(crate) collector: crate::primitive::Arc<Collector>,
     pub(crate) registry: Arc<Registry>,
     /// What threads had retired that have ended, and the free blocks that they held.
     orphans: Mutex<Vec<Limbo>>,
     spare: Mutex<Spare>,
-    /// Where the network is simulated.
-    world: Option<sim::Shared>,
     /// Identities of the threads that are running.
     live: Mutex<HashSet<ThreadId>>,
     next_thread: AtomicU64,
@@ -96,6 +100,17 @@ pub(crate) struct Shared {
     totals: Mutex<Metrics>,
 }
 
+/// Where far memory is.
+enum Memory {
+    /// In this process.
+    Here(Arc<Arena>),
+    /// Here too, behind a simulated network.
+    Simulated(sim::Shared),
+    /// On other machines.
+    #[cfg(feature = "_verbs")]
+    Verbs(Arc<Client>),
+}
+
 impl Cluster {
     /// Connects to the cluster that `url` names.
     ///
@@ -103,8 +118,9 @@ impl Cluster {
     /// |---|---|
     /// | `local:` | memory of this process, gone when the cluster is dropped |
     /// | `sim:` | the same, behind a simulated network, in virtual time: see [`sim`](crate::sim) |
+    /// | `rdma://HOST:PORT,HOST:PORT` | memory of these memory nodes, reached by RDMA; in a build with the feature `verbs` |
     ///
-    /// Options follow the colon, separated by commas:
+    /// Options follow the colon, separated by commas; for `rdma:` a question mark that follows the memory nodes:
     ///
     /// | option | meaning | default | bounds |
     /// |---|---|---|---|
@@ -135,37 +151,56 @@ impl Cluster {
     /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded |
     /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early | `none` | |
     ///
+    /// `rdma:` takes `seed` and `placement` (memory nodes say how much memory they have), and these:
+    ///
+    /// | option | meaning | default | bounds |
+    /// |---|---|---|---|
+    /// | `timeout` | when an operation that is not answered fails, and an attempt to connect | `2s` | from 1 ms |
+    /// | `qp-policy` | how threads share queue pairs to a memory node: `one-to-one`, each has its own; `mod`, by its index; `rr`, in turn; `rand`, at random | `one-to-one` | |
+    /// | `qp-lanes` | how many there are to share; makes the policy `mod` | 4 if shared | from 1 |
+    /// | `secret-file` | the file with the cluster's secret, readable by its owner only | what `FARFIELD_SECRET_FILE` names, else no secret | |
+    /// | `ack-timeout` | how long the device waits before it sends a packet again: 4.096 us times two to this power | hardware: eight times within the timeout; in software: 24 | 1 to 31 |
+    ///
     /// # Errors
-    /// [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped.
+    /// [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped or there is no RDMA
+    /// device; [`Error::CannotConnect`] naming the first memory node that can not be reached, or why it refuses.
     pub fn connect(url: &str) -> Result<Self> {
-        let config = Config::parse(url)?;
-        let arena = Arc::new(Arena::new(config.geometry)?);
-        let world = match &config.fabric {
+        #[cfg_attr(not(feature = "_verbs"), allow(unused_mut))]
+        let mut config = Config::parse(url)?;
+        #[cfg_attr(not(feature = "_verbs"), allow(unused_mut))]
+        let mut first_thread = 1;
+        let memory = match &config.fabric {
+            Fabric::Host | Fabric::Delayed { .. } => Memory::Here(formatted(config.geometry)?),
             Fabric::Sim(options) => {
                 let books = Books::new(config.seed, true, Grid::new(config.geometry));
-                let (geometry, arena) = (config.geometry, Arc::clone(&arena));
-                Some(sim::Shared::new(World::new(options.clone(), geometry, arena, config.seed, books)))
+                let (geometry, arena) = (config.geometry, formatted(config.geometry)?);
+                let world = World::new(options.clone(), geometry, arena, config.seed, books);
+                Memory::Simulated(sim::Shared::new(world))
             }
-            Fabric::Host | Fabric::Delayed { .. } => None,
+            #[cfg(feature = "_verbs")]
+            Fabric::Verbs(options) => {
+                let client = Client::connect(options)?;
+                config.geometry = client.geometry();
+                first_thread += u64::from(client.number()) << THREADS_PER_PROCESS_BITS;
+                Memory::Verbs(Arc::new(client))
+            }
         };
         let cluster = Self {
             shared: Arc::new(Shared {
                 url: url.into(),
                 config,
-                arena,
+                memory,
                 collector: crate::primitive::Arc::new(Collector::new()),
                 registry: Arc::default(),
                 orphans: Mutex::default(),
                 spare: Mutex::default(),
-                world,
                 live: Mutex::default(),
-                next_thread: AtomicU64::new(1),
+                next_thread: AtomicU64::new(first_thread),
                 next_run: AtomicU64::new(1),
                 active_runs: AtomicUsize::new(0),
                 totals: Mutex::default(),
             }),
         };
-        cluster.shared.format()?;
         tracing::debug!(url, "connected");
         Ok(cluster)
     }
@@ -254,19 +289,16 @@ impl Cluster {
             return Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }));
         }
         let shared = &self.shared;
+        shared.prepare(threads)?;
         shared.active_runs.fetch_add(1, Ordering::SeqCst);
         let run = Arc::new(Run::new(self, threads));
         let drained = DrainOnDrop(shared);
-        let Some(world) = &shared.world else {
+        let Some(world) = shared.world() else {
             let results = run_threads(
                 threads,
                 |index| {
                     let ct = ComputeThread::new(self, &run, index);
-                    block_on(&ct, async {
-                        let output = body(&ct).await;
-                        ct.leave_heap().await;
-                        output
-                    })
+                    block_on(&ct, live(&ct, &body))
                 },
                 |missing| missing.for_each(|index| run.depart(index, Metrics::default())),
             );
@@ -305,8 +337,19 @@ impl Cluster {
 
     /// The simulator's side of the cluster, if it is a simulated one (`sim:`).
     pub fn simulation(&self) -> Option<Simulation> {
-        self.shared.world.clone().map(|world| Simulation { world })
+        self.shared.world().cloned().map(|world| Simulation { world })
     }
+}
+
+/// The life of a compute thread.
+async fn live<R>(ct: &ComputeThread, body: &impl AsyncFn(&ComputeThread) -> Result<R>) -> Result<R> {
+    ct.join_epochs().await?;
+    let output = body(ct).await;
+    ct.leave_garbage().await;
+    ct.leave_heap().await;
+    ct.settle().await;
+    ct.leave_epochs().await;
+    output
 }
 
 /// A run of simulated threads.
@@ -322,12 +365,7 @@ impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simu
     fn start(&self, thread: usize) -> ThreadFuture<'_, Result<R>> {
         Box::pin(async move {
             let ct = ComputeThread::new(self.cluster, &self.run, thread);
-            ct.join_epochs().await?;
-            let output = (self.body)(&ct).await;
-            ct.leave_heap().await;
-            ct.settle().await;
-            ct.leave_epochs().await;
-            output
+            live(&ct, &self.body).await
         })
     }
 
@@ -359,48 +397,81 @@ impl Drop for DrainOnDrop<'_> {
 }
 
 impl Shared {
-    /// Writes the control blocks of fresh, all-zero segments.
-    fn format(&self) -> Result<()> {
-        for segment in 0..self.config.geometry.segments() {
-            let segment = segment as u16;
-            let (header, magic) = control::header();
-            for (position, word) in header.into_iter().enumerate() {
-                let at = Address::new(segment, ((position + 1) * WORD_BYTES) as u64);
-                self.arena.word(at)?.store(word, Ordering::Relaxed);
-            }
-            self.arena.set_first_word(segment, magic);
-        }
-        self.arena.word(control::epoch())?.store(FIRST_EPOCH, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// How many threads share a process, unless it is all of them.
     fn threads_per_process(&self) -> Option<usize> {
-        self.world.as_ref().map(|world| world.lock().config().threads_per_node as usize)
+        self.world().map(|world| world.lock().config().threads_per_node as usize)
+    }
+
+    /// Where the network is simulated.
+    fn world(&self) -> Option<&sim::Shared> {
+        match &self.memory {
+            Memory::Simulated(world) => Some(world),
+            _ => None,
+        }
+    }
+
+    /// Whether processes that this one knows nothing of may be at work in the cluster.
+    pub(crate) fn has_strangers(&self) -> bool {
+        match &self.memory {
+            Memory::Here(_) | Memory::Simulated(_) => false,
+            #[cfg(feature = "_verbs")]
+            Memory::Verbs(_) => true,
+        }
     }
 
     /// Evicts a process that is fenced: nothing that it has posted is still to come.
     fn clear_epoch_slot(&self, slot: Address) {
-        if let Ok(slot) = self.arena.word(slot) {
-            slot.store(0, Ordering::SeqCst);
+        if let Some(world) = self.world() {
+            world.lock().poke(slot, 0);
+        }
+    }
+
+    /// Gets ready for a run of so many threads.
+    fn prepare(
+        &self,
+        #[cfg_attr(not(feature = "_verbs"), allow(unused_variables))] threads: usize,
+    ) -> Result<()> {
+        match &self.memory {
+            Memory::Here(_) | Memory::Simulated(_) => Ok(()),
+            #[cfg(feature = "_verbs")]
+            Memory::Verbs(client) => client.prepare(threads),
         }
     }
 
     pub(crate) fn endpoint(&self, seed: u64, thread: usize) -> Endpoint {
-        if let Some(world) = &self.world {
-            return Endpoint::Sim(Sim::new(world.clone(), thread as u32));
-        }
-        let host = Host::new(Arc::clone(&self.arena));
-        match self.config.fabric {
-            Fabric::Delayed { max_polls } => Endpoint::Delayed(Delayed::new(host, max_polls, seed)),
-            Fabric::Host | Fabric::Sim(_) => Endpoint::Host(host),
+        match &self.memory {
+            Memory::Here(arena) => {
+                let host = Host::new(Arc::clone(arena));
+                match self.config.fabric {
+                    Fabric::Delayed { max_polls } => Endpoint::Delayed(Delayed::new(host, max_polls, seed)),
+                    _ => Endpoint::Host(host),
+                }
+            }
+            Memory::Simulated(world) => Endpoint::Sim(Sim::new(world.clone(), thread as u32)),
+            #[cfg(feature = "_verbs")]
+            Memory::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread)),
         }
     }
 
     /// What a thread's heap tells the simulator through; `task` is the task that runs.
     pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
-        self.world.clone().map(|world| Watch { world, task: Rc::clone(task) })
+        self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task) })
     }
+}
+
+/// Fresh memory with its control blocks.
+fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
+    let arena = Arena::new(geometry)?;
+    for segment in 0..geometry.segments() {
+        for (offset, word) in control::initial_words(segment == 0) {
+            if offset == 0 {
+                arena.set_first_word(segment as u16, word);
+            } else {
+                arena.word(Address::new(segment as u16, offset))?.store(word, Ordering::Relaxed);
+            }
+        }
+    }
+    Ok(Arc::new(arena))
 }
 
 /// Looks for objects that are neither freed nor reachable, at the end of a run.
@@ -425,8 +496,19 @@ impl Shared {
         }
     }
 
-    /// Frees what ended threads had retired: no thread is left.
+    /// Hands over what ended threads had retired.
+    pub(crate) fn take_orphans(&self, limbo: &mut Limbo) {
+        for orphan in std::mem::take(&mut *lock(&self.orphans)) {
+            limbo.absorb(orphan);
+        }
+    }
+
+    /// Frees what ended threads had retired: no thread is left. Where other processes may be at work it waits for a run of this
+    /// one.
     fn free_orphans(&self) -> u64 {
+        if self.has_strangers() {
+            return 0;
+        }
         let mut freed = 0;
         let grid = Grid::new(self.config.geometry);
         let mut spare = lock(&self.spare);
@@ -448,8 +530,10 @@ impl Shared {
         freed
     }
 
+    /// Whether a thread is running, or may be: of those of other processes nothing is known.
     fn is_live(&self, thread: ThreadId) -> bool {
-        lock(&self.live).contains(&thread)
+        let here = self.next_thread.load(Ordering::Relaxed) >> THREADS_PER_PROCESS_BITS;
+        thread.0.get() >> THREADS_PER_PROCESS_BITS != here || lock(&self.live).contains(&thread)
     }
 }
 

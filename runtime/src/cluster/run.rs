@@ -1,8 +1,9 @@
 //! Runs: the threads of one `cluster.run`, and which of them are still there.
 
+use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::{Cluster, Metrics, ThreadId, lock};
 use crate::memory::global::Process;
@@ -20,6 +21,8 @@ pub(crate) struct Run {
     threads_per_process: usize,
     /// Threads that have ended.
     departed: AtomicU64,
+    /// How many threads have arrived at each barrier, where that is counted here.
+    barriers: Mutex<HashMap<Box<str>, u64>>,
 }
 
 impl Run {
@@ -32,7 +35,9 @@ impl Run {
         let process = |number: usize| {
             let threads = (threads - number * threads_per_process).min(threads_per_process);
             Arc::new(match processes {
-                1 => Process::alone(crate::primitive::Arc::clone(&shared.collector), threads, segments),
+                1 if !shared.has_strangers() => {
+                    Process::alone(crate::primitive::Arc::clone(&shared.collector), threads, segments)
+                }
                 _ => Process::one_of_several(number, threads, segments),
             })
         };
@@ -46,6 +51,7 @@ impl Run {
             processes: (0..processes).map(process).collect(),
             threads_per_process,
             departed: AtomicU64::new(0),
+            barriers: Mutex::default(),
         };
         // What threads of earlier runs held is for those of this one's first process.
         run.processes[0].give_spare(std::mem::take(&mut *lock(&shared.spare)));
@@ -80,6 +86,19 @@ impl Run {
 
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// A thread arrives at a barrier; gives how many had before.
+    pub(crate) fn arrive(&self, barrier: &str) -> u64 {
+        let mut barriers = lock(&self.barriers);
+        let count = barriers.entry(barrier.into()).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    /// How many threads have arrived at a barrier.
+    pub(crate) fn arrivals(&self, barrier: &str) -> u64 {
+        lock(&self.barriers).get(barrier).copied().unwrap_or(0)
     }
 
     /// Whether any thread has ended, so that nobody can expect all of them to arrive anywhere.

@@ -201,6 +201,11 @@ impl ComputeThread {
         self.cluster.shared.config.geometry.node_of(address.segment())
     }
 
+    /// About how long a round trip takes where it is a real one, in nanoseconds; at least one.
+    pub(crate) fn round_trip(&self) -> Option<u64> {
+        self.endpoint.round_trip()
+    }
+
     pub(crate) fn idle(&self) {
         self.endpoint.idle();
     }
@@ -208,7 +213,7 @@ impl ComputeThread {
     /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
     /// as gone.
     pub(super) async fn settle(&self) {
-        while self.endpoint.virtual_time().is_some_and(Sim::is_underway) {
+        while self.endpoint.is_underway() {
             self.yield_now().await;
         }
     }

@@ -1,17 +1,17 @@
 //! Cluster URLs: `local:nodes=2,size=16MiB`.
 
-use crate::cluster::control::CONTROL_BYTES;
+use crate::cluster::control::{LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Geometry;
-use crate::fabric::sim::config::SimConfig;
+use crate::fabric::sim::config::{self as sim, SimConfig};
+#[cfg(feature = "_verbs")]
+use crate::fabric::verbs::config::Config as VerbsConfig;
 use crate::layout::WORD_BYTES;
 use crate::memory::site::Policy;
 use crate::pointer::Address;
 
 /// The embedded default: one node, one segment of 256 MiB, of which only the pages in use take memory.
 const DEFAULT_SEGMENT_BYTES: u64 = 256 << 20;
-/// The largest segment: what 48 bits of offset can name.
-const MAX_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
 
 /// What a URL asks for, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,20 @@ pub(crate) enum Fabric {
         max_polls: u32,
     },
     Sim(SimConfig),
+    #[cfg(feature = "_verbs")]
+    Verbs(VerbsConfig),
 }
+
+/// The shortest time in which operations of a real network may be expected to have an answer.
+#[cfg(feature = "_verbs")]
+const SHORTEST_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// What this build has.
+const SCHEMES: &str = if cfg!(feature = "_verbs") {
+    "this build has `local`, `sim` and `rdma`"
+} else {
+    "this build has `local` and `sim`; `rdma` needs one with `--features verbs`"
+};
 
 impl Config {
     /// Parses a cluster URL.
@@ -46,12 +59,21 @@ impl Config {
 }
 
 fn parse(url: &str) -> Result<Config, String> {
-    let (scheme, options) = url.split_once(':').ok_or("it has no `:`; write `local:` or `sim:`")?;
+    #[cfg_attr(not(feature = "_verbs"), allow(unused_mut))]
+    let (scheme, mut options) = url.split_once(':').ok_or("it has no `:`; write `local:` or `sim:`")?;
     let mut fabric = match scheme {
         "local" => Fabric::Host,
         "sim" => Fabric::Sim(SimConfig::default()),
-        _ => return Err(format!("unknown fabric `{scheme}`; this build has `local` and `sim`")),
+        #[cfg(feature = "_verbs")]
+        "rdma" => {
+            let nodes = options.strip_prefix("//").ok_or("write rdma://HOST:PORT,HOST:PORT")?;
+            let (nodes, after) = nodes.split_once('?').unwrap_or((nodes, ""));
+            options = after;
+            Fabric::Verbs(VerbsConfig::new(nodes)?)
+        }
+        _ => return Err(format!("unknown fabric `{scheme}`; {SCHEMES}")),
     };
+    let has_own_memory = matches!(fabric, Fabric::Host | Fabric::Sim(_));
     let (mut nodes, mut segments, mut size, mut seed) = (1, 1, DEFAULT_SEGMENT_BYTES, 0);
     let mut policy = Policy::default();
     let mut given = Vec::new();
@@ -63,9 +85,11 @@ fn parse(url: &str) -> Result<Config, String> {
         }
         given.push(name);
         match (name, &mut fabric) {
-            ("nodes", _) => nodes = number(name, value, 1, u64::from(u16::MAX))?,
-            ("segments", _) => segments = number(name, value, 1, u64::from(u16::MAX))?,
-            ("size", _) => size = bytes(value)?,
+            ("nodes", _) if has_own_memory => nodes = number(name, value, 1, u64::from(u16::MAX))?,
+            ("segments", _) if has_own_memory => segments = number(name, value, 1, u64::from(u16::MAX))?,
+            ("size", _) if has_own_memory => {
+                size = parse_size(value).map_err(|reason| format!("size={reason}"))?
+            }
             ("placement", _) => policy = Policy::named(value)?,
             ("seed", _) => seed = number(name, value, 0, u64::MAX)?,
             ("delay", Fabric::Host | Fabric::Delayed { .. }) => {
@@ -76,20 +100,34 @@ fn parse(url: &str) -> Result<Config, String> {
                 let (known, own) = match fabric {
                     Fabric::Sim(sim) => (sim.set(name, value)?, SimConfig::OPTIONS),
                     Fabric::Host | Fabric::Delayed { .. } => (false, "`delay`"),
+                    #[cfg(feature = "_verbs")]
+                    Fabric::Verbs(verbs) => {
+                        let number = |least, most| number(name, value, least, most);
+                        let duration =
+                            || Ok(sim::duration(sim::time(name, value, sim::picos(SHORTEST_TIMEOUT))?));
+                        (verbs.set(name, value, number, duration)?, VerbsConfig::OPTIONS)
+                    }
                 };
                 if !known {
-                    let shared = "`nodes`, `segments`, `size`, `seed`, `placement`";
-                    return Err(format!("unknown option `{name}`; `{scheme}:` takes {shared}, {own}"));
+                    let memory = if has_own_memory { "`nodes`, `segments`, `size`, " } else { "" };
+                    return Err(format!(
+                        "unknown option `{name}`; `{scheme}:` takes {memory}`seed`, `placement`, {own}"
+                    ));
                 }
             }
         }
     }
-    let least = CONTROL_BYTES + WORD_BYTES as u64;
-    if size < least {
-        return Err(format!("size={size} is too small: the control block alone takes {least} bytes"));
+    #[cfg(feature = "_verbs")]
+    if let Fabric::Verbs(verbs) = &mut fabric {
+        verbs.seed = seed;
     }
-    if size > MAX_SEGMENT_BYTES {
-        return Err(format!("size={size} is too large: a pointer reaches {MAX_SEGMENT_BYTES} bytes"));
+    if size < LEAST_SEGMENT_BYTES {
+        return Err(format!(
+            "size={size} is too small: the control block alone takes {LEAST_SEGMENT_BYTES} bytes"
+        ));
+    }
+    if size > MOST_SEGMENT_BYTES {
+        return Err(format!("size={size} is too large: a pointer reaches {MOST_SEGMENT_BYTES} bytes"));
     }
     if nodes * segments > Address::MAX_SEGMENTS as u64 {
         let most = Address::MAX_SEGMENTS;
@@ -112,8 +150,17 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String>
     }
 }
 
-/// A size in bytes: a number with an optional unit (`KiB`, `MiB`, `GiB`, `TiB`, or `kB`, `MB`, `GB`, `TB`).
-fn bytes(value: &str) -> Result<u64, String> {
+/// A size in bytes, as it stands in a cluster's URL: a number with an optional unit (`KiB`, `MiB`, `GiB`, `TiB`, or `kB`, `MB`,
+/// `GB`, `TB`).
+///
+/// ```
+/// assert_eq!(farfield::parse_size("2GiB"), Ok(2 << 30));
+/// assert!(farfield::parse_size("2 parsecs").is_err());
+/// ```
+///
+/// # Errors
+/// What is wrong with it, in a line.
+pub fn parse_size(value: &str) -> Result<u64, String> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
     let unit_bytes: u64 = match unit {
@@ -127,16 +174,14 @@ fn bytes(value: &str) -> Result<u64, String> {
         "GiB" => 1 << 30,
         "TiB" => 1 << 40,
         _ => {
-            return Err(format!(
-                "size={value} has an unknown unit `{unit}`; write it like 64KiB, 16MiB or 2GiB"
-            ));
+            return Err(format!("{value} has an unknown unit `{unit}`; write it like 64KiB, 16MiB or 2GiB"));
         }
     };
     number
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(unit_bytes))
-        .ok_or_else(|| format!("size={value} is not a size; write it like 64KiB, 16MiB or 2GiB"))
+        .ok_or_else(|| format!("{value} is not a size; write it like 64KiB, 16MiB or 2GiB"))
 }
 
 #[cfg(test)]

@@ -11,21 +11,25 @@
 //! The same on every fabric:
 //! - an 8-byte word is atomic;
 //! - single-word operations are sequentially consistent;
-//! - a longer READ or WRITE is a sequence of word accesses in address order, and may be torn between words;
+//! - a longer READ or WRITE is a sequence of word accesses, and may be torn between words; they are in address order, but
+//!   for real devices, which promise none;
 //! - inside a chain, operations take effect in program order;
-//! - chains of one thread to one memory node take effect in the order in which they were posted. So what undoes an
-//!   operation can not overtake it.
+//! - a chain that its thread has completed, posted without waiting, or given up takes effect before what the thread posts
+//!   to the same memory node afterwards. So what undoes an operation can not overtake it.
 //!
 //! | fabric | URL | completes |
 //! |---|---|---|
 //! | [`host`] | `local:` | at once: no operation ever waits |
 //! | [`delayed`] | `local:delay=N` | at a seeded poll up to the `N`th, so that tasks of a thread interleave |
 //! | [`sim`] | `sim:` | in virtual time, a round trip later |
+//! | `verbs` | `rdma://` | when the device says so; in a build with the feature `verbs` |
 
 pub(crate) mod chain;
 pub(crate) mod delayed;
 pub(crate) mod host;
 pub(crate) mod sim;
+#[cfg(feature = "_verbs")]
+pub(crate) mod verbs;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -41,6 +45,8 @@ pub(crate) enum Endpoint {
     Host(Host),
     Delayed(Delayed),
     Sim(Sim),
+    #[cfg(feature = "_verbs")]
+    Verbs(verbs::Verbs),
 }
 
 /// What posting a chain gives.
@@ -61,7 +67,7 @@ impl Endpoint {
     pub(crate) fn immediate(&self) -> Option<&Host> {
         match self {
             Self::Host(host) => Some(host),
-            Self::Delayed(_) | Self::Sim(_) => None,
+            _ => None,
         }
     }
 
@@ -74,6 +80,8 @@ impl Endpoint {
             }
             Self::Delayed(delayed) => Posted::InFlight(delayed.post(chain)),
             Self::Sim(sim) => Posted::InFlight(sim.post(chain, task)),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.post(chain),
         }
     }
 
@@ -82,6 +90,8 @@ impl Endpoint {
             Self::Host(_) => unreachable!("the host fabric leaves no chain in flight"),
             Self::Delayed(delayed) => delayed.poll(ticket),
             Self::Sim(sim) => sim.poll(ticket),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.poll(ticket),
         }
     }
 
@@ -91,12 +101,48 @@ impl Endpoint {
             Self::Host(_) => unreachable!("the host fabric leaves no chain in flight"),
             Self::Delayed(delayed) => delayed.forget(ticket),
             Self::Sim(sim) => sim.forget(ticket),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.forget(ticket),
+        }
+    }
+
+    /// Whether chains stay in flight while their thread goes on, so that one which nobody waits for is to be looked after.
+    #[inline]
+    pub(crate) fn takes_time(&self) -> bool {
+        !matches!(self, Self::Host(_) | Self::Delayed(_))
+    }
+
+    /// Nobody waits for a chain any more; but it is polled to completion, and nothing that is posted from now on may take effect
+    /// before it.
+    pub(crate) fn leave(&self, ticket: Ticket) {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.leave(ticket),
+            // The others keep the order of all chains.
+            _ => {
+                let _ = ticket;
+            }
+        }
+    }
+
+    /// Whether anything that the thread has posted is still to take effect.
+    pub(crate) fn is_underway(&self) -> bool {
+        match self {
+            Self::Host(_) | Self::Delayed(_) => false,
+            Self::Sim(sim) => sim.is_underway(),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.is_underway(),
         }
     }
 
     /// Doorbells rung: each announces all that was posted to one memory node at one time. None where there is no NIC.
     pub(crate) fn doorbells(&self) -> u64 {
-        self.virtual_time().map_or(0, Sim::doorbells)
+        match self {
+            Self::Host(_) | Self::Delayed(_) => 0,
+            Self::Sim(sim) => sim.doorbells(),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.doorbells(),
+        }
     }
 
     /// The time since the cluster was connected.
@@ -105,6 +151,17 @@ impl Endpoint {
             Self::Host(host) => host.now(),
             Self::Delayed(delayed) => delayed.host().now(),
             Self::Sim(sim) => sim.now(),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.now(),
+        }
+    }
+
+    /// About how long a round trip takes where it is a real one, in nanoseconds; at least one.
+    pub(crate) fn round_trip(&self) -> Option<u64> {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => Some(verbs.round_trip()),
+            _ => None,
         }
     }
 
@@ -114,14 +171,16 @@ impl Endpoint {
             Self::Host(host) => host.idle(),
             Self::Delayed(delayed) => delayed.host().idle(),
             Self::Sim(_) => unreachable!("the simulator polls a thread when something has arrived"),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.idle(),
         }
     }
 
     /// The simulator, where waiting is a timer's business and not polling's.
     pub(crate) fn virtual_time(&self) -> Option<&Sim> {
         match self {
-            Self::Host(_) | Self::Delayed(_) => None,
             Self::Sim(sim) => Some(sim),
+            _ => None,
         }
     }
 }

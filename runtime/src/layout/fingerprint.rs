@@ -19,7 +19,8 @@ const fn bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     (hash ^ 0xff).wrapping_mul(PRIME)
 }
 
-const fn number(hash: u64, number: u64) -> u64 {
+/// A hash that a number was added to.
+pub(crate) const fn number(hash: u64, number: u64) -> u64 {
     bytes(hash, &number.to_le_bytes())
 }
 

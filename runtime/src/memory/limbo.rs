@@ -31,6 +31,14 @@ impl Limbo {
         self.retired.push_back(Retired { tag, block, is_object });
     }
 
+    /// Takes over what another list holds.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.objects += other.objects;
+        self.retired.extend(other.retired);
+        self.retired.make_contiguous().sort_by_key(|retired| retired.tag);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.retired.is_empty()
     }

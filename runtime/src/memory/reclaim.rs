@@ -8,12 +8,15 @@ use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Sim;
 use crate::memory::heap::Block;
+use crate::task::Backoff;
 
 /// How many objects a thread retires between attempts to advance the epoch.
 pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
 /// In a small segment fewer: those that take up this part of it. What was retired in the last few epochs stays for as long as
 /// threads are pinned, also while they wait for memory.
 const RETIRED_SHARE_PER_ADVANCE: u64 = 512;
+/// How often in a row a thread that is about to end looks in vain whether the epoch has advanced.
+const ATTEMPTS_TO_LEAVE: u32 = 64;
 /// A thread that has retired so many objects, or a 16th of a segment, helps with every further one.
 const MOST_RETIRED: usize = 4096;
 
@@ -80,6 +83,27 @@ impl ComputeThread {
         // Getting a page for what is surplus may fail; it is free all the same.
         let _ = self.tend().await;
         freed
+    }
+
+    /// The thread is about to end where other processes may hold pointers: waits, for a while, until what it has retired can be
+    /// freed, and what others of its process have left. The rest is for whoever comes next.
+    pub(crate) async fn leave_garbage(&self) {
+        let shared = &self.cluster().shared;
+        if !shared.has_strangers() {
+            return;
+        }
+        let mut backoff = Backoff::for_turn(self);
+        let mut fruitless = 0;
+        while fruitless < ATTEMPTS_TO_LEAVE {
+            shared.take_orphans(&mut self.limbo.borrow_mut());
+            if !self.has_garbage() {
+                return;
+            }
+            let epoch = self.process.collector.epoch();
+            self.try_reclaim().await;
+            fruitless = if self.process.collector.epoch() == epoch { fruitless + 1 } else { 0 };
+            backoff.wait().await;
+        }
     }
 
     /// Frees what this thread retired long enough before `epoch`.

@@ -15,6 +15,8 @@ const MAX_SHIFT: u32 = 6;
 /// 4 ms for a round trip of 2 us: ten thousand threads that wait must not take the memory node's time from the one that
 /// they wait for.
 const MAX_NETWORK_SHIFT: u32 = 13;
+/// The longest wait on a real network.
+const LONGEST_NS: u64 = 10_000_000;
 
 /// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whoever holds
 /// what one waits for may be one of them.
@@ -80,6 +82,15 @@ impl<'a> Backoff<'a> {
             drop(timer.await);
             self.shift = (shift + 1).min(self.most);
             self.began = self.began.map(|_| ct.now());
+            return;
+        }
+        if let Some(round_trip) = ct.round_trip() {
+            let most = ((round_trip / 4) << shift).min(LONGEST_NS);
+            let wait = ct.rng().random_range(0..=most);
+            ct.count_wait_towards_step(wait / round_trip);
+            ct.sleep(Duration::from_nanos(wait)).await;
+            pend_once().await;
+            self.shift = (shift + 1).min(self.most);
             return;
         }
         let pauses = ct.rng().random_range(0..=1_u32 << shift);

@@ -22,6 +22,7 @@ mod machine;
 mod modules;
 mod packages;
 mod perftest;
+mod programs;
 mod report;
 mod scenario;
 mod suite;
@@ -44,17 +45,11 @@ pub(crate) struct Options {
     #[arg(long = "where", value_enum, default_value_t = Place::Auto)]
     place: Place,
     /// Only the tests whose names begin with this
-    #[arg(long, value_name = "PREFIX", conflicts_with = "program")]
+    #[arg(long, value_name = "PREFIX", conflicts_with = "script")]
     only: Option<String>,
-    /// Run this program instead of the tests; it finds `RDMA_DEVICE`, `RDMA_GID_INDEX` and `RDMA_ADDRESS` set
+    /// Run this shell script instead of the tests, where they would run and with what they have
     #[arg(long, value_name = "PATH")]
-    program: Option<PathBuf>,
-    /// The program's arguments: all that follows
-    #[arg(long, num_args = 0.., allow_hyphen_values = true, requires = "program", value_name = "ARG")]
-    args: Vec<String>,
-    /// The program's time limit, in seconds
-    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
-    program_limit: u64,
+    script: Option<PathBuf>,
     /// The time limit of the whole run, in seconds
     #[arg(long, default_value_t = 900, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: u64,
@@ -95,13 +90,11 @@ enum Format {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(options.limit);
     let prefix = options.only.as_deref().unwrap_or_default();
-    let mut single = suite::single();
-    let mut programs = Vec::new();
-    if let Some(path) = &options.program {
-        let limit = Duration::from_secs(options.program_limit);
-        single = vec![suite::program(path, &options.args, limit)?];
-        programs.push(path.clone());
-    }
+    let mut single = match &options.script {
+        Some(path) => vec![suite::script(path, Duration::from_secs(options.limit))?],
+        None => suite::single(),
+    };
+    let programs = programs::build()?;
     single.retain(|test| test.name.starts_with(prefix));
     let device = if options.place == Place::Vm { None } else { host::device() };
     let reports = match device {
@@ -119,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
         None => {
             let mut pair = suite::pair();
-            let whole = options.program.is_none();
+            let whole = options.script.is_none();
             pair.guests
                 .iter_mut()
                 .for_each(|guest| guest.keep(|test| whole && test.name.starts_with(prefix)));

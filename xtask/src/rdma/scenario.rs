@@ -16,6 +16,8 @@ use super::suite::Scenario;
 
 /// How long a machine may take to boot, and to get from one test to the next.
 const BOOT: Duration = Duration::from_secs(120);
+/// With KVM that is a matter of seconds; where it is there but does not work, nothing happens at all.
+const BOOT_BY_KVM: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_secs(20);
 
 /// How much later than the guest the host finds that a test has exceeded its limit: the guest can tell more about it.
@@ -65,7 +67,7 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
     for (number, guest) in scenario.guests.iter().enumerate() {
         let peer = scenario.guests.iter().find(|peer| guest.wire && peer.name != guest.name);
         let machine = Machine::start(&plan, guest, peer, number, sender.clone()).map_err(Failure::Other)?;
-        watched.push(Watched::new(guest, machine));
+        watched.push(Watched::new(guest, machine, manner.acceleration));
     }
     let mut boot = Duration::ZERO;
     while watched.iter().any(Watched::is_awaited) {
@@ -127,8 +129,9 @@ struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    fn new(guest: &'a Guest, machine: Machine) -> Self {
-        let deadline = Some(Instant::now() + BOOT);
+    fn new(guest: &'a Guest, machine: Machine, acceleration: Acceleration) -> Self {
+        let boot = if acceleration == Acceleration::Kvm { BOOT_BY_KVM } else { BOOT };
+        let deadline = Some(Instant::now() + boot);
         Self {
             guest,
             machine: Some(machine),

@@ -100,23 +100,15 @@ if wait $client; then echo 'the client did not notice'; exit 1; fi
 exit 9
 ";
 
-/// One program of the user's, with these arguments, in one machine.
-pub(super) fn program(path: &Path, arguments: &[String], limit: Duration) -> Result<Test, String> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.filter(|_| path.is_file()).ok_or_else(|| format!("{}: no such file", path.display()))?;
-    let words: Vec<String> = std::iter::once(&name).chain(arguments).map(|word| quoted(word)).collect();
-    Ok(Test { command: words.join(" "), name, limit })
+/// A script of the user's.
+pub(super) fn script(path: &Path, limit: Duration) -> Result<Test, String> {
+    Ok(Test { name: "script".to_owned(), command: crate::workspace::read(path)?, limit })
 }
 
 /// Tests on one machine, with a device on nothing.
 pub(super) fn alone(tests: Vec<Test>, programs: Vec<PathBuf>) -> Scenario {
     let guest = Guest { name: "alone", address: "10.0.0.1", wire: false, role: Role::Tests(tests) };
     Scenario { name: "single", guests: vec![guest], programs }
-}
-
-/// A word that the shell takes as it is.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -133,13 +125,5 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), all);
-    }
-
-    #[test]
-    fn arguments_reach_a_program_as_they_are() {
-        let arguments = ["a b", "$HOME", "it's"].map(str::to_owned);
-        let test = program(&std::env::current_exe().unwrap(), &arguments, Duration::ZERO).unwrap();
-        assert!(test.command.ends_with(r"' 'a b' '$HOME' 'it'\''s'"), "{}", test.command);
-        assert!(program(Path::new("no/such"), &[], Duration::ZERO).unwrap_err().contains("no/such"));
     }
 }

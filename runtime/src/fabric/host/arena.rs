@@ -33,6 +33,12 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
+    /// How many segments there are, unless that is more than a pointer can name.
+    #[cfg(feature = "_verbs")]
+    pub(crate) fn checked_segments(&self) -> Option<u32> {
+        Some(self.segments()).filter(|segments| *segments as usize <= Address::MAX_SEGMENTS)
+    }
+
     /// All segments.
     pub(crate) fn segments(&self) -> u32 {
         u32::from(self.nodes) * u32::from(self.segments_per_node)
@@ -49,6 +55,32 @@ impl Geometry {
     pub(crate) fn node_of(&self, segment: u16) -> u16 {
         segment / self.segments_per_node
     }
+
+    /// Whether so many words from an address on are words of one segment, its first word excepted.
+    #[cfg(feature = "_verbs")]
+    pub(crate) fn check(&self, at: Address, words: usize) -> Result<()> {
+        let bytes = (words as u64).saturating_mul(WORD_BYTES as u64);
+        let inside = u32::from(at.segment()) < self.segments()
+            && at.bits().is_multiple_of(WORD_BYTES as u64)
+            && at.offset() >= WORD_BYTES as u64
+            && at.offset().saturating_add(bytes) <= self.segment_bytes;
+        if inside { Ok(()) } else { Err(self.invalid(at)) }
+    }
+
+    /// Says what is wrong with an address that is not inside a segment.
+    #[cold]
+    fn invalid(&self, address: Address) -> Error {
+        let fault = if address.is_null() {
+            PointerFault::Null
+        } else if u32::from(address.segment()) >= self.segments() {
+            PointerFault::NoSegment { segments: self.segments() }
+        } else if !address.bits().is_multiple_of(WORD_BYTES as u64) {
+            PointerFault::Misaligned { align: WORD_BYTES as u32 }
+        } else {
+            PointerFault::PastSegment { size_bytes: self.segment_bytes }
+        };
+        Error::from(error::InvalidPointer { address, fault })
+    }
 }
 
 /// The memory of all segments.
@@ -62,6 +94,7 @@ pub(crate) struct Arena {
     limit: u64,
     /// Words of the only segment but for its first; 0 if there are several segments.
     alone: u64,
+    geometry: Geometry,
     pub(super) mapped: Instant,
     /// Owns the memory behind `base`.
     _map: MmapMut,
@@ -88,6 +121,7 @@ impl Arena {
             stride_log2: stride.trailing_zeros(),
             limit: geometry.segment_bytes - WORD_BYTES as u64,
             alone: if geometry.segments() == 1 { geometry.segment_bytes / WORD_BYTES as u64 - 1 } else { 0 },
+            geometry,
             mapped: Instant::now(),
             _map: map,
         })
@@ -120,7 +154,7 @@ impl Arena {
                 && segment < self.segments
                 && bits.is_multiple_of(WORD_BYTES as u64);
             if !inside {
-                return Err(self.invalid(at));
+                return Err(self.geometry.invalid(at));
             }
             (segment << self.stride_log2) + offset
         };
@@ -139,21 +173,6 @@ impl Arena {
         // SAFETY: the segment exists, so its first word lies inside the mapping, aligned; the access is atomic.
         let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_log2).cast::<AtomicU64>() };
         first.store(word, Ordering::Release);
-    }
-
-    /// Says what is wrong with an address that [`Arena::words`] refused.
-    #[cold]
-    fn invalid(&self, address: Address) -> Error {
-        let fault = if address.is_null() {
-            PointerFault::Null
-        } else if u64::from(address.segment()) >= self.segments {
-            PointerFault::NoSegment { segments: self.segments as u32 }
-        } else if !address.bits().is_multiple_of(WORD_BYTES as u64) {
-            PointerFault::Misaligned { align: WORD_BYTES as u32 }
-        } else {
-            PointerFault::PastSegment { size_bytes: self.limit + WORD_BYTES as u64 }
-        };
-        Error::from(error::InvalidPointer { address, fault })
     }
 }
 

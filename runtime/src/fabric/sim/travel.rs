@@ -131,11 +131,14 @@ impl World {
         let timeout = self.config.timeout;
         let flight = &mut self.flights[index as usize];
         let (node, timeout_us) = (flight.node, timeout / 1_000_000);
-        flight.result = Err(Error::from(error::NodeUnreachable { node, timeout_us }));
+        let first = flight.chain.ops().first();
+        let (operation, address) = first.map_or(("wait", Address::NULL), |op| (op.name(), op.at()));
+        let error = error::NodeUnreachable { node, timeout_us, operation, address };
+        flight.result = Err(Error::from(error));
         flight.words_left = 0;
         let fails_at = self.now.max(flight.posted_at + timeout);
         let what = What::Unreachable { node };
-        let at = flight.chain.ops().first().map_or(Address::NULL, Op::at);
+        let at = address;
         let who = Who { thread: flight.thread, task: flight.task, at: self.now };
         self.agenda.push(fails_at, Event::Complete(index));
         self.end_turn(index);

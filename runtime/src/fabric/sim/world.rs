@@ -406,6 +406,13 @@ impl World {
         self.books.look_for_leaks(roots, self.now, word);
     }
 
+    /// Sets a word, outside of time.
+    pub(crate) fn poke(&self, at: Address, to: u64) {
+        if let Ok(word) = self.arena.word(at) {
+            word.store(to, Ordering::SeqCst);
+        }
+    }
+
     /// The word at `at`, outside of time.
     pub(crate) fn peek(&self, at: Address) -> u64 {
         self.arena.word(at).map_or(0, |word| word.load(Ordering::Relaxed))

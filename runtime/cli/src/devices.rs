@@ -1,0 +1,86 @@
+//! `farfield devices`: the RDMA devices of this machine.
+
+use clap::Args;
+use farfield::Result;
+use farfield::rdma::{Atomics, DeviceInfo, PortInfo, devices};
+use serde_json::json;
+
+use crate::Format;
+
+/// How to print them.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How to print them
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let devices = devices()?;
+    match options.format {
+        Format::Text => devices.iter().for_each(show),
+        Format::Json => println!("{}", devices.iter().map(to_json).collect::<serde_json::Value>()),
+    }
+    Ok(())
+}
+
+fn atomics(device: &DeviceInfo) -> &'static str {
+    match device.atomics {
+        Atomics::None => "none",
+        Atomics::Device => "among operations through it",
+        Atomics::Global => "with respect to the processors too",
+    }
+}
+
+/// The port and its identifier that a connection would use: one that is up, with an address of RoCE version 2 if it has one.
+fn used(device: &DeviceInfo) -> Option<(&PortInfo, Option<u32>)> {
+    let port = device.ports.iter().find(|port| port.is_up).filter(|_| device.unusable.is_none())?;
+    let best =
+        port.identifiers.iter().rfind(|(_, address, kind)| kind.contains("v2") && !address.contains(':'));
+    Some((port, best.or(port.identifiers.first()).map(|(index, _, _)| *index)))
+}
+
+fn show(device: &DeviceInfo) {
+    let kind = if device.is_software { "software" } else { "hardware" };
+    println!("{} ({kind})", device.name);
+    println!("  atomics: {}", atomics(device));
+    println!("  a queue pair holds {} requests, {} READs or atomics", device.max_requests, device.max_reads);
+    let used = used(device);
+    for port in &device.ports {
+        let state = if port.is_up { "up" } else { "down" };
+        println!("  port {}: {state}, packets of {} bytes", port.number, port.mtu);
+        for (index, address, kind) in &port.identifiers {
+            let is_used = used.is_some_and(|(of, used)| of.number == port.number && used == Some(*index));
+            println!("    {index}: {address} ({kind}){}", if is_used { ", used" } else { "" });
+        }
+    }
+    match (&device.unusable, used) {
+        (Some(why), _) => println!("  not used: {why}"),
+        (None, None) => println!("  not used: no port is up"),
+        (None, Some(_)) => {}
+    }
+}
+
+fn to_json(device: &DeviceInfo) -> serde_json::Value {
+    let used = used(device);
+    let ports = device.ports.iter().map(|port| {
+        let identifiers = port.identifiers.iter().map(|(index, address, kind)| json!([index, address, kind]));
+        json!({
+            "number": port.number,
+            "up": port.is_up,
+            "mtu": port.mtu,
+            "identifiers": identifiers.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "name": device.name,
+        "software": device.is_software,
+        "atomics": atomics(device),
+        "max_requests": device.max_requests,
+        "max_reads": device.max_reads,
+        "ports": ports.collect::<Vec<_>>(),
+        "used_port": used.map(|(port, _)| port.number),
+        "used_identifier": used.and_then(|(_, index)| index),
+        "unusable": device.unusable,
+    })
+}

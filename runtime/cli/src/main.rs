@@ -1,0 +1,59 @@
+//! The `farfield` command.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "_verbs")]
+mod devices;
+#[cfg(feature = "_verbs")]
+mod memnode;
+mod ping;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Memory nodes, and what there is to see of a cluster.
+#[derive(Parser)]
+#[command(name = "farfield", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Host segments and serve connections until told to stop (Ctrl-C, SIGTERM)
+    #[cfg(feature = "_verbs")]
+    Memnode(memnode::Options),
+    /// Print how long round trips to each memory node take
+    Ping(ping::Options),
+    /// List the RDMA devices of this machine and what Farfield would use
+    #[cfg(feature = "_verbs")]
+    Devices(devices::Options),
+}
+
+/// How to print.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        #[cfg(feature = "_verbs")]
+        Command::Memnode(options) => memnode::run(&options),
+        Command::Ping(options) => ping::run(&options),
+        #[cfg(feature = "_verbs")]
+        Command::Devices(options) => devices::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

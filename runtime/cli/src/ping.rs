@@ -1,0 +1,98 @@
+//! `farfield ping`: how long round trips take.
+
+use std::time::Duration;
+
+use clap::Args;
+use farfield::prelude::*;
+use farfield::{Error, Result};
+use serde_json::json;
+
+use crate::Format;
+
+/// What to ping, and how often.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The cluster, such as rdma://host:port,host:port
+    cluster: String,
+    /// How many operations of each kind
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// How to print the times
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// What the operations are done to.
+#[remote]
+struct Target {
+    word: Atomic<u64>,
+}
+
+/// The operations, in the order in which they are printed.
+const OPERATIONS: [&str; 4] = ["read", "write", "cas", "faa"];
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let cluster = Cluster::connect(&options.cluster)?;
+    let mut times = cluster.run(1, async |ct| {
+        let mut nodes = Vec::new();
+        for node in 0..ct.nodes() {
+            nodes.push(ping(ct, node, options.count).await?);
+        }
+        Ok(nodes)
+    })?;
+    let nodes = times.pop().ok_or_else(|| Error::other("the thread gave nothing"))?;
+    match options.format {
+        Format::Text => {
+            for (node, times) in nodes.iter().enumerate() {
+                println!("memory node {node}: microseconds");
+                println!("        {:>9} {:>9} {:>9} {:>9} {:>9}", "min", "p50", "p90", "p99", "max");
+                for (name, times) in OPERATIONS.iter().zip(times) {
+                    let [min, p50, p90, p99, max] = percentiles(times);
+                    println!("  {name:<5} {min:>9.2} {p50:>9.2} {p90:>9.2} {p99:>9.2} {max:>9.2}");
+                }
+            }
+        }
+        Format::Json => {
+            let node = |times: &[Vec<Duration>; 4]| {
+                let operation = |(name, times): (&&str, &Vec<Duration>)| {
+                    let [min, p50, p90, p99, max] = percentiles(times);
+                    let figures =
+                        json!({"min_us": min, "p50_us": p50, "p90_us": p90, "p99_us": p99, "max_us": max});
+                    ((*name).to_owned(), figures)
+                };
+                OPERATIONS.iter().zip(times).map(operation).collect::<serde_json::Map<_, _>>()
+            };
+            println!("{}", json!({ "nodes": nodes.iter().map(node).collect::<Vec<_>>() }));
+        }
+    }
+    Ok(())
+}
+
+/// How long each operation on a memory node took, by kind.
+async fn ping(ct: &ComputeThread, node: usize, count: u32) -> Result<[Vec<Duration>; 4]> {
+    let target = Target::new_in(ct.on_node(node as u16), Target::init()).await?.write(ct).await?;
+    let word = target.word();
+    let mut times: [Vec<Duration>; 4] = std::array::from_fn(|_| Vec::with_capacity(count as usize));
+    // Kinds take turns, so that what disturbs the machine disturbs them alike.
+    for round in 0..u64::from(count) {
+        for (kind, times) in times.iter_mut().enumerate() {
+            let began = ct.now();
+            match kind {
+                0 => drop(word.load(ct).await?),
+                1 => word.store(ct, round).await?,
+                2 => drop(word.compare_exchange(ct, round, round + 1).await?),
+                _ => drop(word.fetch_add(ct, 1).await?),
+            }
+            times.push(ct.now() - began);
+        }
+    }
+    ct.delete(target).await?;
+    Ok(times)
+}
+
+/// The least, the median, the 90th and 99th percentile, and the largest, in microseconds.
+fn percentiles(times: &[Duration]) -> [f64; 5] {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    [0, 50, 90, 99, 100].map(|percent| times[(times.len() - 1) * percent / 100].as_secs_f64() * 1e6)
+}

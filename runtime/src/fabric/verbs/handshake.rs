@@ -1,0 +1,461 @@
+//! What a client and a memory node say to each other before the first operation.
+//!
+//! A client has two kinds of connections to a memory node. The *control* connection proves that it knows the cluster's secret
+//! and gives it the segment table; its queue pair is in a protection domain of its own, where no segment is. A *lane* is a
+//! queue pair on which operations run. It is opened with a key that follows from the secret and from the two random numbers
+//! of the control connection, and with a number that must grow, so nothing that was overheard opens another.
+//!
+//! | control connection | carries |
+//! |---|---|
+//! | request (client) | [`Hello`]: version, cluster, node, incarnation, a random number, proof |
+//! | reply (node) | [`Reply`]: incarnation, a random number, proof over both numbers |
+//! | message (client) | [`Join`]: which place in which cluster the client takes the node for, proof over both numbers |
+//! | message (node) | [`Welcome`]: the client's number and the segment table; or why not |
+//!
+//! A lane needs the request alone. A request that is not accepted is rejected with a line of text.
+//!
+//! Proofs are HMAC-SHA-256, compared in constant time. Neither the secret nor a key is ever sent. Everything else is sent in the
+//! clear, as everything that RDMA moves is: the proofs keep strangers and mistakes out, not listeners.
+//!
+//! Every message has one size and one form; what has another is refused. Parsing reads only what is there, and never trusts a
+//! count. Numbers are little-endian.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// The version of everything here. Others are refused.
+const VERSION: u8 = 1;
+const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
+
+/// A number that is used once.
+pub(super) type Nonce = [u8; 16];
+/// The proof in a request, which has little room.
+type ShortProof = [u8; 16];
+type Proof = [u8; 32];
+/// What lanes are opened with.
+pub(super) type Key = [u8; 32];
+
+/// The most that a request carries over RDMA's connection manager: 56 bytes.
+pub(super) const HELLO_BYTES: usize = 56;
+pub(super) const REPLY_BYTES: usize = 64;
+pub(super) const JOIN_BYTES: usize = 56;
+/// The most segments that a memory node has.
+pub(crate) const MAX_SEGMENTS: usize = 1024;
+const WELCOME_HEAD_BYTES: usize = 40;
+const ENTRY_BYTES: usize = 16;
+/// The longest [`Welcome`].
+pub(super) const MAX_WELCOME_BYTES: usize = WELCOME_HEAD_BYTES + MAX_SEGMENTS * ENTRY_BYTES;
+/// The longest reason for a refusal; a rejection of the connection manager has room for 148 bytes.
+pub(super) const MAX_REASON_BYTES: usize = 120;
+
+/// A request for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) kind: Kind,
+    /// Which of the cluster's memory nodes the client takes the other for.
+    pub(super) node: u16,
+    /// The cluster; 0 if the client does not know it yet.
+    pub(super) cluster: u64,
+    /// The incarnation that the client knows; 0 if it knows none.
+    pub(super) incarnation: u64,
+    /// A random number for a control connection; for a lane, the client's number and the lane's.
+    pub(super) nonce: Nonce,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Control,
+    Lane,
+}
+
+/// The answer to the request for a control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) incarnation: u64,
+    pub(super) nonce: Nonce,
+}
+
+/// What the client wants the memory node to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Join {
+    pub(super) cluster: u64,
+    pub(super) node: u16,
+    pub(super) nodes: u16,
+}
+
+/// What a client needs to know of a memory node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Welcome {
+    /// Which client of the memory node it is: no two ever have the same number.
+    pub(super) client: u32,
+    /// The version of the control blocks.
+    pub(super) layout: u64,
+    pub(super) segment_bytes: u64,
+    pub(super) segments: Vec<Segment>,
+}
+
+/// Where a segment is in the memory of its node, and the key to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) base: u64,
+    pub(super) rkey: u32,
+}
+
+/// A secret as it is used: what a file holds, or nothing.
+#[derive(Clone)]
+pub(crate) struct Secret(Box<[u8]>);
+
+/// What a proof is about: proofs of one kind are of no use as another.
+#[derive(Clone, Copy)]
+enum About {
+    Hello = 1,
+    Reply = 2,
+    Join = 3,
+    Key = 4,
+}
+
+impl Secret {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// What lanes are opened with after a handshake with these numbers.
+    pub(super) fn key(&self, client: &Nonce, node: &Nonce) -> Key {
+        mac(&self.0, About::Key, &[client, node]).finalize().into_bytes().into()
+    }
+}
+
+fn mac(key: &[u8], about: About, parts: &[&[u8]]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(&[about as u8]);
+    parts.iter().for_each(|part| mac.update(part));
+    mac
+}
+
+/// Takes fixed-size fields off the front of a message.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+}
+
+impl Hello {
+    /// The nonce of a lane: whose it is, and which.
+    pub(super) fn lane(client: u32, lane: u32) -> Nonce {
+        let mut nonce = [0; 16];
+        nonce[..4].copy_from_slice(&client.to_le_bytes());
+        nonce[4..8].copy_from_slice(&lane.to_le_bytes());
+        nonce
+    }
+
+    /// Whose lane it asks for, and which.
+    pub(super) fn client_and_lane(&self) -> (u32, u32) {
+        let mut fields = Fields(&self.nonce);
+        (fields.u32().unwrap_or_default(), fields.u32().unwrap_or_default())
+    }
+
+    fn head(&self) -> [u8; HELLO_BYTES - size_of::<ShortProof>()] {
+        let mut head = [0; _];
+        head[..4].copy_from_slice(&MAGIC);
+        head[4] = self.kind as u8;
+        head[6..8].copy_from_slice(&self.node.to_le_bytes());
+        head[8..16].copy_from_slice(&self.cluster.to_le_bytes());
+        head[16..24].copy_from_slice(&self.incarnation.to_le_bytes());
+        head[24..40].copy_from_slice(&self.nonce);
+        head
+    }
+
+    pub(super) fn to_bytes(self, key: &[u8]) -> [u8; HELLO_BYTES] {
+        let head = self.head();
+        let proof: Proof = mac(key, About::Hello, &[&head]).finalize().into_bytes().into();
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..head.len()].copy_from_slice(&head);
+        bytes[head.len()..].copy_from_slice(&proof[..size_of::<ShortProof>()]);
+        bytes
+    }
+
+    pub(super) fn with_secret(self, secret: &Secret) -> [u8; HELLO_BYTES] {
+        self.to_bytes(&secret.0)
+    }
+
+    /// Reads a request; the connection manager may have added to its end. The proof is yet to be checked.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+        let mut fields = Fields(bytes.get(..HELLO_BYTES).ok_or("this is not Farfield's protocol")?);
+        let short = "the request is too short";
+        let magic: [u8; 4] = fields.take().ok_or(short)?;
+        if magic[..3] != MAGIC[..3] {
+            return Err("this is not Farfield's protocol");
+        }
+        if magic[3] != VERSION {
+            return Err("client and memory node speak different versions of the protocol");
+        }
+        let kind = match fields.take::<2>().ok_or(short)?[0] {
+            0 => Kind::Control,
+            1 => Kind::Lane,
+            _ => return Err("the request is for an unknown kind of connection"),
+        };
+        Ok(Self {
+            kind,
+            node: fields.u16().ok_or(short)?,
+            cluster: fields.u64().ok_or(short)?,
+            incarnation: fields.u64().ok_or(short)?,
+            nonce: fields.take().ok_or(short)?,
+        })
+    }
+
+    /// Whether the request that it was read from was made with this key.
+    pub(super) fn is_proven(&self, bytes: &[u8], key: &[u8]) -> bool {
+        let head = self.head();
+        let proof = bytes.get(head.len()..HELLO_BYTES).unwrap_or_default();
+        mac(key, About::Hello, &[&head]).verify_truncated_left(proof).is_ok()
+    }
+
+    pub(super) fn is_proven_by(&self, bytes: &[u8], secret: &Secret) -> bool {
+        self.is_proven(bytes, &secret.0)
+    }
+}
+
+impl Reply {
+    fn head(&self) -> [u8; REPLY_BYTES - size_of::<Proof>()] {
+        let mut head = [0; _];
+        head[..4].copy_from_slice(&MAGIC);
+        head[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
+        head[16..32].copy_from_slice(&self.nonce);
+        head
+    }
+
+    pub(super) fn to_bytes(self, secret: &Secret, client: &Nonce) -> [u8; REPLY_BYTES] {
+        let head = self.head();
+        let proof: Proof = mac(&secret.0, About::Reply, &[&head, client]).finalize().into_bytes().into();
+        let mut bytes = [0; REPLY_BYTES];
+        bytes[..head.len()].copy_from_slice(&head);
+        bytes[head.len()..].copy_from_slice(&proof);
+        bytes
+    }
+
+    /// Reads a reply of somebody who knows the secret.
+    pub(super) fn parse(bytes: &[u8], secret: &Secret, client: &Nonce) -> Result<Self, &'static str> {
+        let strange = "it does not speak Farfield's protocol";
+        let bytes = bytes.get(..REPLY_BYTES).ok_or(strange)?;
+        let mut fields = Fields(bytes);
+        if fields.take() != Some(MAGIC) || fields.u32().is_none() {
+            return Err(strange);
+        }
+        let incarnation = fields.u64().ok_or(strange)?;
+        let reply = Self { incarnation, nonce: fields.take().ok_or(strange)? };
+        let proven = mac(&secret.0, About::Reply, &[&reply.head(), client]).verify_slice(fields.0);
+        proven.map(|()| reply).map_err(|_| "it does not know the cluster's secret")
+    }
+}
+
+impl Join {
+    fn head(&self) -> [u8; JOIN_BYTES - size_of::<Proof>()] {
+        let mut head = [0; _];
+        head[..4].copy_from_slice(&MAGIC);
+        head[8..16].copy_from_slice(&self.cluster.to_le_bytes());
+        head[16..18].copy_from_slice(&self.node.to_le_bytes());
+        head[18..20].copy_from_slice(&self.nodes.to_le_bytes());
+        head
+    }
+
+    pub(super) fn to_bytes(self, secret: &Secret, client: &Nonce, node: &Nonce) -> [u8; JOIN_BYTES] {
+        let head = self.head();
+        let proof: Proof = mac(&secret.0, About::Join, &[&head, client, node]).finalize().into_bytes().into();
+        let mut bytes = [0; JOIN_BYTES];
+        bytes[..head.len()].copy_from_slice(&head);
+        bytes[head.len()..].copy_from_slice(&proof);
+        bytes
+    }
+
+    pub(super) fn parse(
+        bytes: &[u8],
+        secret: &Secret,
+        client: &Nonce,
+        node: &Nonce,
+    ) -> Result<Self, &'static str> {
+        let strange = "the client does not speak Farfield's protocol";
+        if bytes.len() != JOIN_BYTES {
+            return Err(strange);
+        }
+        let mut fields = Fields(bytes);
+        if fields.take() != Some(MAGIC) || fields.u32().is_none() {
+            return Err(strange);
+        }
+        let join = Self {
+            cluster: fields.u64().ok_or(strange)?,
+            node: fields.u16().ok_or(strange)?,
+            nodes: fields.u16().ok_or(strange)?,
+        };
+        fields.u32().ok_or(strange)?;
+        let proven = mac(&secret.0, About::Join, &[&join.head(), client, node]).verify_slice(fields.0);
+        proven.map(|()| join).map_err(|_| "the client does not know the cluster's secret")
+    }
+}
+
+impl Welcome {
+    /// The message, or the one that says why the client is not welcome.
+    pub(super) fn to_bytes(this: Result<&Self, &str>) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        match this {
+            Ok(welcome) => {
+                bytes.extend(0_u32.to_le_bytes());
+                bytes.extend(welcome.client.to_le_bytes());
+                bytes.extend((welcome.segments.len() as u32).to_le_bytes());
+                bytes.extend(welcome.layout.to_le_bytes());
+                bytes.extend(welcome.segment_bytes.to_le_bytes());
+                bytes.resize(WELCOME_HEAD_BYTES, 0);
+                for segment in &welcome.segments {
+                    bytes.extend(segment.base.to_le_bytes());
+                    bytes.extend(segment.rkey.to_le_bytes());
+                    bytes.extend([0; 4]);
+                }
+            }
+            Err(reason) => {
+                let reason = cut(reason);
+                bytes.extend((reason.len() as u32).to_le_bytes());
+                bytes.extend(reason.as_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Reads the message; the error is the memory node's reason, or what is wrong with the message.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let strange = || "it does not speak Farfield's protocol".to_owned();
+        let mut fields = Fields(bytes);
+        if fields.take() != Some(MAGIC) {
+            return Err(strange());
+        }
+        match fields.u32() {
+            Some(0) => {}
+            Some(_) => return Err(reason(fields.0)),
+            None => return Err(strange()),
+        }
+        let client = fields.u32().ok_or_else(strange)?;
+        let count = fields.u32().ok_or_else(strange)? as usize;
+        let layout = fields.u64().ok_or_else(strange)?;
+        let segment_bytes = fields.u64().ok_or_else(strange)?;
+        fields.u64().ok_or_else(strange)?;
+        if count == 0 || count > MAX_SEGMENTS || fields.0.len() != count * ENTRY_BYTES {
+            return Err(format!("its table says {count} segments and has {} bytes", fields.0.len()));
+        }
+        let mut segments = Vec::with_capacity(count);
+        while let (Some(base), Some(rkey), Some(_)) = (fields.u64(), fields.u32(), fields.u32()) {
+            base.checked_add(segment_bytes).ok_or_else(|| format!("it has a segment at {base:#x}"))?;
+            segments.push(Segment { base, rkey });
+        }
+        Ok(Self { client, layout, segment_bytes, segments })
+    }
+}
+
+/// A reason as it is sent.
+pub(super) fn cut(reason: &str) -> &str {
+    let mut end = reason.len().min(MAX_REASON_BYTES);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    &reason[..end]
+}
+
+/// A reason as it was sent by somebody who may be anybody: one line of printable text.
+pub(super) fn reason(bytes: &[u8]) -> String {
+    let bytes = &bytes[..bytes.len().min(MAX_REASON_BYTES)];
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = String::from_utf8_lossy(&bytes[..end]);
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO: Hello = Hello { kind: Kind::Control, node: 2, cluster: 7, incarnation: 9, nonce: [5; 16] };
+
+    fn secret() -> Secret {
+        Secret::new(b"open sesame")
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let bytes = HELLO.with_secret(&secret());
+        let read = Hello::parse(&bytes).unwrap();
+        assert_eq!(read, HELLO);
+        assert!(read.is_proven_by(&bytes, &secret()));
+        assert!(!read.is_proven_by(&bytes, &Secret::new(b"open barley")));
+        let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(3, 4), ..HELLO };
+        assert_eq!(Hello::parse(&lane.to_bytes(&[1; 32])).unwrap().client_and_lane(), (3, 4));
+    }
+
+    #[test]
+    fn each_changed_bit_of_a_request_is_noticed() {
+        let bytes = HELLO.with_secret(&secret());
+        for bit in 0..HELLO_BYTES * 8 {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            // One byte is padding: its bits say nothing, and the proof is over what was read.
+            let accepted = Hello::parse(&changed).is_ok_and(|hello| hello.is_proven_by(&changed, &secret()));
+            assert!(!accepted || bit / 8 == 5, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut bytes = HELLO.with_secret(&secret());
+        bytes[3] += 1;
+        assert!(Hello::parse(&bytes).unwrap_err().contains("different versions"));
+        assert!(Hello::parse(b"GET / HTTP/1.1").unwrap_err().contains("not Farfield's"));
+    }
+
+    #[test]
+    fn replies_and_joins_prove_that_the_secret_is_known() {
+        let reply = Reply { incarnation: 11, nonce: [6; 16] };
+        let bytes = reply.to_bytes(&secret(), &[5; 16]);
+        assert_eq!(Reply::parse(&bytes, &secret(), &[5; 16]), Ok(reply));
+        assert!(Reply::parse(&bytes, &secret(), &[4; 16]).is_err(), "a reply to somebody else");
+        assert!(Reply::parse(&bytes, &Secret::new(b""), &[5; 16]).is_err());
+        let join = Join { cluster: 1, node: 0, nodes: 3 };
+        let bytes = join.to_bytes(&secret(), &[5; 16], &[6; 16]);
+        assert_eq!(Join::parse(&bytes, &secret(), &[5; 16], &[6; 16]), Ok(join));
+        assert!(Join::parse(&bytes, &secret(), &[5; 16], &[7; 16]).is_err(), "what was said once, again");
+        assert!(Join::parse(&bytes[1..], &secret(), &[5; 16], &[6; 16]).is_err());
+    }
+
+    #[test]
+    fn a_welcome_has_the_table_and_a_refusal_the_reason() {
+        let segments = vec![Segment { base: 4096, rkey: 1 }, Segment { base: 1 << 40, rkey: 2 }];
+        let welcome = Welcome { client: 3, layout: 2, segment_bytes: 1 << 30, segments };
+        let bytes = Welcome::to_bytes(Ok(&welcome));
+        assert_eq!(Welcome::parse(&bytes), Ok(welcome));
+        assert!(Welcome::parse(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(Welcome::parse(&Welcome::to_bytes(Err("full\n"))), Err("full?".to_owned()));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            if let Ok(hello) = Hello::parse(&bytes) {
+                hello.is_proven_by(&bytes, &secret());
+            }
+            drop(Reply::parse(&bytes, &secret(), &[0; 16]));
+            drop(Join::parse(&bytes, &secret(), &[0; 16], &[0; 16]));
+            drop(Welcome::parse(&bytes));
+            let framed = [MAGIC.as_slice(), &bytes].concat();
+            drop(Welcome::parse(&framed));
+            reason(&bytes);
+        }
+    }
+}

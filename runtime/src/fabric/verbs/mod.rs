@@ -1,0 +1,193 @@
+//! The verbs fabric: far memory is memory of other machines, reached by RDMA over reliable connections.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`binding`] | names the binding of rdma-core |
+//! | [`config`] | what a URL asks for |
+//! | [`device`] | devices, their limits, registered memory |
+//! | [`manager`] | connections: how they are asked for, and how they end |
+//! | [`handshake`] | what the two sides say to each other first |
+//! | [`queue`] | work requests and completions |
+//! | [`pipeline`] | from chains to work requests and back, within credits |
+//! | [`lane`] | a connection that threads post on |
+//! | [`client`], [`server`] | the two sides |
+//!
+//! A compute thread has one lane to each memory node, its own or shared with others. A chain becomes linked work requests of which
+//! the last is signalled. It is posted when the thread has nothing else to do, so that what its tasks have to post at one time
+//! is posted with one doorbell. No operation allocates.
+//!
+//! # What it adds to the memory model
+//!
+//! - Atomics are as atomic as the device reports, at least with respect to all others through it. So everybody reaches far memory
+//!   through the device, also a process on the memory node's own machine.
+//! - The specification does not say that a WRITE of a word is atomic with respect to a CAS or FAA of it, though devices in use
+//!   are made so. Farfield's own structures WRITE a word that others change by CAS only while those CAS can not succeed (an
+//!   unlock), or have it to themselves.
+//! - The specification promises no order between the words of one READ or WRITE. Nothing in Farfield relies on one.
+//! - An invalid address stops a chain before its first operation, not in its middle.
+
+mod binding;
+mod client;
+pub(crate) mod config;
+mod device;
+mod handshake;
+mod lane;
+mod manager;
+mod pipeline;
+mod queue;
+mod server;
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+pub(crate) use client::Client;
+pub use device::Atomics;
+pub(crate) use server::{Options, Server, stop};
+
+use super::{Posted, Ticket};
+use crate::error::Result;
+use crate::fabric::chain::Chain;
+use crate::fabric::host::Geometry;
+use crate::rdma::{DeviceInfo, PortInfo};
+
+/// How often a thread finds nothing to do before it lets others run.
+const LOOKS_PER_YIELD: u32 = 64;
+
+/// The secret that a file has; none without a file.
+pub(crate) fn secret(file: Option<&Path>) -> Result<handshake::Secret> {
+    file.map_or_else(|| Ok(handshake::Secret::new(b"")), config::read_secret)
+}
+
+/// The devices of this machine.
+pub(crate) fn devices() -> Result<Vec<DeviceInfo>> {
+    let describe = |device: &device::Device| {
+        let limits = device.limits()?;
+        let ports = (1..=limits.ports).filter_map(|number| {
+            let (is_up, mtu) = device.port(number)?;
+            Some(PortInfo { number, is_up, mtu, identifiers: device.identifiers(number) })
+        });
+        Ok(DeviceInfo {
+            name: device.name(),
+            is_software: device.is_software(),
+            atomics: limits.atomics,
+            max_requests: limits.requests,
+            max_reads: limits.reads_out.min(limits.reads_in),
+            ports: ports.collect(),
+            unusable: client::check(*device).err(),
+        })
+    };
+    device::Device::all()?.iter().map(describe).collect()
+}
+
+/// One thread's access to far memory.
+pub(crate) struct Verbs {
+    client: Arc<Client>,
+    geometry: Geometry,
+    lanes: Vec<Arc<client::ThreadLane>>,
+    /// Chains of this thread that are not over.
+    underway: Cell<usize>,
+    doorbells_before: u64,
+    idle: Cell<u32>,
+}
+
+impl Verbs {
+    pub(crate) fn new(client: &Arc<Client>, thread: usize) -> Self {
+        let lanes = client.lanes_of(thread);
+        Self {
+            client: Arc::clone(client),
+            geometry: client.geometry(),
+            doorbells_before: lanes.iter().map(|lane| lane.doorbells()).sum(),
+            lanes,
+            underway: Cell::new(0),
+            idle: Cell::new(0),
+        }
+    }
+
+    /// Which lane a chain is on, and its number there.
+    fn place(ticket: Ticket) -> (usize, usize) {
+        ((ticket.0 >> 48) as usize, (ticket.0 & ((1 << 48) - 1)) as usize)
+    }
+
+    pub(crate) fn post(&self, chain: Chain) -> Posted {
+        for op in chain.ops() {
+            if let Err(error) = self.geometry.check(op.at(), op.words()) {
+                return Posted::Done(chain, Err(error));
+            }
+        }
+        let Some(op) = chain.ops().first() else { return Posted::Done(chain, Ok(())) };
+        let node = self.geometry.node_of(op.at().segment());
+        let number = self.lanes[usize::from(node)].push(chain);
+        self.underway.set(self.underway.get() + 1);
+        Posted::InFlight(Ticket(u64::from(node) << 48 | number as u64))
+    }
+
+    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+        let (lane, number) = Self::place(ticket);
+        match self.lanes[lane].poll(number) {
+            Some(done) => {
+                self.underway.set(self.underway.get() - 1);
+                self.idle.set(0);
+                Poll::Ready(done)
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        let (lane, number) = Self::place(ticket);
+        self.underway.set(self.underway.get() - 1);
+        self.lanes[lane].forget(number);
+    }
+
+    pub(crate) fn leave(&self, ticket: Ticket) {
+        let (lane, number) = Self::place(ticket);
+        self.lanes[lane].leave(number);
+    }
+
+    /// Whether anything that this thread has posted is not over.
+    pub(crate) fn is_underway(&self) -> bool {
+        self.underway.get() > 0
+    }
+
+    /// Posts what the thread's tasks have handed over, and looks for completions; lets others run where there are none.
+    ///
+    /// A device in software does its work on the same processors: a thread that only looks would keep it from them.
+    pub(crate) fn idle(&self) {
+        let mut completed = false;
+        for lane in &self.lanes {
+            completed |= lane.go_on();
+        }
+        let idle = if completed { 0 } else { self.idle.get() + 1 };
+        self.idle.set(idle);
+        if idle >= LOOKS_PER_YIELD {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Doorbells rung on its lanes since it began: with those of others that share them.
+    pub(crate) fn doorbells(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.doorbells()).sum::<u64>() - self.doorbells_before
+    }
+
+    pub(crate) fn round_trip(&self) -> u64 {
+        self.client.round_trip()
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.client.connected().elapsed()
+    }
+}
+
+impl Drop for Verbs {
+    /// What nobody waits for is posted all the same.
+    fn drop(&mut self) {
+        for lane in &self.lanes {
+            lane.go_on();
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The pipeline against a device that is a vector: what comes back, in which order, and that no credit is overdrawn.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error;
+
+const WORDS: usize = 64;
+const CREDITS: Credits = Credits { requests: 5, reads: 3, words: 16, inline_words: 1 };
+
+/// A ring that knows which of its words are being used by whom.
+#[derive(Default)]
+struct Memory(RefCell<Vec<u64>>);
+
+impl Memory {
+    fn new() -> Self {
+        Self(RefCell::new(vec![0; CREDITS.words]))
+    }
+}
+
+impl Ring for Memory {
+    fn read(&self, at: usize, into: &mut [u64]) {
+        into.copy_from_slice(&self.0.borrow()[at..at + into.len()]);
+    }
+    fn write(&self, at: usize, from: &[u64]) {
+        self.0.borrow_mut()[at..at + from.len()].copy_from_slice(from);
+    }
+}
+
+/// A request that the device has taken in, with what it was to write.
+struct Taken {
+    position: u64,
+    index: usize,
+    ring: std::ops::Range<usize>,
+    what: What,
+}
+
+enum What {
+    Read,
+    Write(Vec<u64>),
+    CompareExchange(u64, u64),
+    FetchAdd(u64),
+}
+
+/// Executes what was posted, in order, when it is told to.
+struct Device {
+    far: Vec<u64>,
+    ring: Memory,
+    taken: VecDeque<Taken>,
+}
+
+impl Device {
+    fn new() -> Self {
+        Self { far: (0..WORDS as u64).collect(), ring: Memory::new(), taken: VecDeque::new() }
+    }
+
+    /// Posts all that there are credits for.
+    fn post(&mut self, pipeline: &mut Pipeline) {
+        while let Some(Request { verb, at, position, .. }) = pipeline.next(&self.ring) {
+            let (ring, what) = match verb {
+                Verb::Read { ring, words } => (ring..ring + words, What::Read),
+                Verb::Write { ring, words } => {
+                    let what = self.ring.0.borrow()[ring..ring + words].to_vec();
+                    (ring..ring + words, What::Write(what))
+                }
+                Verb::WriteInline(words) => (0..0, What::Write(words.to_vec())),
+                Verb::CompareExchange { ring, expected, new } => {
+                    (ring..ring + 1, What::CompareExchange(expected, new))
+                }
+                Verb::FetchAdd { ring, addend } => (ring..ring + 1, What::FetchAdd(addend)),
+            };
+            assert!(ring.end <= CREDITS.words);
+            for other in &self.taken {
+                assert!(ring.end <= other.ring.start || other.ring.end <= ring.start, "one stretch twice");
+            }
+            self.taken.push_back(Taken { position, index: at.offset() as usize / 8, ring, what });
+        }
+        let reads = self.taken.iter().filter(|one| !matches!(one.what, What::Write(_))).count();
+        assert!(self.taken.len() <= CREDITS.requests && reads <= CREDITS.reads);
+    }
+
+    /// Executes some requests and tells the completion of the last of them only.
+    fn execute(&mut self, count: usize, pipeline: &mut Pipeline) {
+        let mut done = None;
+        for _ in 0..count {
+            let Some(Taken { position, index, ring, what }) = self.taken.pop_front() else { break };
+            let old = self.far[index];
+            match what {
+                What::Read => self.ring.write(ring.start, &self.far[index..index + ring.len()]),
+                What::Write(words) => self.far[index..index + words.len()].copy_from_slice(&words),
+                What::CompareExchange(expected, new) => {
+                    self.ring.write(ring.start, &[old]);
+                    self.far[index] = if old == expected { new } else { old };
+                }
+                What::FetchAdd(addend) => {
+                    self.ring.write(ring.start, &[old]);
+                    self.far[index] = old.wrapping_add(addend);
+                }
+            }
+            done = Some(position);
+        }
+        if let Some(position) = done {
+            pipeline.complete(position, &self.ring);
+        }
+    }
+}
+
+fn at(index: usize) -> Address {
+    Address::new(0, (index * 8) as u64)
+}
+
+#[derive(Clone, Debug)]
+enum Do {
+    Read(usize, usize),
+    Write(usize, Vec<u64>),
+    CompareExchange(usize, u64, u64),
+    FetchAdd(usize, u64),
+}
+
+fn op() -> impl Strategy<Value = Do> {
+    prop_oneof![
+        (0..32_usize, 1..32_usize).prop_map(|(at, words)| Do::Read(at, words)),
+        (0..32_usize, prop::collection::vec(0..9_u64, 1..32)).prop_map(|(at, words)| Do::Write(at, words)),
+        (0..WORDS, 0..9_u64, 0..9_u64).prop_map(|(at, expected, new)| Do::CompareExchange(at, expected, new)),
+        (0..WORDS, 0..9_u64).prop_map(|(at, addend)| Do::FetchAdd(at, addend)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn chains_do_what_they_would_do_one_by_one(
+        chains in prop::collection::vec((prop::collection::vec(op(), 0..6), 0..4_usize, any::<bool>()), 1..12),
+    ) {
+        let (mut pipeline, mut device) = (Pipeline::new(CREDITS), Device::new());
+        let mut far = device.far.clone();
+        let mut expected = Vec::new();
+        for (ops, executed, leave) in chains {
+            let (mut chain, mut results) = (Chain::default(), Vec::new());
+            for op in ops {
+                match op {
+                    Do::Read(from, words) => {
+                        results.push((chain.read(at(from), words), far[from..from + words].to_vec()));
+                    }
+                    Do::Write(to, words) => {
+                        chain.write(at(to), &words);
+                        far[to..to + words.len()].copy_from_slice(&words);
+                    }
+                    Do::CompareExchange(to, old, new) => {
+                        results.push((chain.compare_exchange(at(to), old, new), vec![far[to]]));
+                        far[to] = if far[to] == old { new } else { far[to] };
+                    }
+                    Do::FetchAdd(to, addend) => {
+                        results.push((chain.fetch_add(at(to), addend), vec![far[to]]));
+                        far[to] += addend;
+                    }
+                }
+            }
+            let number = pipeline.push(chain);
+            if leave {
+                pipeline.leave(number);
+            }
+            expected.push((number, results));
+            device.post(&mut pipeline);
+            device.execute(executed, &mut pipeline);
+        }
+        while pipeline.has_queued() || pipeline.in_flight() > 0 {
+            device.post(&mut pipeline);
+            device.execute(3, &mut pipeline);
+        }
+        prop_assert_eq!(&device.far, &far);
+        for (number, results) in expected {
+            let (chain, result) = pipeline.take(number).expect("all is done");
+            result.unwrap();
+            for (slot, words) in results {
+                prop_assert_eq!(chain.words(&slot), words);
+            }
+        }
+    }
+}
+
+/// The fences of everything that is posted.
+fn fences(pipeline: &mut Pipeline, ring: &Memory) -> Vec<bool> {
+    std::iter::from_fn(|| pipeline.next(ring).map(|request| request.fence)).collect()
+}
+
+const PLENTY: Credits = Credits { requests: 64, reads: 64, words: 256, inline_words: 0 };
+
+#[test]
+fn only_what_must_not_overtake_is_fenced() {
+    let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
+    let mut pipeline = Pipeline::new(PLENTY);
+    let mut chain = Chain::default();
+    chain.write(at(1), &[1]); // nothing before it
+    chain.compare_exchange(at(2), 0, 1); // after a WRITE
+    chain.fetch_add(at(2), 1); // after an atomic
+    chain.read(at(3), 1); // after an atomic
+    chain.read(at(4), 1); // after a READ
+    chain.fetch_add(at(2), 1); // after a READ
+    chain.write(at(3), &[1]); // after READs and atomics
+    pipeline.push(chain);
+    assert_eq!(fences(&mut pipeline, &ring), [false, false, false, false, false, true, true]);
+    // Another chain of the thread: its order is nobody's business.
+    let mut other = Chain::default();
+    other.write(at(3), &[2]);
+    pipeline.push(other);
+    assert_eq!(fences(&mut pipeline, &ring), [false]);
+}
+
+#[test]
+fn what_was_left_is_not_overtaken_until_it_is_done() {
+    let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
+    let mut pipeline = Pipeline::new(PLENTY);
+    let write = || {
+        let mut chain = Chain::default();
+        chain.write(at(3), &[2]);
+        chain
+    };
+    let mut chain = Chain::default();
+    chain.fetch_add(at(2), 1);
+    let number = pipeline.push(chain);
+    assert_eq!(fences(&mut pipeline, &ring), [false]);
+    pipeline.leave(number);
+    pipeline.push(write());
+    assert_eq!(fences(&mut pipeline, &ring), [true]);
+    pipeline.complete(0, &ring);
+    pipeline.push(write());
+    assert_eq!(fences(&mut pipeline, &ring), [false], "it is done");
+    // Left before it is posted.
+    let mut chain = Chain::default();
+    chain.fetch_add(at(2), 1);
+    let number = pipeline.push(chain);
+    pipeline.leave(number);
+    pipeline.push(write());
+    assert_eq!(fences(&mut pipeline, &ring), [false, true]);
+}
+
+#[test]
+fn when_the_connection_fails_each_chain_has_its_own_error() {
+    let (mut pipeline, mut device) = (Pipeline::new(CREDITS), Device::new());
+    let numbers: Vec<usize> = (0..8)
+        .map(|index| {
+            let mut chain = Chain::default();
+            chain.fetch_add(at(index), 1);
+            chain.read(at(index), 2);
+            pipeline.push(chain)
+        })
+        .collect();
+    device.post(&mut pipeline);
+    device.execute(2, &mut pipeline);
+    pipeline.forget(numbers[2]);
+    let failed = pipeline.fail(|operation, address, _| {
+        error::NodeUnreachable { node: 0, timeout_us: 1, operation, address }.into()
+    });
+    assert_eq!(failed, 7);
+    assert!(pipeline.take(numbers[0]).unwrap().1.is_ok());
+    for (index, number) in (1..8).zip(&numbers[1..]) {
+        if index != 2 {
+            let (_, result) = pipeline.take(*number).unwrap();
+            assert!(matches!(result, Err(Error::NodeUnreachable(error)) if error.address == at(index)));
+        }
+    }
+    // All credits are back.
+    device.taken.clear();
+    let mut chain = Chain::default();
+    let slot = chain.read(at(7), 32);
+    let number = pipeline.push(chain);
+    while pipeline.has_queued() || pipeline.in_flight() > 0 {
+        device.post(&mut pipeline);
+        device.execute(1, &mut pipeline);
+    }
+    assert_eq!(pipeline.take(number).unwrap().0.words(&slot), &device.far[7..39]);
+}

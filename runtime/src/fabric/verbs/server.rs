@@ -1,0 +1,412 @@
+//! The memory node's side: segments, and connections to them.
+//!
+//! A memory node hosts memory and does nothing else: operations are its device's work. One thread waits for requests for
+//! connections, checks them, and sleeps in between. It takes its place in a cluster from the first client that proves to know
+//! the secret; clients that take it for something else are refused. A client's lanes are closed when its control connection
+//! ends, so nobody posts who is not known.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::client::{UNKNOWN_CLIENT, check};
+use super::device::{Device, Domain, Limits, Reach, Region};
+use super::handshake::{
+    Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment,
+    Welcome,
+};
+use super::manager::{Channel, Event, Id, What, wait_for};
+use super::queue::{Completions, Messages, Outcome, RECEIVED};
+use crate::cluster::control;
+use crate::error::{self, Error, Result};
+use crate::layout::WORD_BYTES;
+
+/// How long a client may take to prove that it knows the secret.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many may be at that at a time.
+const MOST_STRANGERS: usize = 64;
+/// Client numbers end here: compute threads' identities are made of them.
+const MOST_CLIENTS: u32 = 1 << 24;
+
+/// What a memory node hosts, and for whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) listen: SocketAddr,
+    pub(crate) segments: usize,
+    pub(crate) segment_bytes: u64,
+}
+
+/// A memory node that listens.
+pub(crate) struct Server {
+    listener: Id,
+    channel: Arc<Channel>,
+    /// Where the segments are registered, and where strangers are let in.
+    domain: Arc<Domain>,
+    anteroom: Arc<Domain>,
+    device: Device,
+    limits: Limits,
+    regions: Vec<Region>,
+    segment_bytes: u64,
+    secret: Secret,
+    incarnation: u64,
+    /// Its place, once somebody has said.
+    place: Option<Join>,
+    next_client: u32,
+    clients: HashMap<u32, Client>,
+    ends: HashMap<usize, End>,
+    stop: (UnixStream, UnixStream),
+}
+
+struct Client {
+    key: Key,
+    /// Its newest lane: numbers only grow.
+    newest: u32,
+}
+
+/// An end of a connection, in the order in which its parts are destroyed.
+enum End {
+    /// Somebody who has yet to prove that he knows the secret.
+    Stranger {
+        id: Id,
+        completions: Completions,
+        messages: Messages,
+        nonces: (Nonce, Nonce),
+        until: Instant,
+    },
+    Control {
+        id: Id,
+        client: u32,
+        _completions: Completions,
+        _messages: Messages,
+    },
+    Lane {
+        id: Id,
+        client: u32,
+        _completions: Completions,
+    },
+}
+
+impl End {
+    fn id(&self) -> &Id {
+        match self {
+            Self::Stranger { id, .. } | Self::Control { id, .. } | Self::Lane { id, .. } => id,
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn listen(options: &Options, secret: Secret) -> Result<Self> {
+        let invalid = |argument, value: String, reason| {
+            Error::from(error::InvalidArgument { argument, value: value.into(), reason })
+        };
+        if options.segments == 0 || options.segments > MAX_SEGMENTS {
+            let reason = "a memory node has 1 to 1024 segments";
+            return Err(invalid("segments", options.segments.to_string(), reason));
+        }
+        let bytes = options.segment_bytes / WORD_BYTES as u64 * WORD_BYTES as u64;
+        if !(control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&bytes) {
+            let reason = "a segment has 19160 bytes (its control block and a word) to 256 TiB";
+            return Err(invalid("segment size", options.segment_bytes.to_string(), reason));
+        }
+        let devices = Device::all()?;
+        let channel = Channel::new()?;
+        let listener = Id::new(&channel)?;
+        listener.listen(options.listen).map_err(|cause| {
+            let action = "listen on the given address";
+            Error::from(error::System { action, cause })
+        })?;
+        let device = match (listener.device(), devices) {
+            (Some(device), _) => device,
+            (None, [device]) => *device,
+            (None, _) => {
+                let reason = "there are several RDMA devices: give the address of the one to use";
+                return Err(invalid("listening address", options.listen.to_string(), reason));
+            }
+        };
+        let limits = check(device).map_err(Error::other)?;
+        if bytes > limits.region_bytes {
+            let reason = "the RDMA device registers no memory of this size";
+            return Err(invalid("segment size", bytes.to_string(), reason));
+        }
+        let domain = Domain::new(device)?;
+        let regions: Result<Vec<Region>> =
+            (0..options.segments).map(|_| Region::new(&domain, bytes, Reach::Remote)).collect();
+        let system = |cause| Error::from(error::System { action: "start a memory node", cause });
+        let stop = UnixStream::pair().map_err(system)?;
+        stop.0.set_nonblocking(true).map_err(system)?;
+        Ok(Self {
+            listener,
+            channel,
+            anteroom: Domain::new(device)?,
+            domain,
+            device,
+            limits,
+            regions: regions?,
+            segment_bytes: bytes,
+            secret,
+            incarnation: getrandom::u64().map_err(Error::other)?.max(1),
+            place: None,
+            next_client: 0,
+            clients: HashMap::new(),
+            ends: HashMap::new(),
+            stop,
+        })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.listener.port()
+    }
+
+    pub(crate) fn device_name(&self) -> String {
+        self.device.name()
+    }
+
+    /// What makes it stop, when something is written to it.
+    pub(crate) fn stopper(&self) -> Result<UnixStream> {
+        let failed = |cause| Error::from(error::System { action: "start a memory node", cause });
+        self.stop.1.try_clone().map_err(failed)
+    }
+
+    /// Serves until it is told to stop; then all connections are closed.
+    pub(crate) fn serve(&mut self) -> Result<()> {
+        loop {
+            let now = Instant::now();
+            let mut descriptors = vec![self.stop.0.as_raw_fd(), self.channel.as_raw_fd()];
+            let mut left = Duration::from_secs(3600);
+            for end in self.ends.values() {
+                if let End::Stranger { completions, until, .. } = end {
+                    descriptors.extend(completions.descriptor());
+                    left = left.min(until.saturating_duration_since(now));
+                }
+            }
+            wait_for(&descriptors, left);
+            if (&self.stop.0).read(&mut [0; 1]).is_ok() {
+                self.close();
+                return Ok(());
+            }
+            while let Some(event) = self.channel.next() {
+                self.take(event);
+            }
+            self.hear_strangers();
+        }
+    }
+
+    fn close(&mut self) {
+        for end in self.ends.values() {
+            end.id().disconnect();
+        }
+        self.ends.clear();
+        self.clients.clear();
+    }
+
+    fn take(&mut self, Event { what, id }: Event) {
+        match what {
+            What::Request { id, data, reads } => {
+                let number = id.number();
+                match self.admit(id, &data, reads) {
+                    Ok(end) => drop(self.ends.insert(number, end)),
+                    Err((id, reason)) => {
+                        tracing::info!(%reason, "connection refused");
+                        id.reject(&reason);
+                    }
+                }
+            }
+            What::Ended | What::Failed(_) | What::Refused(_) => self.remove(id),
+            _ => {}
+        }
+    }
+
+    /// An end of a connection that has ended, and if it was a client's control connection all of the client's.
+    fn remove(&mut self, number: usize) {
+        let Some(end) = self.ends.remove(&number) else { return };
+        end.id().disconnect();
+        if let End::Control { client, .. } = end {
+            tracing::info!(client, "client has left");
+            self.clients.remove(&client);
+            self.ends.retain(|_, end| {
+                let its = matches!(end, End::Lane { client: of, .. } if *of == client);
+                if its {
+                    end.id().disconnect();
+                }
+                !its
+            });
+        }
+    }
+
+    /// Answers a request for a connection; gives the end back with the reason if it is refused.
+    fn admit(&mut self, id: Id, data: &[u8], reads: u8) -> Result<End, (Id, String)> {
+        let hello = match self.examine(&id, data) {
+            Ok(hello) => hello,
+            Err(reason) => return Err((id, reason.to_owned())),
+        };
+        let admitted = match hello.kind {
+            Kind::Control => self.admit_stranger(&id, &hello),
+            Kind::Lane => self.admit_lane(&id, &hello, data, reads),
+        };
+        match admitted {
+            Ok(Admitted::Stranger(completions, messages, nonce)) => {
+                let until = Instant::now() + PATIENCE;
+                Ok(End::Stranger { id, completions, messages, nonces: (hello.nonce, nonce), until })
+            }
+            Ok(Admitted::Lane(completions)) => {
+                let (client, _) = hello.client_and_lane();
+                Ok(End::Lane { id, client, _completions: completions })
+            }
+            Err(reason) => Err((id, reason)),
+        }
+    }
+
+    fn examine(&self, id: &Id, data: &[u8]) -> Result<Hello, &'static str> {
+        let hello = Hello::parse(data)?;
+        if hello.kind == Kind::Control && !hello.is_proven_by(data, &self.secret) {
+            return Err("the client does not know the cluster's secret");
+        }
+        if hello.incarnation != 0 && hello.incarnation != self.incarnation {
+            return Err("the memory node was started anew: what was in it is gone");
+        }
+        if id.device() != Some(self.device) {
+            return Err("the memory node's segments are on another of its RDMA devices");
+        }
+        Ok(hello)
+    }
+
+    fn admit_stranger(&self, id: &Id, hello: &Hello) -> Result<Admitted, String> {
+        let strangers = self.ends.values().filter(|end| matches!(end, End::Stranger { .. })).count();
+        if strangers >= MOST_STRANGERS {
+            return Err("too many clients connect at once: try again".to_owned());
+        }
+        let text = |error: Error| error.to_string();
+        let completions = Completions::new(self.device, 8, true).map_err(text)?;
+        let messages = Messages::new(&self.anteroom, MAX_WELCOME_BYTES.max(JOIN_BYTES)).map_err(text)?;
+        id.create_qp(&self.anteroom, completions.as_ptr(), 4, 0).map_err(text)?;
+        messages.expect(id).map_err(text)?;
+        let mut nonce = Nonce::default();
+        getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
+        let reply = Reply { incarnation: self.incarnation, nonce };
+        id.accept(&reply.to_bytes(&self.secret, &hello.nonce), 0, 0).map_err(|error| error.to_string())?;
+        Ok(Admitted::Stranger(completions, messages, nonce))
+    }
+
+    fn admit_lane(&mut self, id: &Id, hello: &Hello, data: &[u8], reads: u8) -> Result<Admitted, String> {
+        let (number, lane) = hello.client_and_lane();
+        let Some(client) = self.clients.get_mut(&number) else { return Err(UNKNOWN_CLIENT.to_owned()) };
+        if !hello.is_proven(data, &client.key) || lane <= client.newest {
+            return Err("the client does not know the cluster's secret".to_owned());
+        }
+        client.newest = lane;
+        let completions = Completions::new(self.device, 8, false).map_err(|error| error.to_string())?;
+        id.create_qp(&self.domain, completions.as_ptr(), 4, 0).map_err(|error| error.to_string())?;
+        id.accept(&[], reads.min(self.limits.reads_in), 0).map_err(|error| error.to_string())?;
+        Ok(Admitted::Lane(completions))
+    }
+
+    /// Looks whether strangers have said who they are, and shows those out who take too long.
+    fn hear_strangers(&mut self) {
+        let now = Instant::now();
+        let mut said = Vec::new();
+        for (number, end) in &self.ends {
+            if let End::Stranger { completions, until, .. } = end {
+                completions.tell_again();
+                let mut heard = None;
+                completions.take(|completion| match completion.outcome {
+                    Outcome::Done if completion.number == RECEIVED => heard = Some(Some(completion.bytes)),
+                    Outcome::Done => {}
+                    _ => heard = Some(None),
+                });
+                if heard.is_none() && *until <= now {
+                    heard = Some(None);
+                }
+                said.extend(heard.map(|heard| (*number, heard)));
+            }
+        }
+        for (number, bytes) in said {
+            let Some(End::Stranger { id, completions, messages, nonces, .. }) = self.ends.remove(&number)
+            else {
+                continue;
+            };
+            let Some(bytes) = bytes else {
+                tracing::info!("a client that did not say who it is was shown out");
+                id.disconnect();
+                continue;
+            };
+            let answer = self.welcome(&messages.received(bytes), &nonces);
+            let message = Welcome::to_bytes(answer.as_ref().map_err(String::as_str));
+            let sent = messages.send(&id, &message);
+            match answer {
+                Ok(Welcome { client, .. }) if sent.is_ok() => {
+                    tracing::info!(client, "client has joined");
+                    let key = self.secret.key(&nonces.0, &nonces.1);
+                    self.clients.insert(client, Client { key, newest: 0 });
+                    let end = End::Control { id, client, _completions: completions, _messages: messages };
+                    self.ends.insert(number, end);
+                }
+                refused => {
+                    // It reads why before the connection is gone: it closes it itself, or is shown out in time.
+                    tracing::info!(?refused, "client refused");
+                    let until = now + PATIENCE;
+                    self.ends.insert(number, End::Stranger { id, completions, messages, nonces, until });
+                }
+            }
+        }
+    }
+
+    /// What a client is told that wants to join.
+    fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<Welcome, String> {
+        let join = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
+        match self.place {
+            None => {
+                if join.nodes == 0 || join.node >= join.nodes {
+                    return Err(format!("there is no memory node {} of {}", join.node, join.nodes));
+                }
+                self.format(join.node);
+                self.place = Some(join);
+                tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
+            }
+            Some(place) if place != join => {
+                let Join { node, nodes, .. } = place;
+                return Err(format!(
+                    "it is memory node {node} of another cluster of {nodes}: give all of its nodes, in its order"
+                ));
+            }
+            Some(_) => {}
+        }
+        if self.next_client == MOST_CLIENTS {
+            return Err("too many clients have connected since it was started".to_owned());
+        }
+        let client = self.next_client;
+        self.next_client += 1;
+        let segment = |region: &Region| Segment { base: region.base(), rkey: region.keys().1 };
+        Ok(Welcome {
+            client,
+            layout: control::LAYOUT_VERSION,
+            segment_bytes: self.segment_bytes,
+            segments: self.regions.iter().map(segment).collect(),
+        })
+    }
+
+    /// Writes the control blocks of its segments, which are all zero.
+    fn format(&self, node: u16) {
+        for (number, region) in (0..).zip(&self.regions) {
+            let is_first = node == 0 && number == 0;
+            for (offset, word) in control::initial_words(is_first) {
+                region.words()[offset as usize / WORD_BYTES].store(word, Ordering::Release);
+            }
+        }
+    }
+}
+
+enum Admitted {
+    Stranger(Completions, Messages, Nonce),
+    Lane(Completions),
+}
+
+/// Tells a server to stop.
+pub(crate) fn stop(mut stopper: &UnixStream) {
+    // A server that is gone has stopped.
+    let _ = stopper.write(&[1]);
+}

@@ -1,0 +1,151 @@
+//! The other side of `rdma://`: memory nodes, and the devices of a machine.
+//!
+//! A memory node hosts segments for compute threads on other machines, or in other processes of its own; the command
+//! `farfield memnode` is one. Its processor does nothing for an operation: the RDMA device does. In a build with the feature
+//! `verbs` or `verbs-dlopen`.
+//!
+//! ```no_run
+//! use farfield::rdma::{MemoryNode, MemoryNodeOptions};
+//!
+//! # fn main() -> farfield::Result<()> {
+//! let listen = "192.168.0.7:7000".parse().unwrap();
+//! let node = MemoryNode::listen(&MemoryNodeOptions::new(listen, 2, 1 << 30))?;
+//! let stopper = node.stopper()?; // for whoever is to end it: a signal's handler, another thread
+//! node.serve()?;
+//! # stopper.stop();
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use crate::error::Result;
+pub use crate::fabric::verbs::Atomics;
+use crate::fabric::verbs::{self, Server};
+
+/// What a memory node hosts, and for whom.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MemoryNodeOptions {
+    /// Where to listen: an address of the RDMA device to use; of all if there is only one. Port 0 chooses a free one.
+    pub listen: SocketAddr,
+    /// How many segments, 1 to 1024.
+    pub segments: usize,
+    /// The size of each, 19160 bytes to 256 TiB, rounded down to words.
+    pub segment_bytes: u64,
+    /// A file with the cluster's secret, readable by its owner only. Without one anybody is let in who has none either.
+    pub secret_file: Option<PathBuf>,
+}
+
+impl MemoryNodeOptions {
+    /// Options without a secret.
+    pub fn new(listen: SocketAddr, segments: usize, segment_bytes: u64) -> Self {
+        Self { listen, segments, segment_bytes, secret_file: None }
+    }
+}
+
+/// A memory node that listens for clients.
+pub struct MemoryNode(Server);
+
+impl MemoryNode {
+    /// Maps and registers the segments, on huge pages if the system has some, and listens.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) if there is no RDMA device, it may not be used, the port is in use, or the memory
+    /// can not be had or locked (the message names the limit); [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an
+    /// option out of its bounds, or a secret's file that is missing, empty or readable by others.
+    pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
+        let MemoryNodeOptions { listen, segments, segment_bytes, secret_file } = options;
+        let secret = verbs::secret(secret_file.as_deref())?;
+        let options = verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes };
+        Server::listen(&options, secret).map(Self)
+    }
+
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    /// The RDMA device that it uses.
+    pub fn device(&self) -> String {
+        self.0.device_name()
+    }
+
+    /// What ends it.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) if the process has too many open files.
+    pub fn stopper(&self) -> Result<Stopper> {
+        self.0.stopper().map(Stopper)
+    }
+
+    /// Serves until it is told to stop; then all connections are closed and the memory is gone.
+    ///
+    /// # Errors
+    /// None so far: what is wrong with a connection is its client's to know.
+    pub fn serve(mut self) -> Result<()> {
+        self.0.serve()
+    }
+}
+
+impl fmt::Debug for MemoryNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryNode").field("device", &self.device()).field("port", &self.port()).finish()
+    }
+}
+
+/// Ends a [`MemoryNode`], from any thread.
+#[derive(Debug)]
+pub struct Stopper(UnixStream);
+
+impl Stopper {
+    /// Tells it to stop. It does so at once, whether clients are connected or not; they find it unreachable.
+    pub fn stop(&self) {
+        verbs::stop(&self.0);
+    }
+}
+
+/// An RDMA device of this machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// What it is called.
+    pub name: String,
+    /// Whether it is a program, such as `rdma_rxe`.
+    pub is_software: bool,
+    /// Whether it has atomics, and with respect to what.
+    pub atomics: Atomics,
+    /// Requests that a queue pair holds.
+    pub max_requests: u32,
+    /// READs and atomics without an answer that a connection may have.
+    pub max_reads: u8,
+    /// Its ports.
+    pub ports: Vec<PortInfo>,
+    /// Why Farfield can not use it, if so.
+    pub unusable: Option<String>,
+}
+
+/// A port of an RDMA device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PortInfo {
+    /// Its number, from 1.
+    pub number: u8,
+    /// Whether it is up.
+    pub is_up: bool,
+    /// The most bytes of a packet.
+    pub mtu: u32,
+    /// Its global identifiers that are in use: index, address, kind.
+    pub identifiers: Vec<(u32, String, String)>,
+}
+
+/// The RDMA devices of this machine.
+///
+/// # Errors
+/// [`Error::System`](crate::Error::System) if there are none, or they may not be used.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    verbs::devices()
+}
