@@ -26,6 +26,9 @@ use crate::pointer::Address;
 
 /// How often a thread looks for completions in vain before it looks at the clock and for news of the connection.
 const LOOKS_PER_CLOCK: u32 = 1024;
+/// In how many rounds of its thread, without a completion, it posts what waits although more is under way: nothing of that
+/// may be done for long.
+const ROUNDS_PER_POST: u32 = 64;
 /// How long a connection that is being torn down may take to give back what it had.
 const DRAIN: Duration = Duration::from_millis(100);
 
@@ -61,6 +64,9 @@ struct State {
     starved: bool,
     /// When something last completed, or was posted where nothing was.
     progress: Instant,
+    /// Counts the rounds of the threads that use it, and those without a completion since it last posted.
+    round: u64,
+    in_vain: u32,
     /// How often nothing was found since.
     looks: u32,
     /// When a connection was last tried for, if it failed.
@@ -77,6 +83,8 @@ impl<C: Connect> Lane<C> {
             connection: Some(connection),
             starved: false,
             progress: Instant::now(),
+            round: 0,
+            in_vain: 0,
             looks: 0,
             failed: None,
         };
@@ -93,13 +101,14 @@ impl<C: Connect> Lane<C> {
         self.state().pipeline.push(chain)
     }
 
-    /// Gives a chain back that is done. Looks for completions if it is not, and posts what waits if it was looked at before.
+    /// Gives a chain back that is done. Looks for completions if it is not, and posts what waits if its thread does nothing else.
     pub(super) fn poll(&self, number: usize) -> Option<(Chain, Result<()>)> {
         let mut state = self.state();
         if let Some(done) = state.pipeline.take(number) {
             return Some(done);
         }
-        if state.pipeline.is_overdue(number) {
+        let round = state.round;
+        if state.pipeline.is_overdue(number, round) {
             self.post(&mut state);
         }
         if self.look(&mut state) { state.pipeline.take(number) } else { None }
@@ -116,10 +125,15 @@ impl<C: Connect> Lane<C> {
     /// Posts what waits and looks for completions; gives whether anything has completed.
     pub(super) fn go_on(&self) -> bool {
         let mut state = self.state();
-        if state.pipeline.has_queued() {
+        state.round += 1;
+        let completed = self.look(&mut state);
+        state.in_vain = if completed { 0 } else { state.in_vain + 1 };
+        let is_time = state.pipeline.has_many_queued() || state.in_vain >= ROUNDS_PER_POST;
+        if is_time && !completed && state.pipeline.has_queued() {
+            state.in_vain = 0;
             self.post(&mut state);
         }
-        self.look(&mut state)
+        completed
     }
 
     pub(super) fn doorbells(&self) -> u64 {

@@ -85,8 +85,8 @@ pub(super) enum Verb<'a> {
 struct Flight {
     chain: Chain,
     state: State,
-    /// Whether anybody has looked at it since.
-    looked_at: bool,
+    /// In which round of its thread it was looked at last.
+    looked_at: Option<u64>,
     /// Whether nobody waits for it.
     left: bool,
     /// Whether nobody wants it back.
@@ -144,6 +144,8 @@ pub(super) struct Pipeline {
     free: Vec<usize>,
     /// Flights with something to post, in order.
     queue: VecDeque<usize>,
+    /// Chains that are posted, whole or in part.
+    under_way: usize,
     /// Pieces in flight, and the position of the first.
     pieces: VecDeque<Piece>,
     first: u64,
@@ -163,6 +165,7 @@ impl Pipeline {
             flights: Vec::new(),
             free: Vec::new(),
             queue: VecDeque::new(),
+            under_way: 0,
             pieces: VecDeque::new(),
             first: 0,
             own: Behind::default(),
@@ -182,7 +185,7 @@ impl Pipeline {
         let state =
             if chain.ops().is_empty() { State::Done(Ok(())) } else { State::Queued { op: 0, words: 0 } };
         let waits = matches!(state, State::Queued { .. });
-        let flight = Flight { chain, state, looked_at: false, left: false, forgotten: false };
+        let flight = Flight { chain, state, looked_at: None, left: false, forgotten: false };
         let number = self.free.pop().unwrap_or(self.flights.len());
         if number == self.flights.len() {
             self.flights.push(None);
@@ -201,7 +204,6 @@ impl Pipeline {
     /// Gives a chain back that is done.
     pub(super) fn take(&mut self, number: usize) -> Option<(Chain, Result<()>)> {
         let flight = self.flight(number);
-        flight.looked_at = true;
         if !matches!(flight.state, State::Done(_)) {
             return None;
         }
@@ -231,10 +233,11 @@ impl Pipeline {
         }
     }
 
-    /// Whether somebody looks at a chain again that has not been posted: it is time to.
-    pub(super) fn is_overdue(&mut self, number: usize) -> bool {
+    /// Whether a chain that has not been posted is looked at twice in one round: whoever does has nothing else to do.
+    pub(super) fn is_overdue(&mut self, number: usize, round: u64) -> bool {
         let flight = self.flight(number);
-        flight.looked_at && matches!(flight.state, State::Queued { .. })
+        let before = flight.looked_at.replace(round);
+        before == Some(round) && matches!(flight.state, State::Queued { .. })
     }
 
     /// Nobody waits for a chain any more, but what is posted from now on must not overtake it.
@@ -251,6 +254,11 @@ impl Pipeline {
     /// Whether there is something to post.
     pub(super) fn has_queued(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Whether as many chains wait as are under way, at least, so that half of what a thread does at a time shares a doorbell.
+    pub(super) fn has_many_queued(&self) -> bool {
+        self.queue.len() >= self.under_way.max(1)
     }
 
     /// How many pieces are in flight.
@@ -277,6 +285,7 @@ impl Pipeline {
         }
         let (ring_at, ring_words) = self.room.find(ring_words)?;
         let end_of_op = first + words == op.words();
+        let starts = index == 0 && first == 0;
         let last = end_of_op && index + 1 == flight.chain.ops().len();
         let position = self.first + self.pieces.len() as u64;
         let behind = |behind: &Behind| match op {
@@ -286,6 +295,7 @@ impl Pipeline {
         };
         let fence = behind(&self.own).max(behind(&self.left)) > self.first;
         note(if flight.left { &mut self.left } else { &mut self.own }, op, position);
+        self.under_way += usize::from(starts);
         self.requests += 1;
         self.reads += usize::from(reads);
         if ring_words > 0 {
@@ -351,6 +361,7 @@ impl Pipeline {
                 Op::Write { .. } => {}
             }
             if piece.last {
+                self.under_way -= 1;
                 self.finish(piece.flight, Ok(()));
                 chains += 1;
             }
@@ -396,6 +407,7 @@ impl Pipeline {
                 failed += 1;
             }
         }
+        self.under_way = 0;
         (self.own, self.left) = Default::default();
         failed
     }
