@@ -210,6 +210,12 @@ impl Cluster {
         &self.shared.url
     }
 
+    /// Whether far memory is this process's own: empty when it was connected to, and gone with it (`local:`, `sim:`). Otherwise
+    /// others may use it at the same time, and have used it before (`rdma:`).
+    pub fn is_private(&self) -> bool {
+        !self.shared.has_strangers()
+    }
+
     /// How many memory nodes there are.
     pub fn nodes(&self) -> usize {
         usize::from(self.shared.config.geometry.nodes)

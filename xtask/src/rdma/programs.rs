@@ -27,8 +27,42 @@ pub(super) fn build() -> Result<Vec<PathBuf>, String> {
         FOLDER,
     ])?;
     let folder = root().join(FOLDER).join("release");
-    Ok(["farfield", "intset"].map(|name| folder.join(name)).to_vec())
+    let mut programs = ["farfield", "intset"].map(|name| folder.join(name)).to_vec();
+    programs.push(tests()?);
+    Ok(programs)
 }
+
+/// The library's own tests as a program, the fabrics' conformance suite among them; under a name that does not change.
+fn tests() -> Result<PathBuf, String> {
+    let messages = output(&[
+        "cargo",
+        "test",
+        "--release",
+        "--quiet",
+        "-p",
+        "farfield",
+        "--lib",
+        "--features",
+        "verbs",
+        "--target-dir",
+        FOLDER,
+        "--no-run",
+        "--message-format",
+        "json",
+    ])?;
+    let built = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message.get("executable")?.as_str().map(PathBuf::from)
+    });
+    let built = built.last().ok_or("cargo does not say where the tests are")?;
+    let named = built.with_file_name(TESTS);
+    let failed = |error: std::io::Error| format!("{}: {error}", named.display());
+    std::fs::copy(&built, &named).map_err(failed)?;
+    Ok(named)
+}
+
+/// What the library's tests are called.
+const TESTS: &str = "farfield-tests";
 
 /// Where the build goes: with other features every crate is another one, which would push the ordinary build out.
 const FOLDER: &str = "target/verbs";

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use farfield::Error;
 use farfield::prelude::*;
 use farfield_examples::IntSet;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -125,9 +126,24 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
 }
 
 async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThread) -> Result<Share> {
-    let root = ct.root_or_init("set", async || S::create(ct).await).await?;
+    let (set, totals) =
+        (format!("{} set", args.structure.name()), format!("{} totals", args.structure.name()));
+    if !ct.cluster().is_private() {
+        // A run is about a set of its own; what an earlier one has left behind makes way.
+        if ct.index() == 0 {
+            for gone in
+                [ct.unpublish::<S>(&set).await.map(drop), ct.unpublish::<Metrics>(&totals).await.map(drop)]
+            {
+                gone.or_else(
+                    |error| if matches!(error, Error::RootNotFound(_)) { Ok(()) } else { Err(error) },
+                )?;
+            }
+        }
+        ct.barrier("alone").await?;
+    }
+    let root = ct.root_or_init(&set, async || S::create(ct).await).await?;
     let totals =
-        ct.root_or_init("totals", async || Metrics::new_in(ct, Metrics::init()).await?.write(ct).await);
+        ct.root_or_init(&totals, async || Metrics::new_in(ct, Metrics::init()).await?.write(ct).await);
     let totals = totals.await?;
     let set = S::attach(root, ct).await?;
 
