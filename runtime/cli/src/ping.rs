@@ -17,6 +17,9 @@ pub(crate) struct Options {
     /// How many operations of each kind
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
+    /// Also measure how many READs of 64 bytes a second so many tasks do
+    #[arg(long, value_name = "TASKS", value_parser = clap::value_parser!(u16).range(1..))]
+    rate: Option<u16>,
     /// How to print the times
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -28,6 +31,15 @@ struct Target {
     word: Atomic<u64>,
 }
 
+/// What READs of a rate are of: 64 bytes.
+#[remote]
+struct Line {
+    words: [u64; 8],
+}
+
+/// READs of each task whose rate is measured.
+const READS_PER_TASK: u32 = 2000;
+
 /// The operations, in the order in which they are printed.
 const OPERATIONS: [&str; 4] = ["read", "write", "cas", "faa"];
 
@@ -38,9 +50,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         for node in 0..ct.nodes() {
             nodes.push(ping(ct, node, options.count).await?);
         }
-        Ok(nodes)
+        let rate = match options.rate {
+            Some(tasks) => Some(rate(ct, tasks).await?),
+            None => None,
+        };
+        Ok((nodes, rate))
     })?;
-    let nodes = times.pop().ok_or_else(|| Error::other("the thread gave nothing"))?;
+    let (nodes, rate) = times.pop().ok_or_else(|| Error::other("the thread gave nothing"))?;
     match options.format {
         Format::Text => {
             for (node, times) in nodes.iter().enumerate() {
@@ -50,6 +66,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                     let [min, p50, p90, p99, max] = percentiles(times);
                     println!("  {name:<5} {min:>9.2} {p50:>9.2} {p90:>9.2} {p99:>9.2} {max:>9.2}");
                 }
+            }
+            if let (Some(tasks), Some(rate)) = (options.rate, rate) {
+                println!("{tasks} tasks: {rate:.0} READs of 64 bytes a second");
             }
         }
         Format::Json => {
@@ -62,10 +81,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 };
                 OPERATIONS.iter().zip(times).map(operation).collect::<serde_json::Map<_, _>>()
             };
-            println!("{}", json!({ "nodes": nodes.iter().map(node).collect::<Vec<_>>() }));
+            println!(
+                "{}",
+                json!({ "nodes": nodes.iter().map(node).collect::<Vec<_>>(), "reads_per_s": rate })
+            );
         }
     }
     Ok(())
+}
+
+/// How many READs of 64 bytes a second tasks of a thread do, all on the first memory node.
+async fn rate(ct: &ComputeThread, tasks: u16) -> Result<f64> {
+    let line = Line::new_in(ct.on_node(0), Line::init([0; 8])).await?.write(ct).await?;
+    let began = ct.now();
+    ct.tasks(usize::from(tasks), async |_| {
+        let guard = ct.pin();
+        for _ in 0..READS_PER_TASK {
+            line.read(&guard).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    let took = ct.now() - began;
+    ct.delete(line).await?;
+    Ok(f64::from(READS_PER_TASK) * f64::from(tasks) / took.as_secs_f64())
 }
 
 /// How long each operation on a memory node took, by kind.

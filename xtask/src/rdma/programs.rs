@@ -7,7 +7,7 @@ use crate::workspace::{output, root};
 /// Builds them, in one go, and says where they are.
 pub(super) fn build() -> Result<Vec<PathBuf>, String> {
     eprintln!("building the programs with the feature verbs");
-    let features = "farfield-cli/verbs,farfield-examples/verbs";
+    let features = "farfield-cli/verbs,farfield-examples/verbs,farfield-benches/verbs";
     output(&[
         "cargo",
         "build",
@@ -21,13 +21,17 @@ pub(super) fn build() -> Result<Vec<PathBuf>, String> {
         "farfield-cli",
         "-p",
         "farfield-examples",
+        "-p",
+        "farfield-benches",
+        "--bin",
+        "raw_verbs",
         "--features",
         features,
         "--target-dir",
         FOLDER,
     ])?;
     let folder = root().join(FOLDER).join("release");
-    let mut programs = ["farfield", "intset"].map(|name| folder.join(name)).to_vec();
+    let mut programs = ["farfield", "intset", "raw_verbs"].map(|name| folder.join(name)).to_vec();
     programs.push(tests()?);
     Ok(programs)
 }

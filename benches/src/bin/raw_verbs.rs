@@ -1,0 +1,159 @@
+//! What one signalled work request takes, posted and polled for by hand: the least that anything on verbs can take.
+//!
+//! `raw_verbs ADDRESS COUNT` connects an RDMA device to itself and prints the medians of 8-byte READ, WRITE, CAS and FAA in
+//! microseconds, as one JSON object. The kinds take turns, so that what disturbs the machine disturbs them alike.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{MaybeUninit, zeroed};
+use std::process::ExitCode;
+use std::ptr::null_mut;
+use std::time::Instant;
+
+use rdma_sys as sys;
+
+const PORT: &str = "7471";
+const RAI_PASSIVE: i32 = 1;
+/// `rdma_set_option`: the time until a packet is sent again, see the fabric; with this one never.
+const NO_RESENDING: u8 = 24;
+
+/// The memory at either end: a word to operate on, or the word that results arrive in.
+#[repr(C, align(64))]
+struct Word(u64);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, address, count] = arguments.as_slice() else {
+        eprintln!("usage: raw_verbs ADDRESS COUNT");
+        return ExitCode::from(2);
+    };
+    let Ok(count) = count.parse::<usize>() else {
+        eprintln!("error: COUNT is {count}, which is no number");
+        return ExitCode::from(2);
+    };
+    match run(address, count.max(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn run(address: &str, count: usize) -> io::Result<()> {
+    // SAFETY: every object is made before it is used and never freed: the program ends soon. Each structure is zeroed or filled
+    // in before it is read, and both words outlive all operations on them.
+    unsafe {
+        let mut attributes: sys::ibv_qp_init_attr = zeroed();
+        attributes.cap = sys::ibv_qp_cap {
+            max_send_wr: 4,
+            max_recv_wr: 4,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        attributes.qp_type = sys::ibv_qp_type::IBV_QPT_RC;
+        let endpoint = |flags: i32| -> io::Result<*mut sys::rdma_cm_id> {
+            let (host, port) = (CString::new(address)?, CString::new(PORT)?);
+            let mut hints: sys::rdma_addrinfo = zeroed();
+            hints.ai_flags = flags;
+            hints.ai_port_space = sys::rdma_port_space::RDMA_PS_TCP.cast_signed();
+            let mut found = null_mut();
+            check(sys::rdma_getaddrinfo(
+                host.as_ptr().cast_mut(),
+                port.as_ptr().cast_mut(),
+                &raw const hints,
+                &raw mut found,
+            ))?;
+            let mut id = null_mut();
+            let mut attributes = std::ptr::read(&raw const attributes);
+            check(sys::rdma_create_ep(&raw mut id, found, null_mut(), &raw mut attributes))?;
+            Ok(id)
+        };
+        let listener = endpoint(RAI_PASSIVE)?;
+        check(sys::rdma_listen(listener, 1))?;
+        let listener = listener.addr();
+        let accepting = std::thread::spawn(move || -> io::Result<usize> {
+            let mut accepted = null_mut();
+            check(sys::rdma_get_request(std::ptr::with_exposed_provenance_mut(listener), &raw mut accepted))?;
+            let mut parameters: sys::rdma_conn_param = zeroed();
+            parameters.responder_resources = 16;
+            check(sys::rdma_accept(accepted, &raw mut parameters))?;
+            Ok(accepted.expose_provenance())
+        });
+        let id = endpoint(0)?;
+        let mut exponent = NO_RESENDING;
+        sys::rdma_set_option(id, 0, 3, (&raw mut exponent).cast(), 1);
+        let mut parameters: sys::rdma_conn_param = zeroed();
+        parameters.initiator_depth = 16;
+        parameters.retry_count = 7;
+        check(sys::rdma_connect(id, &raw mut parameters))?;
+        let accepted = accepting.join().expect("it does not panic")?;
+        let accepted: *mut sys::rdma_cm_id = std::ptr::with_exposed_provenance_mut(accepted);
+        let (far, near) = (Box::leak(Box::new(Word(0))), Box::leak(Box::new(Word(0))));
+        let rights = |rights: sys::ibv_access_flags| rights.0.cast_signed();
+        use sys::ibv_access_flags as access;
+        let all = access::IBV_ACCESS_LOCAL_WRITE
+            | access::IBV_ACCESS_REMOTE_READ
+            | access::IBV_ACCESS_REMOTE_WRITE
+            | access::IBV_ACCESS_REMOTE_ATOMIC;
+        let far_mr = sys::ibv_reg_mr((*accepted).pd, (&raw mut *far).cast(), size_of::<Word>(), rights(all));
+        let near_mr = sys::ibv_reg_mr(
+            (*id).pd,
+            (&raw mut *near).cast(),
+            size_of::<Word>(),
+            rights(access::IBV_ACCESS_LOCAL_WRITE),
+        );
+        if far_mr.is_null() || near_mr.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let mut element =
+            sys::ibv_sge { addr: (&raw const *near).addr() as u64, length: 8, lkey: (*near_mr).lkey };
+        let (remote_addr, rkey) = ((&raw const *far).addr() as u64, (*far_mr).rkey);
+        use sys::ibv_wr_opcode as opcode;
+        let atomic = sys::atomic_t { remote_addr, compare_add: 1, swap: 1, rkey };
+        let mut medians = Vec::new();
+        let kinds = [
+            ("read", opcode::IBV_WR_RDMA_READ, false),
+            ("write", opcode::IBV_WR_RDMA_WRITE, false),
+            ("cas", opcode::IBV_WR_ATOMIC_CMP_AND_SWP, true),
+            ("faa", opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, true),
+        ];
+        let mut times = kinds.map(|_| Vec::with_capacity(count));
+        for _ in 0..count {
+            for ((_, opcode, is_atomic), times) in kinds.iter().zip(&mut times) {
+                let mut request: sys::ibv_send_wr = zeroed();
+                request.sg_list = &raw mut element;
+                request.num_sge = 1;
+                request.opcode = *opcode;
+                request.send_flags = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
+                request.wr = if *is_atomic {
+                    sys::wr_t { atomic }
+                } else {
+                    sys::wr_t { rdma: sys::rdma_t { remote_addr, rkey } }
+                };
+                let began = Instant::now();
+                let mut refused = null_mut();
+                check(sys::ibv_post_send((*id).qp, &raw mut request, &raw mut refused))?;
+                let mut completion = MaybeUninit::<sys::ibv_wc>::uninit();
+                while sys::ibv_poll_cq((*id).send_cq, 1, completion.as_mut_ptr()) == 0 {
+                    std::hint::spin_loop();
+                }
+                times.push(began.elapsed());
+                if completion.assume_init_ref().status != sys::ibv_wc_status::IBV_WC_SUCCESS {
+                    return Err(io::Error::other("a work request failed"));
+                }
+            }
+        }
+        for ((name, ..), times) in kinds.iter().zip(&mut times) {
+            times.sort_unstable();
+            medians.push(format!("\"{name}\": {}", times[times.len() / 2].as_secs_f64() * 1e6));
+        }
+        println!("{{{}}}", medians.join(", "));
+        Ok(())
+    }
+}
