@@ -28,7 +28,7 @@ use crate::pointer::Address;
 const LOOKS_PER_CLOCK: u32 = 1024;
 /// In how many rounds of its thread, without a completion, it posts what waits although more is under way: nothing of that
 /// may be done for long.
-const ROUNDS_PER_POST: u32 = 64;
+const ROUNDS_PER_POST: u32 = 4;
 /// How long a connection that is being torn down may take to give back what it had.
 const DRAIN: Duration = Duration::from_millis(100);
 
@@ -62,8 +62,8 @@ struct State {
     connection: Option<Connection>,
     /// Whether chains wait for credits, not for their thread.
     starved: bool,
-    /// When something last completed, or was posted where nothing was.
-    progress: Instant,
+    /// When somebody first looked at the clock since something last completed, or was posted where nothing was.
+    waiting_since: Option<Instant>,
     /// Counts the rounds of the threads that use it, and those without a completion since it last posted.
     round: u64,
     in_vain: u32,
@@ -82,7 +82,7 @@ impl<C: Connect> Lane<C> {
             batch: Batch::new(connection.credits.requests),
             connection: Some(connection),
             starved: false,
-            progress: Instant::now(),
+            waiting_since: None,
             round: 0,
             in_vain: 0,
             looks: 0,
@@ -122,18 +122,23 @@ impl<C: Connect> Lane<C> {
         self.state().pipeline.leave(number);
     }
 
-    /// Posts what waits and looks for completions; gives whether anything has completed.
-    pub(super) fn go_on(&self) -> bool {
+    /// A round of a thread: looks for completions, a few times, and posts what waits; gives whether any chain is done.
+    pub(super) fn go_on(&self, looks: u32) -> bool {
         let mut state = self.state();
         state.round += 1;
-        let completed = self.look(&mut state);
-        state.in_vain = if completed { 0 } else { state.in_vain + 1 };
-        let is_time = state.pipeline.has_many_queued() || state.in_vain >= ROUNDS_PER_POST;
-        if is_time && !completed && state.pipeline.has_queued() {
+        if self.look(&mut state) {
+            state.in_vain = 0;
+            return true;
+        }
+        state.in_vain += 1;
+        if state.pipeline.has_queued() && (state.pipeline.has_many_queued() || state.in_vain >= ROUNDS_PER_POST) {
             state.in_vain = 0;
             self.post(&mut state);
         }
-        completed
+        (1..looks).any(|_| {
+            std::hint::spin_loop();
+            self.look(&mut state)
+        })
     }
 
     pub(super) fn doorbells(&self) -> u64 {
@@ -146,7 +151,7 @@ impl<C: Connect> Lane<C> {
             self.give_up(state, None);
             return;
         }
-        let State { pipeline, batch, connection, progress, starved, .. } = state;
+        let State { pipeline, batch, connection, waiting_since, starved, .. } = state;
         let Some(connection) = connection else { return };
         let was_idle = pipeline.in_flight() == 0;
         let (first, segments) = self.connect.segments();
@@ -159,7 +164,7 @@ impl<C: Connect> Lane<C> {
         }
         *starved = pipeline.has_queued();
         if pipeline.in_flight() > 0 && was_idle {
-            *progress = Instant::now();
+            *waiting_since = None;
         }
         if batch.is_empty() {
             return;
@@ -187,7 +192,7 @@ impl<C: Connect> Lane<C> {
             return true;
         }
         if found > 0 {
-            (state.progress, state.looks) = (Instant::now(), 0);
+            (state.waiting_since, state.looks) = (None, 0);
             if state.starved {
                 self.post(state);
             }
@@ -197,7 +202,8 @@ impl<C: Connect> Lane<C> {
         if state.looks >= LOOKS_PER_CLOCK {
             state.looks = 0;
             let ended = connection.id.channel().next().is_some_and(|event| matches!(event.what, What::Ended));
-            if ended || state.progress.elapsed() >= self.connect.timeout() {
+            let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
+            if ended || waited >= self.connect.timeout() {
                 self.tear_down(state, None);
                 return true;
             }

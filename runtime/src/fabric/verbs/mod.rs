@@ -53,8 +53,10 @@ use crate::fabric::chain::Chain;
 use crate::fabric::host::Geometry;
 use crate::rdma::{DeviceInfo, PortInfo};
 
-/// How often a thread finds nothing to do before it lets others run.
-const LOOKS_PER_YIELD: u32 = 64;
+/// How often a thread that has nothing else to do looks for completions before it looks at its tasks again.
+const LOOKS_PER_ROUND: u32 = 32;
+/// How many rounds in vain there are before it lets others run.
+const ROUNDS_PER_YIELD: u32 = 4;
 
 /// The secret that a file has; none without a file.
 pub(crate) fn secret(file: Option<&Path>) -> Result<handshake::Secret> {
@@ -157,15 +159,15 @@ impl Verbs {
     /// A device in software does its work on the same processors: a thread that only looks would keep it from them.
     pub(crate) fn idle(&self) {
         let mut completed = false;
+        // Those with nothing in flight cost a look.
+        let looks = LOOKS_PER_ROUND / self.lanes.len().min(8) as u32;
         for lane in &self.lanes {
-            completed |= lane.go_on();
+            completed |= lane.go_on(looks);
         }
         let idle = if completed { 0 } else { self.idle.get() + 1 };
         self.idle.set(idle);
-        if idle >= LOOKS_PER_YIELD {
+        if idle >= ROUNDS_PER_YIELD {
             std::thread::yield_now();
-        } else {
-            std::hint::spin_loop();
         }
     }
 
@@ -187,7 +189,7 @@ impl Drop for Verbs {
     /// What nobody waits for is posted all the same.
     fn drop(&mut self) {
         for lane in &self.lanes {
-            lane.go_on();
+            lane.go_on(1);
         }
     }
 }
