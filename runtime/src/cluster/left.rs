@@ -200,6 +200,9 @@ impl ComputeThread {
     /// posted.
     #[inline]
     pub(crate) fn look_after_left(&self) {
+        if self.left.borrow().is_empty() {
+            return;
+        }
         self.look_after_some_left(MOST_LOOKED_AT);
     }
 

@@ -10,10 +10,10 @@ use super::device::{Atomics, Device, Domain, Limits, Reach, Region};
 use super::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment, Welcome,
 };
-use super::lane::{Connect, Connection, Lane};
-use super::manager::{Id, cannot_connect, connect, resolve};
-use super::pipeline::Credits;
-use super::queue::{Completions, Messages, Outcome, RECEIVED};
+use super::lane::{Connect, Lane, Wire};
+use super::manager::{Id, What, cannot_connect, connect, resolve};
+use super::pipeline::{Credits, Request};
+use super::queue::{Batch, Completion, Completions, Messages, Outcome, RECEIVED, Target};
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::{Error, Result};
 use crate::fabric::chain::Chain;
@@ -398,7 +398,7 @@ impl Node {
             words: RING_BYTES as usize / WORD_BYTES,
             inline_words: inline_bytes as usize / WORD_BYTES,
         };
-        Ok(Connection { id, completions, ring, credits })
+        Ok(Connection { id, completions, ring, credits, batch: Batch::new(credits.requests) })
     }
 }
 
@@ -407,7 +407,46 @@ pub(super) const UNKNOWN_CLIENT: &str = "the memory node does not know this clie
 
 pub(super) type ThreadLane = Lane<Connector>;
 
+/// A connection and what belongs to it, in the order in which it is destroyed.
+pub(super) struct Connection {
+    id: Id,
+    completions: Completions,
+    ring: Region,
+    credits: Credits,
+    batch: Batch,
+}
+
+impl Wire for Connection {
+    type Ring = Region;
+
+    fn credits(&self) -> Credits {
+        self.credits
+    }
+    fn ring(&self) -> &Region {
+        &self.ring
+    }
+    fn add(&mut self, request: &Request<'_>, target: Target) -> bool {
+        self.batch.push(request, target, &self.ring);
+        !self.batch.is_full()
+    }
+    fn post(&mut self) -> bool {
+        self.batch.post(&self.id)
+    }
+    #[inline]
+    fn completions(&mut self, each: impl FnMut(Completion)) -> usize {
+        self.completions.take(each)
+    }
+    fn has_ended(&mut self) -> bool {
+        self.id.channel().next().is_some_and(|event| matches!(event.what, What::Ended))
+    }
+    fn stop(&mut self) {
+        self.id.stop();
+    }
+}
+
 impl Connect for Connector {
+    type Wire = Connection;
+
     fn connect(&self) -> Result<Connection> {
         self.0.open_lane().map_err(|reason| cannot_connect(&self.0.name, reason))
     }

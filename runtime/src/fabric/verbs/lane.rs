@@ -15,11 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::device::Region;
 use super::handshake::Segment;
-use super::manager::{Id, What};
-use super::pipeline::{Credits, Pipeline};
-use super::queue::{Batch, Completions, Outcome, Target};
+use super::pipeline::{Credits, Pipeline, Request, Ring};
+use super::queue::{Completion, Outcome, Target};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
 use crate::pointer::Address;
@@ -32,34 +30,43 @@ const ROUNDS_PER_POST: u32 = 4;
 /// How long a connection that is being torn down may take to give back what it had.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// A connection and what belongs to it, in the order in which it is destroyed.
-pub(super) struct Connection {
-    pub(super) id: Id,
-    pub(super) completions: Completions,
-    pub(super) ring: Region,
-    pub(super) credits: Credits,
+/// A connection, as a lane uses it.
+pub(super) trait Wire {
+    type Ring: Ring;
+    fn credits(&self) -> Credits;
+    fn ring(&self) -> &Self::Ring;
+    /// Adds a request to those that are posted next; gives whether there is room for another. What it writes from elsewhere than
+    /// the ring stays where it is until then.
+    fn add(&mut self, request: &Request<'_>, target: Target) -> bool;
+    /// Posts what was added, with one doorbell; gives whether the device took all.
+    fn post(&mut self) -> bool;
+    /// Gives completions to `each`; gives how many.
+    fn completions(&mut self, each: impl FnMut(Completion)) -> usize;
+    /// Whether the other side has ended it.
+    fn has_ended(&mut self) -> bool;
+    /// Makes the device give back what it has not done. It touches nothing any more once this has been dropped.
+    fn stop(&mut self);
 }
 
-/// Makes connections for lanes.
+/// Makes connections for a lane.
 pub(super) trait Connect {
-    /// A connection of the lane with this number.
-    fn connect(&self) -> Result<Connection>;
+    type Wire: Wire;
+    fn connect(&self) -> Result<Self::Wire>;
     /// The memory node's segments and the number of the first.
     fn segments(&self) -> (u16, &[Segment]);
     fn node(&self) -> u16;
     fn timeout(&self) -> Duration;
 }
 
-pub(super) struct Lane<C> {
+pub(super) struct Lane<C: Connect> {
     connect: C,
-    state: Mutex<State>,
+    state: Mutex<State<C::Wire>>,
     doorbells: AtomicU64,
 }
 
-struct State {
+struct State<W> {
     pipeline: Pipeline,
-    batch: Batch,
-    connection: Option<Connection>,
+    wire: Option<W>,
     /// Whether chains wait for credits, not for their thread.
     starved: bool,
     /// When somebody first looked at the clock since something last completed, or was posted where nothing was.
@@ -76,11 +83,10 @@ struct State {
 impl<C: Connect> Lane<C> {
     /// A lane that is connected.
     pub(super) fn new(connect: C) -> Result<Self> {
-        let connection = connect.connect()?;
+        let wire = connect.connect()?;
         let state = State {
-            pipeline: Pipeline::new(connection.credits),
-            batch: Batch::new(connection.credits.requests),
-            connection: Some(connection),
+            pipeline: Pipeline::new(wire.credits()),
+            wire: Some(wire),
             starved: false,
             waiting_since: None,
             round: 0,
@@ -91,7 +97,7 @@ impl<C: Connect> Lane<C> {
         Ok(Self { connect, state: Mutex::new(state), doorbells: AtomicU64::new(0) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<C::Wire>> {
         // A panic in here is a bug of ours; what it leaves behind is no worse than a lost connection.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,14 +137,20 @@ impl<C: Connect> Lane<C> {
             return true;
         }
         state.in_vain += 1;
-        if state.pipeline.has_queued() && (state.pipeline.has_many_queued() || state.in_vain >= ROUNDS_PER_POST) {
+        if state.pipeline.has_queued()
+            && (state.pipeline.has_many_queued() || state.in_vain >= ROUNDS_PER_POST)
+        {
             state.in_vain = 0;
             self.post(&mut state);
         }
-        (1..looks).any(|_| {
+        for _ in 1..looks {
+            if self.look(&mut state) {
+                return true;
+            }
+            // After the look: a device in software may be done before the doorbell returns.
             std::hint::spin_loop();
-            self.look(&mut state)
-        })
+        }
+        false
     }
 
     pub(super) fn doorbells(&self) -> u64 {
@@ -146,95 +158,104 @@ impl<C: Connect> Lane<C> {
     }
 
     /// Posts as much as there are credits for, with one doorbell.
-    fn post(&self, state: &mut State) {
-        if state.connection.is_none() && !self.reconnect(state) {
+    fn post(&self, state: &mut State<C::Wire>) {
+        if state.wire.is_none() && !self.reconnect(state) {
             self.give_up(state, None);
             return;
         }
-        let State { pipeline, batch, connection, waiting_since, starved, .. } = state;
-        let Some(connection) = connection else { return };
+        let State { pipeline, wire: Some(wire), waiting_since, starved, .. } = state else { return };
         let was_idle = pipeline.in_flight() == 0;
         let (first, segments) = self.connect.segments();
-        while !batch.is_full()
-            && let Some(request) = pipeline.next(&connection.ring)
-        {
+        let mut has_room = true;
+        while has_room && let Some(request) = pipeline.next(wire.ring()) {
             let Segment { base, rkey } = segments[usize::from(request.at.segment() - first)];
-            let target = Target { address: base + request.at.offset(), key: rkey };
-            batch.push(&request, target, &connection.ring);
+            has_room = wire.add(&request, Target { address: base + request.at.offset(), key: rkey });
         }
         *starved = pipeline.has_queued();
-        if pipeline.in_flight() > 0 && was_idle {
-            *waiting_since = None;
-        }
-        if batch.is_empty() {
+        if pipeline.in_flight() == 0 {
             return;
         }
+        if was_idle {
+            *waiting_since = None;
+        }
         self.doorbells.fetch_add(1, Ordering::Relaxed);
-        if !batch.post(&connection.id) {
+        if !wire.post() {
             self.tear_down(state, None);
         }
     }
 
     /// Looks for completions; gives whether any chain has completed, or failed.
-    fn look(&self, state: &mut State) -> bool {
-        let State { pipeline, connection, .. } = state;
-        let Some(connection) = connection else { return false };
+    #[inline]
+    fn look(&self, state: &mut State<C::Wire>) -> bool {
+        let State { pipeline, wire: Some(wire), .. } = state else { return false };
         if pipeline.in_flight() == 0 {
             return false;
         }
-        let (mut chains, mut failure) = (0, None);
-        let found = connection.completions.take(|completion| match completion.outcome {
-            Outcome::Done => chains += pipeline.complete(completion.number, &connection.ring),
+        let (mut chains, mut failure, mut done) = (0, None, None);
+        let found = wire.completions(|completion| match completion.outcome {
+            Outcome::Done => done = Some(completion.number),
             outcome => failure = failure.or(Some((completion.number, outcome))),
         });
+        if found == 0 {
+            return self.look_around(state);
+        }
+        // What was posted earlier is done, too.
+        if let Some(number) = done {
+            chains = pipeline.complete(number, wire.ring());
+        }
         if failure.is_some() {
             self.tear_down(state, failure);
             return true;
         }
-        if found > 0 {
-            (state.waiting_since, state.looks) = (None, 0);
-            if state.starved {
-                self.post(state);
-            }
-            return chains > 0;
+        (state.waiting_since, state.looks) = (None, 0);
+        if state.starved {
+            self.post(state);
         }
+        chains > 0
+    }
+
+    /// Nothing was found: now and then, looks at the clock and for news of the connection. Gives whether that was its end.
+    fn look_around(&self, state: &mut State<C::Wire>) -> bool {
         state.looks += 1;
-        if state.looks >= LOOKS_PER_CLOCK {
-            state.looks = 0;
-            let ended = connection.id.channel().next().is_some_and(|event| matches!(event.what, What::Ended));
-            let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
-            if ended || waited >= self.connect.timeout() {
-                self.tear_down(state, None);
-                return true;
-            }
+        if state.looks < LOOKS_PER_CLOCK {
+            return false;
         }
-        false
+        state.looks = 0;
+        let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
+        let over = waited >= self.connect.timeout() || state.wire.as_mut().is_some_and(Wire::has_ended);
+        if over {
+            self.tear_down(state, None);
+        }
+        over
     }
 
     /// Ends a connection that does not work any more. `failure` is the request that failed first, if it is known.
-    fn tear_down(&self, state: &mut State, failure: Option<(u64, Outcome)>) {
-        let Some(connection) = state.connection.take() else { return };
+    fn tear_down(&self, state: &mut State<C::Wire>, failure: Option<(u64, Outcome)>) {
+        let Some(mut wire) = state.wire.take() else { return };
         tracing::warn!(node = self.connect.node(), ?failure, "connection lost");
-        connection.id.stop();
-        // What was executed before has its results; after the rest has been flushed nothing is left.
+        wire.stop();
+        // What was executed before has its results; after the first that was not, nothing is.
         let deadline = Instant::now() + DRAIN;
         let mut flushed = failure.is_some();
         while state.pipeline.in_flight() > 0 && !flushed && Instant::now() < deadline {
-            let pipeline = &mut state.pipeline;
-            connection.completions.take(|completion| match completion.outcome {
-                Outcome::Done if !flushed => drop(pipeline.complete(completion.number, &connection.ring)),
+            let mut done = None;
+            wire.completions(|completion| match completion.outcome {
+                Outcome::Done if !flushed => done = Some(completion.number),
                 _ => flushed = true,
             });
+            if let Some(number) = done {
+                state.pipeline.complete(number, wire.ring());
+            }
         }
         let failure = failure.and_then(|(number, outcome)| Some((state.pipeline.describe(number)?, outcome)));
         // Destroys the queue pair: from here on the device touches nothing of it.
-        drop(connection);
+        drop(wire);
         state.failed = Some(Instant::now());
         self.give_up(state, failure);
     }
 
     /// Fails all chains that are not done.
-    fn give_up(&self, state: &mut State, failure: Option<((&'static str, Address), Outcome)>) {
+    fn give_up(&self, state: &mut State<C::Wire>, failure: Option<((&'static str, Address), Outcome)>) {
         let (node, timeout) = (self.connect.node(), self.connect.timeout());
         state.pipeline.fail(|operation, address, _| match &failure {
             Some(((failed, at), Outcome::Failed(reason))) => {
@@ -255,15 +276,14 @@ impl<C: Connect> Lane<C> {
     }
 
     /// Connects anew, unless that was tried a moment ago.
-    fn reconnect(&self, state: &mut State) -> bool {
+    fn reconnect(&self, state: &mut State<C::Wire>) -> bool {
         if state.failed.is_some_and(|at| at.elapsed() < self.connect.timeout()) {
             return false;
         }
         match self.connect.connect() {
-            Ok(connection) => {
-                state.pipeline.set_credits(connection.credits);
-                state.batch = Batch::new(connection.credits.requests);
-                (state.connection, state.failed) = (Some(connection), None);
+            Ok(wire) => {
+                state.pipeline.set_credits(wire.credits());
+                (state.wire, state.failed) = (Some(wire), None);
                 tracing::info!(node = self.connect.node(), "connected again");
                 true
             }
@@ -275,3 +295,6 @@ impl<C: Connect> Lane<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

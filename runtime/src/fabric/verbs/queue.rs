@@ -166,10 +166,6 @@ impl Batch {
         Self { requests: Vec::with_capacity(capacity), elements: Vec::with_capacity(capacity) }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.requests.len() == self.requests.capacity()
     }

@@ -1,0 +1,329 @@
+//! Lanes on a wire that leads to a vector, and does what real ones only do when something is broken.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::super::pipeline::Verb;
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_millis(50);
+
+/// How the device behaves.
+#[derive(Clone, Copy, PartialEq)]
+enum Mood {
+    Works,
+    /// Takes requests and never answers.
+    Silent,
+    /// Answers so to the first request of what is posted next, then nothing is executed any more.
+    Fails(Outcome),
+    /// The other side has ended the connection.
+    Ended,
+}
+
+struct Device {
+    far: Mutex<Vec<u64>>,
+    mood: Mutex<Mood>,
+    can_connect: Mutex<bool>,
+    attempts: AtomicUsize,
+    wires: AtomicUsize,
+}
+
+/// Makes connections to a device.
+struct ToDevice(Arc<Device>);
+
+struct ToVector {
+    device: Arc<Device>,
+    ring: VectorRing,
+    added: VecDeque<(u64, bool, Work)>,
+    posted: VecDeque<(u64, bool, Work)>,
+    flushing: bool,
+}
+
+struct VectorRing(Mutex<Vec<u64>>);
+
+enum Work {
+    Read { index: usize, ring: usize, words: usize },
+    Write { index: usize, words: Vec<u64> },
+    CompareExchange { index: usize, ring: usize, expected: u64, new: u64 },
+    FetchAdd { index: usize, ring: usize, addend: u64 },
+}
+
+impl Ring for VectorRing {
+    fn read(&self, at: usize, into: &mut [u64]) {
+        into.copy_from_slice(&self.0.lock().unwrap()[at..at + into.len()]);
+    }
+    fn write(&self, at: usize, from: &[u64]) {
+        self.0.lock().unwrap()[at..at + from.len()].copy_from_slice(from);
+    }
+}
+
+impl Wire for ToVector {
+    type Ring = VectorRing;
+
+    fn credits(&self) -> Credits {
+        Credits { requests: 32, reads: 8, words: 64, inline_words: 2 }
+    }
+    fn ring(&self) -> &VectorRing {
+        &self.ring
+    }
+    fn add(&mut self, request: &Request<'_>, target: Target) -> bool {
+        let index = target.address as usize / 8;
+        let work = match request.verb {
+            Verb::Read { ring, words } => Work::Read { index, ring, words },
+            Verb::Write { ring, words } => {
+                let mut copied = vec![0; words];
+                self.ring.read(ring, &mut copied);
+                Work::Write { index, words: copied }
+            }
+            Verb::WriteInline(words) => Work::Write { index, words: words.to_vec() },
+            Verb::CompareExchange { ring, expected, new } => Work::CompareExchange { index, ring, expected, new },
+            Verb::FetchAdd { ring, addend } => Work::FetchAdd { index, ring, addend },
+        };
+        self.added.push_back((request.position, request.signal, work));
+        self.added.len() < 32
+    }
+    fn post(&mut self) -> bool {
+        // The last of a batch is always told of.
+        if let Some((_, signal, _)) = self.added.back_mut() {
+            *signal = true;
+        }
+        self.posted.append(&mut self.added);
+        true
+    }
+    fn completions(&mut self, mut each: impl FnMut(Completion)) -> usize {
+        let mut given = 0;
+        while let Some((number, signal, work)) = self.posted.pop_front() {
+            let mood = *self.device.mood.lock().unwrap();
+            let outcome = match mood {
+                _ if self.flushing => Outcome::Flushed,
+                Mood::Fails(outcome) => {
+                    self.flushing = true;
+                    outcome
+                }
+                Mood::Works => Outcome::Done,
+                Mood::Silent | Mood::Ended => {
+                    self.posted.push_front((number, signal, work));
+                    return given;
+                }
+            };
+            if outcome == Outcome::Done {
+                self.execute(work);
+            }
+            if signal || outcome != Outcome::Done {
+                each(Completion { number, outcome, bytes: 0 });
+                given += 1;
+            }
+        }
+        given
+    }
+    fn has_ended(&mut self) -> bool {
+        *self.device.mood.lock().unwrap() == Mood::Ended
+    }
+    fn stop(&mut self) {
+        self.flushing = true;
+    }
+}
+
+impl ToVector {
+    fn execute(&self, work: Work) {
+        let mut far = self.device.far.lock().unwrap();
+        match work {
+            Work::Read { index, ring, words } => self.ring.write(ring, &far[index..index + words]),
+            Work::Write { index, words } => far[index..index + words.len()].copy_from_slice(&words),
+            Work::CompareExchange { index, ring, expected, new } => {
+                self.ring.write(ring, &[far[index]]);
+                if far[index] == expected {
+                    far[index] = new;
+                }
+            }
+            Work::FetchAdd { index, ring, addend } => {
+                self.ring.write(ring, &[far[index]]);
+                far[index] += addend;
+            }
+        }
+    }
+}
+
+impl Drop for ToVector {
+    fn drop(&mut self) {
+        self.device.wires.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connect for ToDevice {
+    type Wire = ToVector;
+
+    fn connect(&self) -> Result<ToVector> {
+        self.0.attempts.fetch_add(1, Ordering::Relaxed);
+        if !*self.0.can_connect.lock().unwrap() {
+            return Err(Error::from(error::CannotConnect { address: "there".into(), reason: "nobody".into() }));
+        }
+        self.0.wires.fetch_add(1, Ordering::Relaxed);
+        Ok(ToVector {
+            device: Arc::clone(&self.0),
+            ring: VectorRing(Mutex::new(vec![0; 64])),
+            added: VecDeque::new(),
+            posted: VecDeque::new(),
+            flushing: false,
+        })
+    }
+    fn segments(&self) -> (u16, &[Segment]) {
+        (3, &[Segment { base: 0, rkey: 7 }])
+    }
+    fn node(&self) -> u16 {
+        1
+    }
+    fn timeout(&self) -> Duration {
+        TIMEOUT
+    }
+}
+
+fn lane() -> (Arc<Device>, Lane<ToDevice>) {
+    let device = Arc::new(Device {
+        far: Mutex::new((0..128).collect()),
+        mood: Mutex::new(Mood::Works),
+        can_connect: Mutex::new(true),
+        attempts: AtomicUsize::new(0),
+        wires: AtomicUsize::new(0),
+    });
+    let lane = Lane::new(ToDevice(Arc::clone(&device))).unwrap();
+    (device, lane)
+}
+
+fn at(index: u64) -> Address {
+    Address::new(3, index * 8)
+}
+
+fn adding(index: u64) -> Chain {
+    let mut chain = Chain::default();
+    chain.fetch_add(at(index), 1);
+    chain
+}
+
+/// As a thread waits that does nothing else.
+fn wait(lane: &Lane<ToDevice>, number: usize) -> (Chain, Result<()>) {
+    loop {
+        if let Some(done) = lane.poll(number) {
+            return done;
+        }
+        lane.go_on(4);
+    }
+}
+
+#[test]
+fn what_a_threads_tasks_hand_over_goes_out_with_one_doorbell() {
+    let (device, lane) = lane();
+    let numbers: Vec<usize> = (1..=8).map(|index| lane.push(adding(index))).collect();
+    assert!(numbers.iter().all(|number| lane.poll(*number).is_none()), "it waits for the round's end");
+    lane.go_on(1);
+    assert_eq!(lane.doorbells(), 1);
+    assert!(numbers.iter().all(|number| wait(&lane, *number).1.is_ok()));
+    assert_eq!(device.far.lock().unwrap()[1..=8], [2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn who_only_looks_is_served_without_a_round() {
+    let (_, lane) = lane();
+    let number = lane.push(adding(1));
+    assert!((0..3).any(|_| lane.poll(number).is_some()));
+}
+
+#[test]
+fn more_than_there_are_credits_for_goes_out_in_turn() {
+    let (device, lane) = lane();
+    let mut chain = Chain::default();
+    let slots: Vec<_> = (0..100).map(|_| chain.fetch_add(at(5), 1)).collect();
+    let all = chain.read(at(0), 100);
+    chain.write(at(0), &[9; 100]);
+    let number = lane.push(chain);
+    let (chain, result) = wait(&lane, number);
+    result.unwrap();
+    assert!((5..).zip(&slots).all(|(value, slot)| chain.word(slot) == value));
+    assert_eq!(chain.words(&all)[5], 105);
+    assert_eq!(device.far.lock().unwrap()[..100], [9; 100]);
+}
+
+#[test]
+fn silence_ends_with_the_timeout() {
+    let (device, lane) = lane();
+    *device.mood.lock().unwrap() = Mood::Silent;
+    let began = Instant::now();
+    let numbers = [lane.push(adding(1)), lane.push(adding(2))];
+    let errors = numbers.map(|number| wait(&lane, number).1.unwrap_err());
+    assert!(began.elapsed() >= TIMEOUT && began.elapsed() < 20 * TIMEOUT);
+    assert_eq!(device.wires.load(Ordering::Relaxed), 0, "the device touches nothing any more");
+    for (index, error) in (1..).zip(errors) {
+        let Error::NodeUnreachable(error) = error else { panic!("{error}") };
+        assert_eq!((error.node, error.operation, error.address), (1, "FAA", at(index)));
+        assert_eq!(u128::from(error.timeout_us), TIMEOUT.as_micros());
+    }
+}
+
+#[test]
+fn an_ended_connection_ends_the_wait_at_once() {
+    let (device, lane) = lane();
+    *device.mood.lock().unwrap() = Mood::Ended;
+    let number = lane.push(adding(1));
+    assert!(matches!(wait(&lane, number).1, Err(Error::NodeUnreachable(_))));
+}
+
+#[test]
+fn what_the_device_refuses_is_named() {
+    let (device, lane) = lane();
+    let before = lane.push(adding(1));
+    lane.go_on(1);
+    wait(&lane, before).1.unwrap();
+    *device.mood.lock().unwrap() = Mood::Fails(Outcome::Failed("remote access error"));
+    let numbers = [lane.push(adding(2)), lane.push(adding(3))];
+    let errors = numbers.map(|number| wait(&lane, number).1.unwrap_err().to_string());
+    assert_eq!(errors[0], "FAA of 3:0x10 failed on memory node 1: remote access error");
+    let second = "FAA of 3:0x18 failed on memory node 1: the connection failed with FAA of 3:0x10: remote access error";
+    assert_eq!(errors[1], second);
+    assert_eq!(device.far.lock().unwrap()[1..4], [2, 2, 3], "what was done before stays done");
+}
+
+#[test]
+fn a_lost_connection_is_made_anew_but_not_at_every_chain() {
+    let (device, lane) = lane();
+    *device.mood.lock().unwrap() = Mood::Fails(Outcome::NoAnswer);
+    let number = lane.push(adding(1));
+    assert!(matches!(wait(&lane, number).1, Err(Error::NodeUnreachable(_))));
+    *device.mood.lock().unwrap() = Mood::Works;
+    let number = lane.push(adding(1));
+    assert!(wait(&lane, number).1.is_err(), "too soon");
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 1);
+    std::thread::sleep(TIMEOUT);
+    *device.can_connect.lock().unwrap() = false;
+    for _ in 0..3 {
+        let number = lane.push(adding(1));
+        assert!(wait(&lane, number).1.is_err());
+    }
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 2, "one of the three has tried");
+    *device.can_connect.lock().unwrap() = true;
+    std::thread::sleep(TIMEOUT);
+    let number = lane.push(adding(1));
+    wait(&lane, number).1.unwrap();
+    assert_eq!(device.far.lock().unwrap()[1], 2);
+}
+
+#[test]
+fn threads_that_share_a_lane_get_their_own_results() {
+    let (device, lane) = lane();
+    std::thread::scope(|scope| {
+        for index in 1..=4 {
+            let lane = &lane;
+            scope.spawn(move || {
+                for count in 0..500 {
+                    let mut chain = Chain::default();
+                    let slot = chain.fetch_add(at(index), 1);
+                    let number = lane.push(chain);
+                    let (chain, result) = wait(lane, number);
+                    result.unwrap();
+                    assert_eq!(chain.word(&slot), index + count);
+                }
+            });
+        }
+    });
+    assert_eq!(device.far.lock().unwrap()[1..=4], [501, 502, 503, 504]);
+}
