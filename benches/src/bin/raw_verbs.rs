@@ -11,6 +11,7 @@ use std::ptr::null_mut;
 use std::time::Instant;
 
 use rdma_sys as sys;
+use sys::{ibv_access_flags as access, ibv_wr_opcode as opcode};
 
 const PORT: &str = "7471";
 const RAI_PASSIVE: i32 = 1;
@@ -44,6 +45,7 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+#[allow(clippy::too_many_lines)] // one thing after the other, as in a tutorial
 fn run(address: &str, count: usize) -> io::Result<()> {
     // SAFETY: every object is made before it is used and never freed: the program ends soon. Each structure is zeroed or filled
     // in before it is read, and both words outlive all operations on them.
@@ -96,7 +98,6 @@ fn run(address: &str, count: usize) -> io::Result<()> {
         let accepted: *mut sys::rdma_cm_id = std::ptr::with_exposed_provenance_mut(accepted);
         let (far, near) = (Box::leak(Box::new(Word(0))), Box::leak(Box::new(Word(0))));
         let rights = |rights: sys::ibv_access_flags| rights.0.cast_signed();
-        use sys::ibv_access_flags as access;
         let all = access::IBV_ACCESS_LOCAL_WRITE
             | access::IBV_ACCESS_REMOTE_READ
             | access::IBV_ACCESS_REMOTE_WRITE
@@ -114,7 +115,6 @@ fn run(address: &str, count: usize) -> io::Result<()> {
         let mut element =
             sys::ibv_sge { addr: (&raw const *near).addr() as u64, length: 8, lkey: (*near_mr).lkey };
         let (remote_addr, rkey) = ((&raw const *far).addr() as u64, (*far_mr).rkey);
-        use sys::ibv_wr_opcode as opcode;
         let atomic = sys::atomic_t { remote_addr, compare_add: 1, swap: 1, rkey };
         let mut medians = Vec::new();
         let kinds = [

@@ -102,7 +102,7 @@ async fn rate(ct: &ComputeThread, tasks: u16) -> Result<f64> {
         Ok(())
     })
     .await?;
-    let took = ct.now() - began;
+    let took = ct.now().saturating_sub(began);
     ct.delete(line).await?;
     Ok(f64::from(READS_PER_TASK) * f64::from(tasks) / took.as_secs_f64())
 }
@@ -122,7 +122,7 @@ async fn ping(ct: &ComputeThread, node: usize, count: u32) -> Result<[Vec<Durati
                 2 => drop(word.compare_exchange(ct, round, round + 1).await?),
                 _ => drop(word.fetch_add(ct, 1).await?),
             }
-            times.push(ct.now() - began);
+            times.push(ct.now().saturating_sub(began));
         }
     }
     ct.delete(target).await?;

@@ -88,7 +88,7 @@ fn parse(url: &str) -> Result<Config, String> {
             ("nodes", _) if has_own_memory => nodes = number(name, value, 1, u64::from(u16::MAX))?,
             ("segments", _) if has_own_memory => segments = number(name, value, 1, u64::from(u16::MAX))?,
             ("size", _) if has_own_memory => {
-                size = parse_size(value).map_err(|reason| format!("size={reason}"))?
+                size = parse_size(value).map_err(|reason| format!("size={reason}"))?;
             }
             ("placement", _) => policy = Policy::named(value)?,
             ("seed", _) => seed = number(name, value, 0, u64::MAX)?,

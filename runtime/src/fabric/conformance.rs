@@ -54,48 +54,20 @@ fn fabrics() -> Vec<Fabric> {
 mod verbs {
     use super::*;
     use crate::fabric::verbs::config::Config;
-    use crate::fabric::verbs::{Client, Options, Server, Verbs, secret, stop};
+    use crate::fabric::verbs::tests::{Nodes, address};
+    use crate::fabric::verbs::{Client, Verbs};
 
-    /// Names the address of an RDMA device of this machine; tests that need one fail without a device if it is set.
-    const ADDRESS: &str = "RDMA_ADDRESS";
-
-    /// Two memory nodes in threads of this process, which serve until it ends.
     pub(super) fn fabric() -> Option<Fabric> {
-        let Ok(address) = std::env::var(ADDRESS) else {
-            eprintln!("NOT TESTED: the verbs fabric, as {ADDRESS} does not name an RDMA device's address");
-            return None;
-        };
-        let node = || {
-            let listen = format!("{address}:0").parse().expect("an address");
-            let options = Options { listen, segments: 2, segment_bytes: SEGMENT_BYTES };
-            let mut server = Server::listen(&options, secret(None).unwrap()).unwrap();
-            let (port, stopper) = (server.port(), server.stopper().unwrap());
-            let serving = std::thread::spawn(move || server.serve().unwrap());
-            (port, move || {
-                stop(&stopper);
-                serving.join().unwrap();
-            })
-        };
-        let (nodes, stops): (Vec<_>, Vec<_>) = (0..2).map(|_| node()).unzip();
-        let nodes: Vec<String> = nodes.into_iter().map(|port| format!("{address}:{port}")).collect();
-        let client = Arc::new(Client::connect(&Config::new(&nodes.join(",")).unwrap()).unwrap());
+        let nodes = Nodes::serve(&address()?, 2, 2, SEGMENT_BYTES, None);
+        let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
         let next = AtomicUsize::new(0);
-        let stops = StopOnDrop(stops.into_iter().map(|stop| Box::new(stop) as Box<dyn FnOnce()>).collect());
         let endpoint = move || {
-            let _ = &stops;
+            let _ = &nodes;
             let thread = next.fetch_add(1, Ordering::Relaxed);
             client.prepare(thread + 1).unwrap();
             Endpoint::Verbs(Verbs::new(&client, thread))
         };
         Some(Fabric { name: "verbs", endpoint: Box::new(endpoint) })
-    }
-
-    struct StopOnDrop(Vec<Box<dyn FnOnce()>>);
-
-    impl Drop for StopOnDrop {
-        fn drop(&mut self) {
-            self.0.drain(..).for_each(|stop| stop());
-        }
     }
 }
 

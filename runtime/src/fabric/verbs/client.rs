@@ -377,13 +377,13 @@ impl Node {
         let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
         let ring = Region::new(&domain, RING_BYTES, Reach::Local).map_err(text)?;
         // A device may have room for less than it is asked for, and refuse.
-        let inline_bytes = match id.create_qp(&domain, completions.as_ptr(), requests, INLINE_BYTES) {
-            Ok(bytes) => bytes.min(INLINE_BYTES),
-            Err(_) => {
+        let inline_bytes =
+            if let Ok(bytes) = id.create_qp(&domain, completions.as_ptr(), requests, INLINE_BYTES) {
+                bytes.min(INLINE_BYTES)
+            } else {
                 id.create_qp(&domain, completions.as_ptr(), requests, 0).map_err(text)?;
                 0
-            }
-        };
+            };
         session.lanes += 1;
         let nonce = Hello::lane(session.client, session.lanes);
         let (node, cluster, incarnation) = (self.number, self.cluster, self.incarnation);

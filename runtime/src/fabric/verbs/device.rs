@@ -108,7 +108,8 @@ impl Device {
             });
         }
         // SAFETY: the list has `count` entries.
-        let devices = (0..count as usize).filter_map(|index| NonNull::new(unsafe { *list.add(index) }));
+        let devices =
+            (0..count.unsigned_abs() as usize).filter_map(|index| NonNull::new(unsafe { *list.add(index) }));
         Ok(devices.map(Device).collect())
     }
 
@@ -196,7 +197,6 @@ impl Device {
 #[derive(Debug)]
 pub(super) struct Domain {
     pd: NonNull<sys::ibv_pd>,
-    pub(super) device: Device,
 }
 
 // SAFETY: the library's functions may be called with it on any thread, and it is freed once, by the last owner.
@@ -209,7 +209,7 @@ impl Domain {
         // SAFETY: the context is open.
         let pd = unsafe { sys::ibv_alloc_pd(device.0.as_ptr()) };
         let pd = NonNull::new(pd).ok_or_else(|| last_error("allocate a protection domain"))?;
-        Ok(Arc::new(Self { pd, device }))
+        Ok(Arc::new(Self { pd }))
     }
 
     pub(super) fn as_ptr(&self) -> *mut sys::ibv_pd {
@@ -266,14 +266,13 @@ impl Region {
             plain()
         }
         .map_err(failed)?;
-        use sys::ibv_access_flags as access;
         let rights = match reach {
-            Reach::Local => access::IBV_ACCESS_LOCAL_WRITE,
+            Reach::Local => sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE,
             Reach::Remote => {
-                access::IBV_ACCESS_LOCAL_WRITE
-                    | access::IBV_ACCESS_REMOTE_READ
-                    | access::IBV_ACCESS_REMOTE_WRITE
-                    | access::IBV_ACCESS_REMOTE_ATOMIC
+                sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE
+                    | sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ
+                    | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE
+                    | sys::ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC
             }
         };
         // SAFETY: the domain and the mapping are there, and stay until after the registration has ended.

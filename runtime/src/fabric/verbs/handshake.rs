@@ -129,7 +129,9 @@ impl Secret {
 fn mac(key: &[u8], about: About, parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(&[about as u8]);
-    parts.iter().for_each(|part| mac.update(part));
+    for part in parts {
+        mac.update(part);
+    }
     mac
 }
 
@@ -450,8 +452,8 @@ mod tests {
             if let Ok(hello) = Hello::parse(&bytes) {
                 hello.is_proven_by(&bytes, &secret());
             }
-            drop(Reply::parse(&bytes, &secret(), &[0; 16]));
-            drop(Join::parse(&bytes, &secret(), &[0; 16], &[0; 16]));
+            let _ = Reply::parse(&bytes, &secret(), &[0; 16]);
+            let _ = Join::parse(&bytes, &secret(), &[0; 16], &[0; 16]);
             drop(Welcome::parse(&bytes));
             let framed = [MAGIC.as_slice(), &bytes].concat();
             drop(Welcome::parse(&framed));

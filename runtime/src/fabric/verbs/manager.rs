@@ -10,6 +10,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::binding::sys::rdma_cm_event_type as kind;
 use super::binding::{OPTION_ID, OPTION_ID_ACK_TIMEOUT, sys};
 use super::device::{Device, Domain, last_error};
 use super::handshake;
@@ -106,7 +107,6 @@ impl Channel {
                 let length = if bytes.is_null() { 0 } else { usize::from(conn.private_data_len) };
                 if length == 0 { Vec::new() } else { std::slice::from_raw_parts(bytes, length).to_vec() }
             };
-            use sys::rdma_cm_event_type as kind;
             let what = match seen.event {
                 kind::RDMA_CM_EVENT_ADDR_RESOLVED => What::AddressResolved,
                 kind::RDMA_CM_EVENT_ROUTE_RESOLVED => What::RouteResolved,

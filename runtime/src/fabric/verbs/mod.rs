@@ -193,3 +193,6 @@ impl Drop for Verbs {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

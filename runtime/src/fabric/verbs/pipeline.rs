@@ -353,7 +353,7 @@ impl Pipeline {
             let (ops, words) = flight.chain.parts();
             match &ops[piece.op] {
                 Op::Read { slot, .. } => {
-                    ring.read(piece.ring, &mut words[slot.start + piece.first..][..piece.words])
+                    ring.read(piece.ring, &mut words[slot.start + piece.first..][..piece.words]);
                 }
                 Op::CompareExchange { slot, .. } | Op::FetchAdd { slot, .. } => {
                     ring.read(piece.ring, &mut words[*slot..=*slot]);

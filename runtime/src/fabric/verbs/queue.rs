@@ -6,9 +6,10 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use super::binding::sys;
+use super::binding::sys::{ibv_wc_status as status, ibv_wr_opcode as opcode};
 use super::device::{Device, Domain, Region, last_error};
 use super::manager::Id;
-use super::pipeline::{Request, Verb};
+use super::pipeline::{Request, Ring, Verb};
 use crate::error::Result;
 use crate::layout::WORD_BYTES;
 
@@ -105,13 +106,17 @@ impl Completions {
         let mut taken = 0;
         loop {
             // SAFETY: the queue is there and so many completions may be written.
-            let count =
-                unsafe { sys::ibv_poll_cq(self.cq.as_ptr(), BATCH as i32, found.as_mut_ptr().cast()) };
+            let count = unsafe {
+                sys::ibv_poll_cq(
+                    self.cq.as_ptr(),
+                    i32::try_from(BATCH).unwrap_or(1),
+                    found.as_mut_ptr().cast(),
+                )
+            };
             let count = usize::try_from(count).unwrap_or(0);
             for completion in &found[..count] {
                 // SAFETY: the first `count` have been written.
                 let completion = unsafe { completion.assume_init_ref() };
-                use sys::ibv_wc_status as status;
                 let outcome = match completion.status {
                     status::IBV_WC_SUCCESS => Outcome::Done,
                     status::IBV_WC_WR_FLUSH_ERR => Outcome::Flushed,
@@ -178,7 +183,6 @@ impl Batch {
             length: (words * WORD_BYTES) as u32,
             lkey: ring.keys().0,
         };
-        use sys::ibv_wr_opcode as opcode;
         let rdma = sys::wr_t { rdma: sys::rdma_t { remote_addr: target.address, rkey: target.key } };
         let atomic = |compare_add, swap| sys::wr_t {
             atomic: sys::atomic_t { remote_addr: target.address, compare_add, swap, rkey: target.key },
@@ -188,7 +192,7 @@ impl Batch {
             Verb::Read { ring, words } => (opcode::IBV_WR_RDMA_READ, rdma, local(ring, words)),
             Verb::Write { ring, words } => (opcode::IBV_WR_RDMA_WRITE, rdma, local(ring, words)),
             Verb::WriteInline(words) => {
-                flags = flags | sys::ibv_send_flags::IBV_SEND_INLINE;
+                flags |= sys::ibv_send_flags::IBV_SEND_INLINE;
                 let element = sys::ibv_sge {
                     addr: words.as_ptr().addr() as u64,
                     length: size_of_val(words) as u32,
@@ -204,10 +208,10 @@ impl Batch {
             }
         };
         if request.fence {
-            flags = flags | sys::ibv_send_flags::IBV_SEND_FENCE;
+            flags |= sys::ibv_send_flags::IBV_SEND_FENCE;
         }
         if request.signal {
-            flags = flags | sys::ibv_send_flags::IBV_SEND_SIGNALED;
+            flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED;
         }
         self.elements.push(element);
         let element = self.elements.last_mut().expect("it was just added");
@@ -282,7 +286,6 @@ impl Messages {
 
     /// The message that has arrived, of so many bytes.
     pub(super) fn received(&self, bytes: u32) -> Vec<u8> {
-        use super::pipeline::Ring;
         let bytes = (bytes as usize).min(self.bytes);
         let mut words = vec![0_u64; bytes.div_ceil(WORD_BYTES)];
         self.region.read(self.bytes / WORD_BYTES, &mut words);
@@ -292,7 +295,6 @@ impl Messages {
     }
 
     pub(super) fn send(&self, id: &Id, message: &[u8]) -> Result<()> {
-        use super::pipeline::Ring;
         assert!(message.len() <= self.bytes, "a message is no longer than its kind");
         let mut words = vec![0_u64; message.len().div_ceil(WORD_BYTES)];
         bytemuck::cast_slice_mut(&mut words)[..message.len()].copy_from_slice(message);

@@ -77,7 +77,9 @@ impl Wire for ToVector {
                 Work::Write { index, words: copied }
             }
             Verb::WriteInline(words) => Work::Write { index, words: words.to_vec() },
-            Verb::CompareExchange { ring, expected, new } => Work::CompareExchange { index, ring, expected, new },
+            Verb::CompareExchange { ring, expected, new } => {
+                Work::CompareExchange { index, ring, expected, new }
+            }
             Verb::FetchAdd { ring, addend } => Work::FetchAdd { index, ring, addend },
         };
         self.added.push_back((request.position, request.signal, work));
@@ -157,7 +159,10 @@ impl Connect for ToDevice {
     fn connect(&self) -> Result<ToVector> {
         self.0.attempts.fetch_add(1, Ordering::Relaxed);
         if !*self.0.can_connect.lock().unwrap() {
-            return Err(Error::from(error::CannotConnect { address: "there".into(), reason: "nobody".into() }));
+            return Err(Error::from(error::CannotConnect {
+                address: "there".into(),
+                reason: "nobody".into(),
+            }));
         }
         self.0.wires.fetch_add(1, Ordering::Relaxed);
         Ok(ToVector {

@@ -1,0 +1,250 @@
+//! Both sides over a real device, and strangers who try their luck.
+//!
+//! `RDMA_ADDRESS` names an address of a device of this machine. Where it is not set, nothing here is tested, and each test says
+//! so; the test bed sets it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::config::Config;
+use super::device::Domain;
+use super::handshake::{Hello, Join, Kind, Nonce, Reply, Secret};
+use super::manager::{Id, resolve};
+use super::queue::{Completions, Messages, Outcome};
+use super::*;
+use crate::cluster::Cluster;
+use crate::error::Error;
+use crate::pointer::Address;
+
+const SEGMENT_BYTES: u64 = 64 * 1024;
+
+/// The device's address; none if there is no device to test with, which is said aloud.
+pub(crate) fn address() -> Option<String> {
+    let address = std::env::var("RDMA_ADDRESS").ok();
+    if address.is_none() {
+        eprintln!("NOT TESTED on verbs: RDMA_ADDRESS names no RDMA device's address");
+    }
+    address
+}
+
+/// Memory nodes in threads of this process.
+pub(crate) struct Nodes {
+    address: String,
+    nodes: Vec<(u16, std::os::unix::net::UnixStream, Option<JoinHandle<()>>)>,
+}
+
+impl Nodes {
+    pub(crate) fn serve(
+        address: &str,
+        nodes: usize,
+        segments: usize,
+        bytes: u64,
+        secret: Option<&Path>,
+    ) -> Self {
+        let secret = super::secret(secret).unwrap();
+        let node = |_| {
+            let listen = format!("{address}:0").parse().expect("an address");
+            let options = Options { listen, segments, segment_bytes: bytes };
+            let mut server = Server::listen(&options, secret.clone()).unwrap();
+            let (port, stopper) = (server.port(), server.stopper().unwrap());
+            (port, stopper, Some(std::thread::spawn(move || server.serve().unwrap())))
+        };
+        Self { address: address.to_owned(), nodes: (0..nodes).map(node).collect() }
+    }
+
+    /// As they stand in a URL.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<String> =
+            self.nodes.iter().map(|(port, ..)| format!("{}:{port}", self.address)).collect();
+        names.join(",")
+    }
+
+    fn first(&self) -> SocketAddr {
+        format!("{}:{}", self.address, self.nodes[0].0).parse().unwrap()
+    }
+
+    fn stop(&mut self) {
+        for (_, stopper, serving) in &mut self.nodes {
+            stop(stopper);
+            if let Some(serving) = serving.take() {
+                serving.join().unwrap();
+            }
+        }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What a client says first that does nothing wrong.
+const HELLO: Hello = Hello { kind: Kind::Control, node: 0, cluster: 0, incarnation: 0, nonce: [3; 16] };
+
+fn nobody() -> Secret {
+    Secret::new(b"")
+}
+
+/// An end that is yet to be connected, with its buffers.
+fn end(to: SocketAddr) -> (Id, Completions, Messages) {
+    let (id, device) = resolve(to, deadline(), |_| 24).unwrap();
+    let domain = Domain::new(device).unwrap();
+    let completions = Completions::new(device, 8, true).unwrap();
+    let messages = Messages::new(&domain, 1 << 15).unwrap();
+    id.create_qp(&domain, completions.as_ptr(), 4, 0).unwrap();
+    messages.expect(&id).unwrap();
+    (id, completions, messages)
+}
+
+fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+/// Why a request that carries these bytes is refused.
+fn refused(to: SocketAddr, data: &[u8]) -> String {
+    let (id, _completions, _messages) = end(to);
+    manager::connect(&id, data, 4, deadline()).unwrap_err()
+}
+
+/// The service that everybody else gets meanwhile.
+fn works(nodes: &Nodes) {
+    let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
+    client.prepare(1).unwrap();
+    let verbs = Verbs::new(&client, 0);
+    let mut chain = Chain::default();
+    chain.fetch_add(Address::new(0, 4096), 1);
+    let Posted::InFlight(ticket) = verbs.post(chain) else { panic!("it takes time") };
+    loop {
+        if let Poll::Ready((_, result)) = verbs.poll(ticket) {
+            return result.unwrap();
+        }
+    }
+}
+
+#[test]
+fn strangers_are_refused_and_the_others_served() {
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
+    let to = nodes.first();
+    works(&nodes);
+    assert!(refused(to, b"GET / HTTP/1.1").contains("not Farfield's protocol"));
+    assert!(refused(to, &[]).contains("not Farfield's protocol"));
+    assert!(refused(to, &[0xff; 56]).contains("not Farfield's protocol"));
+    let mut other = HELLO.with_secret(&nobody());
+    other[3] += 1;
+    assert!(refused(to, &other).contains("different versions"));
+    assert!(refused(to, &HELLO.with_secret(&Secret::new(b"guess"))).contains("secret"));
+    let old = Hello { incarnation: 7, ..HELLO };
+    assert!(refused(to, &old.with_secret(&nobody())).contains("started anew"));
+    let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(99, 1), ..HELLO };
+    assert!(refused(to, &lane.to_bytes(&[0; 32])).contains("does not know this client"));
+    works(&nodes);
+}
+
+#[test]
+fn a_lane_needs_the_key_and_a_new_number() {
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
+    let (id, completions, messages) = end(nodes.first());
+    let (data, _) = manager::connect(&id, &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
+    let reply = Reply::parse(&data, &nobody(), &HELLO.nonce).unwrap();
+    let join = Join { cluster: 5, node: 0, nodes: 1 };
+    messages.send(&id, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
+    let bytes = message(&completions).expect("it is welcome");
+    let welcome = handshake::Welcome::parse(&messages.received(bytes)).unwrap();
+    let key = nobody().key(&HELLO.nonce, &reply.nonce);
+    let lane = |number, key: &[u8]| {
+        Hello { kind: Kind::Lane, nonce: Hello::lane(welcome.client, number), ..HELLO }.to_bytes(key)
+    };
+    assert!(refused(nodes.first(), &lane(1, &[0; 32])).contains("secret"));
+    let (first, _completions, _messages) = end(nodes.first());
+    manager::connect(&first, &lane(2, &key), 4, deadline()).unwrap();
+    assert!(refused(nodes.first(), &lane(2, &key)).contains("secret"), "what was overheard");
+    assert!(refused(nodes.first(), &lane(1, &key)).contains("secret"));
+}
+
+/// How many bytes the next message has; none if the connection ends before.
+fn message(completions: &Completions) -> Option<u32> {
+    let until = deadline();
+    let mut heard = None;
+    while heard.is_none() && Instant::now() < until {
+        completions.take(|completion| match completion.outcome {
+            Outcome::Done if completion.number == queue::RECEIVED => heard = Some(Some(completion.bytes)),
+            Outcome::Done => {}
+            _ => heard = Some(None),
+        });
+        std::thread::yield_now();
+    }
+    heard.expect("an answer or an end, in time")
+}
+
+#[test]
+fn who_proves_nothing_gets_no_table() {
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
+    let nonce: Nonce = HELLO.nonce;
+    for garbage in [&b"please"[..], &[0xff; 56], &[0; 1000]] {
+        let (id, completions, messages) = end(nodes.first());
+        manager::connect(&id, &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
+        messages.send(&id, garbage).unwrap();
+        let answer = message(&completions).map(|bytes| handshake::Welcome::parse(&messages.received(bytes)));
+        assert!(!matches!(answer, Some(Ok(_))), "{nonce:?}");
+    }
+    works(&nodes);
+}
+
+#[test]
+fn a_memory_node_has_one_place() {
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 2, 1, SEGMENT_BYTES, None);
+    works(&nodes);
+    let names = nodes.names();
+    let (first, second) = names.split_once(',').unwrap();
+    for wrong in [first.to_owned(), second.to_owned(), format!("{second},{first}")] {
+        let error = Cluster::connect(&format!("rdma://{wrong}")).unwrap_err().to_string();
+        assert!(error.contains("of another cluster of 2"), "{error}");
+    }
+    works(&nodes);
+}
+
+#[test]
+fn fenced_operations_complete() {
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
+    let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
+    client.prepare(1).unwrap();
+    let verbs = Verbs::new(&client, 0);
+    for round in 0..500 {
+        let mut chain = Chain::default();
+        let (word, other) = (Address::new(0, 4096), Address::new(0, 8192));
+        let before = chain.read(word, 1);
+        chain.write(word, &[round]);
+        let added_to = chain.fetch_add(word, 1);
+        chain.write(other, &[round]);
+        let after = chain.read(other, 1);
+        let Posted::InFlight(ticket) = verbs.post(chain) else { panic!("it takes time") };
+        let (chain, result) = loop {
+            if let Poll::Ready(done) = verbs.poll(ticket) {
+                break done;
+            }
+        };
+        result.unwrap();
+        assert_eq!([&before, &added_to, &after].map(|slot| chain.word(slot)), [round, round, round]);
+    }
+}
+
+#[test]
+fn a_memory_node_that_stops_is_unreachable_within_the_timeout() {
+    let Some(address) = address() else { return };
+    let mut nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
+    let cluster = Cluster::connect(&format!("rdma://{}?timeout=1s", nodes.names())).unwrap();
+    cluster.run(1, async |ct| ct.read_word(Address::new(0, 4096)).await).unwrap();
+    nodes.stop();
+    let began = Instant::now();
+    let error = cluster.run(1, async |ct| ct.read_word(Address::new(0, 4096)).await).unwrap_err();
+    assert!(matches!(error, Error::NodeUnreachable(_) | Error::CannotConnect(_)), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
