@@ -52,7 +52,6 @@ const PROGRAMS: &[&str] = &[
     "usr/bin/rdma",
     "usr/bin/ibv_devinfo",
     "usr/bin/ib_read_lat",
-    "usr/bin/ib_write_lat",
     "usr/bin/ib_atomic_lat",
     "usr/bin/ib_read_bw",
 ];
@@ -103,7 +102,7 @@ impl Image<'_> {
             self.archive.directory(folder)?;
         }
         self.archive.console("/dev/console")?;
-        self.archive.program("/init", include_bytes!("init.sh"))?;
+        self.archive.program("/init", include_bytes!("scripts/init.sh"))?;
         self.archive.program("/bin/busybox", &std::fs::read(self.unpacked.join("bin/busybox"))?)?;
         self.archive.link("/bin/sh", "busybox")?;
         self.archive.file("/etc/hosts", b"127.0.0.1 localhost\n")?;

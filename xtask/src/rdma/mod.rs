@@ -16,12 +16,12 @@
 mod archive;
 mod bounded;
 mod console;
+mod figures;
 mod guest;
 mod host;
 mod machine;
 mod modules;
 mod packages;
-mod perftest;
 mod programs;
 mod report;
 mod scenario;
@@ -90,13 +90,13 @@ enum Format {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(options.limit);
     let prefix = options.only.as_deref().unwrap_or_default();
+    let device = if options.place == Place::Vm { None } else { host::device() };
     let mut single = match &options.script {
         Some(path) => vec![suite::script(path, Duration::from_secs(options.limit))?],
-        None => suite::single(),
+        None => suite::single(device.is_none()),
     };
     let programs = programs::build()?;
     single.retain(|test| test.name.starts_with(prefix));
-    let device = if options.place == Place::Vm { None } else { host::device() };
     let reports = match device {
         Some(device) => {
             refuse_none(&single, prefix)?;
@@ -112,6 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
         None => {
             let mut pair = suite::pair();
+            pair.programs.clone_from(&programs);
             let whole = options.script.is_none();
             pair.guests
                 .iter_mut()
@@ -169,7 +170,7 @@ fn print(options: &Options, reports: &[Report]) {
 /// The figures, and an error if a test failed.
 fn conclude(reports: &[Report], options: &Options) -> Result<(), String> {
     if options.format == Format::Json {
-        println!("{}", Value::Object(report::figures(reports)?));
+        println!("{}", Value::Object(figures::figures(reports)?));
     }
     let failed: Vec<&str> =
         reports.iter().filter(|report| !report.passed()).map(|report| report.name.as_str()).collect();

@@ -65,8 +65,8 @@ fn tests() -> Result<PathBuf, String> {
     Ok(named)
 }
 
-/// What the library's tests are called.
-const TESTS: &str = "farfield-tests";
+/// What the library's tests are called where they run.
+pub(super) const TESTS: &str = "farfield-tests";
 
 /// Where the build goes: with other features every crate is another one, which would push the ordinary build out.
 const FOLDER: &str = "target/verbs";

@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
-use super::perftest::{Latency, Rate};
-use super::suite::{ATOMIC_LATENCY, READ_LATENCY, READ_RATE, WRITE_LATENCY};
-
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -61,30 +56,6 @@ pub(super) fn outcome(code: i32, took: Duration, limit: Duration) -> Outcome {
     }
 }
 
-/// The figures in what the tests did.
-pub(super) fn figures(reports: &[Report]) -> Result<Map<String, Value>, String> {
-    let mut figures = Map::new();
-    let passed = reports.iter().filter(|report| report.passed()).count();
-    figures.insert("rdma.tests_passed".to_owned(), Value::from(passed));
-    for report in reports.iter().filter(|report| report.passed()) {
-        let failed = |why: String| format!("{}: {why}", report.name);
-        match report.name.as_str() {
-            name @ (READ_LATENCY | WRITE_LATENCY | ATOMIC_LATENCY) => {
-                let latency = Latency::parse(&report.printed).map_err(failed)?;
-                figures.insert(format!("rdma.perftest.{name}.p50_us"), Value::from(latency.p50_us));
-                figures.insert(format!("rdma.perftest.{name}.p99_us"), Value::from(latency.p99_us));
-            }
-            name @ READ_RATE => {
-                let rate = Rate::parse(&report.printed).map_err(failed)?;
-                let value = Value::from(rate.messages_m_per_s);
-                figures.insert(format!("rdma.perftest.{name}.messages_m_per_s"), value);
-            }
-            _ => {}
-        }
-    }
-    Ok(figures)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,23 +85,5 @@ mod tests {
         assert_eq!(outcome(137, long, long), Outcome::TimedOut);
         assert_eq!(outcome(137, short, long), Outcome::Failed(137));
         assert_eq!(outcome(2, long, short), Outcome::Failed(2));
-    }
-
-    #[test]
-    fn figures_are_those_of_tests_that_passed() {
-        let table = "#bytes #iterations t_typical[usec]\n8 1000 1 9 2.5 3 1 8 9\n";
-        let passed = report(READ_LATENCY, Outcome::Passed, table);
-        let reports =
-            [passed, report(ATOMIC_LATENCY, Outcome::Failed(1), ""), report("x", Outcome::Passed, "")];
-        let figures = figures(&reports).unwrap();
-        assert_eq!(figures["rdma.tests_passed"], 2);
-        assert_eq!(figures["rdma.perftest.read-latency.p50_us"], 2.5);
-        assert_eq!(figures.len(), 3);
-    }
-
-    #[test]
-    fn a_test_that_passed_without_its_table_is_an_error() {
-        let error = figures(&[report(READ_RATE, Outcome::Passed, "")]).unwrap_err();
-        assert!(error.starts_with("read-rate: "), "{error}");
     }
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::guest::{Guest, Role};
+use super::programs::TESTS;
 
 /// One test.
 #[derive(Clone, Debug)]
@@ -34,50 +35,51 @@ pub(super) struct Scenario {
 
 /// Functions that every test can call.
 ///
-/// - `await_port` waits until somebody listens on perftest's port, for ten seconds at most.
-/// - `perftest PROGRAM FLAGS` runs a program of perftest against itself; `perftest_client PROGRAM FLAGS ADDRESS` against
-///   one that runs elsewhere and may not be ready.
+/// - `perftest PROGRAM FLAGS` runs a program of perftest against itself.
+/// - `memnode PORT FLAGS` starts a memory node; `set_is_sound FLAGS` drives a set and fails unless it is whole afterwards;
+///   `refuses TEXT COMMAND` fails unless the command refuses with that text.
 /// - `tell WORDS` asks the host for something: `tell off GUEST` powers another guest off.
-pub(super) const PRELUDE: &str = include_str!("prelude.sh");
+pub(super) const PRELUDE: &str = include_str!("scripts/prelude.sh");
 
-/// The names of the tests whose output has figures.
-pub(super) const READ_LATENCY: &str = "read-latency";
-pub(super) const WRITE_LATENCY: &str = "write-latency";
-pub(super) const ATOMIC_LATENCY: &str = "atomic-latency";
-pub(super) const READ_RATE: &str = "read-rate";
+/// The name of the test whose output has figures.
+pub(super) const MEASURE: &str = "measure";
 
 fn test(name: &str, limit_s: u64, command: &str) -> Test {
     Test { name: name.to_owned(), command: command.to_owned(), limit: Duration::from_secs(limit_s) }
 }
 
-/// What runs on any one device.
-pub(super) fn single() -> Vec<Test> {
-    vec![
+/// What runs on any one device. The last one takes the device away, so it runs in a machine of ours only.
+pub(super) fn single(in_machine: bool) -> Vec<Test> {
+    let mut tests = vec![
         test("device", 20, DEVICE),
-        test(READ_LATENCY, 60, "perftest ib_read_lat -s 8 -n 1000"),
-        test(WRITE_LATENCY, 60, "perftest ib_write_lat -s 8 -n 1000"),
-        test(ATOMIC_LATENCY, 60, "perftest ib_atomic_lat -n 1000"),
-        test(READ_RATE, 60, "perftest ib_read_bw -s 64 -n 5000"),
-    ]
+        test("conformance", 120, &format!("{TESTS} conformance --test-threads 1")),
+        test("two-sides", 120, &format!("{TESTS} verbs --test-threads 1")),
+        test("sets", 180, include_str!("scripts/sets.sh")),
+        test("nodes", 120, include_str!("scripts/nodes.sh")),
+        test("killed", 120, include_str!("scripts/killed.sh")),
+        test("gone", 60, include_str!("scripts/gone.sh")),
+        test(MEASURE, 300, include_str!("scripts/measure.sh")),
+    ];
+    if in_machine {
+        tests.push(test("input", 120, include_str!("scripts/input.sh")));
+    }
+    tests
 }
 
 /// A device that is up and has atomics.
 const DEVICE: &str = "
-ibv_devinfo -v -d $RDMA_DEVICE
 ibv_devinfo -v -d $RDMA_DEVICE | grep -q 'state:.*PORT_ACTIVE' || { echo 'the port is not active'; exit 1; }
 ibv_devinfo -v -d $RDMA_DEVICE | grep -Eq 'atomic_cap:.*ATOMIC_(HCA|GLOB)' || { echo 'no atomics'; exit 1; }
+farfield devices
+farfield devices --format json | grep -q $RDMA_ADDRESS
 ";
 
-/// Two machines on a wire: reading from one to the other, then the other loses its power.
+/// Two machines on a wire: a memory node in one, a compute node in the other, until the first loses its power.
 pub(super) fn pair() -> Scenario {
-    let service = format!(
-        "{PRELUDE}
-        ib_read_lat $PERFTEST -s 8 -n 1000
-        ib_read_bw $PERFTEST -R -s 64 --run_infinitely"
-    );
+    let service = format!("{PRELUDE}\n{}", include_str!("scripts/pair_service.sh"));
     let tests = vec![
-        test("pair-read-latency", 60, "perftest_client ib_read_lat -s 8 -n 1000 10.0.0.1"),
-        test("pair-power-off", 90, POWER_OFF),
+        test("pair-sets", 240, include_str!("scripts/pair_sets.sh")),
+        test("pair-power-off", 90, include_str!("scripts/pair_off.sh")),
     ];
     Scenario {
         name: "pair",
@@ -88,17 +90,6 @@ pub(super) fn pair() -> Scenario {
         programs: Vec::new(),
     }
 }
-
-/// A client whose server vanishes must end with an error, not wait for ever.
-const POWER_OFF: &str = "
-perftest_client ib_read_bw -R --retry_count=2 -s 64 --run_infinitely 10.0.0.1 &
-client=$!
-sleep 5
-kill -0 $client || { echo 'the client ended before the server did'; exit 1; }
-tell off server
-if wait $client; then echo 'the client did not notice'; exit 1; fi
-exit 9
-";
 
 /// A script of the user's.
 pub(super) fn script(path: &Path, limit: Duration) -> Result<Test, String> {
@@ -119,7 +110,7 @@ mod tests {
     fn names_are_words_that_occur_once() {
         let pair = pair();
         let tests = pair.guests.iter().flat_map(|guest| guest.tests().iter().cloned());
-        let mut names: Vec<String> = single().into_iter().chain(tests).map(|test| test.name).collect();
+        let mut names: Vec<String> = single(true).into_iter().chain(tests).map(|test| test.name).collect();
         assert!(names.iter().all(|name| !name.contains(char::is_whitespace)));
         let all = names.len();
         names.sort();

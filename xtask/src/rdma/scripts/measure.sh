@@ -1,0 +1,30 @@
+# What things take, in one boot: a line for each, which the host reads. Comparable ones stand next to each other.
+memnode 7001
+cluster=rdma://$RDMA_ADDRESS:7001
+figure() {
+    echo "@ $*"
+}
+for round in 1 2 3; do
+    figure raw "$(raw_verbs "$RDMA_ADDRESS" 1000)"
+    figure ping "$(farfield ping $cluster --count 1000 --rate 16 --format json)"
+    perftest ib_read_bw -s 64 -n 20000 >table.txt
+    figure bandwidth "$(grep '^ *64 ' table.txt)"
+    perftest ib_read_lat -s 8 -n 1000 >table.txt
+    figure read_lat "$(grep '^ *8 ' table.txt)"
+    perftest ib_atomic_lat -n 1000 >table.txt
+    figure atomic_lat "$(grep '^ *8 ' table.txt)"
+done
+for share in 0 10 50; do
+    for tasks in 1 16; do
+        figure raw "$(raw_verbs "$RDMA_ADDRESS" 500)"
+        figure set $share $tasks "$(intset --structure lazy-list --key-ub 256 --prefill 50 --threads 1 --tasks $tasks \
+            --num-ops $((500 + 100 * tasks)) --insert $share --remove $share --cluster $cluster --format json)"
+    done
+done
+figure raw "$(raw_verbs "$RDMA_ADDRESS" 500)"
+for threads in 2; do
+    for tasks in 1 16; do
+        figure threads $threads $tasks "$(intset --structure lazy-list --key-ub 256 --prefill 50 --threads $threads \
+            --tasks $tasks --num-ops $((500 + 100 * tasks)) --insert 10 --remove 10 --cluster $cluster --format json)"
+    done
+done

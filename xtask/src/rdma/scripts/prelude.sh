@@ -1,0 +1,72 @@
+# Identifier, device; with -F perftest does not complain of a processor whose clock it cannot tell.
+PERFTEST="-d $RDMA_DEVICE -x $RDMA_GID_INDEX -F"
+
+await_port() {
+    tries=0
+    # 4853 is perftest's port, 18515; 0A is the state of a socket that listens.
+    until cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':4853 [0:]* 0A'; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || { echo "nobody listens on port 18515"; return 1; }
+        sleep 0.1
+    done
+}
+
+perftest() {
+    program=$1
+    shift
+    log=$(mktemp)
+    $program $PERFTEST "$@" >"$log" 2>&1 &
+    server=$!
+    if await_port && $program $PERFTEST "$@" "$RDMA_ADDRESS" && wait $server; then
+        rm "$log"
+    else
+        echo "the server said:"
+        cat "$log"
+        rm "$log"
+        kill $server 2>/dev/null
+        return 1
+    fi
+}
+
+# Starts a memory node on this port, and waits until it listens; its process is $memnode.
+memnode() {
+    port=$1
+    shift
+    log=$(mktemp)
+    farfield memnode --listen "$RDMA_ADDRESS:$port" --segments 2 --segment-size 16MiB "$@" >"$log" 2>&1 &
+    memnode=$!
+    tries=0
+    until grep -q "^memory node on" "$log"; do
+        tries=$((tries + 1))
+        if [ $tries -ge 100 ] || ! kill -0 $memnode 2>/dev/null; then
+            cat "$log"
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+# Drives a set; what it prints must say that all is well.
+set_is_sound() {
+    intset --key-ub 64 --prefill 50 --insert 20 --remove 20 "$@" >set.txt
+    grep -q "verified *true" set.txt || { cat set.txt; return 1; }
+    echo "sound: $*"
+}
+
+# A command must end with exit code 2 and this text in its only line on stderr, within ten seconds.
+refuses() {
+    text=$1
+    shift
+    code=0
+    timeout 10 "$@" >/dev/null 2>refusal.txt || code=$?
+    if [ $code != 2 ] || [ "$(wc -l <refusal.txt)" != 1 ] || ! grep -qF "$text" refusal.txt; then
+        echo "exit code $code where \"$text\" was expected of: $*"
+        cat refusal.txt
+        return 1
+    fi
+    echo "refused: $(cat refusal.txt)"
+}
+
+tell() {
+    echo "@@$FARFIELD_MARK tell $*"
+}
