@@ -1,7 +1,8 @@
 //! What one signalled work request takes, posted and polled for by hand: the least that anything on verbs can take.
 //!
-//! `raw_verbs ADDRESS COUNT` connects an RDMA device to itself and prints the medians of 8-byte READ, WRITE, CAS and FAA in
-//! microseconds, as one JSON object. The kinds take turns, so that what disturbs the machine disturbs them alike.
+//! `raw_verbs ADDRESS COUNT` connects an RDMA device to itself and prints, in microseconds and as one JSON object, the medians of
+//! 8-byte READ, WRITE, CAS and FAA, which take turns, so that what disturbs the machine disturbs them alike; and the mean of a
+//! READ of as many that follow one another.
 
 use std::ffi::CString;
 use std::io;
@@ -123,32 +124,39 @@ fn run(address: &str, count: usize) -> io::Result<()> {
             ("cas", opcode::IBV_WR_ATOMIC_CMP_AND_SWP, true),
             ("faa", opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, true),
         ];
+        let mut operate = |opcode, is_atomic| -> io::Result<()> {
+            let mut request: sys::ibv_send_wr = zeroed();
+            request.sg_list = &raw mut element;
+            request.num_sge = 1;
+            request.opcode = opcode;
+            request.send_flags = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
+            request.wr = if is_atomic {
+                sys::wr_t { atomic }
+            } else {
+                sys::wr_t { rdma: sys::rdma_t { remote_addr, rkey } }
+            };
+            let mut refused = null_mut();
+            check(sys::ibv_post_send((*id).qp, &raw mut request, &raw mut refused))?;
+            let mut completion = MaybeUninit::<sys::ibv_wc>::uninit();
+            while sys::ibv_poll_cq((*id).send_cq, 1, completion.as_mut_ptr()) == 0 {
+                std::hint::spin_loop();
+            }
+            let failed = completion.assume_init_ref().status != sys::ibv_wc_status::IBV_WC_SUCCESS;
+            if failed { Err(io::Error::other("a work request failed")) } else { Ok(()) }
+        };
         let mut times = kinds.map(|_| Vec::with_capacity(count));
         for _ in 0..count {
             for ((_, opcode, is_atomic), times) in kinds.iter().zip(&mut times) {
-                let mut request: sys::ibv_send_wr = zeroed();
-                request.sg_list = &raw mut element;
-                request.num_sge = 1;
-                request.opcode = *opcode;
-                request.send_flags = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
-                request.wr = if *is_atomic {
-                    sys::wr_t { atomic }
-                } else {
-                    sys::wr_t { rdma: sys::rdma_t { remote_addr, rkey } }
-                };
                 let began = Instant::now();
-                let mut refused = null_mut();
-                check(sys::ibv_post_send((*id).qp, &raw mut request, &raw mut refused))?;
-                let mut completion = MaybeUninit::<sys::ibv_wc>::uninit();
-                while sys::ibv_poll_cq((*id).send_cq, 1, completion.as_mut_ptr()) == 0 {
-                    std::hint::spin_loop();
-                }
+                operate(*opcode, *is_atomic)?;
                 times.push(began.elapsed());
-                if completion.assume_init_ref().status != sys::ibv_wc_status::IBV_WC_SUCCESS {
-                    return Err(io::Error::other("a work request failed"));
-                }
             }
         }
+        let began = Instant::now();
+        for _ in 0..count {
+            operate(opcode::IBV_WR_RDMA_READ, false)?;
+        }
+        medians.push(format!("\"read_mean\": {}", began.elapsed().as_secs_f64() * 1e6 / count as f64));
         for ((name, ..), times) in kinds.iter().zip(&mut times) {
             times.sort_unstable();
             medians.push(format!("\"{name}\": {}", times[times.len() / 2].as_secs_f64() * 1e6));

@@ -16,6 +16,8 @@ const RATE_COLUMN: usize = 4;
 struct Measured {
     /// Medians of the minimal loop, in microseconds: READ, WRITE, CAS, FAA.
     raw: Vec<[f64; 4]>,
+    /// The mean of its READs.
+    raw_reads: Vec<f64>,
     /// What of them stood before each ping, and the ping's medians.
     pings: Vec<([f64; 4], [f64; 4])>,
     /// READs a second.
@@ -60,6 +62,7 @@ impl Measured {
         match kind {
             "raw" => {
                 let medians: Value = serde_json::from_str(rest).ok()?;
+                self.raw_reads.push(medians["read_mean"].as_f64()?);
                 self.raw.push(all(OPERATIONS.map(|name| medians[name].as_f64()))?);
             }
             "ping" => {
@@ -112,8 +115,8 @@ fn of(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
     figures.push(("rdma.message_rate.ratio_to_perftest".to_owned(), rate));
     for (name, verbs, us, before) in &measured.sets {
         // The loop ran before it and, but for the last ones, after it.
-        let around = &measured.raw[before.saturating_sub(1)..(before + 1).min(measured.raw.len())];
-        let raw = around.iter().map(|raw| raw[0]).sum::<f64>() / around.len() as f64;
+        let around = &measured.raw_reads[before.saturating_sub(1)..(before + 1).min(measured.raw.len())];
+        let raw = around.iter().sum::<f64>() / around.len() as f64;
         figures.push((format!("rdma.{name}.verbs_per_op"), *verbs));
         figures.push((format!("rdma.{name}.raw_reads_per_op"), us / raw));
     }
@@ -144,12 +147,12 @@ mod tests {
     use super::*;
 
     const PRINTED: &str = r#"something else
-@ raw {"read": 40.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
+@ raw {"read_mean": 42.0, "read": 40.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
 @ ping {"nodes": [{"read": {"p50_us": 44.0}, "write": {"p50_us": 24.0}, "cas": {"p50_us": 30.0}, "faa": {"p50_us": 25.0}}], "reads_per_s": 50000.0}
 @ bandwidth  64         20000            2.99               1.67   		   0.025000
 @ read_lat  8       1000          40.1           900.2        55.0     	       60.2        	10.1   		100.2    		900.2
 @ atomic_lat  8       1000          30.1           900.2        50.0     	       60.2        	10.1   		100.2    		900.2
-@ raw {"read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
+@ raw {"read_mean": 58.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
 @ set 10 16 {"op_count": 100, "reads": 5000, "writes": 100, "cas": 100, "faa": 0, "duration_us": 150000}
 "#;
 

@@ -11,7 +11,8 @@ pub(super) fn build() -> Result<Vec<PathBuf>, String> {
     output(&[
         "cargo",
         "build",
-        "--release",
+        "--profile",
+        "bench",
         "--quiet",
         "--bin",
         "farfield",

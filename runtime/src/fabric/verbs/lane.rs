@@ -114,7 +114,10 @@ impl<C: Connect> Lane<C> {
             return Some(done);
         }
         let round = state.round;
-        if state.pipeline.is_overdue(number, round) {
+        if state.pipeline.is_fresh(number, round) {
+            return None;
+        }
+        if state.pipeline.has_queued() && state.pipeline.is_queued(number) {
             self.post(&mut state);
         }
         if self.look(&mut state) { state.pipeline.take(number) } else { None }

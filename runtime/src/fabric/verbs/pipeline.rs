@@ -233,11 +233,14 @@ impl Pipeline {
         }
     }
 
-    /// Whether a chain that has not been posted is looked at twice in one round: whoever does has nothing else to do.
-    pub(super) fn is_overdue(&mut self, number: usize, round: u64) -> bool {
-        let flight = self.flight(number);
-        let before = flight.looked_at.replace(round);
-        before == Some(round) && matches!(flight.state, State::Queued { .. })
+    /// Whether a chain is looked at for the first time in this round. Whoever looks again has nothing else to do.
+    pub(super) fn is_fresh(&mut self, number: usize, round: u64) -> bool {
+        self.flight(number).looked_at.replace(round) != Some(round)
+    }
+
+    /// Whether a chain waits to be posted.
+    pub(super) fn is_queued(&mut self, number: usize) -> bool {
+        matches!(self.flight(number).state, State::Queued { .. })
     }
 
     /// Nobody waits for a chain any more, but what is posted from now on must not overtake it.

@@ -8,6 +8,7 @@ refuses "unknown option \`colour\`" farfield ping "$cluster?colour=red"
 refuses "qp-policy=all is none of" farfield ping "$cluster?qp-policy=all"
 refuses "secret file is nowhere: there is no such file" farfield memnode --listen $RDMA_ADDRESS:7001 --secret-file nowhere
 echo "open sesame" >secret
+chmod 644 secret
 refuses "chmod 600" farfield memnode --listen $RDMA_ADDRESS:7001 --secret-file secret
 refuses "chmod 600" farfield ping "$cluster?secret-file=secret"
 chmod 600 secret
