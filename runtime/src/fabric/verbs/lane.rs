@@ -120,7 +120,7 @@ impl<C: Connect> Lane<C> {
         if state.pipeline.has_queued() && state.pipeline.is_queued(number) {
             self.post(&mut state);
         }
-        if self.look(&mut state) { state.pipeline.take(number) } else { None }
+        if self.look(&mut state) > 0 { state.pipeline.take(number) } else { None }
     }
 
     pub(super) fn forget(&self, number: usize) {
@@ -131,29 +131,32 @@ impl<C: Connect> Lane<C> {
         self.state().pipeline.leave(number);
     }
 
-    /// A round of a thread: looks for completions, a few times, and posts what waits; gives whether any chain is done.
+    /// A round of a thread that has nothing else to do: posts what waits, and looks for completions until as many chains are done
+    /// as are still under way, or until it has looked so often in vain. Gives whether any is done.
+    ///
+    /// A thread looks at all of its tasks in a round, so the more of them can go on, the less each costs.
     pub(super) fn go_on(&self, looks: u32) -> bool {
         let mut state = self.state();
         state.round += 1;
-        if self.look(&mut state) {
-            state.in_vain = 0;
-            return true;
-        }
-        state.in_vain += 1;
+        let mut done = self.look(&mut state);
         if state.pipeline.has_queued()
             && (state.pipeline.has_many_queued() || state.in_vain >= ROUNDS_PER_POST)
         {
             state.in_vain = 0;
             self.post(&mut state);
         }
-        for _ in 1..looks {
-            if self.look(&mut state) {
-                return true;
+        let mut left = looks;
+        while left > 0 && (done == 0 || done < state.pipeline.under_way()) {
+            let more = self.look(&mut state);
+            done += more;
+            if more == 0 {
+                left -= 1;
+                // After the look: a device in software may be done before the doorbell returns.
+                std::hint::spin_loop();
             }
-            // After the look: a device in software may be done before the doorbell returns.
-            std::hint::spin_loop();
         }
-        false
+        state.in_vain = if done > 0 { 0 } else { state.in_vain + 1 };
+        done > 0
     }
 
     pub(super) fn doorbells(&self) -> u64 {
@@ -187,12 +190,12 @@ impl<C: Connect> Lane<C> {
         }
     }
 
-    /// Looks for completions; gives whether any chain has completed, or failed.
+    /// Looks for completions; gives how many chains are done, or have failed.
     #[inline]
-    fn look(&self, state: &mut State<C::Wire>) -> bool {
-        let State { pipeline, wire: Some(wire), .. } = state else { return false };
+    fn look(&self, state: &mut State<C::Wire>) -> usize {
+        let State { pipeline, wire: Some(wire), .. } = state else { return 0 };
         if pipeline.in_flight() == 0 {
-            return false;
+            return 0;
         }
         let (mut chains, mut failure, mut done) = (0, None, None);
         let found = wire.completions(|completion| match completion.outcome {
@@ -207,34 +210,32 @@ impl<C: Connect> Lane<C> {
             chains = pipeline.complete(number, wire.ring());
         }
         if failure.is_some() {
-            self.tear_down(state, failure);
-            return true;
+            return chains + self.tear_down(state, failure);
         }
         (state.waiting_since, state.looks) = (None, 0);
         if state.starved {
             self.post(state);
         }
-        chains > 0
+        chains
     }
 
-    /// Nothing was found: now and then, looks at the clock and for news of the connection. Gives whether that was its end.
-    fn look_around(&self, state: &mut State<C::Wire>) -> bool {
+    /// Nothing was found: now and then, looks at the clock and for news of the connection. If that was its end, gives how many
+    /// chains have failed.
+    fn look_around(&self, state: &mut State<C::Wire>) -> usize {
         state.looks += 1;
         if state.looks < LOOKS_PER_CLOCK {
-            return false;
+            return 0;
         }
         state.looks = 0;
         let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
         let over = waited >= self.connect.timeout() || state.wire.as_mut().is_some_and(Wire::has_ended);
-        if over {
-            self.tear_down(state, None);
-        }
-        over
+        if over { self.tear_down(state, None) } else { 0 }
     }
 
-    /// Ends a connection that does not work any more. `failure` is the request that failed first, if it is known.
-    fn tear_down(&self, state: &mut State<C::Wire>, failure: Option<(u64, Outcome)>) {
-        let Some(mut wire) = state.wire.take() else { return };
+    /// Ends a connection that does not work any more. `failure` is the request that failed first, if it is known. Gives how
+    /// many chains have failed.
+    fn tear_down(&self, state: &mut State<C::Wire>, failure: Option<(u64, Outcome)>) -> usize {
+        let Some(mut wire) = state.wire.take() else { return 0 };
         tracing::warn!(node = self.connect.node(), ?failure, "connection lost");
         wire.stop();
         // What was executed before has its results; after the first that was not, nothing is.
@@ -254,11 +255,15 @@ impl<C: Connect> Lane<C> {
         // Destroys the queue pair: from here on the device touches nothing of it.
         drop(wire);
         state.failed = Some(Instant::now());
-        self.give_up(state, failure);
+        self.give_up(state, failure)
     }
 
-    /// Fails all chains that are not done.
-    fn give_up(&self, state: &mut State<C::Wire>, failure: Option<((&'static str, Address), Outcome)>) {
+    /// Fails all chains that are not done; gives how many.
+    fn give_up(
+        &self,
+        state: &mut State<C::Wire>,
+        failure: Option<((&'static str, Address), Outcome)>,
+    ) -> usize {
         let (node, timeout) = (self.connect.node(), self.connect.timeout());
         state.pipeline.fail(|operation, address, _| match &failure {
             Some(((failed, at), Outcome::Failed(reason))) => {
@@ -275,7 +280,7 @@ impl<C: Connect> Lane<C> {
                 operation,
                 address,
             }),
-        });
+        })
     }
 
     /// Connects anew, unless that was tried a moment ago.

@@ -264,6 +264,11 @@ impl Pipeline {
         self.queue.len() >= self.under_way.max(1)
     }
 
+    /// How many chains are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
     /// How many pieces are in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.pieces.len()
