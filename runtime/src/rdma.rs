@@ -85,7 +85,7 @@ impl MemoryNode {
     /// Serves until it is told to stop; then all connections are closed and the memory is gone.
     ///
     /// # Errors
-    /// None so far: what is wrong with a connection is its client's to know.
+    /// [`Error::Other`](crate::Error::Other) if its device is removed. What is wrong with a connection is its client's to know.
     pub fn serve(mut self) -> Result<()> {
         self.0.serve()
     }

@@ -94,18 +94,8 @@ impl Device {
         // SAFETY: `count` may be written. The list is terminated by null and its contexts stay open until it is freed, which
         // it never is.
         let list = unsafe { sys::rdma_get_devices(&raw mut count) };
-        if list.is_null() {
-            let cause = io::Error::last_os_error();
-            return Err(match cause.kind() {
-                io::ErrorKind::PermissionDenied => cannot(
-                    ACTION,
-                    "no permission for /dev/infiniband: who may use it belongs to the group that owns its files",
-                ),
-                io::ErrorKind::NotFound => {
-                    cannot(ACTION, "there is no /dev/infiniband/rdma_cm: load the kernel's module rdma_ucm")
-                }
-                _ => Error::from(error::System { action: ACTION, cause }),
-            });
+        if list.is_null() || count == 0 {
+            return Err(cannot(ACTION, why_not_opened()));
         }
         // SAFETY: the list has `count` entries.
         let devices =
@@ -191,6 +181,26 @@ impl Device {
         };
         (0..256).filter_map(used).collect()
     }
+}
+
+/// Why none of the devices that there are could be opened.
+fn why_not_opened() -> String {
+    const FOLDER: &str = "/dev/infiniband";
+    let files = std::fs::read_dir(FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files: Vec<PathBuf> = files.collect();
+    let open = |path: &PathBuf| std::fs::OpenOptions::new().read(true).write(true).open(path);
+    if let Some(path) = files
+        .iter()
+        .find(|path| open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied))
+    {
+        return format!("no permission for {}: its group may, or nobody but root", path.display());
+    }
+    if files.iter().any(|path| path.ends_with("rdma_cm")) {
+        return format!(
+            "the devices in {FOLDER} can not be opened: is their library in ibverbs-providers installed?"
+        );
+    }
+    format!("there is no {FOLDER}/rdma_cm: load the kernel's module rdma_ucm")
 }
 
 /// A protection domain: queue pairs of one reach its memory and no other.

@@ -6,7 +6,7 @@
 //! ends, so nobody posts who is not known.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -117,8 +117,15 @@ impl Server {
         let channel = Channel::new()?;
         let listener = Id::new(&channel)?;
         listener.listen(options.listen).map_err(|cause| {
-            let action = "listen on the given address";
-            Error::from(error::System { action, cause })
+            let reason = match cause.kind() {
+                ErrorKind::AddrInUse => "somebody listens there already",
+                ErrorKind::AddrNotAvailable | ErrorKind::NotFound => {
+                    "no RDMA device of this machine has this address"
+                }
+                ErrorKind::PermissionDenied => "no permission to listen on this port",
+                _ => return Error::from(error::System { action: "listen", cause }),
+            };
+            invalid("listening address", options.listen.to_string(), reason)
         })?;
         let device = match (listener.device(), devices) {
             (Some(device), _) => device,
@@ -173,6 +180,9 @@ impl Server {
     }
 
     /// Serves until it is told to stop; then all connections are closed.
+    ///
+    /// # Errors
+    /// If its device is removed.
     pub(crate) fn serve(&mut self) -> Result<()> {
         loop {
             let now = Instant::now();
@@ -190,6 +200,10 @@ impl Server {
                 return Ok(());
             }
             while let Some(event) = self.channel.next() {
+                if matches!(event.what, What::Ended) && event.id == self.listener.number() {
+                    self.close();
+                    return Err(Error::other(format!("the RDMA device {} was removed", self.device.name())));
+                }
                 self.take(event);
             }
             self.hear_strangers();

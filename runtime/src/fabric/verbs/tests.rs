@@ -130,6 +130,11 @@ fn strangers_are_refused_and_the_others_served() {
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let to = nodes.first();
     works(&nodes);
+    // Bytes that are no packets, on the port of RoCE.
+    let socket = std::net::UdpSocket::bind((address.as_str(), 0)).unwrap();
+    for length in 0..200 {
+        socket.send_to(&vec![length as u8; length * 7], (address.as_str(), 4791)).unwrap();
+    }
     assert!(refused(to, b"GET / HTTP/1.1").contains("not Farfield's protocol"));
     assert!(refused(to, &[]).contains("not Farfield's protocol"));
     assert!(refused(to, &[0xff; 56]).contains("not Farfield's protocol"));

@@ -2,6 +2,8 @@
 cluster=rdma://$RDMA_ADDRESS:7001
 refuses "$RDMA_ADDRESS:7001: nobody listens there" farfield ping $cluster
 refuses "10.9.9.9:7001: " farfield ping "rdma://10.9.9.9:7001?timeout=1s"
+refuses "10.0.0.77:7001: " farfield ping "rdma://10.0.0.77:7001?timeout=1s"
+refuses "listening address is 10.0.0.77:7001: no RDMA device" farfield memnode --listen 10.0.0.77:7001
 refuses "no-such-host:7001: " farfield ping rdma://no-such-host:7001
 refuses "\`x\` is no HOST:PORT" farfield ping rdma://x
 refuses "unknown option \`colour\`" farfield ping "$cluster?colour=red"
@@ -15,23 +17,26 @@ chmod 600 secret
 echo "open barley" >other
 chmod 600 other
 memnode 7001 --secret-file secret
-refuses "address already in use" farfield memnode --listen $RDMA_ADDRESS:7001
+refuses "listening address is $RDMA_ADDRESS:7001: somebody listens there already" farfield memnode --listen $RDMA_ADDRESS:7001
 refuses "does not know the cluster's secret" farfield ping "$cluster"
 refuses "does not know the cluster's secret" farfield ping "$cluster?secret-file=other"
 refuses "segments is 0" farfield memnode --listen $RDMA_ADDRESS:7002 --segments 0
 refuses "segment size is 64" farfield memnode --listen $RDMA_ADDRESS:7002 --segment-size 64
-# Programs that speak another protocol, and bytes that are none.
+# A program that speaks another protocol.
 timeout 10 ib_read_lat -R -p 7001 $PERFTEST "$RDMA_ADDRESS" >/dev/null 2>&1 && exit 1
-head -c 100000 /dev/urandom | nc -u -w 1 "$RDMA_ADDRESS" 4791 || true
 farfield ping "$cluster?secret-file=secret" --count 20 >/dev/null
 # Somebody who may do less.
 echo "nobody:x:65534:65534:nobody:/tmp:/bin/sh" >>/etc/passwd
-as_nobody() { su nobody -s /bin/sh -c "$*"; }
-refuses "no permission for /dev/infiniband" as_nobody farfield devices
+chmod 600 /dev/infiniband/*
+refuses "no permission for /dev/infiniband" su nobody -s /bin/sh -c "farfield devices"
 chmod 666 /dev/infiniband/*
-refuses "RLIMIT_MEMLOCK, 1048576 bytes" as_nobody "ulimit -l 1024; farfield memnode --listen $RDMA_ADDRESS:7003 --segment-size 16MiB"
-# No device at all.
+refuses "RLIMIT_MEMLOCK, 1048576 bytes" su nobody -s /bin/sh -c "ulimit -l 1024; farfield memnode --listen $RDMA_ADDRESS:7003 --segment-size 16MiB"
+# The device is taken away from a memory node; then there is none at all.
 rdma link delete rxe0
+code=0
+wait $memnode || code=$?
+[ $code = 2 ]
+grep "the RDMA device rxe0 was removed" "$log"
 refuses "this machine has no RDMA device" farfield devices
 refuses "this machine has no RDMA device" farfield memnode --listen $RDMA_ADDRESS:7001
 refuses "this machine has no RDMA device" farfield ping $cluster
