@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`url`] | what `local:nodes=2` means |
+//! | [`backing`] | where far memory is, and how threads get at it |
 //! | [`control`] | the bytes at the front of each segment |
 //! | [`directory`] | named roots: `publish`, `lookup`, `root_or_init` |
 //! | [`barrier`] | all threads of a run wait for each other |
@@ -12,6 +13,7 @@
 //! | [`left`] | chains that nobody waits for |
 //! | [`metrics`] | what each asked of far memory |
 
+mod backing;
 mod barrier;
 pub(crate) mod control;
 mod directory;
@@ -37,11 +39,8 @@ pub use url::parse_size;
 
 use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
-use crate::fabric::delayed::Delayed;
-use crate::fabric::host::{Arena, Geometry, Host, run_threads};
-use crate::fabric::sim::{self, Ran, Sim, ThreadFuture, World};
-#[cfg(feature = "_verbs")]
-use crate::fabric::verbs::{Client, Verbs};
+use crate::fabric::host::run_threads;
+use crate::fabric::sim::{self, Ran, ThreadFuture};
 use crate::layout::WORD_BYTES;
 use crate::memory::cache::Spare;
 use crate::memory::epoch::Collector;
@@ -50,13 +49,13 @@ use crate::memory::limbo::Limbo;
 use crate::memory::registry::Registry;
 use crate::pointer::Address;
 use crate::sim::Simulation;
-use crate::sim::books::Books;
 use crate::sim::trace::NOBODY;
 use crate::sim::watch::Watch;
 use crate::task::block_on;
+use backing::{Backing, THREADS_PER_PROCESS_BITS};
 use control::{CONTROL_BYTES, HEADER_BYTES};
 use run::Run;
-use url::{Config, Fabric};
+use url::Config;
 
 /// A connection to far memory, from which compute threads are started.
 ///
@@ -77,15 +76,12 @@ pub struct Cluster {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Identities that a process has for its compute threads, as a power of two; the process's number stands above.
-const THREADS_PER_PROCESS_BITS: u32 = 24;
-
-/// What all threads of a process share of a cluster. Off the data path, but for `memory` and `collector`, to which each
+/// What all threads of a process share of a cluster. Off the data path, but for `backing` and `collector`, to which each
 /// thread has its own reference.
 pub(crate) struct Shared {
     url: Box<str>,
     pub(crate) config: Config,
-    memory: Memory,
+    backing: Backing,
     pub(crate) collector: crate::primitive::Arc<Collector>,
     pub(crate) registry: Arc<Registry>,
     /// What threads had retired that have ended, and the free blocks that they held.
@@ -98,17 +94,6 @@ pub(crate) struct Shared {
     active_runs: AtomicUsize,
     /// What ended threads had counted.
     totals: Mutex<Metrics>,
-}
-
-/// Where far memory is.
-enum Memory {
-    /// In this process.
-    Here(Arc<Arena>),
-    /// Here too, behind a simulated network.
-    Simulated(sim::Shared),
-    /// On other machines.
-    #[cfg(feature = "_verbs")]
-    Verbs(Arc<Client>),
 }
 
 impl Cluster {
@@ -165,37 +150,19 @@ impl Cluster {
     /// [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped or there is no RDMA
     /// device; [`Error::CannotConnect`] naming the first memory node that can not be reached, or why it refuses.
     pub fn connect(url: &str) -> Result<Self> {
-        #[cfg_attr(not(feature = "_verbs"), allow(unused_mut))]
         let mut config = Config::parse(url)?;
-        #[cfg_attr(not(feature = "_verbs"), allow(unused_mut))]
-        let mut first_thread = 1;
-        let memory = match &config.fabric {
-            Fabric::Host | Fabric::Delayed { .. } => Memory::Here(formatted(config.geometry)?),
-            Fabric::Sim(options) => {
-                let books = Books::new(config.seed, true, Grid::new(config.geometry));
-                let (geometry, arena) = (config.geometry, formatted(config.geometry)?);
-                let world = World::new(options.clone(), geometry, arena, config.seed, books);
-                Memory::Simulated(sim::Shared::new(world))
-            }
-            #[cfg(feature = "_verbs")]
-            Fabric::Verbs(options) => {
-                let client = Client::connect(options)?;
-                config.geometry = client.geometry();
-                first_thread += u64::from(client.number()) << THREADS_PER_PROCESS_BITS;
-                Memory::Verbs(Arc::new(client))
-            }
-        };
+        let backing = Backing::connect(&mut config)?;
         let cluster = Self {
             shared: Arc::new(Shared {
                 url: url.into(),
                 config,
-                memory,
+                next_thread: AtomicU64::new(backing.first_thread()),
+                backing,
                 collector: crate::primitive::Arc::new(Collector::new()),
                 registry: Arc::default(),
                 orphans: Mutex::default(),
                 spare: Mutex::default(),
                 live: Mutex::default(),
-                next_thread: AtomicU64::new(first_thread),
                 next_run: AtomicU64::new(1),
                 active_runs: AtomicUsize::new(0),
                 totals: Mutex::default(),
@@ -295,7 +262,7 @@ impl Cluster {
             return Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }));
         }
         let shared = &self.shared;
-        shared.prepare(threads)?;
+        shared.backing.prepare(threads)?;
         shared.active_runs.fetch_add(1, Ordering::SeqCst);
         let run = Arc::new(Run::new(self, threads));
         let drained = DrainOnDrop(shared);
@@ -410,19 +377,12 @@ impl Shared {
 
     /// Where the network is simulated.
     fn world(&self) -> Option<&sim::Shared> {
-        match &self.memory {
-            Memory::Simulated(world) => Some(world),
-            _ => None,
-        }
+        self.backing.world()
     }
 
     /// Whether processes that this one knows nothing of may be at work in the cluster.
     pub(crate) fn has_strangers(&self) -> bool {
-        match &self.memory {
-            Memory::Here(_) | Memory::Simulated(_) => false,
-            #[cfg(feature = "_verbs")]
-            Memory::Verbs(_) => true,
-        }
+        self.backing.has_strangers()
     }
 
     /// Evicts a process that is fenced: nothing that it has posted is still to come.
@@ -432,52 +392,14 @@ impl Shared {
         }
     }
 
-    /// Gets ready for a run of so many threads.
-    fn prepare(
-        &self,
-        #[cfg_attr(not(feature = "_verbs"), allow(unused_variables))] threads: usize,
-    ) -> Result<()> {
-        match &self.memory {
-            Memory::Here(_) | Memory::Simulated(_) => Ok(()),
-            #[cfg(feature = "_verbs")]
-            Memory::Verbs(client) => client.prepare(threads),
-        }
-    }
-
-    pub(crate) fn endpoint(&self, seed: u64, thread: usize) -> Endpoint {
-        match &self.memory {
-            Memory::Here(arena) => {
-                let host = Host::new(Arc::clone(arena));
-                match self.config.fabric {
-                    Fabric::Delayed { max_polls } => Endpoint::Delayed(Delayed::new(host, max_polls, seed)),
-                    _ => Endpoint::Host(host),
-                }
-            }
-            Memory::Simulated(world) => Endpoint::Sim(Sim::new(world.clone(), thread as u32)),
-            #[cfg(feature = "_verbs")]
-            Memory::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread)),
-        }
+    fn endpoint(&self, seed: u64, thread: usize) -> Endpoint {
+        self.backing.endpoint(&self.config, seed, thread)
     }
 
     /// What a thread's heap tells the simulator through; `task` is the task that runs.
     pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
         self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task) })
     }
-}
-
-/// Fresh memory with its control blocks.
-fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
-    let arena = Arena::new(geometry)?;
-    for segment in 0..geometry.segments() {
-        for (offset, word) in control::initial_words(segment == 0) {
-            if offset == 0 {
-                arena.set_first_word(segment as u16, word);
-            } else {
-                arena.word(Address::new(segment as u16, offset))?.store(word, Ordering::Relaxed);
-            }
-        }
-    }
-    Ok(Arc::new(arena))
 }
 
 /// Looks for objects that are neither freed nor reachable, at the end of a run.

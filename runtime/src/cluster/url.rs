@@ -3,7 +3,9 @@
 use crate::cluster::control::{LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Geometry;
-use crate::fabric::sim::config::{self as sim, SimConfig};
+#[cfg(feature = "_verbs")]
+use crate::fabric::sim::config as sim;
+use crate::fabric::sim::config::SimConfig;
 #[cfg(feature = "_verbs")]
 use crate::fabric::verbs::config::Config as VerbsConfig;
 use crate::layout::WORD_BYTES;

@@ -116,7 +116,7 @@ fn of(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
     for (name, verbs, us, before) in &measured.sets {
         // The loop ran before it and, but for the last ones, after it.
         let around = &measured.raw_reads[before.saturating_sub(1)..(before + 1).min(measured.raw.len())];
-        let raw = around.iter().sum::<f64>() / around.len() as f64;
+        let raw = around.iter().sum::<f64>() / around.iter().map(|_| 1.0).sum::<f64>();
         figures.push((format!("rdma.{name}.verbs_per_op"), *verbs));
         figures.push((format!("rdma.{name}.raw_reads_per_op"), us / raw));
     }

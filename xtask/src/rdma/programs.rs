@@ -55,11 +55,11 @@ fn tests() -> Result<PathBuf, String> {
         "--message-format",
         "json",
     ])?;
-    let built = messages.lines().filter_map(|line| {
+    let mut built = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message.get("executable")?.as_str().map(PathBuf::from)
     });
-    let built = built.last().ok_or("cargo does not say where the tests are")?;
+    let built = built.next_back().ok_or("cargo does not say where the tests are")?;
     let named = built.with_file_name(TESTS);
     let failed = |error: std::io::Error| format!("{}: {error}", named.display());
     std::fs::copy(&built, &named).map_err(failed)?;
