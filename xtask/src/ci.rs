@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::workspace::{self, output, read, root};
-use crate::{book, soak, tidy};
+use crate::{book, rdma, soak, tidy};
 
 /// Where loom's build goes: with its `cfg` every crate is another one, which would push the ordinary build out.
 const LOOM_TARGET: &str = "target/loom";
@@ -27,6 +27,18 @@ pub(crate) fn run() -> Result<(), String> {
         workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
     })?;
     step("book", book::run)?;
+    step("lints with RDMA", || {
+        let clippy = ["clippy", "--all-targets", "--quiet", "--features", rdma::FEATURES];
+        let packages = rdma::PACKAGES.iter().flat_map(|package| ["--package", package]);
+        let arguments: Vec<&str> =
+            ["cargo"].into_iter().chain(clippy).chain(packages).chain(["--", "-D", "warnings"]).collect();
+        workspace::run(&arguments, &[("CARGO_TARGET_DIR", rdma::TARGET)])
+    })?;
+    step("documentation with RDMA", || {
+        let doc = ["cargo", "doc", "--package", "farfield", "--features", "verbs", "--no-deps", "--quiet"];
+        workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings"), ("CARGO_TARGET_DIR", rdma::TARGET)])
+    })?;
+    step("RDMA", || rdma::run(&rdma::Options::all()))?;
     step("sets", sets)?;
     step("soak", || soak::run(&soak::Options::short()))
 }

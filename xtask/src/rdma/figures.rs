@@ -152,7 +152,7 @@ mod tests {
 @ bandwidth  64         20000            2.99               1.67   		   0.025000
 @ read_lat  8       1000          40.1           900.2        55.0     	       60.2        	10.1   		100.2    		900.2
 @ atomic_lat  8       1000          30.1           900.2        50.0     	       60.2        	10.1   		100.2    		900.2
-@ raw {"read_mean": 58.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
+@ raw {"read_mean": 60.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
 @ set 10 16 {"op_count": 100, "reads": 5000, "writes": 100, "cas": 100, "faa": 0, "duration_us": 150000}
 "#;
 

@@ -34,6 +34,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use self::machine::Acceleration;
+pub(crate) use self::programs::{FEATURES, PACKAGES, TARGET};
 use self::report::Report;
 use self::scenario::{Failure, Manner};
 use self::suite::{Scenario, Test};
@@ -51,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     script: Option<PathBuf>,
     /// The time limit of the whole run, in seconds
-    #[arg(long, default_value_t = 900, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    #[arg(long, default_value_t = LIMIT_S, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: u64,
     /// How the virtual machine runs; if not given, with KVM if that works
     #[arg(long, value_enum)]
@@ -66,6 +67,25 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
+
+impl Options {
+    /// All tests, wherever they can run.
+    pub(crate) fn all() -> Self {
+        Self {
+            place: Place::Auto,
+            only: None,
+            script: None,
+            limit: LIMIT_S,
+            accel: None,
+            refresh: false,
+            verbose: false,
+            format: Format::Json,
+        }
+    }
+}
+
+/// The time limit of a whole run, in seconds, if nobody says.
+const LIMIT_S: u64 = 900;
 
 /// Where tests run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

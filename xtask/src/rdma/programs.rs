@@ -4,53 +4,47 @@ use std::path::PathBuf;
 
 use crate::workspace::{output, root};
 
-/// Builds them, in one go, and says where they are.
+/// Where the build goes: with other features every crate is another one, which would push the ordinary build out.
+pub(crate) const TARGET: &str = "target/verbs";
+/// What is built, and the features that make it speak RDMA.
+pub(crate) const PACKAGES: &[&str] = &["farfield", "farfield-cli", "farfield-examples", "farfield-benches"];
+pub(crate) const FEATURES: &str =
+    "farfield/verbs,farfield-cli/verbs,farfield-examples/verbs,farfield-benches/verbs";
+
+/// The programs.
+const PROGRAMS: &[&str] = &["farfield", "intset", "raw_verbs"];
+/// What the library's tests are called where they run: linked to rdma-core, and loading it.
+pub(super) const TESTS: &str = "farfield-tests";
+pub(super) const TESTS_DLOPEN: &str = "farfield-tests-dlopen";
+
+/// Builds them, as benches are built because some are measured, and says where they are.
 pub(super) fn build() -> Result<Vec<PathBuf>, String> {
-    eprintln!("building the programs with the feature verbs");
-    let features = "farfield-cli/verbs,farfield-examples/verbs,farfield-benches/verbs";
-    output(&[
-        "cargo",
-        "build",
-        "--profile",
-        "bench",
-        "--quiet",
-        "--bin",
-        "farfield",
-        "--bin",
-        "intset",
-        "-p",
-        "farfield-cli",
-        "-p",
-        "farfield-examples",
-        "-p",
-        "farfield-benches",
-        "--bin",
-        "raw_verbs",
-        "--features",
-        features,
-        "--target-dir",
-        FOLDER,
-    ])?;
-    let folder = root().join(FOLDER).join("release");
-    let mut programs = ["farfield", "intset", "raw_verbs"].map(|name| folder.join(name)).to_vec();
-    programs.push(tests()?);
+    eprintln!("building the programs with RDMA");
+    let mut arguments = vec!["cargo", "build", "--profile", "bench", "--quiet", "--features", FEATURES];
+    arguments.extend(PROGRAMS.iter().flat_map(|program| ["--bin", program]));
+    arguments.extend(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    arguments.extend(["--target-dir", TARGET]);
+    output(&arguments)?;
+    let folder = root().join(TARGET).join("release");
+    let mut programs: Vec<PathBuf> = PROGRAMS.iter().map(|name| folder.join(name)).collect();
+    programs.push(tests("verbs", TESTS)?);
+    programs.push(tests("verbs-dlopen", TESTS_DLOPEN)?);
     Ok(programs)
 }
 
 /// The library's own tests as a program, the fabrics' conformance suite among them; under a name that does not change.
-fn tests() -> Result<PathBuf, String> {
+fn tests(feature: &str, name: &str) -> Result<PathBuf, String> {
     let messages = output(&[
         "cargo",
         "test",
-        "--release",
         "--quiet",
-        "-p",
+        "--package",
         "farfield",
         "--lib",
         "--features",
-        "verbs",
+        feature,
         "--target-dir",
-        FOLDER,
+        TARGET,
         "--no-run",
         "--message-format",
         "json",
@@ -60,14 +54,8 @@ fn tests() -> Result<PathBuf, String> {
         message.get("executable")?.as_str().map(PathBuf::from)
     });
     let built = built.next_back().ok_or("cargo does not say where the tests are")?;
-    let named = built.with_file_name(TESTS);
+    let named = built.with_file_name(name);
     let failed = |error: std::io::Error| format!("{}: {error}", named.display());
     std::fs::copy(&built, &named).map_err(failed)?;
     Ok(named)
 }
-
-/// What the library's tests are called where they run.
-pub(super) const TESTS: &str = "farfield-tests";
-
-/// Where the build goes: with other features every crate is another one, which would push the ordinary build out.
-const FOLDER: &str = "target/verbs";

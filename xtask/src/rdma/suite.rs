@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::guest::{Guest, Role};
-use super::programs::TESTS;
+use super::programs::{TESTS, TESTS_DLOPEN};
 
 /// One test.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("device", 20, DEVICE),
         test("conformance", 120, &format!("{TESTS} conformance --test-threads 1")),
         test("two-sides", 120, &format!("{TESTS} verbs --test-threads 1")),
+        test("conformance-dlopen", 120, &format!("{TESTS_DLOPEN} conformance --test-threads 1")),
+        test("two-sides-dlopen", 120, &format!("{TESTS_DLOPEN} verbs --test-threads 1")),
         test("sets", 180, include_str!("scripts/sets.sh")),
         test("nodes", 120, include_str!("scripts/nodes.sh")),
         test("killed", 120, include_str!("scripts/killed.sh")),

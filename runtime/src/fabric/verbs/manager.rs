@@ -250,8 +250,8 @@ impl Id {
 
     /// The port that it listens on.
     pub(super) fn port(&self) -> u16 {
-        // SAFETY: the identifier is there.
-        u16::from_be(unsafe { sys::rdma_get_src_port(self.id.as_ptr()) })
+        // SAFETY: the identifier is there, and either form of an address has the port in the same place.
+        u16::from_be(unsafe { self.id.as_ref().route.addr.src_addr_union.src_sin.sin_port })
     }
 
     /// Begins to look for the device that leads to an address.
