@@ -47,6 +47,7 @@ impl Figure {
     }
 }
 
+const RDMA: &[&str] = &["cargo", "xtask", "rdma-test"];
 const ABSTRACTION: &[&str] =
     &["cargo", "bench", "--quiet", "-p", "farfield-benches", "--bench", "abstraction", "--", "--ratio"];
 const OPERATIONS: &[&str] =
@@ -240,4 +241,117 @@ pub(crate) const FIGURES: &[Figure] = &[
         "a soak of 1,000 seeds on each of the six structures",
         SOAK,
     ),
+    // ---- RDMA: in one boot of the test bed ----
+    Figure::printed(
+        "rdma.read.ratio_to_raw",
+        "times",
+        "median of an awaited READ of 8 bytes over RDMA in an emulated machine, against a loop that posts and polls one work request",
+        RDMA,
+    ),
+    Figure::printed("rdma.write.ratio_to_raw", "times", "of a WRITE, likewise", RDMA),
+    Figure::printed("rdma.cas.ratio_to_raw", "times", "of a CAS, likewise", RDMA),
+    Figure::printed("rdma.faa.ratio_to_raw", "times", "of an FAA, likewise", RDMA),
+    Figure::printed(
+        "rdma.read.ratio_to_perftest",
+        "times",
+        "of a READ, against perftest's `ib_read_lat`",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.faa.ratio_to_perftest",
+        "times",
+        "of an FAA, against perftest's `ib_atomic_lat`",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.message_rate.ratio_to_perftest",
+        "times",
+        "READs of 64 bytes a second by a thread of 16 tasks, over those of perftest's `ib_read_bw`",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.0/0.tasks1.verbs_per_op",
+        "verbs",
+        "of an operation on a lazy list, `get`s of 256 keys, half of them there, one thread, one task",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.0/0.tasks1.raw_reads_per_op",
+        "READs",
+        "in whose time it is done, awaited one by one in that loop",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.0/0.tasks16.verbs_per_op",
+        "verbs",
+        "of an operation on a lazy list, `get`s of 256 keys, half of them there, one thread, 16 tasks",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.0/0.tasks16.raw_reads_per_op",
+        "READs",
+        "in whose time it is done, awaited one by one in that loop",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.10/10.tasks1.verbs_per_op",
+        "verbs",
+        "of an operation on a lazy list, a tenth each of `insert` and `remove`, one thread, one task",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.10/10.tasks1.raw_reads_per_op",
+        "READs",
+        "in whose time it is done, awaited one by one in that loop",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.10/10.tasks16.verbs_per_op",
+        "verbs",
+        "of an operation on a lazy list, a tenth each of `insert` and `remove`, one thread, 16 tasks",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.10/10.tasks16.raw_reads_per_op",
+        "READs",
+        "in whose time it is done, awaited one by one in that loop",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.50/50.tasks1.verbs_per_op",
+        "verbs",
+        "of an operation on a lazy list, half each of `insert` and `remove`, one thread, one task",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.50/50.tasks1.raw_reads_per_op",
+        "READs",
+        "in whose time it is done, awaited one by one in that loop",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.50/50.tasks16.verbs_per_op",
+        "verbs",
+        "of an operation on a lazy list, half each of `insert` and `remove`, one thread, 16 tasks",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.50/50.tasks16.raw_reads_per_op",
+        "READs",
+        "in whose time it is done, awaited one by one in that loop",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.10/10.threads2.tasks1.raw_reads_per_op",
+        "READs",
+        "the same with two threads, one task each, a tenth each of `insert` and `remove`",
+        RDMA,
+    ),
+    Figure::printed(
+        "rdma.lazy-list.10/10.threads2.tasks16.raw_reads_per_op",
+        "READs",
+        "the same with two threads, 16 tasks each, a tenth each of `insert` and `remove`",
+        RDMA,
+    ),
+    Figure::printed("rdma.tests_passed", "tests", "of the test bed, on one machine and on two", RDMA),
 ];

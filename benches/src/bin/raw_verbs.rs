@@ -46,7 +46,7 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-#[allow(clippy::too_many_lines)] // one thing after the other, as in a tutorial
+#[allow(clippy::too_many_lines, clippy::cast_precision_loss)] // one thing after the other, as in a tutorial
 fn run(address: &str, count: usize) -> io::Result<()> {
     // SAFETY: every object is made before it is used and never freed: the program ends soon. Each structure is zeroed or filled
     // in before it is read, and both words outlive all operations on them.

@@ -100,7 +100,7 @@ enum Place {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A line for each test
+    /// A line for each test and each figure
     Text,
     /// The figures as one JSON object on stdout; the lines go to stderr
     Json,
@@ -189,8 +189,10 @@ fn print(options: &Options, reports: &[Report]) {
 
 /// The figures, and an error if a test failed.
 fn conclude(reports: &[Report], options: &Options) -> Result<(), String> {
-    if options.format == Format::Json {
-        println!("{}", Value::Object(figures::figures(reports)?));
+    let figures = figures::figures(reports)?;
+    match options.format {
+        Format::Text => figures.iter().for_each(|(name, value)| println!("{name} {value}")),
+        Format::Json => println!("{}", Value::Object(figures)),
     }
     let failed: Vec<&str> =
         reports.iter().filter(|report| !report.passed()).map(|report| report.name.as_str()).collect();
