@@ -25,11 +25,25 @@ enum Command {
     /// Host segments and serve connections until told to stop (Ctrl-C, SIGTERM)
     #[cfg(feature = "_verbs")]
     Memnode(memnode::Options),
+    /// Host segments and serve connections (not in this build: it needs the feature `verbs`)
+    #[cfg(not(feature = "_verbs"))]
+    Memnode(Anything),
     /// Print how long round trips to each memory node take
     Ping(ping::Options),
     /// List the RDMA devices of this machine and what Farfield would use
     #[cfg(feature = "_verbs")]
     Devices(devices::Options),
+    /// List the RDMA devices of this machine (not in this build: it needs the feature `verbs`)
+    #[cfg(not(feature = "_verbs"))]
+    Devices(Anything),
+}
+
+/// The arguments of a command that is not there.
+#[cfg(not(feature = "_verbs"))]
+#[derive(clap::Args)]
+struct Anything {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
 }
 
 /// How to print.
@@ -48,6 +62,10 @@ fn main() -> ExitCode {
         Command::Ping(options) => ping::run(&options),
         #[cfg(feature = "_verbs")]
         Command::Devices(options) => devices::run(&options),
+        #[cfg(not(feature = "_verbs"))]
+        Command::Memnode(_) | Command::Devices(_) => {
+            Err(farfield::Error::other("this build has no RDMA: it needs `--features verbs`"))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

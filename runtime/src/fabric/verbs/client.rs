@@ -144,10 +144,18 @@ impl Drop for Control {
 /// Whether Farfield can use a device.
 pub(super) fn check(device: Device) -> Result<Limits, String> {
     let limits = device.limits().map_err(|error| error.to_string())?;
+    suffices(&limits)
+        .map(|()| limits)
+        .map_err(|lack| format!("the RDMA device {} has no {lack}", device.name()))
+}
+
+/// What a device lacks.
+fn suffices(limits: &Limits) -> Result<(), &'static str> {
     match limits.atomics {
-        Atomics::None => Err(format!("the RDMA device {} has no atomics", device.name())),
-        _ if limits.reads_out == 0 => Err(format!("the RDMA device {} has no READs", device.name())),
-        Atomics::Device | Atomics::Global => Ok(limits),
+        Atomics::None => Err("atomics"),
+        _ if limits.reads_out == 0 || limits.reads_in == 0 => Err("READs"),
+        _ if limits.requests == 0 || limits.completions <= SPARE_COMPLETIONS => Err("room for requests"),
+        Atomics::Device | Atomics::Global => Ok(()),
     }
 }
 
@@ -458,5 +466,34 @@ impl Connect for Connector {
     }
     fn timeout(&self) -> Duration {
         self.0.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_atomics_is_not_used() {
+        let limits = Limits {
+            requests: 100,
+            completions: 100,
+            reads_out: 16,
+            reads_in: 16,
+            atomics: Atomics::Device,
+            region_bytes: 1 << 40,
+            ports: 1,
+        };
+        assert_eq!(suffices(&limits), Ok(()));
+        assert_eq!(suffices(&Limits { atomics: Atomics::None, ..limits }), Err("atomics"));
+        assert_eq!(suffices(&Limits { reads_in: 0, ..limits }), Err("READs"));
+        assert_eq!(suffices(&Limits { completions: 8, ..limits }), Err("room for requests"));
+    }
+
+    #[test]
+    fn the_order_of_memory_nodes_tells_clusters_apart() {
+        assert_ne!(cluster_of(&[1, 2]), cluster_of(&[2, 1]));
+        assert_ne!(cluster_of(&[1]), cluster_of(&[1, 1]));
+        assert_eq!(cluster_of(&[1, 2]), cluster_of(&[1, 2]));
     }
 }

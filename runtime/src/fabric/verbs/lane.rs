@@ -146,7 +146,7 @@ impl<C: Connect> Lane<C> {
             self.post(&mut state);
         }
         let mut left = looks;
-        while left > 0 && (done == 0 || done < state.pipeline.under_way()) {
+        while left > 0 && state.pipeline.in_flight() > 0 && (done == 0 || done < state.pipeline.under_way()) {
             let more = self.look(&mut state);
             done += more;
             if more == 0 {

@@ -57,6 +57,9 @@ use crate::rdma::{DeviceInfo, PortInfo};
 const LOOKS_PER_ROUND: u32 = 32;
 /// How many rounds in vain there are before it lets others run.
 const ROUNDS_PER_YIELD: u32 = 4;
+/// After how many a thread with nothing in flight sleeps, and for how long.
+const ROUNDS_PER_SLEEP: u32 = 256;
+const SLEEP: Duration = Duration::from_micros(20);
 
 /// The secret that a file has; none without a file.
 pub(crate) fn secret(file: Option<&Path>) -> Result<handshake::Secret> {
@@ -164,9 +167,12 @@ impl Verbs {
         for lane in &self.lanes {
             completed |= lane.go_on(looks);
         }
-        let idle = if completed { 0 } else { self.idle.get() + 1 };
+        let idle = if completed { 0 } else { self.idle.get().saturating_add(1) };
         self.idle.set(idle);
-        if idle >= ROUNDS_PER_YIELD {
+        if idle >= ROUNDS_PER_SLEEP && !self.is_underway() {
+            // It waits for other threads, or for a time: nothing of its own will come.
+            std::thread::sleep(SLEEP);
+        } else if idle >= ROUNDS_PER_YIELD {
             std::thread::yield_now();
         }
     }

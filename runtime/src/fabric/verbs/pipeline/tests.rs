@@ -272,3 +272,31 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
     }
     assert_eq!(pipeline.take(number).unwrap().0.words(&slot), &device.far[7..39]);
 }
+
+#[test]
+fn nothing_is_allocated_once_it_is_warm() {
+    let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
+    let mut pipeline = Pipeline::new(PLENTY);
+    let mut chains: Vec<Chain> = (0..8).map(|_| Chain::default()).collect();
+    let mut numbers = Vec::with_capacity(8);
+    let mut round = || {
+        for mut chain in chains.drain(..) {
+            chain.clear();
+            chain.read(at(1), 3);
+            chain.fetch_add(at(2), 1);
+            chain.write(at(3), &[1, 2, 3]);
+            numbers.push(pipeline.push(chain));
+        }
+        while let Some(request) = pipeline.next(&ring) {
+            let position = request.position;
+            if position % 5 == 0 {
+                pipeline.complete(position, &ring);
+            }
+        }
+        pipeline.complete(u64::MAX, &ring);
+        chains.extend(numbers.drain(..).map(|number| pipeline.take(number).expect("all is done").0));
+    };
+    round();
+    let counted = allocation_counter::measure(|| (0..100).for_each(|_| round()));
+    assert_eq!(counted.count_total, 0);
+}

@@ -1,0 +1,66 @@
+//! The command as its users call it. What needs an RDMA device is tested in the test bed.
+
+use std::process::{Command, Output};
+
+fn farfield(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_farfield")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn ping_prints_percentiles_of_four_operations_for_each_memory_node() {
+    let output = farfield(&["ping", "sim:nodes=2,jitter=0%", "--count", "20"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    for name in ["memory node 0", "memory node 1"] {
+        assert!(printed.contains(name), "{printed}");
+    }
+    let rows: Vec<&str> =
+        printed.lines().filter(|line| line.starts_with("  ") && !line.contains("p50")).collect();
+    let names: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
+    assert_eq!(names, ["read", "write", "cas", "faa"].repeat(2));
+    for row in rows {
+        let times: Vec<f64> = row.split_whitespace().skip(1).map(|time| time.parse().unwrap()).collect();
+        assert!(times.is_sorted() && times.len() == 5 && times[0] >= 2.0, "a round trip is 2 us: {row}");
+    }
+}
+
+#[test]
+fn ping_prints_json_and_rates() {
+    let output = farfield(&["ping", "sim:", "--count", "20", "--rate", "16", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["nodes"][0]["faa"]["p99_us"].as_f64().unwrap() >= 2.0);
+    // 16 at a time, 2 us each.
+    let rate = report["reads_per_s"].as_f64().unwrap();
+    assert!((1e6..8.1e6).contains(&rate), "{rate}");
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_2() {
+    for (arguments, said) in [
+        (&["ping", "moon:"][..], "unknown fabric `moon`"),
+        (&["ping", "local:size=3"], "too small"),
+        (
+            &["ping", "rdma://"],
+            if cfg!(feature = "verbs") { "no HOST:PORT" } else { "needs one with `--features verbs`" },
+        ),
+    ] {
+        let output = farfield(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stderr).lines().count(), 1);
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+#[test]
+fn a_build_without_rdma_says_so() {
+    for arguments in [&["memnode", "--listen", "10.0.0.1:7000"][..], &["devices"]] {
+        let output = farfield(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(text(&output.stderr), "error: this build has no RDMA: it needs `--features verbs`\n");
+    }
+}
