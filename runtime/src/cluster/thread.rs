@@ -214,6 +214,9 @@ impl ComputeThread {
     /// as gone.
     pub(super) async fn settle(&self) {
         while self.endpoint.is_underway() {
+            // Their completions are found by nobody else.
+            self.go_on_with_step();
+            self.look_after_left();
             self.yield_now().await;
         }
     }

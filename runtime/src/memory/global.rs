@@ -362,7 +362,7 @@ impl ComputeThread {
     }
 
     /// Looks whether what the step waits for is there, and goes on with it; gives whether it is still under way.
-    fn go_on_with_step(&self) -> bool {
+    pub(crate) fn go_on_with_step(&self) -> bool {
         let Some(member) = &self.process.shared else { return false };
         loop {
             let Some(ticket) = self.step.borrow().as_ref().map(|step| step.ticket) else { return false };
