@@ -34,8 +34,10 @@ const SPARE_COMPLETIONS: u32 = 8;
 const READS_TO_TRY: usize = 4;
 
 /// A process's connections.
+///
+/// Lanes hold their node, so that it is there when they connect anew; nodes do not hold lanes.
 pub(crate) struct Client {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<(Arc<Node>, Mutex<Vec<Arc<ThreadLane>>>)>,
     sharing: Sharing,
     geometry: Geometry,
     /// The process's number among all that have ever connected.
@@ -62,7 +64,6 @@ pub(super) struct Node {
     first_segment: u16,
     segments: Vec<Segment>,
     session: Mutex<Session>,
-    lanes: Mutex<Vec<Arc<Lane<Connector>>>>,
 }
 
 /// A control connection that is open, and what it gave.
@@ -191,7 +192,7 @@ impl Client {
         let incarnations: Vec<u64> =
             opened.iter().map(|(_, _, _, control)| control.reply.incarnation).collect();
         let (cluster, nodes) = (cluster_of(&incarnations), opened.len() as u16);
-        let mut joined: Vec<Arc<Node>> = Vec::new();
+        let mut joined = Vec::new();
         let mut geometry = None;
         let mut process = 0;
         for (number, name, address, control) in opened {
@@ -233,9 +234,8 @@ impl Client {
                     lanes: 0,
                     _control: control,
                 }),
-                lanes: Mutex::default(),
             };
-            joined.push(Arc::new(node));
+            joined.push((Arc::new(node), Mutex::default()));
         }
         let (segments, segment_bytes) = geometry.unwrap_or((0, 0));
         let geometry = Geometry { nodes, segments_per_node: segments as u16, segment_bytes };
@@ -271,8 +271,8 @@ impl Client {
 
     /// Opens as many lanes as a run of so many threads uses.
     pub(crate) fn prepare(&self, threads: usize) -> Result<()> {
-        for node in &self.nodes {
-            let mut lanes = node.lanes();
+        for (node, lanes) in &self.nodes {
+            let mut lanes = lock(lanes);
             while lanes.len() < self.sharing.lanes(threads) {
                 let lane = Lane::new(Connector(Arc::clone(node)))?;
                 if lanes.is_empty() {
@@ -290,16 +290,21 @@ impl Client {
     }
 
     /// The lanes of a thread, one to each memory node.
-    pub(super) fn lanes_of(&self, thread: usize) -> Vec<Arc<Lane<Connector>>> {
+    pub(super) fn lanes_of(&self, thread: usize) -> Vec<Arc<ThreadLane>> {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed);
         self.nodes
             .iter()
-            .map(|node| {
-                let lanes = node.lanes();
+            .map(|(_, lanes)| {
+                let lanes = lock(lanes);
                 Arc::clone(&lanes[self.sharing.lane(thread, turn, lanes.len())])
             })
             .collect()
     }
+}
+
+/// Locks what is whole at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads through a lane a few times; gives how long the quickest took.
@@ -335,11 +340,6 @@ fn resolve_name(name: &str) -> Result<SocketAddr> {
 }
 
 impl Node {
-    fn lanes(&self) -> MutexGuard<'_, Vec<Arc<Lane<Connector>>>> {
-        // Lanes are added whole.
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A session: the one that there is, or a new one if the memory node does not know it any more.
     fn renew(&self, session: &mut Session) -> Result<(), String> {
         let hello = Hello {
@@ -362,7 +362,7 @@ impl Node {
     }
 
     fn open_lane(&self) -> Result<Connection, String> {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = lock(&self.session);
         match self.open_lane_in(&mut session) {
             Err(reason) if reason == UNKNOWN_CLIENT => {
                 self.renew(&mut session)?;
@@ -488,6 +488,18 @@ mod tests {
         assert_eq!(suffices(&Limits { atomics: Atomics::None, ..limits }), Err("atomics"));
         assert_eq!(suffices(&Limits { reads_in: 0, ..limits }), Err("READs"));
         assert_eq!(suffices(&Limits { completions: 8, ..limits }), Err("room for requests"));
+    }
+
+    #[test]
+    fn nothing_stays_connected_when_the_client_is_gone() {
+        let Some(address) = super::super::tests::address() else { return };
+        let nodes = super::super::tests::Nodes::serve(&address, 2, 1, 1 << 16, None);
+        let client = Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap();
+        client.prepare(3).unwrap();
+        let node = Arc::downgrade(&client.nodes[1].0);
+        assert!(node.upgrade().is_some());
+        drop(client);
+        assert!(node.upgrade().is_none());
     }
 
     #[test]

@@ -308,7 +308,8 @@ impl Pipeline {
         self.reads += usize::from(reads);
         if ring_words > 0 {
             self.room.used += ring_words;
-            self.room.head = (ring_at + words) % self.room.words;
+            let head = ring_at + words;
+            self.room.head = if head == self.room.words { 0 } else { head };
         }
         self.pieces.push_back(Piece {
             flight: number,
