@@ -2,6 +2,8 @@
 //!
 //! The test that measures prints a line `@ KIND …` for each measurement; see `scripts/measure.sh`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::report::Report;
@@ -75,17 +77,15 @@ impl Measured {
             "bandwidth" => self.perftest_rates.push(column(rest, RATE_COLUMN)? * 1e6),
             "read_lat" => self.perftest_reads.push(column(rest, LATENCY_COLUMN)?),
             "atomic_lat" => self.perftest_atomics.push(column(rest, LATENCY_COLUMN)?),
-            "set" | "threads" => {
-                let (number, rest) = rest.split_once(' ')?;
-                let (tasks, report) = rest.split_once(' ')?;
-                let report: Value = serde_json::from_str(report).ok()?;
+            "set" => {
+                let mut words = rest.splitn(4, ' ');
+                let [mix, threads, tasks] = [words.next()?, words.next()?, words.next()?];
+                let report: Value = serde_json::from_str(words.next()?).ok()?;
                 let count = |name: &str| report[name].as_f64();
                 let ops = count("op_count")?;
                 let verbs = count("reads")? + count("writes")? + count("cas")? + count("faa")?;
-                let name = match kind {
-                    "set" => format!("lazy-list.{number}/{number}.tasks{tasks}"),
-                    _ => format!("lazy-list.10/10.threads{number}.tasks{tasks}"),
-                };
+                let threads = if threads == "1" { String::new() } else { format!("threads{threads}.") };
+                let name = format!("lazy-list.{mix}.{threads}tasks{tasks}");
                 self.sets.push((name, verbs / ops, count("duration_us")? / ops, self.raw.len()));
             }
             _ => return None,
@@ -113,12 +113,17 @@ fn of(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
     let rates = measured.rates.iter().zip(&measured.perftest_rates).map(|(ours, theirs)| ours / theirs);
     let rate = median(rates.collect()).ok_or_else(missing)?;
     figures.push(("rdma.message_rate.ratio_to_perftest".to_owned(), rate));
+    let mut sets: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (name, verbs, us, before) in &measured.sets {
-        // The loop ran before it and, but for the last ones, after it.
-        let around = &measured.raw_reads[before.saturating_sub(1)..(before + 1).min(measured.raw.len())];
-        let raw = around.iter().sum::<f64>() / around.iter().map(|_| 1.0).sum::<f64>();
-        figures.push((format!("rdma.{name}.verbs_per_op"), *verbs));
-        figures.push((format!("rdma.{name}.raw_reads_per_op"), us / raw));
+        // The loop ran before it and after it.
+        let around = measured.raw_reads.get(before.wrapping_sub(1)..=*before).ok_or_else(missing)?;
+        let (of_verbs, of_reads) = sets.entry(name).or_default();
+        of_verbs.push(*verbs);
+        of_reads.push(2.0 * us / around.iter().sum::<f64>());
+    }
+    for (name, (verbs, reads)) in sets {
+        figures.push((format!("rdma.{name}.verbs_per_op"), median(verbs).ok_or_else(missing)?));
+        figures.push((format!("rdma.{name}.raw_reads_per_op"), median(reads).ok_or_else(missing)?));
     }
     Ok(figures)
 }
@@ -153,7 +158,8 @@ mod tests {
 @ read_lat  8       1000          40.1           900.2        55.0     	       60.2        	10.1   		100.2    		900.2
 @ atomic_lat  8       1000          30.1           900.2        50.0     	       60.2        	10.1   		100.2    		900.2
 @ raw {"read_mean": 60.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
-@ set 10 16 {"op_count": 100, "reads": 5000, "writes": 100, "cas": 100, "faa": 0, "duration_us": 150000}
+@ set 10/10 1 16 {"op_count": 100, "reads": 5000, "writes": 100, "cas": 100, "faa": 0, "duration_us": 150000}
+@ raw {"read_mean": 60.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
 "#;
 
     #[test]

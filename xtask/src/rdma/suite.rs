@@ -60,7 +60,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("nodes", 120, include_str!("scripts/nodes.sh")),
         test("killed", 120, include_str!("scripts/killed.sh")),
         test("gone", 60, include_str!("scripts/gone.sh")),
-        test(MEASURE, 300, include_str!("scripts/measure.sh")),
+        test(MEASURE, 400, include_str!("scripts/measure.sh")),
     ];
     if in_machine {
         tests.push(test("input", 120, include_str!("scripts/input.sh")));

@@ -37,7 +37,7 @@ const READS_TO_TRY: usize = 4;
 ///
 /// Lanes hold their node, so that it is there when they connect anew; nodes do not hold lanes.
 pub(crate) struct Client {
-    nodes: Vec<(Arc<Node>, Mutex<Vec<Arc<ThreadLane>>>)>,
+    nodes: Vec<(Arc<Node>, Lanes)>,
     sharing: Sharing,
     geometry: Geometry,
     /// The process's number among all that have ever connected.
@@ -406,7 +406,8 @@ impl Node {
             words: RING_BYTES as usize / WORD_BYTES,
             inline_words: inline_bytes as usize / WORD_BYTES,
         };
-        Ok(Connection { id, completions, ring, credits, batch: Batch::new(credits.requests) })
+        let batch = Batch::new(credits.requests, &ring);
+        Ok(Connection { id, completions, ring, credits, batch })
     }
 }
 
@@ -414,6 +415,8 @@ impl Node {
 pub(super) const UNKNOWN_CLIENT: &str = "the memory node does not know this client";
 
 pub(super) type ThreadLane = Lane<Connector>;
+/// The lanes to a node, as many as a run has needed so far.
+type Lanes = Mutex<Vec<Arc<ThreadLane>>>;
 
 /// A connection and what belongs to it, in the order in which it is destroyed.
 pub(super) struct Connection {
@@ -434,7 +437,7 @@ impl Wire for Connection {
         &self.ring
     }
     fn add(&mut self, request: &Request<'_>, target: Target) -> bool {
-        self.batch.push(request, target, &self.ring);
+        self.batch.push(request, target);
         !self.batch.is_full()
     }
     fn post(&mut self) -> bool {

@@ -150,12 +150,18 @@ impl Drop for Completions {
 }
 
 /// Work requests that are being put together, to be posted with one doorbell.
+///
+/// Invariant: request `i` points to element `i` and to request `i + 1`, but for the last, whose `next` is null. So what is the
+/// same for every request is written once.
 pub(super) struct Batch {
-    requests: Vec<sys::ibv_send_wr>,
-    elements: Vec<sys::ibv_sge>,
+    requests: Box<[sys::ibv_send_wr]>,
+    elements: Box<[sys::ibv_sge]>,
+    used: usize,
+    /// Where the ring begins.
+    ring: u64,
 }
 
-// SAFETY: between calls it is empty, so its pointers lead nowhere that belongs to a thread.
+// SAFETY: its pointers lead to its own memory.
 unsafe impl Send for Batch {}
 
 /// Where a word of far memory is to the device of its node, and the key.
@@ -166,45 +172,58 @@ pub(super) struct Target {
 }
 
 impl Batch {
-    /// For at most so many requests.
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { requests: Vec::with_capacity(capacity), elements: Vec::with_capacity(capacity) }
+    /// For at most so many requests, at least one, from and to a ring.
+    pub(super) fn new(capacity: usize, ring: &Region) -> Self {
+        let (key, _) = ring.keys();
+        let elements = vec![sys::ibv_sge { addr: 0, length: 0, lkey: key }; capacity];
+        // SAFETY: all-zero integers, pointers and unions of them are valid.
+        let requests = (0..capacity).map(|_| unsafe { MaybeUninit::zeroed().assume_init() });
+        let mut batch = Self {
+            requests: requests.collect(),
+            elements: elements.into_boxed_slice(),
+            used: 0,
+            ring: ring.base(),
+        };
+        let (requests, elements) = (batch.requests.as_mut_ptr(), batch.elements.as_mut_ptr());
+        for index in 0..capacity {
+            // SAFETY: the index is below the capacity of both, and so is the next where it is used.
+            unsafe {
+                let request = &mut *requests.add(index);
+                request.sg_list = elements.add(index);
+                request.num_sge = 1;
+                request.next = if index + 1 < capacity { requests.add(index + 1) } else { null_mut() };
+            }
+        }
+        batch
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.requests.len() == self.requests.capacity()
+        self.used == self.requests.len()
     }
 
     /// Adds a request. What it writes from elsewhere than the ring must stay where it is until the batch is posted.
-    pub(super) fn push(&mut self, request: &Request<'_>, target: Target, ring: &Region) {
-        assert!(!self.is_full(), "its elements must not move");
-        let local = |word: usize, words: usize| sys::ibv_sge {
-            addr: ring.base() + (word * WORD_BYTES) as u64,
-            length: (words * WORD_BYTES) as u32,
-            lkey: ring.keys().0,
-        };
+    pub(super) fn push(&mut self, request: &Request<'_>, target: Target) {
+        let index = self.used;
+        self.used += 1;
+        let (made, element) = (&mut self.requests[index], &mut self.elements[index]);
         let rdma = sys::wr_t { rdma: sys::rdma_t { remote_addr: target.address, rkey: target.key } };
         let atomic = |compare_add, swap| sys::wr_t {
             atomic: sys::atomic_t { remote_addr: target.address, compare_add, swap, rkey: target.key },
         };
         let mut flags = sys::ibv_send_flags(0);
-        let (opcode, wr, element) = match request.verb {
-            Verb::Read { ring, words } => (opcode::IBV_WR_RDMA_READ, rdma, local(ring, words)),
-            Verb::Write { ring, words } => (opcode::IBV_WR_RDMA_WRITE, rdma, local(ring, words)),
+        let local = |word: usize| self.ring + (word * WORD_BYTES) as u64;
+        let (opcode, wr, addr, words) = match request.verb {
+            Verb::Read { ring, words } => (opcode::IBV_WR_RDMA_READ, rdma, local(ring), words),
+            Verb::Write { ring, words } => (opcode::IBV_WR_RDMA_WRITE, rdma, local(ring), words),
             Verb::WriteInline(words) => {
                 flags |= sys::ibv_send_flags::IBV_SEND_INLINE;
-                let element = sys::ibv_sge {
-                    addr: words.as_ptr().addr() as u64,
-                    length: size_of_val(words) as u32,
-                    lkey: 0,
-                };
-                (opcode::IBV_WR_RDMA_WRITE, rdma, element)
+                (opcode::IBV_WR_RDMA_WRITE, rdma, words.as_ptr().addr() as u64, words.len())
             }
             Verb::CompareExchange { ring, expected, new } => {
-                (opcode::IBV_WR_ATOMIC_CMP_AND_SWP, atomic(expected, new), local(ring, 1))
+                (opcode::IBV_WR_ATOMIC_CMP_AND_SWP, atomic(expected, new), local(ring), 1)
             }
             Verb::FetchAdd { ring, addend } => {
-                (opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, atomic(addend, 0), local(ring, 1))
+                (opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, atomic(addend, 0), local(ring), 1)
             }
         };
         if request.fence {
@@ -213,35 +232,27 @@ impl Batch {
         if request.signal {
             flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED;
         }
-        self.elements.push(element);
-        let element = self.elements.last_mut().expect("it was just added");
-        // SAFETY: all-zero integers, pointers and unions of them are valid.
-        let mut made: sys::ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
-        made.wr_id = request.position;
-        made.sg_list = element;
-        made.num_sge = i32::from(element.length > 0);
-        made.opcode = opcode;
-        made.send_flags = flags.0;
-        made.wr = wr;
-        self.requests.push(made);
+        (element.addr, element.length) = (addr, (words * WORD_BYTES) as u32);
+        (made.wr_id, made.opcode, made.send_flags, made.wr) = (request.position, opcode, flags.0, wr);
     }
 
     /// Posts all of it, the last request signalled, with one doorbell; gives whether the device took all.
     pub(super) fn post(&mut self, id: &Id) -> bool {
-        let Some(last) = self.requests.last_mut() else { return true };
-        last.send_flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
-        let first = self.requests.as_mut_ptr();
-        for index in 1..self.requests.len() {
-            // SAFETY: both are in the vector.
-            unsafe { (*first.add(index - 1)).next = first.add(index) };
-        }
+        let Some(last) = self.used.checked_sub(1) else { return true };
+        self.used = 0;
+        let requests = self.requests.as_mut_ptr();
         let mut refused = null_mut();
-        // SAFETY: the queue pair is there; the requests, their elements and what is written inline are until this returns;
-        // the ring, until the requests have completed or the queue pair is destroyed, which its owner sees to.
-        let result = unsafe { sys::ibv_post_send(id.qp(), first, &raw mut refused) };
-        self.requests.clear();
-        self.elements.clear();
-        result == 0
+        // SAFETY: the last request is one of them, and its link is as it was afterwards. The queue pair is there; the requests,
+        // their elements and what is written inline are until this returns; the ring, until the requests have completed or the
+        // queue pair is destroyed, which its owner sees to.
+        unsafe {
+            let last = &mut *requests.add(last);
+            last.send_flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
+            let next = std::mem::replace(&mut last.next, null_mut());
+            let result = sys::ibv_post_send(id.qp(), requests, &raw mut refused);
+            last.next = next;
+            result == 0
+        }
     }
 }
 

@@ -14,17 +14,24 @@ for round in 1 2 3; do
     perftest ib_atomic_lat -n 1000 >table.txt
     figure atomic_lat "$(grep '^ *8 ' table.txt)"
 done
-for share in 0 10 50; do
+set_figure() {
+    share=$1
+    threads=$2
+    tasks=$3
+    figure set "$share/$share" "$threads" "$tasks" "$(intset --structure lazy-list --key-ub 256 --prefill 50 \
+        --threads "$threads" --tasks "$tasks" --num-ops $((400 + 100 * tasks)) --insert "$share" --remove "$share" \
+        --cluster $cluster --format json)"
+}
+for round in 1 2 3; do
+    for share in 0 10 50; do
+        for tasks in 1 16; do
+            figure raw "$(raw_verbs "$RDMA_ADDRESS" 500)"
+            set_figure $share 1 $tasks
+        done
+    done
     for tasks in 1 16; do
         figure raw "$(raw_verbs "$RDMA_ADDRESS" 500)"
-        figure set $share $tasks "$(intset --structure lazy-list --key-ub 256 --prefill 50 --threads 1 --tasks $tasks \
-            --num-ops $((500 + 100 * tasks)) --insert $share --remove $share --cluster $cluster --format json)"
+        set_figure 10 2 $tasks
     done
-done
-figure raw "$(raw_verbs "$RDMA_ADDRESS" 500)"
-for threads in 2; do
-    for tasks in 1 16; do
-        figure threads $threads $tasks "$(intset --structure lazy-list --key-ub 256 --prefill 50 --threads $threads \
-            --tasks $tasks --num-ops $((500 + 100 * tasks)) --insert 10 --remove 10 --cluster $cluster --format json)"
-    done
+    figure raw "$(raw_verbs "$RDMA_ADDRESS" 500)"
 done
