@@ -127,7 +127,20 @@ async fn pointers_that_lead_nowhere_are_named(ct: &ComputeThread) -> Result<()> 
     assert!(ct.delete(RemotePtr::<Node>::NULL).await.is_err());
     assert!(ct.delete(at(0, 128)).await.is_err(), "the control block is nobody's");
     assert!(g.sched_reclaim(Shared::<Node>::NULL).await.is_err());
+    // Not a multiple of the alignment, in one class of objects and the other.
+    let misaligned = |error: Error, align| match error {
+        Error::InvalidPointer(found) => assert_eq!(found.fault, PointerFault::Misaligned { align }),
+        other => panic!("{other}"),
+    };
+    let odd = Address::new(0, (1 << 20) + 1);
+    misaligned(ct.delete(RemotePtr::<Node>::from_address(odd)).await.unwrap_err(), 8);
+    misaligned(ct.delete(RemotePtr::<Words>::from_address(odd)).await.unwrap_err(), 8);
     Ok(())
+}
+
+#[remote]
+struct Words {
+    words: Tail<u64>,
 }
 
 #[farfield::test]

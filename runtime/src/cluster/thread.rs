@@ -381,7 +381,8 @@ impl ComputeThread {
 
     /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
     ///
-    /// No round trip (one for a type with a `Tail`). For an object that others may still hold a pointer to, use
+    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
+    /// to give back what is surplus. For an object that others may still hold a pointer to, use
     /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim).
     ///
     /// # Errors

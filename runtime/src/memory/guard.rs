@@ -33,8 +33,8 @@ impl ComputeThread {
 impl Guard<'_> {
     /// Retires an object that this thread has unlinked: frees it once no guard can reach it any more.
     ///
-    /// No round trip (one for a type with a `Tail`, whose length is read). Now and then it begins to advance the epoch,
-    /// without waiting, and frees what has expired. A thread that has retired more than 4,096 objects, or a 16th of a segment,
+    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in. Now and then it
+    /// begins to advance the epoch, without waiting, and frees what has expired. A thread that has retired more than 4,096 objects, or a 16th of a segment,
     /// which have not been freed helps each time: [`try_reclaim`](ComputeThread::try_reclaim), which waits for up to two round
     /// trips where compute threads are in several processes.
     ///

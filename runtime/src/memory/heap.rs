@@ -51,20 +51,17 @@ impl Block {
     #[inline]
     fn at_once<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Option<Result<Self>> {
         let (address, heap) = (ptr.address(), ct.heap());
-        if T::TAIL_STRIDE > 0 {
-            return heap.check(address, T::SIZE as u64).err().map(Err);
+        if let Err(error) = heap.check(address, T::SIZE as u64) {
+            return Some(Err(error));
         }
-        Some(Self::of_sized(ptr, heap))
+        if !address.bits().is_multiple_of(T::ALIGN as u64) {
+            return Some(Err(refused(address, PointerFault::Misaligned { align: T::ALIGN as u32 })));
+        }
+        (T::TAIL_STRIDE == 0).then(|| Self::of_sized::<T>(address, heap))
     }
 
     #[inline]
-    fn of_sized<T: Remote>(ptr: RemotePtr<T>, heap: &ThreadHeap) -> Result<Self> {
-        let address = ptr.address();
-        heap.check(address, T::SIZE as u64)?;
-        if !address.bits().is_multiple_of(T::ALIGN as u64) {
-            let fault = PointerFault::Misaligned { align: T::ALIGN as u32 };
-            return Err(Error::from(error::InvalidPointer { address, fault }));
-        }
+    fn of_sized<T: Remote>(address: Address, heap: &ThreadHeap) -> Result<Self> {
         let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
         match heap.known_class(address) {
             Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
