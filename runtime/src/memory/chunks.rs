@@ -14,6 +14,7 @@ use super::heap::{Block, ThreadHeap};
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::error::{self, Error, Result};
+use crate::fabric::chain::Slot;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::blocks::Kind;
@@ -40,6 +41,8 @@ const ATTEMPTS_TO_LEAVE: u32 = 8;
 
 /// How many chunks of pages a thread gets in one go for what it has to give.
 const MOST_PAGE_CHUNKS: u32 = 8;
+/// The words of a segment's header that say how it is used: taken and freed chunks, live bytes.
+const HEAD_WORDS: usize = 3;
 
 impl ThreadHeap {
     /// A block of a class, on a node.
@@ -346,7 +349,7 @@ impl ComputeThread {
         }
     }
 
-    /// How much memory is used on each memory node. One chain for each of their segments, overlapping.
+    /// How much memory is used on each memory node. One round trip: a chain for each of them, all posted at once.
     ///
     /// Threads count what they allocate and free for themselves, and tell when they end, and when this is called on them: the figures
     /// are exact when all others have ended.
@@ -356,13 +359,20 @@ impl ComputeThread {
     pub async fn heap_use(&self) -> Result<Vec<HeapUse>> {
         self.tell_live_bytes();
         let (grid, geometry) = (self.heap().grid, self.heap().geometry);
-        let mut nodes = Vec::with_capacity(usize::from(geometry.nodes));
-        for node in 0..geometry.nodes {
+        let ask = |node| {
+            let mut chain = self.empty_chain();
+            let segments = geometry.segments_of(node);
+            let heads: Vec<Slot> =
+                segments.map(|segment| chain.read(control::taken(segment), HEAD_WORDS)).collect();
+            (node, heads, self.submit(chain))
+        };
+        let asked: Vec<_> = (0..geometry.nodes).map(ask).collect();
+        let mut nodes = Vec::with_capacity(asked.len());
+        for (node, heads, answer) in asked {
             let mut usage = HeapUse { node, ..HeapUse::default() };
-            for segment in geometry.segments_of(node) {
-                let head =
-                    self.read_words(control::taken(segment), 3, |words| Ok([words[0], words[1], words[2]]));
-                let [taken, free, live] = head.await?;
+            let answer = answer.await?;
+            for (segment, head) in geometry.segments_of(node).zip(&heads) {
+                let [taken, free, live] = std::array::from_fn(|word| answer.words(head)[word]);
                 let bytes = geometry.segment_bytes - grid.origin(segment);
                 let used = taken.min(grid.chunks(segment)).saturating_sub(free) * grid.chunk_bytes();
                 usage.size_bytes += bytes;
