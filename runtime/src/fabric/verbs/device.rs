@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 
@@ -44,6 +45,39 @@ pub(super) struct Limits {
     pub(super) atomics: Atomics,
     pub(super) region_bytes: u64,
     pub(super) ports: u8,
+}
+
+/// Completions that a queue has room for beside those of requests: what tells of nothing but itself.
+pub(super) const SPARE_COMPLETIONS: u32 = 8;
+
+/// Whether Farfield can use a device.
+pub(super) fn check(device: Device) -> Result<Limits, String> {
+    let limits = device.limits().map_err(|error| error.to_string())?;
+    suffices(&limits)
+        .map(|()| limits)
+        .map_err(|lack| format!("the RDMA device {} has no {lack}", device.name()))
+}
+
+/// What a device lacks.
+fn suffices(limits: &Limits) -> Result<(), &'static str> {
+    match limits.atomics {
+        Atomics::None => Err("atomics"),
+        _ if limits.reads_out == 0 || limits.reads_in == 0 => Err("READs"),
+        _ if limits.requests == 0 || limits.completions <= SPARE_COMPLETIONS => Err("room for requests"),
+        Atomics::Device | Atomics::Global => Ok(()),
+    }
+}
+
+/// How long a device waits before it sends a packet again, as the power of two that it takes.
+///
+/// Hardware tries eight times within the timeout. A device in software may take longer for an answer than that, and what it sends
+/// again is harmful: it is told to wait as good as for ever, and the clock above it decides.
+pub(super) fn ack_timeout(device: Device, timeout: Duration) -> u8 {
+    if device.is_software() {
+        return 24;
+    }
+    let each_ns = timeout.as_nanos() / 8;
+    (8..24).rfind(|exponent| 4096_u128 << exponent <= each_ns).unwrap_or(8)
 }
 
 /// An open device.
@@ -352,4 +386,26 @@ fn memlock_limit() -> Option<u64> {
     // SAFETY: `limit` may be written.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
     (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_atomics_is_not_used() {
+        let limits = Limits {
+            requests: 100,
+            completions: 100,
+            reads_out: 16,
+            reads_in: 16,
+            atomics: Atomics::Device,
+            region_bytes: 1 << 40,
+            ports: 1,
+        };
+        assert_eq!(suffices(&limits), Ok(()));
+        assert_eq!(suffices(&Limits { atomics: Atomics::None, ..limits }), Err("atomics"));
+        assert_eq!(suffices(&Limits { reads_in: 0, ..limits }), Err("READs"));
+        assert_eq!(suffices(&Limits { completions: 8, ..limits }), Err("room for requests"));
+    }
 }

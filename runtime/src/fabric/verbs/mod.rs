@@ -10,7 +10,8 @@
 //! | [`queue`] | work requests and completions |
 //! | [`pipeline`] | from chains to work requests and back, within credits |
 //! | [`lane`] | a connection that threads post on |
-//! | [`client`], [`server`] | the two sides |
+//! | [`client`], [`node`] | a process's side: the cluster, and each of its memory nodes |
+//! | [`server`] | a memory node's side |
 //!
 //! A compute thread has one lane to each memory node, its own or shared with others. A chain becomes linked work requests of which
 //! the last is signalled. It is posted when the thread has nothing else to do, so that what its tasks have to post at one time
@@ -33,6 +34,7 @@ mod device;
 mod handshake;
 mod lane;
 mod manager;
+mod node;
 mod pipeline;
 mod queue;
 mod server;
@@ -81,7 +83,7 @@ pub(crate) fn devices() -> Result<Vec<DeviceInfo>> {
             max_requests: limits.requests,
             max_reads: limits.reads_out.min(limits.reads_in),
             ports: ports.collect(),
-            unusable: client::check(*device).err(),
+            unusable: device::check(*device).err(),
         })
     };
     device::Device::all()?.iter().map(describe).collect()
@@ -91,7 +93,7 @@ pub(crate) fn devices() -> Result<Vec<DeviceInfo>> {
 pub(crate) struct Verbs {
     client: Arc<Client>,
     geometry: Geometry,
-    lanes: Vec<Arc<client::ThreadLane>>,
+    lanes: Vec<Arc<node::ThreadLane>>,
     /// Chains of this thread that are not over.
     underway: Cell<usize>,
     doorbells_before: u64,

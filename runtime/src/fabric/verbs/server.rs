@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::client::{UNKNOWN_CLIENT, check};
-use super::device::{Device, Domain, Limits, Reach, Region};
+use super::device::{Device, Domain, Limits, Reach, Region, check};
 use super::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment,
     Welcome,
 };
 use super::manager::{Channel, Event, Id, What, wait_for};
+use super::node::UNKNOWN_CLIENT;
 use super::queue::{Completions, Messages, Outcome, RECEIVED};
 use crate::cluster::control;
 use crate::error::{self, Error, Result};

@@ -1,0 +1,289 @@
+//! A memory node, as a client knows it: its session, and how lanes to it are opened.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::config::Config;
+use super::device::{Domain, Reach, Region, SPARE_COMPLETIONS, ack_timeout, check};
+use super::handshake::{
+    Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment, Welcome,
+};
+use super::lane::{Connect, Lane, Wire};
+use super::manager::{Id, What, cannot_connect, connect, resolve, wait_for};
+use super::pipeline::{Credits, Request};
+use super::queue::{Batch, Completion, Completions, Messages, Outcome, RECEIVED, Target};
+use crate::error::{Error, Result};
+use crate::layout::WORD_BYTES;
+
+/// Requests in a lane's send queue, if the device has so many: what a few tens of tasks have in flight.
+const REQUESTS: u32 = 256;
+/// Memory that a lane reads into and writes from.
+const RING_BYTES: u64 = 128 << 10;
+/// WRITEs up to this size travel in their work request: the words of a small node.
+const INLINE_BYTES: u32 = 64;
+
+/// A memory node, as a client knows it.
+pub(super) struct Node {
+    place: Place,
+    /// Its address as it was given, and as it is.
+    name: Box<str>,
+    address: SocketAddr,
+    secret: Secret,
+    timeout: Duration,
+    ack_timeout: Option<u8>,
+    incarnation: u64,
+    segments: Vec<Segment>,
+    session: Mutex<Session>,
+}
+
+/// A memory node's place: in which cluster, of how many, and the number of its first segment there.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) cluster: u64,
+    pub(super) number: u16,
+    pub(super) nodes: u16,
+    pub(super) first_segment: u16,
+}
+
+/// A control connection that is open, and what it gave.
+struct Session {
+    client: u32,
+    key: Key,
+    lanes: u32,
+    /// As long as it is there, so are the client's lanes.
+    _control: Control,
+}
+
+/// Makes the lanes to a node.
+pub(super) struct Connector(Arc<Node>);
+
+pub(super) type ThreadLane = Lane<Connector>;
+
+/// The control connection, in the order in which it is destroyed.
+pub(super) struct Control {
+    id: Id,
+    completions: Completions,
+    messages: Messages,
+    reply: Reply,
+    nonce: Nonce,
+}
+
+impl Session {
+    fn new(secret: &Secret, control: Control, client: u32) -> Self {
+        Self { client, key: secret.key(&control.nonce, &control.reply.nonce), lanes: 0, _control: control }
+    }
+}
+
+impl Control {
+    /// Asks for a control connection. `incarnation` is the one that is wanted, 0 for any.
+    pub(super) fn open(
+        address: SocketAddr,
+        hello: Hello,
+        secret: &Secret,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let deadline = Instant::now() + timeout;
+        let text = |error: Error| error.to_string();
+        let (id, device) = resolve(address, deadline, |device| ack_timeout(device, timeout))?;
+        check(device)?;
+        let domain = Domain::new(device).map_err(text)?;
+        let completions = Completions::new(device, SPARE_COMPLETIONS, true).map_err(text)?;
+        let messages = Messages::new(&domain, MAX_WELCOME_BYTES.max(JOIN_BYTES)).map_err(text)?;
+        id.create_qp(&domain, completions.as_ptr(), 4, 0).map_err(text)?;
+        messages.expect(&id).map_err(text)?;
+        let mut nonce = Nonce::default();
+        getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
+        let hello = Hello { nonce, ..hello };
+        let (data, _) = connect(&id, &hello.with_secret(secret), 0, deadline)?;
+        let reply = Reply::parse(&data, secret, &nonce)?;
+        Ok(Self { id, completions, messages, reply, nonce })
+    }
+
+    pub(super) fn incarnation(&self) -> u64 {
+        self.reply.incarnation
+    }
+
+    /// Takes a place in a cluster, and waits for the answer.
+    pub(super) fn join(&self, join: Join, secret: &Secret, timeout: Duration) -> Result<Welcome, String> {
+        let deadline = Instant::now() + timeout;
+        let message = join.to_bytes(secret, &self.nonce, &self.reply.nonce);
+        self.messages.send(&self.id, &message).map_err(|error| error.to_string())?;
+        let mut answer = None;
+        while Instant::now() < deadline {
+            self.completions.tell_again();
+            self.completions.take(|completion| match completion.outcome {
+                Outcome::Done if completion.number == RECEIVED => answer = Some(Some(completion.bytes)),
+                Outcome::Done => {}
+                _ => answer = answer.or(Some(None)),
+            });
+            match answer {
+                Some(Some(bytes)) => return Welcome::parse(&self.messages.received(bytes)),
+                Some(None) => return Err("it has closed the connection".to_owned()),
+                None => {
+                    let descriptors: Vec<_> = self.completions.descriptor().into_iter().collect();
+                    wait_for(&descriptors, deadline.saturating_duration_since(Instant::now()));
+                }
+            }
+        }
+        Err("it does not answer".to_owned())
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.id.disconnect();
+    }
+}
+
+impl Node {
+    /// A memory node that has welcomed this process.
+    pub(super) fn new(
+        place: Place,
+        name: Box<str>,
+        address: SocketAddr,
+        secret: &Secret,
+        config: &Config,
+        control: Control,
+        welcome: Welcome,
+    ) -> Self {
+        Self {
+            place,
+            name,
+            address,
+            secret: secret.clone(),
+            timeout: config.timeout,
+            ack_timeout: config.ack_timeout,
+            incarnation: control.incarnation(),
+            segments: welcome.segments,
+            session: Mutex::new(Session::new(secret, control, welcome.client)),
+        }
+    }
+
+    pub(super) fn first_segment(&self) -> u16 {
+        self.place.first_segment
+    }
+
+    /// A lane of its own; it connects anew when it must.
+    pub(super) fn open_lane(self: &Arc<Self>) -> Result<ThreadLane> {
+        Lane::new(Connector(Arc::clone(self)))
+    }
+
+    /// A session: the one that there is, or a new one if the memory node does not know it any more.
+    fn renew(&self, session: &mut Session) -> Result<(), String> {
+        let Place { cluster, number: node, nodes, .. } = self.place;
+        let incarnation = self.incarnation;
+        let hello = Hello { kind: Kind::Control, node, cluster, incarnation, nonce: [0; 16] };
+        let control = Control::open(self.address, hello, &self.secret, self.timeout)?;
+        let welcome = control.join(Join { cluster, node, nodes }, &self.secret, self.timeout)?;
+        *session = Session::new(&self.secret, control, welcome.client);
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<Connection, String> {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.connect_in(&mut session) {
+            Err(reason) if reason == UNKNOWN_CLIENT => {
+                self.renew(&mut session)?;
+                self.connect_in(&mut session)
+            }
+            opened => opened,
+        }
+    }
+
+    fn connect_in(&self, session: &mut Session) -> Result<Connection, String> {
+        let text = |error: Error| error.to_string();
+        let deadline = Instant::now() + self.timeout;
+        let (id, device) = resolve(self.address, deadline, |device| {
+            self.ack_timeout.unwrap_or_else(|| ack_timeout(device, self.timeout))
+        })?;
+        let limits = check(device)?;
+        let domain = Domain::new(device).map_err(text)?;
+        let requests =
+            REQUESTS.min(limits.requests).min(limits.completions.saturating_sub(SPARE_COMPLETIONS));
+        let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
+        let ring = Region::new(&domain, RING_BYTES, Reach::Local).map_err(text)?;
+        // A device may have room for less than it is asked for, and refuse.
+        let inline_bytes =
+            if let Ok(bytes) = id.create_qp(&domain, completions.as_ptr(), requests, INLINE_BYTES) {
+                bytes.min(INLINE_BYTES)
+            } else {
+                id.create_qp(&domain, completions.as_ptr(), requests, 0).map_err(text)?;
+                0
+            };
+        session.lanes += 1;
+        let nonce = Hello::lane(session.client, session.lanes);
+        let Place { cluster, number: node, .. } = self.place;
+        let incarnation = self.incarnation;
+        let hello = Hello { kind: Kind::Lane, node, cluster, incarnation, nonce };
+        let (_, reads) = connect(&id, &hello.to_bytes(&session.key), limits.reads_out, deadline)?;
+        if reads == 0 {
+            return Err("its device answers no READs".to_owned());
+        }
+        let credits = Credits {
+            requests: requests as usize,
+            reads: usize::from(reads),
+            words: RING_BYTES as usize / WORD_BYTES,
+            inline_words: inline_bytes as usize / WORD_BYTES,
+        };
+        let batch = Batch::new(credits.requests, &ring);
+        Ok(Connection { id, completions, ring, credits, batch })
+    }
+}
+
+/// What a memory node says of a lane for a client that it does not know, or no longer.
+pub(super) const UNKNOWN_CLIENT: &str = "the memory node does not know this client";
+
+/// A connection and what belongs to it, in the order in which it is destroyed.
+pub(super) struct Connection {
+    id: Id,
+    completions: Completions,
+    ring: Region,
+    credits: Credits,
+    batch: Batch,
+}
+
+impl Wire for Connection {
+    type Ring = Region;
+
+    fn credits(&self) -> Credits {
+        self.credits
+    }
+    fn ring(&self) -> &Region {
+        &self.ring
+    }
+    fn add(&mut self, request: &Request<'_>, target: Target) -> bool {
+        self.batch.push(request, target);
+        !self.batch.is_full()
+    }
+    fn post(&mut self) -> bool {
+        self.batch.post(&self.id)
+    }
+    #[inline]
+    fn completions(&mut self, each: impl FnMut(Completion)) -> usize {
+        self.completions.take(each)
+    }
+    fn has_ended(&mut self) -> bool {
+        self.id.channel().next().is_some_and(|event| matches!(event.what, What::Ended))
+    }
+    fn stop(&mut self) {
+        self.id.stop();
+    }
+}
+
+impl Connect for Connector {
+    type Wire = Connection;
+
+    fn connect(&self) -> Result<Connection> {
+        self.0.connect().map_err(|reason| cannot_connect(&self.0.name, reason))
+    }
+    fn segments(&self) -> (u16, &[Segment]) {
+        (self.0.place.first_segment, &self.0.segments)
+    }
+    fn node(&self) -> u16 {
+        self.0.place.number
+    }
+    fn timeout(&self) -> Duration {
+        self.0.timeout
+    }
+}
