@@ -117,7 +117,7 @@ impl<C: Connect> Lane<C> {
         if state.pipeline.is_fresh(number, round) {
             return None;
         }
-        if state.pipeline.has_queued() && state.pipeline.is_queued(number) {
+        if state.pipeline.is_queued(number) {
             self.post(&mut state);
         }
         if self.look(&mut state) > 0 { state.pipeline.take(number) } else { None }
@@ -265,7 +265,7 @@ impl<C: Connect> Lane<C> {
         failure: Option<((&'static str, Address), Outcome)>,
     ) -> usize {
         let (node, timeout) = (self.connect.node(), self.connect.timeout());
-        state.pipeline.fail(|operation, address, _| match &failure {
+        state.pipeline.fail(|operation, address| match &failure {
             Some(((failed, at), Outcome::Failed(reason))) => {
                 let reason = if (*failed, *at) == (operation, address) {
                     (*reason).into()

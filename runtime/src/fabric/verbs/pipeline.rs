@@ -392,9 +392,9 @@ impl Pipeline {
         Some((op.name(), op.at().add((piece.first * 8) as u64)))
     }
 
-    /// The connection is gone: nothing more will be done. Each chain fails with the error of its own, which is made from what it
-    /// was about to do next, and from whether it is the first.
-    pub(super) fn fail(&mut self, mut error: impl FnMut(&'static str, Address, bool) -> Error) -> usize {
+    /// The connection is gone: nothing more will be done. Each chain fails with an error of its own, made from what it was
+    /// about to do next. Gives how many.
+    pub(super) fn fail(&mut self, mut error: impl FnMut(&'static str, Address) -> Error) -> usize {
         let mut failed = 0;
         while let Some(piece) = self.pieces.pop_front() {
             self.give_back(&piece);
@@ -403,7 +403,7 @@ impl Pipeline {
                 &self.flights[piece.flight]
             {
                 let op = &chain.ops()[piece.op];
-                let error = error(op.name(), op.at(), failed == 0);
+                let error = error(op.name(), op.at());
                 self.finish(piece.flight, Err(error));
                 failed += 1;
             }
@@ -411,7 +411,7 @@ impl Pipeline {
         while let Some(number) = self.queue.pop_front() {
             if let Some(Flight { chain, state: State::Queued { op, .. }, .. }) = &self.flights[number] {
                 let op = &chain.ops()[*op];
-                let error = error(op.name(), op.at(), failed == 0);
+                let error = error(op.name(), op.at());
                 self.finish(number, Err(error));
                 failed += 1;
             }

@@ -250,7 +250,7 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
     device.post(&mut pipeline);
     device.execute(2, &mut pipeline);
     pipeline.forget(numbers[2]);
-    let failed = pipeline.fail(|operation, address, _| {
+    let failed = pipeline.fail(|operation, address| {
         error::NodeUnreachable { node: 0, timeout_us: 1, operation, address }.into()
     });
     assert_eq!(failed, 7);
