@@ -33,12 +33,6 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// How many segments there are, unless that is more than a pointer can name.
-    #[cfg(feature = "_verbs")]
-    pub(crate) fn checked_segments(&self) -> Option<u32> {
-        Some(self.segments()).filter(|segments| *segments as usize <= Address::MAX_SEGMENTS)
-    }
-
     /// All segments.
     pub(crate) fn segments(&self) -> u32 {
         u32::from(self.nodes) * u32::from(self.segments_per_node)

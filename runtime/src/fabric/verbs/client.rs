@@ -79,6 +79,12 @@ impl Client {
                     shape.0, shape.1, config.nodes[0]
                 )));
             }
+            // Before anything is counted in 16 bits.
+            if usize::from(nodes) * segments > Address::MAX_SEGMENTS {
+                return Err(failed(format!(
+                    "{nodes} memory nodes with {segments} segments each are more than a pointer can name"
+                )));
+            }
             if number == 0 {
                 process = welcome.client;
             }
@@ -89,12 +95,6 @@ impl Client {
         }
         let (segments, segment_bytes) = geometry.unwrap_or((0, 0));
         let geometry = Geometry { nodes, segments_per_node: segments as u16, segment_bytes };
-        if geometry.checked_segments().is_none() {
-            let reason = format!(
-                "{nodes} memory nodes with {segments} segments each are more than a pointer can name"
-            );
-            return Err(cannot_connect(&config.nodes[0], reason));
-        }
         Ok(Self {
             nodes: joined,
             sharing: config.sharing,
