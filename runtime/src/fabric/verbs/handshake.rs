@@ -58,7 +58,8 @@ pub(super) struct Hello {
     pub(super) cluster: u64,
     /// The incarnation that the client knows; 0 if it knows none.
     pub(super) incarnation: u64,
-    /// A random number for a control connection; for a lane, the client's number and the lane's.
+    /// A random number for a control connection; for a lane, the client's number, the lane's, and that of the one it
+    /// replaces.
     pub(super) nonce: Nonce,
 }
 
@@ -156,18 +157,20 @@ impl Fields<'_> {
 }
 
 impl Hello {
-    /// The nonce of a lane: whose it is, and which.
-    pub(super) fn lane(client: u32, lane: u32) -> Nonce {
+    /// The nonce of a lane: whose it is, which, and in place of which other, if any: of that nothing may arrive any more once this one
+    /// is open.
+    pub(super) fn lane(client: u32, lane: u32, replaced: u32) -> Nonce {
         let mut nonce = [0; 16];
         nonce[..4].copy_from_slice(&client.to_le_bytes());
         nonce[4..8].copy_from_slice(&lane.to_le_bytes());
+        nonce[8..12].copy_from_slice(&replaced.to_le_bytes());
         nonce
     }
 
-    /// Whose lane it asks for, and which.
-    pub(super) fn client_and_lane(&self) -> (u32, u32) {
+    /// Whose lane it asks for, which, and in place of which other.
+    pub(super) fn client_and_lanes(&self) -> [u32; 3] {
         let mut fields = Fields(&self.nonce);
-        (fields.u32().unwrap_or_default(), fields.u32().unwrap_or_default())
+        [(); 3].map(|()| fields.u32().unwrap_or_default())
     }
 
     fn head(&self) -> [u8; HELLO_BYTES - size_of::<ShortProof>()] {
@@ -398,8 +401,8 @@ mod tests {
         assert_eq!(read, HELLO);
         assert!(read.is_proven_by(&bytes, &secret()));
         assert!(!read.is_proven_by(&bytes, &Secret::new(b"open barley")));
-        let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(3, 4), ..HELLO };
-        assert_eq!(Hello::parse(&lane.to_bytes(&[1; 32])).unwrap().client_and_lane(), (3, 4));
+        let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(3, 4, 2), ..HELLO };
+        assert_eq!(Hello::parse(&lane.to_bytes(&[1; 32])).unwrap().client_and_lanes(), [3, 4, 2]);
     }
 
     #[test]

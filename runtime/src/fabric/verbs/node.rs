@@ -1,6 +1,7 @@
 //! A memory node, as a client knows it: its session, and how lanes to it are opened.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,8 +56,12 @@ struct Session {
     _control: Control,
 }
 
-/// Makes the lanes to a node.
-pub(super) struct Connector(Arc<Node>);
+/// Makes the connections of a lane to a node, one after the other.
+pub(super) struct Connector {
+    node: Arc<Node>,
+    /// The number of the last; 0 before the first.
+    last: AtomicU32,
+}
 
 pub(super) type ThreadLane = Lane<Connector>;
 
@@ -166,7 +171,7 @@ impl Node {
 
     /// A lane of its own; it connects anew when it must.
     pub(super) fn open_lane(self: &Arc<Self>) -> Result<ThreadLane> {
-        Lane::new(Connector(Arc::clone(self)))
+        Lane::new(Connector { node: Arc::clone(self), last: AtomicU32::new(0) })
     }
 
     /// A session: the one that there is, or a new one if the memory node does not know it any more.
@@ -180,18 +185,19 @@ impl Node {
         Ok(())
     }
 
-    fn connect(&self) -> Result<Connection, String> {
+    /// A connection in place of the one with the number `last`, which becomes its own.
+    fn connect(&self, last: &AtomicU32) -> Result<Connection, String> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.connect_in(&mut session) {
+        match self.connect_in(&mut session, last) {
             Err(reason) if reason == UNKNOWN_CLIENT => {
                 self.renew(&mut session)?;
-                self.connect_in(&mut session)
+                self.connect_in(&mut session, last)
             }
             opened => opened,
         }
     }
 
-    fn connect_in(&self, session: &mut Session) -> Result<Connection, String> {
+    fn connect_in(&self, session: &mut Session, last: &AtomicU32) -> Result<Connection, String> {
         let text = |error: Error| error.to_string();
         let deadline = Instant::now() + self.timeout;
         let (id, device) = resolve(self.address, deadline, |device| {
@@ -212,11 +218,12 @@ impl Node {
                 0
             };
         session.lanes += 1;
-        let nonce = Hello::lane(session.client, session.lanes);
+        let nonce = Hello::lane(session.client, session.lanes, last.load(Ordering::Relaxed));
         let Place { cluster, number: node, .. } = self.place;
         let incarnation = self.incarnation;
         let hello = Hello { kind: Kind::Lane, node, cluster, incarnation, nonce };
         let (_, reads) = connect(&id, &hello.to_bytes(&session.key), limits.reads_out, deadline)?;
+        last.store(session.lanes, Ordering::Relaxed);
         if reads == 0 {
             return Err("its device answers no READs".to_owned());
         }
@@ -275,15 +282,15 @@ impl Connect for Connector {
     type Wire = Connection;
 
     fn connect(&self) -> Result<Connection> {
-        self.0.connect().map_err(|reason| cannot_connect(&self.0.name, reason))
+        self.node.connect(&self.last).map_err(|reason| cannot_connect(&self.node.name, reason))
     }
     fn segments(&self) -> (u16, &[Segment]) {
-        (self.0.place.first_segment, &self.0.segments)
+        (self.node.place.first_segment, &self.node.segments)
     }
     fn node(&self) -> u16 {
-        self.0.place.number
+        self.node.place.number
     }
     fn timeout(&self) -> Duration {
-        self.0.timeout
+        self.node.timeout
     }
 }

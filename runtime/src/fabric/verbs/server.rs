@@ -87,6 +87,7 @@ enum End {
     Lane {
         id: Id,
         client: u32,
+        lane: u32,
         _completions: Completions,
     },
 }
@@ -242,14 +243,19 @@ impl Server {
         if let End::Control { client, .. } = end {
             tracing::info!(client, "client has left");
             self.clients.remove(&client);
-            self.ends.retain(|_, end| {
-                let its = matches!(end, End::Lane { client: of, .. } if *of == client);
-                if its {
-                    end.id().disconnect();
-                }
-                !its
-            });
+            self.close_lanes(|of, _| of == client);
         }
+    }
+
+    /// Closes the lanes that are chosen by their client and their number.
+    fn close_lanes(&mut self, chosen: impl Fn(u32, u32) -> bool) {
+        self.ends.retain(|_, end| {
+            let goes = matches!(end, End::Lane { client, lane, .. } if chosen(*client, *lane));
+            if goes {
+                end.id().disconnect();
+            }
+            !goes
+        });
     }
 
     /// Answers a request for a connection; gives the end back with the reason if it is refused.
@@ -268,8 +274,8 @@ impl Server {
                 Ok(End::Stranger { id, completions, messages, nonces: (hello.nonce, nonce), until })
             }
             Ok(Admitted::Lane(completions)) => {
-                let (client, _) = hello.client_and_lane();
-                Ok(End::Lane { id, client, _completions: completions })
+                let [client, lane, _] = hello.client_and_lanes();
+                Ok(End::Lane { id, client, lane, _completions: completions })
             }
             Err(reason) => Err((id, reason)),
         }
@@ -307,12 +313,14 @@ impl Server {
     }
 
     fn admit_lane(&mut self, id: &Id, hello: &Hello, data: &[u8], reads: u8) -> Result<Admitted, String> {
-        let (number, lane) = hello.client_and_lane();
+        let [number, lane, replaced] = hello.client_and_lanes();
         let Some(client) = self.clients.get_mut(&number) else { return Err(UNKNOWN_CLIENT.to_owned()) };
         if !hello.is_proven(data, &client.key) || lane <= client.newest {
             return Err("the client does not know the cluster's secret".to_owned());
         }
         client.newest = lane;
+        // What the client has given up may still be on its way: without its queue pair it arrives nowhere.
+        self.close_lanes(|client, lane| (client, lane) == (number, replaced));
         let completions = Completions::new(self.device, 8, false).map_err(|error| error.to_string())?;
         id.create_qp(&self.domain, completions.as_ptr(), 4, 0).map_err(|error| error.to_string())?;
         id.accept(&[], reads.min(self.limits.reads_in), 0).map_err(|error| error.to_string())?;

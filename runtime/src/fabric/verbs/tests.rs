@@ -144,7 +144,7 @@ fn strangers_are_refused_and_the_others_served() {
     assert!(refused(to, &HELLO.with_secret(&Secret::new(b"guess"))).contains("secret"));
     let old = Hello { incarnation: 7, ..HELLO };
     assert!(refused(to, &old.with_secret(&nobody())).contains("started anew"));
-    let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(99, 1), ..HELLO };
+    let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(99, 1, 0), ..HELLO };
     assert!(refused(to, &lane.to_bytes(&[0; 32])).contains("does not know this client"));
     works(&nodes);
 }
@@ -161,14 +161,21 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let bytes = message(&completions).expect("it is welcome");
     let welcome = handshake::Welcome::parse(&messages.received(bytes)).unwrap();
     let key = nobody().key(&HELLO.nonce, &reply.nonce);
-    let lane = |number, key: &[u8]| {
-        Hello { kind: Kind::Lane, nonce: Hello::lane(welcome.client, number), ..HELLO }.to_bytes(key)
+    let replacing = |number, replaced, key: &[u8]| {
+        let nonce = Hello::lane(welcome.client, number, replaced);
+        Hello { kind: Kind::Lane, nonce, ..HELLO }.to_bytes(key)
     };
+    let lane = |number, key: &[u8]| replacing(number, 0, key);
     assert!(refused(nodes.first(), &lane(1, &[0; 32])).contains("secret"));
     let (first, _completions, _messages) = end(nodes.first());
     manager::connect(&first, &lane(2, &key), 4, deadline()).unwrap();
     assert!(refused(nodes.first(), &lane(2, &key)).contains("secret"), "what was overheard");
     assert!(refused(nodes.first(), &lane(1, &key)).contains("secret"));
+    assert!(first.channel().next().is_none(), "it is as it was");
+    let (second, _completions, _messages) = end(nodes.first());
+    manager::connect(&second, &replacing(3, 2, &key), 4, deadline()).unwrap();
+    let event = first.channel().wait(deadline()).expect("the one that was replaced is closed");
+    assert!(matches!(event.what, manager::What::Ended));
 }
 
 /// How many bytes the next message has; none if the connection ends before.
