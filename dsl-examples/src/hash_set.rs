@@ -102,6 +102,14 @@ impl HashSet {
         Ok(keys)
     }
 
+    /// As [`LazyList::recover`](crate::LazyList::recover).
+    pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+        for bucket in self.buckets() {
+            self.lists.get(bucket, ct).await?.recover(ct).await?;
+        }
+        Ok(())
+    }
+
     /// Frees the set, while no other thread uses it. One READ a node.
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         for bucket in self.buckets() {

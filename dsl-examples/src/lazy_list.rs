@@ -18,6 +18,9 @@
 //! | `insert` | at the WRITE of the predecessor's link | h + 2, h if the key is there |
 //! | `remove` | at the WRITE of the mark | h + 2, h if the key is not there |
 //!
+//! A thread that dies leaves its locks taken, and a removal perhaps half done: a node that is marked and still reachable. Whoever takes
+//! such a lock from it finishes the removal before anything else; the set has been without the key since the mark.
+//!
 //! An unsuccessful `insert` or `remove` does not lock: the node it stopped at shows, unmarked, that the key was there at
 //! that READ; or two neighbours show that it was absent while the search passed between them, as in `get`.
 
@@ -153,6 +156,10 @@ impl<K: Word + Ord> LazyList<K> {
             }
             let both = [(pred.lock(), pred), (curr.lock(), curr)];
             let [(pred_lock, pred_seen), (curr_lock, curr_seen)] = g.lock_and_read(both).await?;
+            if pred_lock.needs_recovery() || curr_lock.needs_recovery() {
+                self.recover_one_of([(pred, pred_lock), (curr, curr_lock)], g).await?;
+                continue;
+            }
             if Self::are_neighbours(&pred_seen, curr, &curr_seen) {
                 let node = Node::new_in(ct.near(pred), Node::init(key).next(curr)).await?;
                 let mut chain = g.chain();
@@ -179,6 +186,10 @@ impl<K: Word + Ord> LazyList<K> {
             }
             let both = [(pred.lock(), pred), (curr.lock(), curr)];
             let [(pred_lock, pred_seen), (curr_lock, curr_seen)] = g.lock_and_read(both).await?;
+            if pred_lock.needs_recovery() || curr_lock.needs_recovery() {
+                self.recover_one_of([(pred, pred_lock), (curr, curr_lock)], g).await?;
+                continue;
+            }
             if Self::are_neighbours(&pred_seen, curr, &curr_seen) {
                 let next = curr_seen.next;
                 let mut chain = g.chain();
@@ -194,6 +205,88 @@ impl<K: Word + Ord> LazyList<K> {
         }
     }
     // ANCHOR_END: remove
+
+    // ANCHOR: recover
+    /// Puts right what the last owner of one of two locks has left, and releases both.
+    async fn recover_one_of<'g>(
+        &self,
+        [(pred, pred_lock), (curr, curr_lock)]: [(Shared<'g, Node<K>>, LockGuard<'g>); 2],
+        g: &'g Guard<'_>,
+    ) -> Result<()> {
+        // One at a time: what is released meanwhile is said to be in need again.
+        if pred_lock.needs_recovery() {
+            drop(curr_lock);
+            self.recover_node(pred, pred_lock, g).await
+        } else {
+            drop(pred_lock);
+            self.recover_node(curr, curr_lock, g).await
+        }
+    }
+
+    /// Puts right what the last owner of a node's lock has left, and releases the lock.
+    pub(crate) async fn recover_node<'g>(
+        &self,
+        node: Shared<'g, Node<K>>,
+        lock: LockGuard<'g>,
+        g: &'g Guard<'_>,
+    ) -> Result<()> {
+        let seen = node.read(g).await?;
+        if !seen.next.is_deleted() {
+            return self.finish_removal(node, seen, lock, g).await;
+        }
+        // The owner was removing this node; whether it is out yet, its predecessor knows, whose lock the owner has, too.
+        drop(lock);
+        let Position { pred, .. } = self.find(seen.key, g).await?;
+        let lock = pred.lock().acquire(g).await?;
+        let seen = pred.read(g).await?;
+        if lock.needs_recovery() && !seen.next.is_deleted() {
+            return self.finish_removal(pred, seen, lock, g).await;
+        }
+        Ok(())
+    }
+
+    /// Takes the successor of a node that is in the list out of it, if it is marked: under the node's lock only one who died
+    /// can have left it so.
+    async fn finish_removal<'g>(
+        &self,
+        node: Shared<'g, Node<K>>,
+        seen: NodeSnapshot<'g, K>,
+        mut lock: LockGuard<'g>,
+        g: &'g Guard<'_>,
+    ) -> Result<()> {
+        let curr = seen.next;
+        if node != self.tail() && curr != self.tail() {
+            let next = curr.next().load(g).await?;
+            if next.is_deleted() {
+                node.next().store(g, next.without_marks()).await?;
+                let out = curr;
+                g.sched_reclaim(out).await?;
+            }
+        }
+        lock.recovered();
+        lock.release().await
+    }
+
+    /// Puts right whatever threads that died have left, and frees the locks that they held. One READ a node, and a few
+    /// round trips for each such lock. Others may use the list.
+    pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut curr = self.head().shared(g);
+        loop {
+            let seen = curr.read(g).await?;
+            if seen.lock.is_held() || seen.lock.is_abandoned() {
+                let lock = curr.lock().acquire(g).await?;
+                if lock.needs_recovery() {
+                    self.recover_node(curr, lock, g).await?;
+                }
+            }
+            if curr == self.tail() {
+                return Ok(());
+            }
+            curr = curr.next().load(g).await?.without_marks();
+        }
+    }
+    // ANCHOR_END: recover
 
     /// The list has changed since the search: gives the locks back, without waiting for that, and waits for a while.
     async fn start_over(&self, backoff: &mut Backoff<'_>, locks: [LockGuard<'_>; 2]) {

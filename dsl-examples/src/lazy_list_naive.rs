@@ -91,7 +91,16 @@ impl<K: Word + Ord> LazyListNaive<K> {
         loop {
             let (pred, curr) = self.find(key, g).await?;
             let pred_lock = pred.lock().acquire(g).await?;
+            if pred_lock.needs_recovery() {
+                self.recover_node(pred, pred_lock, g).await?;
+                continue;
+            }
             let curr_lock = curr.lock().acquire(g).await?;
+            if curr_lock.needs_recovery() {
+                pred_lock.release().await?;
+                self.recover_node(curr, curr_lock, g).await?;
+                continue;
+            }
             let valid = Self::are_neighbours(pred, curr, g).await?;
             let absent = curr == self.tail() || curr.key().read(g).await? != key;
             if valid && absent {
@@ -117,7 +126,16 @@ impl<K: Word + Ord> LazyListNaive<K> {
         loop {
             let (pred, curr) = self.find(key, g).await?;
             let pred_lock = pred.lock().acquire(g).await?;
+            if pred_lock.needs_recovery() {
+                self.recover_node(pred, pred_lock, g).await?;
+                continue;
+            }
             let curr_lock = curr.lock().acquire(g).await?;
+            if curr_lock.needs_recovery() {
+                pred_lock.release().await?;
+                self.recover_node(curr, curr_lock, g).await?;
+                continue;
+            }
             let valid = Self::are_neighbours(pred, curr, g).await?;
             let present = curr != self.tail() && curr.key().read(g).await? == key;
             if valid && present {
@@ -137,6 +155,49 @@ impl<K: Word + Ord> LazyListNaive<K> {
         }
     }
     // ANCHOR_END: remove
+
+    /// Puts right what the last owner of a node's lock has left, who died, and releases the lock.
+    async fn recover_node<'g>(
+        &self,
+        mut node: Shared<'g, Node<K>>,
+        mut lock: LockGuard<'g>,
+        g: &'g Guard<'_>,
+    ) -> Result<()> {
+        if node.next().load(g).await?.is_deleted() {
+            // Its removal may not be over: that is for whoever has the lock of its predecessor.
+            drop(lock);
+            node = self.find(node.key().read(g).await?, g).await?.0;
+            lock = node.lock().acquire(g).await?;
+        }
+        let curr = node.next().load(g).await?;
+        if lock.needs_recovery() && !curr.is_deleted() && node != self.tail() {
+            let next = if curr == self.tail() { curr } else { curr.next().load(g).await? };
+            if next.is_deleted() {
+                node.next().store(g, next.without_marks()).await?;
+                g.sched_reclaim(curr).await?;
+            }
+        }
+        if !curr.is_deleted() {
+            lock.recovered();
+        }
+        lock.release().await
+    }
+
+    /// Puts right whatever threads that died have left, and frees the locks that they held. Others may use the list.
+    pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        let mut curr = self.head().shared(g);
+        loop {
+            let lock = curr.lock().acquire(g).await?;
+            if lock.needs_recovery() {
+                self.recover_node(curr, lock, g).await?;
+            }
+            if curr == self.tail() {
+                return Ok(());
+            }
+            curr = curr.next().load(g).await?.without_marks();
+        }
+    }
 
     /// The keys in ascending order, while no other thread changes the set. Two READs a node.
     ///

@@ -135,6 +135,16 @@ errors! {
         /// How many it waits for.
         threads: u64,
     }
+    /// A run of several processes one of which has ended before it began.
+    #[error("part {part} of {parts} of `{group}` has ended before the run began")]
+    GroupBroken {
+        /// The group's name.
+        group: Box<str>,
+        /// Which part is missing.
+        part: u16,
+        /// How many there are.
+        parts: u16,
+    }
     /// An operation that needs a quiescent thread while the thread holds a guard.
     #[error("{operation} needs a quiescent thread, but it holds {guards} guards: drop them first")]
     Pinned {
@@ -191,6 +201,14 @@ errors! {
     #[error("cannot connect to memory node {address}: {reason}")]
     CannotConnect {
         /// Its address as it was given.
+        address: Box<str>,
+        /// Why not.
+        reason: Box<str>,
+    }
+    /// A memory node that can not begin to serve.
+    #[error("cannot serve {address}: {reason}")]
+    CannotServe {
+        /// What it was to serve.
         address: Box<str>,
         /// Why not.
         reason: Box<str>,

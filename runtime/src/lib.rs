@@ -67,7 +67,11 @@ mod primitive;
 #[cfg(feature = "_verbs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
 pub mod rdma;
+#[cfg(target_os = "linux")]
+pub mod shm;
 pub mod sim;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+mod stopper;
 mod task;
 
 pub use cluster::{Cluster, ComputeThread, HeldBackBy, Metrics, Reclamation, ThreadId, parse_size};

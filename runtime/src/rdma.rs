@@ -19,12 +19,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use crate::error::Result;
+use crate::fabric::secret;
 pub use crate::fabric::verbs::Atomics;
 use crate::fabric::verbs::{self, Server};
+pub use crate::stopper::Stopper;
 
 /// What a memory node hosts, and for whom.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub struct MemoryNodeOptions {
     pub listen: SocketAddr,
     /// How many segments, 1 to 1024.
     pub segments: usize,
-    /// The size of each, 19160 bytes to 256 TiB, rounded down to words.
+    /// The size of each, 27256 bytes to 256 TiB, rounded down to words.
     pub segment_bytes: u64,
     /// A file with the cluster's secret, readable by its owner only. Without one anybody is let in who has none either.
     pub secret_file: Option<PathBuf>,
@@ -59,7 +60,7 @@ impl MemoryNode {
     /// option out of its bounds, or a secret's file that is missing, empty or readable by others.
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
         let MemoryNodeOptions { listen, segments, segment_bytes, secret_file } = options;
-        let secret = verbs::secret(secret_file.as_deref())?;
+        let secret = secret::of_node(secret_file.as_deref())?;
         let options = verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes };
         Server::listen(&options, secret).map(Self)
     }
@@ -94,17 +95,6 @@ impl MemoryNode {
 impl fmt::Debug for MemoryNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryNode").field("device", &self.device()).field("port", &self.port()).finish()
-    }
-}
-
-/// Ends a [`MemoryNode`], from any thread.
-#[derive(Debug)]
-pub struct Stopper(UnixStream);
-
-impl Stopper {
-    /// Tells it to stop. It does so at once, whether clients are connected or not; they find it unreachable.
-    pub fn stop(&self) {
-        verbs::stop(&self.0);
     }
 }
 

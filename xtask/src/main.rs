@@ -8,11 +8,13 @@
 //! | `cargo xtask results` | measures every figure that the project claims |
 //! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
 //! | `cargo xtask rdma-test` | tests over RDMA, in a virtual machine if this one has no device |
+//! | `cargo xtask crash-test` | processes in shared memory are killed and stopped; what they leave must be right |
 //! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
 //! | `cargo xtask epochs` | what deferring deletions costs on more and more nodes; writes the book's table and plot |
 
 mod book;
 mod ci;
+mod crash;
 mod epochs;
 mod figures;
 mod markdown;
@@ -55,6 +57,8 @@ enum Task {
     SimSoak(soak::Options),
     /// Test over RDMA: on a device of this host, or in a virtual machine with one in software
     RdmaTest(rdma::Options),
+    /// Kill processes that work on one cluster in shared memory, and look at what they leave
+    CrashTest(crash::Options),
     /// Sweep threads and memory nodes in the simulator
     Scaling(scaling::Options),
     /// Measure what deferring deletions costs on more and more simulated nodes
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         Task::Results(options) => results::run(&options),
         Task::SimSoak(options) => soak::run(&options),
         Task::RdmaTest(options) => rdma::run(&options),
+        Task::CrashTest(options) => crash::run(&options),
         Task::Scaling(options) => scaling::run(&options),
         Task::Epochs(options) => epochs::run(&options),
         #[cfg(feature = "plot")]

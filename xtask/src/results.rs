@@ -24,7 +24,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// `name value unit`, a line each
     Text,
     /// One JSON object of names and values

@@ -1,4 +1,5 @@
-//! Soaking: the example structures under the simulator, over thousands of seeds, against sequential models.
+//! Soaking: the example structures under the simulator, over thousands of seeds, against sequential models; and in real processes
+//! that are killed.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -8,10 +9,12 @@
 //! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
 //! | [`plan`] | what a seed stands for: a cluster and a workload |
 //! | [`soak`] | one seed's run, and what is wrong with it |
+//! | [`crash`] | real processes that are killed, and what they leave behind |
 //!
 //! The program `soak` drives them: `soak --seeds 0..10000` must find nothing, `soak --planted` every bug. The tests of
 //! this crate are a short soak; the long one is `cargo xtask sim-soak`.
 
+pub mod crash;
 pub mod model;
 pub mod mutants;
 pub mod plan;

@@ -193,6 +193,15 @@ pub const PLANTED: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
+        name: "lazy_list_naive_leaves_half_a_removal",
+        structure: Structure::LazyListNaive,
+        search: "if next.is_deleted() {",
+        replacement: "if false && next.is_deleted() {",
+        why: "a node stays reachable that is out of the set, and nobody can insert there",
+        caught_by: Check::Stuck,
+        needs_faults: true,
+    },
+    Planted {
         name: "harris_list_does_not_mark",
         structure: Structure::HarrisList,
         search: "if curr.next().compare_exchange(g, next, next.with_deleted()).await?.is_ok() {",

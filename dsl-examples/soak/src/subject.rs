@@ -29,6 +29,10 @@ pub trait Soaked: Remote {
         operation: <Self::Model as Model>::Operation,
         ct: &ComputeThread,
     ) -> Result<<Self::Model as Model>::Returned>;
+    /// Puts right what threads that died have left. A structure without locks is always right.
+    async fn recover(&self, _: &ComputeThread) -> Result<()> {
+        Ok(())
+    }
     /// Looks whether it is in order, at a quiescent point. A structure that its operations show in full needs no look.
     async fn verify(&self, _: &ComputeThread) -> Result<()> {
         Ok(())
@@ -149,10 +153,13 @@ macro_rules! whole_life {
 pub(crate) use whole_life;
 
 macro_rules! set {
-    ($set:ty) => {
+    ($set:ty $(, $recover:ident)?) => {
         impl $crate::subject::Soaked for $set {
             type Model = $crate::model::set::Set;
             $crate::subject::whole_life!();
+            $(async fn $recover(&self, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                self.$recover(ct).await
+            })?
             async fn perform(
                 &self,
                 operation: $crate::model::set::SetOperation,
@@ -220,9 +227,9 @@ macro_rules! queue {
 }
 pub(crate) use queue;
 
-set!(LazyList<u64>);
-set!(LazyListNaive<u64>);
+set!(LazyList<u64>, recover);
+set!(LazyListNaive<u64>, recover);
 set!(HarrisList<u64>);
-set!(HashSet);
+set!(HashSet, recover);
 stack!(TreiberStack<u64>);
 queue!(MsQueue<u64>);

@@ -4,7 +4,6 @@
 
 #[cfg(feature = "_verbs")]
 mod devices;
-#[cfg(feature = "_verbs")]
 mod memnode;
 mod ping;
 
@@ -22,12 +21,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Host segments and serve connections until told to stop (Ctrl-C, SIGTERM)
-    #[cfg(feature = "_verbs")]
+    /// Host segments and let processes in until told to stop (Ctrl-C, SIGTERM)
     Memnode(memnode::Options),
-    /// Host segments and serve connections (not in this build: it needs the feature `verbs`)
-    #[cfg(not(feature = "_verbs"))]
-    Memnode(Anything),
     /// Print how long round trips to each memory node take
     Ping(ping::Options),
     /// List the RDMA devices of this machine and what Farfield would use
@@ -57,13 +52,12 @@ enum Format {
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
-        #[cfg(feature = "_verbs")]
         Command::Memnode(options) => memnode::run(&options),
         Command::Ping(options) => ping::run(&options),
         #[cfg(feature = "_verbs")]
         Command::Devices(options) => devices::run(&options),
         #[cfg(not(feature = "_verbs"))]
-        Command::Memnode(_) | Command::Devices(_) => {
+        Command::Devices(_) => {
             Err(farfield::Error::other("this build has no RDMA: it needs `--features verbs`"))
         }
     };

@@ -2,43 +2,94 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
-use farfield::rdma::{MemoryNode, MemoryNodeOptions};
-use farfield::{Error, Result};
+use clap::{ArgGroup, Args};
+#[cfg(feature = "_verbs")]
+use farfield::rdma;
+use farfield::{Error, Result, shm};
 
 /// What to host, where, and for whom.
 #[derive(Args)]
+#[command(group(ArgGroup::new("where").required(true)))]
 pub(crate) struct Options {
-    /// Where to listen: an address of the RDMA device to use, and a port (0: any)
-    #[arg(long, value_name = "ADDR:PORT")]
-    listen: SocketAddr,
-    /// How many segments
+    /// The cluster to host, in memory that processes of this machine share
+    #[arg(long, value_name = "shm:NAME", group = "where")]
+    cluster: Option<String>,
+    /// Where to listen for RDMA: an address of the device to use, and a port (0: any)
+    #[arg(long, value_name = "ADDR:PORT", group = "where")]
+    listen: Option<SocketAddr>,
+    /// How many memory nodes the segments are divided among, on shm: only
     #[arg(long, default_value_t = 1, value_name = "N")]
-    segments: usize,
+    nodes: u16,
+    /// How many segments each has
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    segments: u16,
     /// The size of each, such as 64MiB or 1GiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = farfield::parse_size)]
     segment_size: u64,
     /// The file with the cluster's secret, readable by its owner only
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// How many milliseconds a process may go without a sign of life
+    #[arg(long, default_value_t = 1000, value_name = "MS")]
+    lease: u64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let mut node = MemoryNodeOptions::new(options.listen, options.segments, options.segment_size);
+    match (&options.cluster, options.listen) {
+        (Some(url), _) => share(options, url),
+        (None, Some(address)) => listen(options, address),
+        (None, None) => Err(Error::other("give --cluster shm:NAME or --listen ADDR:PORT")),
+    }
+}
+
+/// Hosts a cluster in shared memory.
+fn share(options: &Options, url: &str) -> Result<()> {
+    let Some(name) = url.strip_prefix("shm:") else {
+        return Err(Error::other(format!("--cluster {url}: a memory node hosts `shm:NAME`")));
+    };
+    let mut node = shm::MemoryNodeOptions::new(name);
+    (node.nodes, node.segments, node.segment_bytes) = (options.nodes, options.segments, options.segment_size);
     node.secret_file.clone_from(&options.secret_file);
-    let node = MemoryNode::listen(&node)?;
+    node.lease = Duration::from_millis(options.lease);
+    let node = shm::MemoryNode::listen(&node)?;
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
-    let address = SocketAddr::new(options.listen.ip(), node.port());
-    let secret = if options.secret_file.is_some() { "" } else { ", for anybody: no --secret-file" };
     println!(
-        "memory node on rdma://{address}: {} segments of {} bytes, device {}{secret}",
+        "memory node of {url}: {} times {} segments of {} bytes{}",
+        options.nodes,
         options.segments,
         options.segment_size,
-        node.device()
+        if options.secret_file.is_some() { "" } else { ", for all processes of this user: no --secret-file" }
+    );
+    node.serve();
+    println!("stopped");
+    Ok(())
+}
+
+/// Listens for RDMA connections.
+#[cfg(feature = "_verbs")]
+fn listen(options: &Options, address: SocketAddr) -> Result<()> {
+    let mut node = rdma::MemoryNodeOptions::new(address, usize::from(options.segments), options.segment_size);
+    node.secret_file.clone_from(&options.secret_file);
+    let node = rdma::MemoryNode::listen(&node)?;
+    let stopper = node.stopper()?;
+    ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
+    let address = SocketAddr::new(address.ip(), node.port());
+    println!(
+        "memory node on rdma://{address}: {} segments of {} bytes, device {}{}",
+        options.segments,
+        options.segment_size,
+        node.device(),
+        if options.secret_file.is_some() { "" } else { ", for anybody: no --secret-file" }
     );
     node.serve()?;
     println!("stopped");
     Ok(())
+}
+
+#[cfg(not(feature = "_verbs"))]
+fn listen(_: &Options, _: SocketAddr) -> Result<()> {
+    Err(Error::other("this build has no RDMA: --listen needs `--features verbs`"))
 }

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::control;
 use super::url::{Config, Fabric};
-use crate::error::Result;
+use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
 use crate::fabric::host::{Arena, Geometry, Host};
+#[cfg(target_os = "linux")]
+use crate::fabric::shm;
 use crate::fabric::sim::{self, Sim, World};
 #[cfg(feature = "_verbs")]
 use crate::fabric::verbs::{Client, Verbs};
@@ -23,6 +26,9 @@ pub(super) const THREADS_PER_PROCESS_BITS: u32 = 24;
 pub(super) enum Backing {
     /// In this process.
     Here(Arc<Arena>),
+    /// In several processes of this machine.
+    #[cfg(target_os = "linux")]
+    Shared(Arc<shm::Client>),
     /// Here too, behind a simulated network.
     Simulated(sim::Shared),
     /// On other machines.
@@ -35,6 +41,18 @@ impl Backing {
     pub(super) fn connect(config: &mut Config) -> Result<Self> {
         let Config { geometry, fabric, seed, .. } = config;
         Ok(match fabric {
+            #[cfg(target_os = "linux")]
+            Fabric::Shared(options) => {
+                let client = shm::Client::connect(options, control::LAYOUT_VERSION)?;
+                if client.arena().word(control::incarnation())?.load(Ordering::SeqCst) != client.incarnation()
+                {
+                    let address = format!("shm:{}", options.name).into();
+                    let reason = "its memory node was started anew just now: try again".into();
+                    return Err(Error::from(error::CannotConnect { address, reason }));
+                }
+                *geometry = client.arena().geometry();
+                Self::Shared(Arc::new(client))
+            }
             Fabric::Host | Fabric::Delayed { .. } => Self::Here(formatted(*geometry)?),
             Fabric::Sim(options) => {
                 let books = Books::new(*seed, true, Grid::new(*geometry));
@@ -50,12 +68,46 @@ impl Backing {
         })
     }
 
+    /// What tells this process from all others of the cluster, if there may be others.
+    pub(super) fn identity(&self) -> Option<u32> {
+        match self {
+            Self::Here(_) | Self::Simulated(_) => None,
+            #[cfg(target_os = "linux")]
+            Self::Shared(client) => Some(client.number()),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(client) => Some(client.number()),
+        }
+    }
+
     /// The identity of the process's first compute thread. No other process of the cluster has it, nor those that follow.
     pub(super) fn first_thread(&self) -> u64 {
+        1 + (u64::from(self.identity().unwrap_or(0)) << THREADS_PER_PROCESS_BITS)
+    }
+
+    /// How long the process may go without a sign of life, where somebody gives it in the background.
+    pub(super) fn lease(&self) -> Option<Duration> {
         match self {
-            Self::Here(_) | Self::Simulated(_) => 1,
-            #[cfg(feature = "_verbs")]
-            Self::Verbs(client) => 1 + (u64::from(client.number()) << THREADS_PER_PROCESS_BITS),
+            #[cfg(target_os = "linux")]
+            Self::Shared(client) => Some(client.lease()),
+            _ => None,
+        }
+    }
+
+    /// Whether a process has gone and nothing of it takes effect any more; nothing where its memory node does not say.
+    pub(super) fn is_gone(&self, identity: u32) -> Option<bool> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Shared(client) => client.is_gone(identity),
+            _ => None,
+        }
+    }
+
+    /// Whether the memory node is gone that lets processes in.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Shared(client) => client.is_lost(),
+            _ => false,
         }
     }
 
@@ -63,28 +115,22 @@ impl Backing {
     pub(super) fn world(&self) -> Option<&sim::Shared> {
         match self {
             Self::Simulated(world) => Some(world),
-            Self::Here(_) => None,
-            #[cfg(feature = "_verbs")]
-            Self::Verbs(_) => None,
+            _ => None,
         }
     }
 
     /// Whether processes that this one knows nothing of may be at work in the cluster.
     pub(super) fn has_strangers(&self) -> bool {
-        match self {
-            Self::Here(_) | Self::Simulated(_) => false,
-            #[cfg(feature = "_verbs")]
-            Self::Verbs(_) => true,
-        }
+        self.identity().is_some()
     }
 
     /// Gets ready for a run of so many threads.
     #[cfg_attr(not(feature = "_verbs"), allow(unused_variables, clippy::unnecessary_wraps))]
     pub(super) fn prepare(&self, threads: usize) -> Result<()> {
         match self {
-            Self::Here(_) | Self::Simulated(_) => Ok(()),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => client.prepare(threads),
+            _ => Ok(()),
         }
     }
 
@@ -98,6 +144,8 @@ impl Backing {
                     _ => Endpoint::Host(host),
                 }
             }
+            #[cfg(target_os = "linux")]
+            Self::Shared(client) => Endpoint::Host(Host::new(Arc::clone(client.arena()))),
             Self::Simulated(world) => Endpoint::Sim(Sim::new(world.clone(), thread as u32)),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread)),
@@ -108,6 +156,13 @@ impl Backing {
 /// Fresh memory with its control blocks.
 fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
     let arena = Arena::new(geometry)?;
+    format(&arena)?;
+    Ok(Arc::new(arena))
+}
+
+/// Writes the control blocks of segments that are all zero.
+pub(crate) fn format(arena: &Arena) -> Result<()> {
+    let geometry = arena.geometry();
     for segment in 0..geometry.segments() {
         for (offset, word) in control::initial_words(segment == 0) {
             if offset == 0 {
@@ -117,5 +172,5 @@ fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
             }
         }
     }
-    Ok(Arc::new(arena))
+    Ok(())
 }

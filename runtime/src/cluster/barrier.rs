@@ -4,8 +4,8 @@
 //! arrivals that run has counted. With `n` threads, arrivals `k * n` to `k * n + n - 1` are one use; a thread waits
 //! until the count has reached the end of its use. A new run starts over at 0, whatever an earlier one left behind.
 //!
-//! Where other processes have runs of their own, whose barriers may have the same names, the count is not in far memory but in
-//! that of the run's one process; it works the same.
+//! Where other processes have runs of their own, whose barriers may have the same names, the count of a run of one process is not
+//! in far memory but in its own; it works the same. That of a [group](super::group) has the group's name before it.
 //!
 //! A thread that has ended can not arrive. Whoever waits looks for that and gets [`Error::BarrierBroken`].
 
@@ -14,6 +14,8 @@ use super::directory::barrier_entry;
 use crate::error::{self, Error, Result};
 use crate::task::Backoff;
 
+/// How often a thread looks at a barrier between two looks whether the other processes of its run are there.
+const LOOKS_PER_SEARCH: u32 = 64;
 /// Bits of the count; the run's number has the others.
 const COUNT_BITS: u32 = 40;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
@@ -22,16 +24,17 @@ impl ComputeThread {
     /// Waits until every thread of the run has called it with the same name as often as this one.
     ///
     /// A name can be used again and again; each use is a barrier of its own. One task of each thread takes part. Costs
-    /// four round trips, and one for each time the thread looks again; on `rdma:` none.
+    /// four round trips, and one for each time the thread looks again; none in a run of one process on `shm:` or `rdma:`.
     ///
     /// # Errors
     /// [`Error::BarrierBroken`] if a thread ends without arriving; [`Error::InvalidName`] and
     /// [`Error::DirectoryFull`] as for roots.
     pub async fn barrier(&self, name: &str) -> Result<()> {
-        if self.cluster().shared.has_strangers() {
-            return self.barrier_here(name).await;
-        }
-        let at = barrier_entry(self, name).await?;
+        let at = match self.run.joint() {
+            Some(joint) => barrier_entry(self, &joint.group.qualify(name)).await?,
+            None if self.cluster().shared.has_strangers() => return self.barrier_here(name).await,
+            None => barrier_entry(self, name).await?,
+        };
         let run = self.run.number() & (u64::MAX >> COUNT_BITS);
         let threads = self.threads() as u64;
         let arrival = loop {
@@ -46,9 +49,17 @@ impl ComputeThread {
         };
         let complete = (arrival / threads + 1) * threads;
         let mut backoff = Backoff::for_others(self);
+        let mut looks = 0_u32;
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
-            let departed = self.run.anyone_departed();
+            let mut departed = self.run.anyone_departed();
+            looks += 1;
+            if let Some(joint) = self.run.joint()
+                && looks.is_multiple_of(LOOKS_PER_SEARCH)
+            {
+                self.cluster().shared.check_memory_node()?;
+                departed |= joint.anyone_departed(self).await?;
+            }
             let word = self.read_word(at).await?;
             // Another run that uses the name has counted from 0: this run is over, so everyone had arrived.
             if word >> COUNT_BITS != run || word & COUNT_MASK >= complete {

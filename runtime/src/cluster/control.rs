@@ -7,10 +7,12 @@
 //! | 16 | every segment | how many [chunks](crate::memory::grid) have been taken, or tried to be |
 //! | 24 | every segment | about how many of them are free again |
 //! | 32 | a node's first segment | the bytes of its live objects |
-//! | 40..64 | every segment | reserved, zero |
+//! | 40 | segment 0, on `shm:` | the incarnation of the cluster |
+//! | 48..64 | every segment | reserved, zero |
 //! | 64..704 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
 //! | 704..17088 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
 //! | 17088..19152 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
+//! | 19152..27248 | segment 0 | the [members](super::members): counts, and a record of 64 bytes for the process of each slot |
 //!
 //! The chunk table follows.
 
@@ -22,7 +24,7 @@ use crate::pointer::Address;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.
-pub(crate) const LAYOUT_VERSION: u64 = 2;
+pub(crate) const LAYOUT_VERSION: u64 = 3;
 
 /// The header of every segment.
 #[repr(C)]
@@ -32,7 +34,8 @@ struct Header {
     taken: u64,
     freed: u64,
     live: u64,
-    reserved: [u64; 3],
+    incarnation: u64,
+    reserved: [u64; 2],
     pool: [u64; CLASSES],
 }
 
@@ -42,6 +45,7 @@ struct Control {
     header: Header,
     directory: [Entry; DIRECTORY_ENTRIES],
     epochs: Epochs,
+    members: Members,
 }
 
 /// The epoch of the cluster and what its processes have announced. See [`crate::memory::global`].
@@ -57,6 +61,37 @@ struct Epochs {
     slots: [u64; SLOTS_HERE],
     /// Addresses of pages of further slots; 0 where there is none yet.
     pages: [u64; SLOT_PAGES],
+}
+
+/// Who takes part. See [`super::members`].
+#[repr(C)]
+struct Members {
+    /// How many processes have been evicted.
+    evictions: u64,
+    /// How many runs of several processes there have been.
+    runs: u64,
+    reserved: [u64; 2],
+    records: [Record; SLOTS_HERE],
+}
+
+/// A process, as the others see it. Its slot has the same number.
+#[repr(C)]
+pub(crate) struct Record {
+    /// Who it is and, while it is being evicted, by whom; 0 if there is nobody.
+    pub(crate) state: u64,
+    /// Who it was that has gone: written by the memory node alone.
+    pub(crate) gone: u64,
+    /// The system's number of the process, and a count that grows as long as it lives.
+    pub(crate) sign: u64,
+    /// Which part of which group of processes it is.
+    pub(crate) group: u64,
+    /// Which of the group's runs it is in, and with how many threads.
+    pub(crate) round: u64,
+    /// The number of that run, from the group's first process.
+    pub(crate) run: u64,
+    /// How many of its threads have ended in it.
+    pub(crate) departed: u64,
+    reserved: u64,
 }
 
 /// Slots in the control block.
@@ -95,8 +130,12 @@ pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
 pub(crate) const LEAST_SEGMENT_BYTES: u64 = CONTROL_BYTES + size_of::<u64>() as u64;
 pub(crate) const MOST_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
+pub(crate) const RECORD_WORDS: usize = 8;
+/// The bytes of a page of further slots, behind which are their records.
+pub(crate) const SLOT_PAGE_BYTES: u64 = (SLOTS_PER_PAGE * (1 + RECORD_WORDS) * size_of::<u64>()) as u64;
 
-const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 19152);
+const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 27248);
+const _: () = assert!(size_of::<Record>() == RECORD_WORDS * 8);
 
 /// Where a segment's control structures of a fixed size end.
 pub(crate) fn first_free(segment: u16) -> u64 {
@@ -164,6 +203,32 @@ pub(crate) fn slot_in_page(page: Address, within: u64) -> Address {
     page.add(within * size_of::<u64>() as u64)
 }
 
+/// The record of slot `number` of those in the control block.
+pub(crate) fn record_here(number: u64) -> Address {
+    let records = offset_of!(Control, members) + offset_of!(Members, records);
+    Address::new(0, records as u64).add(number * size_of::<Record>() as u64)
+}
+
+/// The record of slot `within` of a page.
+pub(crate) fn record_in_page(page: Address, within: u64) -> Address {
+    slot_in_page(page, SLOTS_PER_PAGE as u64).add(within * size_of::<Record>() as u64)
+}
+
+/// How many processes have been evicted.
+pub(crate) fn evictions() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, evictions)) as u64)
+}
+
+/// How many runs of several processes there have been.
+pub(crate) fn runs() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, runs)) as u64)
+}
+
+/// What tells a cluster in shared memory from others that had its name.
+pub(crate) fn incarnation() -> Address {
+    Address::new(0, offset_of!(Header, incarnation) as u64)
+}
+
 /// The address of page `index` of slots.
 pub(crate) fn slot_page(index: usize) -> Address {
     let pages = offset_of!(Control, epochs) + offset_of!(Epochs, pages);
@@ -172,7 +237,8 @@ pub(crate) fn slot_page(index: usize) -> Address {
 
 /// Whether a word is of those that only the progress of epochs changes.
 pub(crate) fn is_of_epochs(at: Address) -> bool {
-    at.segment() == 0 && (offset_of!(Control, epochs) as u64..CONTROL_BYTES).contains(&at.offset())
+    let epochs = offset_of!(Control, epochs)..offset_of!(Control, members);
+    at.segment() == 0 && epochs.contains(&(at.offset() as usize))
 }
 
 /// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.
@@ -211,7 +277,13 @@ pub(crate) fn describe(at: Address) -> String {
             3 => "recut chunks".to_owned(),
             word if word < 4 + SLOTS_HERE => format!("epoch slot[{}]", word - 4),
             word if word < 4 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 4 - SLOTS_HERE),
-            word => format!("chunk[{}]", word - 4 - SLOTS_HERE - SLOT_PAGES),
+            word => match (word - 4 - SLOTS_HERE - SLOT_PAGES).checked_sub(4) {
+                None => "count of members".to_owned(),
+                Some(word) if word < SLOTS_HERE * RECORD_WORDS => {
+                    format!("member[{}].{}", word / RECORD_WORDS, word % RECORD_WORDS)
+                }
+                Some(word) => format!("chunk[{}]", word - SLOTS_HERE * RECORD_WORDS),
+            },
         };
     }
     if pools().contains(&at.offset()) {

@@ -249,8 +249,10 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
             Found::Named { index, state, .. } => (index, state, State::Initialising(me)),
             Found::Free { index, state } => (index, state, State::Naming(me)),
         };
-        let busy =
-            matches!(from, State::Naming(by) | State::Initialising(by) if ct.cluster().shared.is_live(by));
+        let busy = match from {
+            State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
+            State::Empty | State::Vacant | State::Ready => false,
+        };
         if !busy && change(ct, index, from, to).await? {
             let claim = Claim { ct, index, body: new, settled: false };
             if to == State::Naming(me) {

@@ -5,21 +5,29 @@
 //! | [`url`] | what `local:nodes=2` means |
 //! | [`backing`] | where far memory is, and how threads get at it |
 //! | [`control`] | the bytes at the front of each segment |
+//! | [`members`] | its processes, and which of them are gone |
+//! | [`keeper`] | the thread that looks after a process's part |
 //! | [`directory`] | named roots: `publish`, `lookup`, `root_or_init` |
+//! | [`group`] | several processes that run together |
 //! | [`barrier`] | all threads of a run wait for each other |
+//! | [`simulated`] | runs of simulated threads |
 //! | [`run`] | the threads of one `cluster.run` |
 //! | [`thread`] | one of them: [`ComputeThread`] |
 //! | [`submitted`] | waiting for a chain |
 //! | [`left`] | chains that nobody waits for |
 //! | [`metrics`] | what each asked of far memory |
 
-mod backing;
+pub(crate) mod backing;
 mod barrier;
 pub(crate) mod control;
 mod directory;
+mod group;
+mod keeper;
 mod left;
+pub(crate) mod members;
 mod metrics;
 mod run;
+mod simulated;
 mod submitted;
 mod thread;
 mod url;
@@ -28,7 +36,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use metrics::count;
@@ -39,22 +47,22 @@ pub use url::parse_size;
 
 use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
-use crate::fabric::host::run_threads;
-use crate::fabric::sim::{self, Ran, ThreadFuture};
-use crate::layout::WORD_BYTES;
+use crate::fabric::host::{Background, run_threads};
+use crate::fabric::sim::{self, Ran};
 use crate::memory::cache::Spare;
 use crate::memory::epoch::Collector;
+use crate::memory::global::Process;
 use crate::memory::grid::Grid;
 use crate::memory::limbo::Limbo;
 use crate::memory::registry::Registry;
-use crate::pointer::Address;
 use crate::sim::Simulation;
 use crate::sim::trace::NOBODY;
 use crate::sim::watch::Watch;
 use crate::task::block_on;
 use backing::{Backing, THREADS_PER_PROCESS_BITS};
-use control::{CONTROL_BYTES, HEADER_BYTES};
+use group::Group;
 use run::Run;
+use simulated::{Simulated, look_for_leaks};
 use url::Config;
 
 /// A connection to far memory, from which compute threads are started.
@@ -74,6 +82,11 @@ use url::Config;
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) shared: Arc<Shared>,
+    /// The keeper, if there is one and this is not its own.
+    #[allow(dead_code)] // it ends when it is dropped
+    keeper: Option<Arc<Background>>,
+    /// Which part of a group of processes this one is in the runs that are started here.
+    group: Option<Arc<Group>>,
 }
 
 /// What all threads of a process share of a cluster. Off the data path, but for `backing` and `collector`, to which each
@@ -83,6 +96,10 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     backing: Backing,
     pub(crate) collector: crate::primitive::Arc<Collector>,
+    /// The process, where it takes part for as long as it is connected and not for each run.
+    process: Option<Arc<Process>>,
+    /// Whether the memory node that lets processes in is gone.
+    is_lost: AtomicBool,
     pub(crate) registry: Arc<Registry>,
     /// What threads had retired that have ended, and the free blocks that they held.
     orphans: Mutex<Vec<Limbo>>,
@@ -103,15 +120,16 @@ impl Cluster {
     /// |---|---|
     /// | `local:` | memory of this process, gone when the cluster is dropped |
     /// | `sim:` | the same, behind a simulated network, in virtual time: see [`sim`](crate::sim) |
+    /// | `shm:NAME` | memory that processes of this machine share; `farfield memnode --cluster shm:NAME` has made it |
     /// | `rdma://HOST:PORT,HOST:PORT` | memory of these memory nodes, reached by RDMA; in a build with the feature `verbs` |
     ///
-    /// Options follow the colon, separated by commas; for `rdma:` a question mark that follows the memory nodes:
+    /// Options follow the colon, separated by commas; for `shm:` and `rdma:` a question mark that follows the rest:
     ///
     /// | option | meaning | default | bounds |
     /// |---|---|---|---|
     /// | `nodes` | memory nodes | 1 | 1 to 65535, `nodes * segments` to 65536 |
     /// | `segments` | segments on each | 1 | likewise |
-    /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 19152 bytes (its control block) |
+    /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 27248 bytes (its control block) |
     /// | `seed` | what the threads' random generators start from, and everything in a simulation | 0 | 64 bits |
     /// | `placement` | where objects go if nobody says: a [`Policy`](crate::Policy) | `global-rr` | `rand`, `global-rr`, `global-mod`, `local-rr`, `local-mod` |
     /// | `delay` | `local:` only: operations complete at a random poll up to this one, so that tasks interleave; for tests | 0 | to 65536 |
@@ -136,7 +154,7 @@ impl Cluster {
     /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded |
     /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early | `none` | |
     ///
-    /// `rdma:` takes `seed` and `placement` (memory nodes say how much memory they have), and these:
+    /// `shm:` takes `seed`, `placement` and `secret-file`; `rdma:` takes these besides (memory nodes say how much memory they have):
     ///
     /// | option | meaning | default | bounds |
     /// |---|---|---|---|
@@ -152,14 +170,23 @@ impl Cluster {
     pub fn connect(url: &str) -> Result<Self> {
         let mut config = Config::parse(url)?;
         let backing = Backing::connect(&mut config)?;
-        let cluster = Self {
+        let process = backing
+            .lease()
+            .and(backing.identity())
+            .map(|identity| Arc::new(Process::one_of_several(identity, 0, 1, config.geometry.segments())));
+        let (haskeeper, is_alone) = (process.is_some(), backing.identity().is_none());
+        let mut cluster = Self {
+            keeper: None,
+            group: None,
             shared: Arc::new(Shared {
                 url: url.into(),
                 config,
                 next_thread: AtomicU64::new(backing.first_thread()),
                 backing,
+                process,
+                is_lost: AtomicBool::new(false),
                 collector: crate::primitive::Arc::new(Collector::new()),
-                registry: Arc::default(),
+                registry: Arc::new(Registry::new(is_alone)),
                 orphans: Mutex::default(),
                 spare: Mutex::default(),
                 live: Mutex::default(),
@@ -168,8 +195,16 @@ impl Cluster {
                 totals: Mutex::default(),
             }),
         };
+        if haskeeper {
+            cluster.keeper = Some(Arc::new(keeper::start(&cluster)?));
+        }
         tracing::debug!(url, "connected");
         Ok(cluster)
+    }
+
+    /// The same, for the keeper: it ends when all others are gone.
+    fn without_keeper(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), keeper: None, group: None }
     }
 
     /// The URL it was connected with.
@@ -178,7 +213,7 @@ impl Cluster {
     }
 
     /// Whether far memory is this process's own: empty when it was connected to, and gone with it (`local:`, `sim:`). Otherwise
-    /// others may use it at the same time, and have used it before (`rdma:`).
+    /// others may use it at the same time, and have used it before (`shm:`, `rdma:`).
     pub fn is_private(&self) -> bool {
         !self.shared.has_strangers()
     }
@@ -262,9 +297,11 @@ impl Cluster {
             return Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }));
         }
         let shared = &self.shared;
+        shared.check_memory_node()?;
         shared.backing.prepare(threads)?;
+        let joint = self.meet(threads)?;
         shared.active_runs.fetch_add(1, Ordering::SeqCst);
-        let run = Arc::new(Run::new(self, threads));
+        let run = Arc::new(Run::new(self, threads, joint));
         let drained = DrainOnDrop(shared);
         let Some(world) = shared.world() else {
             let results = run_threads(
@@ -278,8 +315,7 @@ impl Cluster {
             drop(drained);
             return Ok(results?.into_iter().map(Some).collect());
         };
-        let ran =
-            sim::simulate(world, threads, run.id_of(0).0.get(), &Simulated { cluster: self, run, body });
+        let ran = sim::simulate(world, threads, run.id_of(0).0.get(), &Simulated::new(self, run, body));
         drop(drained);
         let ran = ran?;
         let sound = |ran: &Ran<Result<R>>| matches!(ran, Ran::Returned(Ok(_)));
@@ -316,40 +352,13 @@ impl Cluster {
 
 /// The life of a compute thread.
 async fn live<R>(ct: &ComputeThread, body: &impl AsyncFn(&ComputeThread) -> Result<R>) -> Result<R> {
-    ct.join_epochs().await?;
+    ct.join_members().await?;
     let output = body(ct).await;
     ct.leave_garbage().await;
     ct.leave_heap().await;
     ct.settle().await;
-    ct.leave_epochs().await;
+    ct.leave_members().await;
     output
-}
-
-/// A run of simulated threads.
-struct Simulated<'a, B> {
-    cluster: &'a Cluster,
-    run: Arc<Run>,
-    body: B,
-}
-
-impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simulated<'_, B> {
-    type Output = Result<R>;
-
-    fn start(&self, thread: usize) -> ThreadFuture<'_, Result<R>> {
-        Box::pin(async move {
-            let ct = ComputeThread::new(self.cluster, &self.run, thread);
-            live(&ct, &self.body).await
-        })
-    }
-
-    fn failed(output: &Result<R>) -> bool {
-        !matches!(output, Ok(_) | Err(Error::BarrierBroken { .. } | Error::NodeUnreachable { .. }))
-    }
-
-    fn died(&self, thread: usize) {
-        self.run.died(thread);
-        self.run.depart(thread, Metrics::default());
-    }
 }
 
 impl fmt::Debug for Cluster {
@@ -385,11 +394,24 @@ impl Shared {
         self.backing.has_strangers()
     }
 
-    /// Evicts a process that is fenced: nothing that it has posted is still to come.
-    fn clear_epoch_slot(&self, slot: Address) {
-        if let Some(world) = self.world() {
-            world.lock().poke(slot, 0);
+    /// Looks whether the memory node is there that lets processes in, and knows which are gone.
+    fn look_for_memory_node(&self) {
+        if !self.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
+            tracing::warn!(
+                "the memory node has ended: what another process held that has gone is never given back"
+            );
+            self.is_lost.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// # Errors
+    /// [`Error::CannotConnect`] if that memory node has gone: whoever waits for another process could wait for ever.
+    pub(crate) fn check_memory_node(&self) -> Result<()> {
+        if self.is_lost.load(Ordering::Relaxed) {
+            let (address, reason) = (self.url.clone(), "its memory node has ended".into());
+            return Err(Error::from(error::CannotConnect { address, reason }));
+        }
+        Ok(())
     }
 
     fn endpoint(&self, seed: u64, thread: usize) -> Endpoint {
@@ -400,20 +422,6 @@ impl Shared {
     pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
         self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task) })
     }
-}
-
-/// Looks for objects that are neither freed nor reachable, at the end of a run.
-fn look_for_leaks(world: &sim::Shared) -> Result<()> {
-    let mut world = world.lock();
-    if !world.config().leaks_fail {
-        return Ok(());
-    }
-    let words = |segment, offsets: std::ops::Range<u64>| {
-        offsets.step_by(WORD_BYTES).map(move |offset| Address::new(segment, offset))
-    };
-    let roots = words(0, HEADER_BYTES..CONTROL_BYTES).map(|at| world.peek(at)).collect();
-    world.look_for_leaks(roots);
-    world.books.finding().map_or(Ok(()), Err)
 }
 
 impl Shared {
@@ -458,10 +466,19 @@ impl Shared {
         freed
     }
 
-    /// Whether a thread is running, or may be: of those of other processes nothing is known.
-    fn is_live(&self, thread: ThreadId) -> bool {
-        let here = self.next_thread.load(Ordering::Relaxed) >> THREADS_PER_PROCESS_BITS;
-        thread.0.get() >> THREADS_PER_PROCESS_BITS != here || lock(&self.live).contains(&thread)
+    /// Whether a process has gone; nothing where its memory node does not say.
+    pub(crate) fn is_process_gone(&self, identity: u32) -> Option<bool> {
+        self.backing.is_gone(identity)
+    }
+
+    /// The process that a thread is in, where that can be another than this one.
+    pub(crate) fn process_of(&self, thread: ThreadId) -> Option<u32> {
+        self.has_strangers().then_some((thread.0.get() >> THREADS_PER_PROCESS_BITS) as u32)
+    }
+
+    /// Whether a thread of this process is running.
+    pub(crate) fn runs_here(&self, thread: ThreadId) -> bool {
+        lock(&self.live).contains(&thread)
     }
 }
 

@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Cluster, Metrics, ThreadId, lock};
+use super::group::Joint;
+use super::{Cluster, Metrics, Shared, ThreadId, lock};
 use crate::memory::global::Process;
 
 /// The threads of one [`Cluster::run`].
@@ -19,43 +20,58 @@ pub(crate) struct Run {
     /// The processes that the threads are in, and how many threads each has.
     processes: Vec<Arc<Process>>,
     threads_per_process: usize,
+    /// Whether the processes are there for the run only.
+    has_own_processes: bool,
     /// Threads that have ended.
     departed: AtomicU64,
+    /// What it is a part of, if other processes take part.
+    joint: Option<Joint>,
     /// How many threads have arrived at each barrier, where that is counted here.
     barriers: Mutex<HashMap<Box<str>, u64>>,
 }
 
 impl Run {
-    pub(crate) fn new(cluster: &Cluster, threads: usize) -> Self {
+    pub(crate) fn new(cluster: &Cluster, threads: usize, joint: Option<Joint>) -> Self {
         let shared = &cluster.shared;
         // Each simulated compute node is a process of its own.
         let threads_per_process = shared.threads_per_process().unwrap_or(threads);
-        let processes = threads.div_ceil(threads_per_process);
-        let segments = shared.config.geometry.segments();
-        let process = |number: usize| {
-            let threads = (threads - number * threads_per_process).min(threads_per_process);
-            Arc::new(match processes {
-                1 if !shared.has_strangers() => {
-                    Process::alone(crate::primitive::Arc::clone(&shared.collector), threads, segments)
-                }
-                _ => Process::one_of_several(number, threads, segments),
-            })
-        };
         let first_id = shared.next_thread.fetch_add(threads as u64, Ordering::Relaxed);
+        let processes = match &shared.process {
+            Some(process) => {
+                process.add_threads(threads);
+                vec![Arc::clone(process)]
+            }
+            None => own_processes(shared, first_id, threads, threads_per_process),
+        };
         let run = Self {
             cluster: cluster.clone(),
             number: shared.next_run.fetch_add(1, Ordering::Relaxed),
             threads,
             first_id: NonZeroU64::new(first_id)
                 .expect("identities start at 1 and 64 bits of them do not run out"),
-            processes: (0..processes).map(process).collect(),
+            processes,
             threads_per_process,
+            has_own_processes: shared.process.is_none(),
+            joint,
             departed: AtomicU64::new(0),
             barriers: Mutex::default(),
         };
         // What threads of earlier runs held is for those of this one's first process.
         run.processes[0].give_spare(std::mem::take(&mut *lock(&shared.spare)));
         lock(&shared.live).extend((0..threads).map(|index| run.id_of(index)));
+        run
+    }
+
+    /// A run of one thread that computes nothing.
+    pub(super) fn alone(cluster: &Cluster) -> Self {
+        Self::new(cluster, 1, None)
+    }
+
+    /// What the [keeper](super::keeper) belongs to: a run of one thread, in the process that all runs are in.
+    pub(super) fn of_keeper(cluster: &Cluster) -> Self {
+        let run = Self::alone(cluster);
+        // It was counted when the process was made.
+        run.processes[0].add_threads(1_usize.wrapping_neg());
         run
     }
 
@@ -75,17 +91,27 @@ impl Run {
 
     /// A thread has died, and nothing of it takes effect any more.
     pub(crate) fn died(&self, index: usize) {
-        if let Some(slot) = self.process_of(index).thread_is_gone() {
-            self.cluster.shared.clear_epoch_slot(slot);
+        if let Some(identity) = self.process_of(index).thread_is_gone() {
+            self.cluster.shared.evict_simulated(identity);
         }
     }
 
+    /// The threads of the run, those of other processes among them.
     pub(crate) fn threads(&self) -> usize {
-        self.threads
+        self.joint.as_ref().map_or(self.threads, |joint| joint.threads)
+    }
+
+    /// The threads of other processes that come before this one's.
+    pub(crate) fn threads_before(&self) -> usize {
+        self.joint.as_ref().map_or(0, |joint| joint.first)
+    }
+
+    pub(super) fn joint(&self) -> Option<&Joint> {
+        self.joint.as_ref()
     }
 
     pub(crate) fn number(&self) -> u64 {
-        self.number
+        self.joint.as_ref().map_or(self.number, |joint| joint.number)
     }
 
     /// A thread arrives at a barrier; gives how many had before.
@@ -118,11 +144,36 @@ impl Run {
 impl Drop for Run {
     /// A run that was given up leaves processes behind that have not left.
     fn drop(&mut self) {
+        if !self.has_own_processes {
+            return;
+        }
         for process in &self.processes {
             lock(&self.cluster.shared.spare).append(&mut process.take_spare());
-            if let Some(slot) = process.is_gone() {
-                self.cluster.shared.clear_epoch_slot(slot);
+            if let Some(identity) = process.is_gone() {
+                self.cluster.shared.evict_simulated(identity);
             }
         }
     }
+}
+
+/// Processes for a run: one of this process's threads, or where compute nodes are simulated one for each.
+fn own_processes(
+    shared: &Shared,
+    first_id: u64,
+    threads: usize,
+    threads_per_process: usize,
+) -> Vec<Arc<Process>> {
+    let (processes, segments) = (threads.div_ceil(threads_per_process), shared.config.geometry.segments());
+    let process = |number: usize| {
+        let first = number * threads_per_process;
+        let threads = (threads - first).min(threads_per_process);
+        Arc::new(match (processes, shared.backing.identity()) {
+            (1, None) => Process::alone(crate::primitive::Arc::clone(&shared.collector), threads, segments),
+            (_, identity) => {
+                let identity = identity.unwrap_or((first_id + first as u64) as u32);
+                Process::one_of_several(identity, number, threads, segments)
+            }
+        })
+    };
+    (0..processes).map(process).collect()
 }

@@ -86,7 +86,9 @@ pub struct ComputeThread {
     sequence: Cell<u16>,
     /// The task that runs, or ran last.
     task: Rc<Cell<u32>>,
+    /// Its number among the threads of the run, and among those of them that are in this process.
     index: usize,
+    index_here: usize,
     id: ThreadId,
     pub(super) run: Arc<Run>,
     cluster: Cluster,
@@ -111,7 +113,7 @@ impl ComputeThread {
                 Arc::clone(&process),
                 shared.config.geometry,
                 shared.config.policy,
-                (index, run.number_of_process(index)),
+                (run.threads_before() + index, run.number_of_process(index)),
                 shared.watch(&task),
             )),
             limbo: RefCell::default(),
@@ -123,7 +125,8 @@ impl ComputeThread {
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             sequence: Cell::new(0),
             task,
-            index,
+            index: run.threads_before() + index,
+            index_here: index,
             id,
             run: Arc::clone(run),
             cluster: cluster.clone(),
@@ -208,6 +211,12 @@ impl ComputeThread {
 
     pub(crate) fn idle(&self) {
         self.endpoint.idle();
+    }
+
+    /// Sleeps: for waiting until somebody does something in another process, when nothing of this thread is under way.
+    #[allow(clippy::unused_self)] // whoever has no thread has nothing to sleep with
+    pub(crate) fn rest(&self, duration: Duration) {
+        crate::fabric::host::rest(duration);
     }
 
     /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
@@ -416,6 +425,9 @@ impl Drop for ComputeThread {
             self.endpoint.forget(ticket);
         }
         self.cluster.shared.adopt(self.limbo.take());
-        self.run.depart(self.index, self.metrics());
+        if let Some(joint) = self.run.joint() {
+            joint.depart(self);
+        }
+        self.run.depart(self.index_here, self.metrics());
     }
 }

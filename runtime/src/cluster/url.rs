@@ -3,6 +3,8 @@
 use crate::cluster::control::{LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Geometry;
+#[cfg(target_os = "linux")]
+use crate::fabric::shm;
 #[cfg(feature = "_verbs")]
 use crate::fabric::sim::config as sim;
 use crate::fabric::sim::config::SimConfig;
@@ -35,6 +37,8 @@ pub(crate) enum Fabric {
         max_polls: u32,
     },
     Sim(SimConfig),
+    #[cfg(target_os = "linux")]
+    Shared(shm::Config),
     #[cfg(feature = "_verbs")]
     Verbs(VerbsConfig),
 }
@@ -45,9 +49,11 @@ const SHORTEST_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(1
 
 /// What this build has.
 const SCHEMES: &str = if cfg!(feature = "_verbs") {
-    "this build has `local`, `sim` and `rdma`"
+    "this build has `local`, `shm`, `sim` and `rdma`"
+} else if cfg!(target_os = "linux") {
+    "this build has `local`, `shm` and `sim`; `rdma` needs one with `--features verbs`"
 } else {
-    "this build has `local` and `sim`; `rdma` needs one with `--features verbs`"
+    "this build has `local` and `sim`; `shm` and `rdma` need Linux"
 };
 
 impl Config {
@@ -61,11 +67,17 @@ impl Config {
 }
 
 fn parse(url: &str) -> Result<Config, String> {
-    #[cfg_attr(not(feature = "_verbs"), allow(unused_mut))]
+    #[cfg_attr(not(target_os = "linux"), allow(unused_mut))]
     let (scheme, mut options) = url.split_once(':').ok_or("it has no `:`; write `local:` or `sim:`")?;
     let mut fabric = match scheme {
         "local" => Fabric::Host,
         "sim" => Fabric::Sim(SimConfig::default()),
+        #[cfg(target_os = "linux")]
+        "shm" => {
+            let (name, after) = options.split_once('?').unwrap_or((options, ""));
+            options = after;
+            Fabric::Shared(shm::Config::new(name)?)
+        }
         #[cfg(feature = "_verbs")]
         "rdma" => {
             let nodes = options.strip_prefix("//").ok_or("write rdma://HOST:PORT,HOST:PORT")?;
@@ -102,6 +114,8 @@ fn parse(url: &str) -> Result<Config, String> {
                 let (known, own) = match fabric {
                     Fabric::Sim(sim) => (sim.set(name, value)?, SimConfig::OPTIONS),
                     Fabric::Host | Fabric::Delayed { .. } => (false, "`delay`"),
+                    #[cfg(target_os = "linux")]
+                    Fabric::Shared(shared) => (shared.set(name, value), shm::Config::OPTIONS),
                     #[cfg(feature = "_verbs")]
                     Fabric::Verbs(verbs) => {
                         let number = |least, most| number(name, value, least, most);
@@ -216,6 +230,9 @@ mod tests {
     #[test]
     fn each_mistake_is_named() {
         assert!(reason("local").contains('`'));
+        assert!(reason("shm:").contains("no name for a cluster"));
+        assert!(reason("shm:../x").contains("`../x` is no name"));
+        assert!(reason("shm:x?size=1MiB").contains("unknown option `size`"));
         assert!(reason("tcp:x").contains("unknown fabric `tcp`"));
         assert!(reason("local:colour=red").contains("unknown option `colour`"));
         assert!(reason("local:nodes").contains("option `nodes` has no value"));
@@ -238,7 +255,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_input_panics(url in "((local|sim):)?[a-z0-9=,:Ki]{0,40}") {
+        fn no_input_panics(url in "((local|sim|shm):)?[a-z0-9=,:?Ki]{0,40}") {
             drop(Config::parse(&url));
         }
     }

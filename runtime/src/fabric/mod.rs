@@ -20,13 +20,21 @@
 //! | fabric | URL | completes |
 //! |---|---|---|
 //! | [`host`] | `local:` | at once: no operation ever waits |
+//! | [`shm`] | `shm:NAME` | likewise: the memory is mapped by several processes |
 //! | [`delayed`] | `local:delay=N` | at a seeded poll up to the `N`th, so that tasks of a thread interleave |
 //! | [`sim`] | `sim:` | in virtual time, a round trip later |
 //! | `verbs` | `rdma://` | when the device says so; in a build with the feature `verbs` |
 
 pub(crate) mod chain;
 pub(crate) mod delayed;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+#[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // lanes are RDMA's
+mod handshake;
 pub(crate) mod host;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+pub(crate) mod secret;
+#[cfg(target_os = "linux")]
+pub(crate) mod shm;
 pub(crate) mod sim;
 #[cfg(feature = "_verbs")]
 pub(crate) mod verbs;

@@ -19,8 +19,8 @@
 //!
 //! # Coming and going
 //!
-//! A process joins by a CAS of a free slot from 0 to the epoch it has read, raises the number of used slots past it, and
-//! reads the epoch again: if that has moved, it announces the new one, until both agree. From then on whoever scans the slots
+//! A process that [joins](crate::cluster::members) raises the number of used slots past its own, announces the epoch it has read,
+//! and reads the epoch again: if that has moved, it announces the new one, until both agree. From then on whoever scans the slots
 //! sees it. One scan that had not seen it may still advance the epoch, once; that is the one step ahead that the bound allows.
 //! It leaves by writing 0. The slot of a process that has died is set to 0 once nothing of it can take effect any more.
 //!
@@ -35,11 +35,10 @@ use super::cache::Spare;
 use super::epoch::Collector;
 use super::grid::Known;
 use crate::cluster::ComputeThread;
-use crate::cluster::control::{self, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
-use crate::error::{self, Error, Result};
+use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
+use crate::error::Result;
 use crate::fabric::chain::{Chain, Slot};
 use crate::fabric::{Posted, Ticket};
-use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::primitive::Arc;
 
@@ -51,7 +50,6 @@ const FEW_PROCESSES: usize = 16;
 /// The words of the control block before the first slot: the epoch, the number of used slots, how often memory was asked for
 /// and how often chunks were recut.
 const HEAD_WORDS: usize = 4;
-const PAGE_BYTES: u64 = (SLOTS_PER_PAGE * WORD_BYTES) as u64;
 
 /// A process: the threads that share memory, a fate, and a slot.
 pub(crate) struct Process {
@@ -65,17 +63,20 @@ pub(crate) struct Process {
     /// Its threads that have neither ended nor died.
     threads: AtomicUsize,
     /// Its part in a cluster of several processes.
-    shared: Option<Member>,
+    pub(crate) shared: Option<Member>,
 }
 
 /// What a process knows of the others.
-struct Member {
+pub(crate) struct Member {
+    /// Who it is: no other process of the cluster has this number, or ever had.
+    pub(crate) identity: u32,
     /// The slot that it tries first.
-    number: usize,
+    pub(crate) number: usize,
     /// Whether it has a slot: one of the constants below.
-    joined: AtomicU8,
-    /// Where its slot is, and what it shows.
+    pub(crate) joined: AtomicU8,
+    /// Where its slot and its record are, and what the slot shows.
     slot: AtomicU64,
+    record: AtomicU64,
     announced: AtomicU64,
     /// What the counters beside the epoch were when it last read them: requests for memory, and recut chunks.
     requests: AtomicU64,
@@ -94,9 +95,9 @@ struct Slots {
     pages: Vec<Address>,
 }
 
-const OUTSIDE: u8 = 0;
-const JOINING: u8 = 1;
-const JOINED: u8 = 2;
+pub(crate) const OUTSIDE: u8 = 0;
+pub(crate) const JOINING: u8 = 1;
+pub(crate) const JOINED: u8 = 2;
 
 /// A part of a step that is in flight.
 pub(crate) struct Step {
@@ -125,10 +126,12 @@ impl Process {
         }
     }
 
-    /// Process `number` of several.
-    pub(crate) fn one_of_several(number: usize, threads: usize, segments: u32) -> Self {
+    /// One of several processes, and the slot that it tries first.
+    pub(crate) fn one_of_several(identity: u32, number: usize, threads: usize, segments: u32) -> Self {
         let member = Member {
+            identity,
             number,
+            record: AtomicU64::new(0),
             joined: AtomicU8::new(OUTSIDE),
             slot: AtomicU64::new(0),
             announced: AtomicU64::new(0),
@@ -172,23 +175,47 @@ impl Process {
         std::mem::take(&mut *self.spare())
     }
 
-    /// One of its threads has ended or died; gives the slot that is to be cleared if it was the last.
-    pub(crate) fn thread_is_gone(&self) -> Option<Address> {
-        let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
-        let member = self.shared.as_ref()?;
-        if last { member.take_back_slot() } else { None }
+    /// It has more threads.
+    pub(crate) fn add_threads(&self, threads: usize) {
+        self.threads.fetch_add(threads, Ordering::AcqRel);
     }
 
-    /// All of its threads are gone, whatever they did; gives the slot that is to be cleared, if there is one.
-    pub(crate) fn is_gone(&self) -> Option<Address> {
-        self.shared.as_ref()?.take_back_slot()
+    /// One of its threads has ended or died; gives who it is if it was the last and others may see it.
+    pub(crate) fn thread_is_gone(&self) -> Option<u32> {
+        let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
+        self.is_gone().filter(|_| last)
+    }
+
+    /// All of its threads are gone, whatever they did; gives who it is if others may see it.
+    pub(crate) fn is_gone(&self) -> Option<u32> {
+        self.shared.as_ref().map(|member| member.identity)
     }
 }
 
+/// Where a process stands in far memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub(crate) slot: Address,
+    pub(crate) record: Address,
+}
+
 impl Member {
-    fn take_back_slot(&self) -> Option<Address> {
+    /// Takes back its places, which are to be cleared.
+    pub(crate) fn take_back_places(&self) -> Option<Places> {
         let slot = Address::from_bits(self.slot.swap(0, Ordering::AcqRel));
-        (!slot.is_null()).then_some(slot)
+        (!slot.is_null()).then_some(Places { slot, record: self.record() })
+    }
+
+    /// Where its record is; null before it has one.
+    pub(crate) fn record(&self) -> Address {
+        Address::from_bits(self.record.load(Ordering::Acquire))
+    }
+
+    /// It has its places, and announces `epoch`.
+    pub(crate) fn settle_in(&self, places: Places, epoch: u64) {
+        self.announced.store(epoch, Ordering::Relaxed);
+        self.record.store(places.record.bits(), Ordering::Release);
+        self.slot.store(places.slot.bits(), Ordering::Release);
     }
 
     fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {
@@ -198,90 +225,6 @@ impl Member {
 }
 
 impl ComputeThread {
-    // ---- coming and going --------------------------------------------------------------------------------------
-
-    /// Waits until the thread's process has a slot; nothing may be pinned before.
-    pub(crate) async fn join_epochs(&self) -> Result<()> {
-        let Some(member) = &self.process.shared else { return Ok(()) };
-        loop {
-            match member.joined.compare_exchange(OUTSIDE, JOINING, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break,
-                Err(JOINED) => return Ok(()),
-                Err(_) => self.yield_now().await,
-            }
-        }
-        let outcome = self.take_slot(member).await;
-        member.joined.store(if outcome.is_ok() { JOINED } else { OUTSIDE }, Ordering::Release);
-        outcome
-    }
-
-    async fn take_slot(&self, member: &Member) -> Result<()> {
-        let mut epoch = self.read_word(control::epoch()).await?;
-        let mut number = member.number;
-        let slot = loop {
-            let slot = self.slot_at(number).await?;
-            if self.compare_exchange_word(slot, 0, epoch).await? == 0 {
-                break slot;
-            }
-            // A process that nobody has evicted; there is room behind it.
-            number += 1;
-        };
-        let used = number as u64 + 1;
-        let mut found = 0;
-        while found < used {
-            let seen = self.compare_exchange_word(control::used_slots(), found, used).await?;
-            if seen == found {
-                break;
-            }
-            found = seen;
-        }
-        loop {
-            let now = self.read_word(control::epoch()).await?;
-            if now == epoch {
-                break;
-            }
-            epoch = now;
-            self.write_word(slot, epoch).await?;
-        }
-        self.process.collector.observe(epoch);
-        member.announced.store(epoch, Ordering::Relaxed);
-        member.slot.store(slot.bits(), Ordering::Release);
-        Ok(())
-    }
-
-    /// Where slot `number` is; makes its page if there is none.
-    async fn slot_at(&self, number: usize) -> Result<Address> {
-        let Some(behind) = number.checked_sub(SLOTS_HERE) else {
-            return Ok(control::slot_here(number as u64));
-        };
-        let (page, within) = (behind / SLOTS_PER_PAGE, behind % SLOTS_PER_PAGE);
-        if page >= SLOT_PAGES {
-            let value = format!("{} processes", number + 1).into();
-            let reason = "there are not so many epoch slots";
-            return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
-        }
-        let mut at = self.read_word(control::slot_page(page)).await?;
-        if at == 0 {
-            let fresh = self.take_control_page(PAGE_BYTES).await?;
-            at = self.compare_exchange_word(control::slot_page(page), 0, fresh.address.bits()).await?;
-            if at == 0 {
-                at = fresh.address.bits();
-            } else {
-                self.heap().put(fresh);
-            }
-        }
-        Ok(control::slot_in_page(Address::from_bits(at), within as u64))
-    }
-
-    /// The thread has nothing more to do: its process leaves if it was the last.
-    pub(crate) async fn leave_epochs(&self) {
-        self.finish_step().await;
-        if let Some(slot) = self.process.thread_is_gone() {
-            // If its memory node is gone, so is the slot.
-            let _ = self.write_word(slot, 0).await;
-        }
-    }
-
     // ---- steps -------------------------------------------------------------------------------------------------
 
     /// A chain has been posted: now and then that is the occasion for a step.
@@ -344,14 +287,25 @@ impl ComputeThread {
 
     /// Posts a part of a step.
     fn take_step(&self, chain: Chain, part: Part) {
-        match self.submit(chain).into_posted() {
-            Some(Posted::InFlight(ticket)) => *self.step.borrow_mut() = Some(Step { ticket, part }),
-            // Several processes meet over a network, where nothing is done at once.
-            Some(Posted::Done(chain, _)) => {
-                self.recycle(chain);
-                self.end_step();
+        let Some(member) = &self.process.shared else { return };
+        let (mut chain, mut part) = (chain, part);
+        loop {
+            match self.submit(chain).into_posted() {
+                Some(Posted::InFlight(ticket)) => {
+                    *self.step.borrow_mut() = Some(Step { ticket, part });
+                    return;
+                }
+                // In shared memory everything is done at once.
+                Some(Posted::Done(done, result)) => {
+                    let next = if result.is_ok() { self.next_of_step(member, part, &done) } else { None };
+                    self.recycle(done);
+                    match next {
+                        Some(next) => (chain, part) = next,
+                        None => return self.end_step(),
+                    }
+                }
+                None => return self.end_step(),
             }
-            None => self.end_step(),
         }
     }
 
@@ -465,7 +419,7 @@ impl ComputeThread {
     }
 
     /// Waits for the step that this thread takes, if it does.
-    async fn finish_step(&self) {
+    pub(crate) async fn finish_step(&self) {
         poll_fn(|context| {
             if self.go_on_with_step() {
                 context.waker().wake_by_ref();

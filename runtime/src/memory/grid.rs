@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn chunks_tile_a_segment() {
-        for bytes in [19_456, 43_072, 65_536, 1 << 20, (1 << 28) - 8, 1 << 30] {
+        for bytes in [28_672, 43_072, 65_536, 1 << 20, (1 << 28) - 8, 1 << 30] {
             let grid = grid(bytes);
             for segment in [0, 1] {
                 let chunks = grid.chunks(segment);

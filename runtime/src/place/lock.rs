@@ -9,6 +9,14 @@
 //! acquire, add and release, for 10,000 round trips: Jain's index of their shares is 1.00 for 2 threads and for 8, and 0.96
 //! for 64; the longest wait was 32, 210 and 2,238 round trips, where an exact queue would take about 4 for each thread.
 //!
+//! # When the owner dies
+//!
+//! Whoever waits looks now and then whether the owner [is still there](crate::cluster::members). If it is gone, the waiting thread
+//! takes the lock by a CAS from the *owner's* token: of several one succeeds, and a token is never used again. What the
+//! lock protects may be half changed then, so the [guard says so](LockGuard::needs_recovery). Until its holder says
+//! that it has put things right, releasing the lock leaves the word at 1 instead of 0: free, but the next owner is told again, also
+//! if this one dies or gives up in the middle.
+//!
 //! A lock excludes threads, it does not order memory by itself: on every fabric, what the owner wrote before the
 //! release is seen by whoever acquires after it, because single-word operations are sequentially consistent.
 
@@ -37,10 +45,39 @@ impl LockState {
         ThreadId::of_token(self.token)
     }
 
-    /// Whether any thread holds it.
+    /// Whether any thread holds it; that thread may be gone.
     pub fn is_held(self) -> bool {
-        self.token != 0
+        self.token > ABANDONED
     }
+
+    /// Whether it is free, but an owner of it died and nobody has put right yet what it protects.
+    pub fn is_abandoned(self) -> bool {
+        self.token == ABANDONED
+    }
+}
+
+/// A free lock whose last owner died and left something to be put right. No token: those begin above it.
+pub(in crate::place) const ABANDONED: u64 = 1;
+
+/// After how many attempts to take a lock there is a first look whether its owner is there, and after how many further ones
+/// another.
+const ATTEMPTS_TO_LOOK: u32 = 4;
+const ATTEMPTS_PER_LOOK: u32 = 16;
+
+/// What an attempt to take a lock expects to find, given what the last has found: `attempts` were in vain.
+pub(in crate::place) async fn expected_after(ct: &ComputeThread, found: u64, attempts: u32) -> Result<u64> {
+    if found == ABANDONED {
+        return Ok(ABANDONED);
+    }
+    if attempts % ATTEMPTS_PER_LOOK == ATTEMPTS_TO_LOOK
+        && let Some(owner) = ThreadId::of_token(found)
+    {
+        ct.cluster().shared.check_memory_node()?;
+        if !ct.is_live(owner).await? {
+            return Ok(found);
+        }
+    }
+    Ok(0)
 }
 
 impl Field for Lock {
@@ -75,36 +112,62 @@ impl DefaultInit for Lock {
 }
 
 impl Place<Lock> {
-    /// Takes the lock if it is free. One round trip.
+    /// Takes the lock if it is free. One round trip, two if its last owner [died](LockGuard::needs_recovery).
     #[inline]
     pub async fn try_acquire(self, ct: &ComputeThread) -> Result<Option<LockGuard<'_>>> {
+        match self.attempt(ct, 0).await? {
+            Ok(guard) => Ok(Some(guard)),
+            Err(ABANDONED) => Ok(self.attempt(ct, ABANDONED).await?.ok()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Takes the lock if its word is `expected`; otherwise gives the word.
+    #[inline]
+    async fn attempt(self, ct: &ComputeThread, expected: u64) -> Result<Result<LockGuard<'_>, u64>> {
         let token = ct.token();
         // The guard exists before the CAS is posted: if the future is dropped while it is in flight, the lock may be
         // taken, and only the guard knows what to undo.
-        let mut guard = LockGuard { ct, at: self.address(), held: Held::InFlight { token } };
-        let found = ct.compare_exchange_word(self.address(), 0, token).await;
-        guard.held = if matches!(found, Ok(0)) { Held::Yes { token } } else { Held::No };
-        Ok((found? == 0).then_some(guard))
+        let mut guard = LockGuard::in_flight(ct, self.address(), token, expected);
+        let found = ct.compare_exchange_word(self.address(), expected, token).await;
+        if matches!(found, Ok(found) if found == expected) {
+            guard.confirm();
+        } else {
+            guard.forget();
+        }
+        let found = found?;
+        Ok(if found == expected { Ok(guard) } else { Err(found) })
     }
 
-    /// Takes the lock, waiting for it. One round trip if it is free.
+    /// Takes the lock, waiting for it. One round trip if it is free. If its owner is gone, it is taken from it: see
+    /// [`LockGuard::needs_recovery`].
     ///
     /// Locks are not reentrant: a task that acquires one it holds waits for itself.
+    ///
+    /// # Errors
+    /// Those of a CAS; [`Error::CannotConnect`](crate::Error::CannotConnect) if the memory node has ended that would know
+    /// whether the owner has.
     #[inline]
     pub async fn acquire(self, ct: &ComputeThread) -> Result<LockGuard<'_>> {
-        if let Some(guard) = self.try_acquire(ct).await? {
-            return Ok(guard);
+        match self.attempt(ct, 0).await? {
+            Ok(guard) => Ok(guard),
+            Err(found) => self.wait_and_acquire(ct, found).await,
         }
-        self.wait_and_acquire(ct).await
     }
 
-    async fn wait_and_acquire(self, ct: &ComputeThread) -> Result<LockGuard<'_>> {
+    async fn wait_and_acquire(self, ct: &ComputeThread, mut found: u64) -> Result<LockGuard<'_>> {
         let mut backoff = Backoff::for_turn(ct);
+        let mut attempts = 1;
         loop {
-            backoff.wait().await;
-            if let Some(guard) = self.try_acquire(ct).await? {
-                return Ok(guard);
+            let expected = expected_after(ct, found, attempts).await?;
+            if expected == 0 {
+                backoff.wait().await;
             }
+            match self.attempt(ct, expected).await? {
+                Ok(guard) => return Ok(guard),
+                Err(now) => found = now,
+            }
+            attempts += 1;
         }
     }
 
@@ -122,6 +185,8 @@ pub struct LockGuard<'ct> {
     ct: &'ct ComputeThread,
     at: Address,
     held: Held,
+    /// What the lock's word becomes when it is released: 0, or [`ABANDONED`].
+    free: u64,
 }
 
 pub(in crate::place) enum Held {
@@ -145,9 +210,35 @@ impl Held {
 }
 
 impl<'ct> LockGuard<'ct> {
-    /// A guard for a CAS from 0 to `token` that is about to be posted.
-    pub(in crate::place) fn in_flight(ct: &'ct ComputeThread, at: Address, token: u64) -> Self {
-        Self { ct, at, held: Held::InFlight { token } }
+    /// A guard for a CAS from `expected` to `token` that is about to be posted.
+    #[inline]
+    pub(in crate::place) fn in_flight(
+        ct: &'ct ComputeThread,
+        at: Address,
+        token: u64,
+        expected: u64,
+    ) -> Self {
+        // What is taken from somebody is taken with what he has left.
+        Self { ct, at, held: Held::InFlight { token }, free: expected.min(ABANDONED) }
+    }
+
+    /// Whether the lock was taken from an owner that died, so that what it protects may be half changed.
+    ///
+    /// Whoever is told so brings that to an end, or undoes it, and then says so with [`recovered`](Self::recovered). Until then the
+    /// next owner is told, too. What a lock protects that is changed by one word needs no recovery, and whoever takes it need not ask.
+    pub fn needs_recovery(&self) -> bool {
+        self.free == ABANDONED
+    }
+
+    /// What the lock protects is whole again.
+    pub fn recovered(&mut self) {
+        self.free = 0;
+    }
+
+    /// What the lock's word becomes when it is released.
+    #[inline]
+    pub(in crate::place) fn word_when_free(&self) -> u64 {
+        self.free
     }
 
     /// The CAS has succeeded.
@@ -158,13 +249,16 @@ impl<'ct> LockGuard<'ct> {
     }
 
     /// Where the lock is and how it is held, for who releases it in this guard's stead.
-    pub(in crate::place) fn into_parts(mut self) -> (Address, Held) {
-        (self.at, std::mem::replace(&mut self.held, Held::No))
+    pub(in crate::place) fn into_parts(mut self) -> (Address, Held, u64) {
+        (self.at, std::mem::replace(&mut self.held, Held::No), self.free)
     }
 
     /// The guard again.
-    pub(in crate::place) fn from_parts(ct: &'ct ComputeThread, (at, held): (Address, Held)) -> Self {
-        Self { ct, at, held }
+    pub(in crate::place) fn from_parts(
+        ct: &'ct ComputeThread,
+        (at, held, free): (Address, Held, u64),
+    ) -> Self {
+        Self { ct, at, held, free }
     }
 
     /// There is nothing to release: the CAS has failed.
@@ -192,7 +286,7 @@ impl<'ct> LockGuard<'ct> {
     #[inline]
     pub async fn release(mut self) -> Result<()> {
         let mut chain = self.ct.empty_chain();
-        chain.write(self.at, &[0]);
+        chain.write(self.at, &[self.free]);
         let released = self.ct.submit(chain);
         // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.
         self.held = Held::No;
@@ -204,10 +298,10 @@ impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.held {
-            Held::Yes { .. } => self.ct.post_word(self.at, 0),
+            Held::Yes { .. } => self.ct.post_word(self.at, self.free),
             Held::No => {}
             // Releases it if this acquisition succeeded; any other owner is left alone.
-            Held::InFlight { token } => self.ct.post_exchange(self.at, token, 0),
+            Held::InFlight { token } => self.ct.post_exchange(self.at, token, self.free),
         }
     }
 }

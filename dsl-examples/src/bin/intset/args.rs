@@ -15,7 +15,13 @@ pub(crate) struct Args {
     /// The cluster's URL
     #[arg(long, default_value = "local:")]
     pub(crate) cluster: String,
-    /// Compute threads
+    /// How many processes run together, each started with its --node-id
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..))]
+    pub(crate) nodes: u16,
+    /// Which of them this is: 0 to --nodes less 1
+    #[arg(long, default_value_t = 0)]
+    pub(crate) node_id: u16,
+    /// Compute threads of each process
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..=1 << 20))]
     pub(crate) threads: u64,
     /// Tasks of each thread, which share its operations
@@ -110,6 +116,12 @@ impl Args {
                 "--insert {insert} and --remove {remove} are more than 100 percent"
             )));
         }
+        if args.node_id >= args.nodes {
+            let (id, nodes) = (args.node_id, args.nodes);
+            return Err(Refused::Mistake(format!(
+                "--node-id {id}: with --nodes {nodes} it is below {nodes}"
+            )));
+        }
         if args.key_lb > args.key_ub {
             let (lb, ub) = (args.key_lb, args.key_ub);
             return Err(Refused::Mistake(format!("--key-lb {lb} is larger than --key-ub {ub}")));
@@ -162,6 +174,8 @@ mod tests {
             ("--tasks 0", "--tasks"),
             ("--insert 80 --remove 40", "--insert 80"),
             ("--key-lb 10 --key-ub 5", "--key-lb 10"),
+            ("--nodes 3 --node-id 3", "--node-id 3"),
+            ("--nodes 0", "--nodes"),
             ("--prefill 101", "--prefill"),
             ("--num-ops many", "many"),
             ("--structure tree", "tree"),

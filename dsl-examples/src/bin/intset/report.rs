@@ -57,6 +57,9 @@ impl Report {
             ("final_size", json!(outcome.keys.map_or(0, |keys| keys.len()))),
             ("verified", json!(faults.is_empty())),
         ];
+        if args.nodes > 1 {
+            values.insert(2, ("nodes", json!(args.nodes)));
+        }
         if let Some(simulated) = outcome.simulated {
             values.push(("latency_rtts", latency_rtts(simulated.latencies, simulated.rtt)));
             values.push(("trace_hash", json!(format!("{:016x}", simulated.trace_hash))));

@@ -1,6 +1,7 @@
 //! The workload: fill, run, sum.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farfield::Error;
@@ -30,6 +31,8 @@ pub(crate) struct Answers {
 #[remote]
 struct Metrics {
     prefilled: Atomic<u64>,
+    /// How long the slowest thread took, in nanoseconds; where several processes run together.
+    slowest: Atomic<u64>,
     answers: [Atomic<u64>; 6],
     traffic: [Atomic<u64>; 9],
     objects: [Atomic<u64>; 4],
@@ -81,13 +84,14 @@ struct Share {
     started: Duration,
     ended: Duration,
     latencies: Latencies,
-    /// From thread 0.
+    /// From the first thread of the process to get there.
     whole: Option<(Sums, Result<Vec<u64>, String>)>,
 }
 
 /// The counts as they were read.
 struct Sums {
     prefilled: u64,
+    slowest: Duration,
     answers: [u64; 6],
     traffic: [u64; 9],
     objects: [u64; 4],
@@ -95,9 +99,10 @@ struct Sums {
 
 /// Runs the workload on a new set.
 pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
-    let cluster = Cluster::connect(&args.cluster)?;
-    let progress = progress(args);
-    let shares = cluster.run(args.threads as usize, async |ct| thread::<S>(args, &progress, ct).await);
+    let cluster = Cluster::connect(&args.cluster)?.in_group("intset", args.node_id, args.nodes)?;
+    let (progress, is_summed) = (progress(args), AtomicBool::new(false));
+    let shares =
+        cluster.run(args.threads as usize, async |ct| thread::<S>(args, &progress, &is_summed, ct).await);
     progress.finish_and_clear();
     let shares = shares?;
     let started = shares.iter().map(|share| share.started).min().unwrap_or_default();
@@ -107,10 +112,10 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
         latencies.append(share.latencies);
         whole = whole.or(share.whole);
     }
-    let (totals, keys) = whole.expect("thread 0 summed up");
+    let (totals, keys) = whole.expect("a thread summed up");
     let [get_t, get_f, ins_t, ins_f, rmv_t, rmv_f] = totals.answers;
     Ok(Outcome {
-        duration: ended.saturating_sub(started),
+        duration: if args.nodes > 1 { totals.slowest } else { ended.saturating_sub(started) },
         prefilled: totals.prefilled,
         answers: Answers { get_t, get_f, ins_t, ins_f, rmv_t, rmv_f },
         metrics: unpack(totals.traffic, totals.objects),
@@ -125,7 +130,12 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
     })
 }
 
-async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThread) -> Result<Share> {
+async fn thread<S: IntSet>(
+    args: &Args,
+    progress: &ProgressBar,
+    is_summed: &AtomicBool,
+    ct: &ComputeThread,
+) -> Result<Share> {
     let (set, totals) =
         (format!("{} set", args.structure.name()), format!("{} totals", args.structure.name()));
     if !ct.cluster().is_private() {
@@ -165,10 +175,14 @@ async fn thread<S: IntSet>(args: &Args, progress: &ProgressBar, ct: &ComputeThre
 
     // Nobody holds a pointer: every thread has passed the barrier without a guard.
     ct.reclaim_deferred().await?;
+    if args.nodes > 1 {
+        totals.slowest().fetch_max(ct, ended.saturating_sub(started).as_nanos() as u64).await?;
+    }
     add(totals, prefilled, &answers, traffic, ct.metrics(), ct).await?;
     ct.barrier("summed").await?;
 
-    let whole = if ct.index() == 0 { Some((sum(totals, ct).await?, keys(&set, ct).await)) } else { None };
+    let is_first = !is_summed.swap(true, Ordering::Relaxed);
+    let whole = if is_first { Some((sum(totals, ct).await?, keys(&set, ct).await)) } else { None };
     Ok(Share { started, ended, latencies, whole })
 }
 
@@ -256,8 +270,8 @@ async fn add(
 
 async fn sum(totals: RemotePtr<Metrics>, ct: &ComputeThread) -> Result<Sums> {
     let g = &ct.pin();
-    let MetricsSnapshot { prefilled, answers, traffic, objects, .. } = totals.read(g).await?;
-    Ok(Sums { prefilled, answers, traffic, objects })
+    let MetricsSnapshot { prefilled, slowest, answers, traffic, objects, .. } = totals.read(g).await?;
+    Ok(Sums { prefilled, slowest: Duration::from_nanos(slowest), answers, traffic, objects })
 }
 
 fn pack_traffic(metrics: farfield::Metrics) -> [u64; 9] {

@@ -1,4 +1,4 @@
-//! The arena: every segment of an embedded cluster, in one anonymous mapping.
+//! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a file for one in shared memory.
 //!
 //! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a
 //! power of two. Pages that nobody touches cost address space only, so the rounding is free.
@@ -8,10 +8,12 @@
 //! valid: the processor predicts it, so the address itself costs nothing. With several, the segment's number is shifted
 //! and added, 4 cycles.
 //!
-//! Invariant: `base` points to `segments << stride` bytes of zeroed, mapped, page-aligned memory that lives as long as
-//! the arena, and all accesses to it are atomic word accesses made here. [`Arena::words`] is the one place that turns
-//! an address into memory.
+//! Invariant: `base` points to `segments << stride` bytes of mapped, page-aligned memory that lives as long as the arena, and
+//! all accesses to it are atomic word accesses made here, or by other processes that hold to the same. [`Arena::words`] is the one
+//! place that turns an address into memory. A shared file keeps its size as long as anybody maps it: only its memory node could
+//! change that, and does not.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -92,6 +94,8 @@ pub(crate) struct Arena {
     pub(super) mapped: Instant,
     /// Owns the memory behind `base`.
     _map: MmapMut,
+    /// The file that is mapped, if it is one; whoever looks whether it is in use looks for locks on it.
+    _file: Option<File>,
 }
 
 // SAFETY: the memory behind `base` is owned by the arena and only accessed through `AtomicU64`, which may be shared and
@@ -101,14 +105,38 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
+    /// New memory, all zero.
     pub(crate) fn new(geometry: Geometry) -> Result<Self> {
+        Self::mapped(geometry, None)
+    }
+
+    /// The memory of a file.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn shared(file: File, geometry: Geometry) -> Result<Self> {
+        Self::mapped(geometry, Some(file))
+    }
+
+    fn mapped(geometry: Geometry, file: Option<File>) -> Result<Self> {
         let stride = geometry.segment_bytes.next_power_of_two();
         let failed = |cause| Error::from(error::System { action: "map far memory", cause });
         let bytes = stride
             .checked_mul(u64::from(geometry.segments()))
             .and_then(|bytes| usize::try_from(bytes).ok())
             .ok_or_else(|| failed(std::io::ErrorKind::OutOfMemory.into()))?;
-        let mut map = memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon().map_err(failed)?;
+        let mut options = memmap2::MmapOptions::new();
+        options.len(bytes).no_reserve_swap();
+        let mut map = match &file {
+            None => options.map_anon().map_err(failed)?,
+            Some(file) => {
+                let length = file.metadata().map_err(failed)?.len();
+                if length < bytes as u64 {
+                    return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+                }
+                // SAFETY: the file has as many bytes as are mapped, and keeps them; what other processes do to them at the
+                // same time is harmless, since all accesses are atomic (the invariant above).
+                unsafe { options.map_mut(file) }.map_err(failed)?
+            }
+        };
         Ok(Self {
             base: map.as_mut_ptr().cast_const(),
             segments: u64::from(geometry.segments()),
@@ -118,7 +146,13 @@ impl Arena {
             geometry,
             mapped: Instant::now(),
             _map: map,
+            _file: file,
         })
+    }
+
+    /// How much there is.
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
     /// The word at `at`.

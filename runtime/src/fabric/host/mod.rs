@@ -13,11 +13,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) use arena::{Arena, Geometry};
-pub(crate) use spawn::run_threads;
+pub(crate) use spawn::{Background, Stop, run_threads};
 
 use super::chain::{Chain, Op};
 use crate::error::Result;
 use crate::pointer::Address;
+
+/// Lets this thread sleep.
+pub(crate) fn rest(duration: Duration) {
+    std::thread::sleep(duration);
+}
 
 /// One thread's access to the host's memory.
 #[derive(Clone)]

@@ -1,7 +1,9 @@
-//! Starting a run's compute threads as threads of this process.
+//! Starting threads of this process: a run's compute threads, and one in the background.
 
 use std::panic::resume_unwind;
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::error::{self, Error, Result};
 
@@ -38,4 +40,51 @@ pub(crate) fn run_threads<R: Send>(
             results.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect();
         refused.map_or(Ok(values), Err)
     })
+}
+
+/// A thread in the background; told to stop, and waited for, when this is dropped.
+pub(crate) struct Background {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a thread in the background waits with.
+#[derive(Default)]
+pub(crate) struct Stop {
+    is_told: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Stop {
+    /// Waits for so long, or until the thread is told to stop; gives whether it is.
+    pub(crate) fn wait(&self, duration: Duration) -> bool {
+        let is_told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.wait_timeout_while(is_told, duration, |is_told| !*is_told);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Background {
+    /// # Errors
+    /// [`Error::System`] if the system starts no more threads.
+    pub(crate) fn start(name: &str, body: impl FnOnce(&Stop) + Send + 'static) -> Result<Self> {
+        let stop = Arc::new(Stop::default());
+        let of_thread = Arc::clone(&stop);
+        let started = thread::Builder::new().name(name.to_owned()).spawn(move || body(&of_thread));
+        let failed = |cause| Error::from(error::System { action: "start a thread", cause });
+        Ok(Self { stop, thread: Some(started.map_err(failed)?) })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        *self.stop.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.told.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // If it has panicked, it has said so.
+            let _ = thread.join();
+        }
+    }
 }

@@ -5,6 +5,8 @@ use rand::{Rng, RngExt};
 use super::config::{Odds, Picos, picos};
 use super::events::Event;
 use super::world::{ThreadState, World};
+use crate::error::{self, Error};
+use crate::pointer::Address;
 use crate::sim::fault::{Fault, FaultKind, When};
 use crate::sim::trace::What;
 
@@ -164,7 +166,34 @@ impl World {
                 self.unfinished -= 1;
                 self.dying.push(thread);
                 self.books.note(Some(thread), self.now, What::Died);
+                self.break_off(thread);
             }
+        }
+    }
+
+    /// Breaks off what a dead thread has posted, on each connection at any word: what was behind that had not left yet.
+    fn break_off(&mut self, thread: u32) {
+        for lane in 0..self.threads[thread as usize].lanes.len() {
+            let pending = self.threads[thread as usize].lanes[lane].pending.clone();
+            let words = |flight: &u32| u64::from(self.flights[*flight as usize].words_left);
+            let all: u64 = pending.iter().map(words).sum();
+            let mut left = self.agenda.rng.random_range(0..=all);
+            for flight in pending {
+                let words = u64::from(self.flights[flight as usize].words_left).min(left);
+                self.shorten(flight, words as u32);
+                left -= words;
+            }
+        }
+    }
+
+    /// Breaks a chain off after so many further words. Nobody learns what it brought.
+    pub(super) fn shorten(&mut self, flight: u32, words: u32) {
+        let timeout_us = self.config.timeout / 1_000_000;
+        let flight = &mut self.flights[flight as usize];
+        if words < flight.words_left {
+            let (node, operation, address) = (flight.node, "wait", Address::NULL);
+            let error = error::NodeUnreachable { node, timeout_us, operation, address };
+            (flight.words_left, flight.result) = (words, Err(Error::from(error)));
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use rand::Rng;
+use rand::{Rng, RngExt};
 
 use super::config::{Picos, SimConfig};
 use super::events::{Agenda, Event};
@@ -66,14 +66,14 @@ pub(super) struct Thread {
     /// How often it has waited in vain.
     pub(super) in_vain: super::stuck::InVain,
     /// Its connections to memory nodes.
-    lanes: Vec<Lane>,
+    pub(super) lanes: Vec<Lane>,
 }
 
 /// A thread's connection to a memory node: chains on it are executed in the order in which they were posted.
-struct Lane {
+pub(super) struct Lane {
     node: u16,
     /// Chains that have not been executed.
-    pending: VecDeque<u32>,
+    pub(super) pending: VecDeque<u32>,
     /// When its doorbell was last rung, and when what it announced departs.
     rung: Option<(Picos, Picos)>,
 }
@@ -264,6 +264,11 @@ impl World {
             result: Ok(()),
             stage: Stage::Travelling,
         });
+        if !self.acts(thread) {
+            // It has died meanwhile: any part of it may have left.
+            let words = self.agenda.rng.random_range(0..=words_left);
+            self.shorten(flight, words);
+        }
         self.agenda.push(arrives_at, Event::Arrive(flight));
         if let Some(thread) = self.threads.get_mut(thread as usize) {
             thread.lane(node).pending.push_back(flight);

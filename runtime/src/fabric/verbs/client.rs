@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::config::{Config, Sharing};
 use super::device::Device;
-use super::handshake::{Hello, Join, Kind};
 use super::manager::cannot_connect;
 use super::node::{Control, Node, Place, ThreadLane};
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::Result;
 use crate::fabric::chain::Chain;
+use crate::fabric::handshake::{Hello, Join, Kind};
 use crate::fabric::host::Geometry;
 use crate::layout::{WORD_BYTES, fingerprint};
 use crate::pointer::Address;

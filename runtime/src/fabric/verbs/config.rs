@@ -1,19 +1,16 @@
 //! What an `rdma:` URL asks for.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::handshake::Secret;
-use crate::error::{self, Error, Result};
+use crate::error::Result;
+use crate::fabric::handshake::Secret;
+use crate::fabric::secret;
 
 /// How long an operation may go without an answer if nobody says.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The variable that names the secret's file where the URL does not.
-const SECRET_VARIABLE: &str = "FARFIELD_SECRET_FILE";
 /// How many lanes threads share if nobody says.
 const DEFAULT_LANES: usize = 4;
-/// The longest secret that is read.
-const MAX_SECRET_BYTES: u64 = 4096;
 
 /// How to reach a cluster, and how to use the connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,43 +137,10 @@ impl Config {
         Ok(true)
     }
 
-    /// The cluster's secret: what the file has that the URL or the environment names, or nothing.
+    /// The cluster's secret.
     pub(super) fn secret(&self) -> Result<Secret> {
-        let file = self.secret_file.clone().or_else(|| std::env::var_os(SECRET_VARIABLE).map(PathBuf::from));
-        file.map_or_else(|| Ok(Secret::new(b"")), |file| read_secret(&file))
+        secret::of_client(self.secret_file.as_deref())
     }
-}
-
-/// Reads a secret from a file that nobody but its owner may read.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] in a line.
-pub(crate) fn read_secret(file: &Path) -> Result<Secret> {
-    use std::io::Read;
-    use std::os::unix::fs::MetadataExt;
-    let invalid = |reason| {
-        let value = file.display().to_string().into();
-        Error::from(error::InvalidArgument { argument: "secret file", value, reason })
-    };
-    let mut open = std::fs::File::open(file).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => invalid("there is no such file"),
-        _ => invalid("it can not be read"),
-    })?;
-    let metadata = open.metadata().map_err(|_| invalid("it can not be read"))?;
-    if metadata.mode() & 0o077 != 0 {
-        return Err(invalid("others than its owner may read it: chmod 600"));
-    }
-    let mut bytes = Vec::new();
-    open.by_ref()
-        .take(MAX_SECRET_BYTES)
-        .read_to_end(&mut bytes)
-        .map_err(|_| invalid("it can not be read"))?;
-    // Editors end a file with a line break.
-    let secret = bytes.trim_ascii_end();
-    if secret.is_empty() {
-        return Err(invalid("it is empty"));
-    }
-    Ok(Secret::new(secret))
 }
 
 #[cfg(test)]
@@ -194,21 +158,5 @@ mod tests {
             assert!(used.iter().all(|used| *used > 0), "{sharing:?}: {used:?}");
         }
         assert_eq!(Sharing::Mod(8).lanes(2), 2, "no more than there are threads");
-    }
-
-    #[test]
-    fn a_secret_is_its_owners() {
-        use std::os::unix::fs::PermissionsExt;
-        let file = std::env::temp_dir().join(format!("farfield-secret-{}", std::process::id()));
-        let said = |file: &Path| read_secret(file).map(drop).unwrap_err().to_string();
-        assert!(said(&file).contains("no such file"));
-        std::fs::write(&file, "open sesame\n").unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(said(&file).contains("chmod 600"));
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(read_secret(&file).is_ok());
-        std::fs::write(&file, "\n").unwrap();
-        assert!(said(&file).contains("empty"));
-        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::handshake::Segment;
 use super::pipeline::{Credits, Pipeline, Request, Ring};
 use super::queue::{Completion, Outcome, Target};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
+use crate::fabric::handshake::Segment;
 use crate::pointer::Address;
 
 /// How often a thread looks for completions in vain before it looks at the clock and for news of the connection.

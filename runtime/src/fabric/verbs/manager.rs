@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use super::binding::sys::rdma_cm_event_type as kind;
 use super::binding::{OPTION_ID, OPTION_ID_ACK_TIMEOUT, sys};
 use super::device::{Device, Domain, last_error};
-use super::handshake;
 use crate::error::{self, Error, Result};
+use crate::fabric::handshake;
 
 /// How often a packet is sent again before the connection is given up. The most that there is.
 const RETRIES: u8 = 7;

@@ -6,7 +6,6 @@
 //! | [`config`] | what a URL asks for |
 //! | [`device`] | devices, their limits, registered memory |
 //! | [`manager`] | connections: how they are asked for, and how they end |
-//! | [`handshake`] | what the two sides say to each other first |
 //! | [`queue`] | work requests and completions |
 //! | [`pipeline`] | from chains to work requests and back, within credits |
 //! | [`lane`] | a connection that threads post on |
@@ -31,7 +30,6 @@ mod binding;
 mod client;
 pub(crate) mod config;
 mod device;
-mod handshake;
 mod lane;
 mod manager;
 mod node;
@@ -40,14 +38,13 @@ mod queue;
 mod server;
 
 use std::cell::Cell;
-use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 pub(crate) use client::Client;
 pub use device::Atomics;
-pub(crate) use server::{Options, Server, stop};
+pub(crate) use server::{Options, Server};
 
 use super::{Posted, Ticket};
 use crate::error::Result;
@@ -62,11 +59,6 @@ const ROUNDS_PER_YIELD: u32 = 4;
 /// After how many a thread with nothing in flight sleeps, and for how long.
 const ROUNDS_PER_SLEEP: u32 = 256;
 const SLEEP: Duration = Duration::from_micros(20);
-
-/// The secret that a file has; none without a file.
-pub(crate) fn secret(file: Option<&Path>) -> Result<handshake::Secret> {
-    file.map_or_else(|| Ok(handshake::Secret::new(b"")), config::read_secret)
-}
 
 /// The devices of this machine.
 pub(crate) fn devices() -> Result<Vec<DeviceInfo>> {

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::device::{Domain, Reach, Region, SPARE_COMPLETIONS, ack_timeout, check};
-use super::handshake::{
-    Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment, Welcome,
-};
 use super::lane::{Connect, Lane, Wire};
 use super::manager::{Id, What, cannot_connect, connect, resolve, wait_for};
 use super::pipeline::{Credits, Request};
 use super::queue::{Batch, Completion, Completions, Messages, Outcome, RECEIVED, Target};
 use crate::error::{Error, Result};
+use crate::fabric::handshake::{
+    Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment, Welcome,
+};
 use crate::layout::WORD_BYTES;
 
 /// Requests in a lane's send queue, if the device has so many: what a few tens of tasks have in flight.

@@ -6,7 +6,7 @@
 //! ends, so nobody posts who is not known.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -15,15 +15,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::device::{Device, Domain, Limits, Reach, Region, check};
-use super::handshake::{
-    Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment,
-    Welcome,
-};
 use super::manager::{Channel, Event, Id, What, wait_for};
 use super::node::UNKNOWN_CLIENT;
 use super::queue::{Completions, Messages, Outcome, RECEIVED};
 use crate::cluster::control;
 use crate::error::{self, Error, Result};
+use crate::fabric::handshake::{
+    Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment,
+    Welcome,
+};
 use crate::layout::WORD_BYTES;
 
 /// How long a client may take to prove that it knows the secret.
@@ -111,7 +111,7 @@ impl Server {
         }
         let bytes = options.segment_bytes / WORD_BYTES as u64 * WORD_BYTES as u64;
         if !(control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&bytes) {
-            let reason = "a segment has 19160 bytes (its control block and a word) to 256 TiB";
+            let reason = "a segment has 27256 bytes (its control block and a word) to 256 TiB";
             return Err(invalid("segment size", options.segment_bytes.to_string(), reason));
         }
         let devices = Device::all()?;
@@ -406,6 +406,8 @@ impl Server {
         Ok(Welcome {
             client,
             layout: control::LAYOUT_VERSION,
+            nodes: 1,
+            lease_ms: 0,
             segment_bytes: self.segment_bytes,
             segments: self.regions.iter().map(segment).collect(),
         })
@@ -425,10 +427,4 @@ impl Server {
 enum Admitted {
     Stranger(Completions, Messages, Nonce),
     Lane(Completions),
-}
-
-/// Tells a server to stop.
-pub(crate) fn stop(mut stopper: &UnixStream) {
-    // A server that is gone has stopped.
-    let _ = stopper.write(&[1]);
 }

@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use super::config::Config;
 use super::device::Domain;
-use super::handshake::{Hello, Join, Kind, Nonce, Reply, Secret};
 use super::manager::{Id, resolve};
 use super::queue::{Completions, Messages, Outcome};
 use super::*;
 use crate::cluster::Cluster;
 use crate::error::Error;
+use crate::fabric::handshake::{Hello, Join, Kind, Nonce, Reply, Secret, Welcome};
 use crate::pointer::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -43,7 +43,7 @@ impl Nodes {
         bytes: u64,
         secret: Option<&Path>,
     ) -> Self {
-        let secret = super::secret(secret).unwrap();
+        let secret = crate::fabric::secret::of_node(secret).unwrap();
         let node = |_| {
             let listen = format!("{address}:0").parse().expect("an address");
             let options = Options { listen, segments, segment_bytes: bytes };
@@ -67,7 +67,7 @@ impl Nodes {
 
     fn stop(&mut self) {
         for (_, stopper, serving) in &mut self.nodes {
-            stop(stopper);
+            crate::stopper::Stopper(stopper.try_clone().unwrap()).stop();
             if let Some(serving) = serving.take() {
                 serving.join().unwrap();
             }
@@ -159,7 +159,7 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let join = Join { cluster: 5, node: 0, nodes: 1 };
     messages.send(&id, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
     let bytes = message(&completions).expect("it is welcome");
-    let welcome = handshake::Welcome::parse(&messages.received(bytes)).unwrap();
+    let welcome = Welcome::parse(&messages.received(bytes)).unwrap();
     let key = nobody().key(&HELLO.nonce, &reply.nonce);
     let replacing = |number, replaced, key: &[u8]| {
         let nonce = Hello::lane(welcome.client, number, replaced);
@@ -202,7 +202,7 @@ fn who_proves_nothing_gets_no_table() {
         let (id, completions, messages) = end(nodes.first());
         manager::connect(&id, &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
         messages.send(&id, garbage).unwrap();
-        let answer = message(&completions).map(|bytes| handshake::Welcome::parse(&messages.received(bytes)));
+        let answer = message(&completions).map(|bytes| Welcome::parse(&messages.received(bytes)));
         assert!(!matches!(answer, Some(Ok(_))), "{nonce:?}");
     }
     works(&nodes);

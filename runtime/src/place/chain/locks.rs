@@ -4,6 +4,7 @@ use crate::cluster::ComputeThread;
 use crate::error::{Error, Result};
 use crate::layout::{Remote, try_map};
 use crate::memory::guard::Guard;
+use crate::place::lock::expected_after;
 use crate::place::{Lock, LockGuard, Place};
 use crate::pointer::Shared;
 
@@ -13,7 +14,8 @@ impl Guard<'_> {
     ///
     /// Each lock is tried before its object is read, so what is read is what the lock protects. If one is taken, those
     /// that were free are given back, and after a while all are tried again: whoever holds some never waits for others, so
-    /// the order of the locks does not matter.
+    /// the order of the locks does not matter. A lock whose owner is gone is taken from it: see
+    /// [`LockGuard::needs_recovery`].
     ///
     /// # Errors
     /// Those of a CAS and a READ.
@@ -23,20 +25,43 @@ impl Guard<'_> {
     ) -> Result<[(LockGuard<'g>, T::Value<'g>); N]> {
         let ct: &'g ComputeThread = self;
         let mut backoff = ct.backoff();
-        loop {
+        let mut expected = [0; N];
+        for attempts in 1.. {
             let mut chain = ct.chain();
-            let tried = nodes.map(|(lock, node)| (chain.try_lock(lock), chain.read(node)));
+            let mut index = 0;
+            let tried = nodes.map(|(lock, node)| {
+                index += 1;
+                (chain.try_lock_from(lock, expected[index - 1]), chain.read(node))
+            });
             chain.submit().await?;
-            let got = try_map(tried, |(lock, seen)| Ok::<_, Error>((lock.get()?, seen)))?;
-            if got.iter().all(|(lock, _)| lock.is_some()) {
+            let got = try_map(tried, |(lock, seen)| Ok::<_, Error>((lock.get_or_word()?, seen)))?;
+            if got.iter().all(|(lock, _)| lock.is_ok()) {
                 return try_map(got, |(lock, seen)| match lock {
-                    Some(lock) => Ok((lock, seen.get()?)),
-                    None => unreachable!("all are held"),
+                    Ok(lock) => Ok((lock, seen.get()?)),
+                    Err(_) => unreachable!("all are held"),
                 });
             }
+            let found = got.each_ref().map(|(lock, _)| match lock {
+                Ok(lock) => Ok(lock.word_when_free()),
+                Err(word) => Err(*word),
+            });
             // Those that were free are given back, without waiting.
             drop(got);
-            backoff.wait().await;
+            let mut is_taken = false;
+            for (expected, found) in expected.iter_mut().zip(found) {
+                *expected = match found {
+                    Ok(free) => free,
+                    Err(word) => {
+                        let next = expected_after(ct, word, attempts).await?;
+                        is_taken |= next == 0;
+                        next
+                    }
+                };
+            }
+            if is_taken {
+                backoff.wait().await;
+            }
         }
+        unreachable!("it goes on until it has them all")
     }
 }

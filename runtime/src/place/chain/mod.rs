@@ -218,18 +218,23 @@ impl<'g> Chain<'g> {
 
     /// Takes a lock if it is free. What stands behind it in the chain is done either way.
     pub fn try_lock(&mut self, lock: Place<Lock>) -> PendingLock<'g> {
+        self.try_lock_from(lock, 0)
+    }
+
+    /// Takes a lock if its word is `expected`.
+    fn try_lock_from(&mut self, lock: Place<Lock>, expected: u64) -> PendingLock<'g> {
         let token = self.ct.token();
         // It exists before the CAS is posted, and knows what to undo if nobody looks at the outcome.
-        let guard = LockGuard::in_flight(self.ct, lock.address(), token);
-        let found = self.add(lock.address(), |part| part.compare_exchange(lock.address(), 0, token));
-        PendingLock { guard: Some(guard), results: Rc::clone(&self.results), found }
+        let guard = LockGuard::in_flight(self.ct, lock.address(), token, expected);
+        let found = self.add(lock.address(), |part| part.compare_exchange(lock.address(), expected, token));
+        PendingLock { guard: Some(guard), results: Rc::clone(&self.results), found, expected }
     }
 
     /// Releases a lock. If the chain is dropped instead of submitted, the lock is released by itself.
     pub fn release(&mut self, lock: LockGuard<'g>) {
-        let at = lock.address();
+        let (at, free) = (lock.address(), lock.word_when_free());
         self.add(at, |part| {
-            part.write(at, &[0]);
+            part.write(at, &[free]);
             Slot::default()
         });
         self.results.releases.borrow_mut().push(lock.into_parts());
@@ -350,9 +355,9 @@ impl Drop for Chain<'_> {
     /// If nothing was posted, the new objects are nobody's. Locks that were to be released are released by their guards;
     /// those that were taken for nobody are given back, behind the CAS that took them.
     fn drop(&mut self) {
-        for (part, at, token) in self.results.abandoned.borrow_mut().drain(..) {
+        for (part, at, token, free) in self.results.abandoned.borrow_mut().drain(..) {
             if part < self.results.posted.get() {
-                self.ct.post_exchange(at, token, 0);
+                self.ct.post_exchange(at, token, free);
             }
         }
         for block in self.results.publishes.borrow_mut().drain(..) {

@@ -33,6 +33,8 @@ pub struct PendingLock<'g> {
     pub(super) guard: Option<LockGuard<'g>>,
     pub(super) results: Rc<Results>,
     pub(super) found: Found,
+    /// What the lock's word is expected to be.
+    pub(super) expected: u64,
 }
 
 /// Where a result will be.
@@ -50,10 +52,11 @@ pub(crate) struct Results {
     /// How many of them are posted, and how many are done.
     pub(super) posted: Cell<usize>,
     pub(super) done: Cell<usize>,
-    /// Locks that nobody looks for any more, of parts that were not posted: for each its part, its address and its token.
-    pub(super) abandoned: RefCell<Vec<(usize, Address, u64)>>,
+    /// Locks that nobody looks for any more, of parts that were not posted: for each its part, its address, its token and
+    /// what its word becomes.
+    pub(super) abandoned: RefCell<Vec<(usize, Address, u64, u64)>>,
     /// The locks that its operations release: their guards' again if it is dropped before it is done.
-    pub(super) releases: RefCell<Vec<(Address, Held)>>,
+    pub(super) releases: RefCell<Vec<(Address, Held, u64)>>,
     /// The blocks of objects that it publishes: free again if it is dropped before it is submitted.
     pub(super) publishes: RefCell<Vec<Block>>,
 }
@@ -100,7 +103,7 @@ impl Results {
         self.publishes.borrow_mut().clear();
         self.posted.set(index + 1);
         if index + 1 == count {
-            self.releases.borrow_mut().iter_mut().for_each(|(_, held)| held.may_be_released());
+            self.releases.borrow_mut().iter_mut().for_each(|(_, held, _)| held.may_be_released());
         }
     }
 
@@ -139,15 +142,21 @@ impl<'g> PendingLock<'g> {
     ///
     /// # Errors
     /// As [`Pending::get`].
-    pub fn get(mut self) -> Result<Option<LockGuard<'g>>> {
+    pub fn get(self) -> Result<Option<LockGuard<'g>>> {
+        Ok(self.get_or_word()?.ok())
+    }
+
+    /// The lock, or what its word was instead of what was expected.
+    pub(super) fn get_or_word(mut self) -> Result<Result<LockGuard<'g>, u64>> {
         let found = self.results.words(&self.found)?[0];
-        Ok(self.guard.take().and_then(|mut guard| {
-            if found == 0 {
+        let expected = self.expected;
+        Ok(self.guard.take().ok_or(found).and_then(|mut guard| {
+            if found == expected {
                 guard.confirm();
-                return Some(guard);
+                return Ok(guard);
             }
             guard.forget();
-            None
+            Err(found)
         }))
     }
 }
@@ -159,7 +168,8 @@ impl Drop for PendingLock<'_> {
         if self.found.part >= self.results.posted.get()
             && let Some(token) = guard.abandon()
         {
-            self.results.abandoned.borrow_mut().push((self.found.part, guard.address(), token));
+            let free = guard.word_when_free();
+            self.results.abandoned.borrow_mut().push((self.found.part, guard.address(), token, free));
         }
     }
 }

@@ -1,5 +1,8 @@
 //! What a client and a memory node say to each other before the first operation.
 //!
+//! On `shm:` there is a control connection only, a Unix socket; the segment table says where in the file of shared memory each
+//! segment begins. The rest is about RDMA.
+//!
 //! A client has two kinds of connections to a memory node. The *control* connection proves that it knows the cluster's secret
 //! and gives it the segment table; its queue pair is in a protection domain of its own, where no segment is. A *lane* is a
 //! queue pair on which operations run. It is opened with a key that follows from the secret and from the two random numbers
@@ -24,83 +27,89 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// The version of everything here. Others are refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
 
 /// A number that is used once.
-pub(super) type Nonce = [u8; 16];
+pub(in crate::fabric) type Nonce = [u8; 16];
 /// The proof in a request, which has little room.
 type ShortProof = [u8; 16];
 type Proof = [u8; 32];
 /// What lanes are opened with.
-pub(super) type Key = [u8; 32];
+pub(in crate::fabric) type Key = [u8; 32];
 
 /// The most that a request carries over RDMA's connection manager: 56 bytes.
-pub(super) const HELLO_BYTES: usize = 56;
-pub(super) const REPLY_BYTES: usize = 64;
-pub(super) const JOIN_BYTES: usize = 56;
+pub(in crate::fabric) const HELLO_BYTES: usize = 56;
+pub(in crate::fabric) const REPLY_BYTES: usize = 64;
+pub(in crate::fabric) const JOIN_BYTES: usize = 56;
 /// The most segments that a memory node has.
 pub(crate) const MAX_SEGMENTS: usize = 1024;
 const WELCOME_HEAD_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 16;
+/// How words lie in the memory of this machine.
+const BYTE_ORDER: [u8; 2] = 0x0102_u16.to_ne_bytes();
 /// The longest [`Welcome`].
-pub(super) const MAX_WELCOME_BYTES: usize = WELCOME_HEAD_BYTES + MAX_SEGMENTS * ENTRY_BYTES;
+pub(in crate::fabric) const MAX_WELCOME_BYTES: usize = WELCOME_HEAD_BYTES + MAX_SEGMENTS * ENTRY_BYTES;
 /// The longest reason for a refusal; a rejection of the connection manager has room for 148 bytes.
-pub(super) const MAX_REASON_BYTES: usize = 120;
+pub(in crate::fabric) const MAX_REASON_BYTES: usize = 120;
 
 /// A request for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hello {
-    pub(super) kind: Kind,
+pub(in crate::fabric) struct Hello {
+    pub(in crate::fabric) kind: Kind,
     /// Which of the cluster's memory nodes the client takes the other for.
-    pub(super) node: u16,
+    pub(in crate::fabric) node: u16,
     /// The cluster; 0 if the client does not know it yet.
-    pub(super) cluster: u64,
+    pub(in crate::fabric) cluster: u64,
     /// The incarnation that the client knows; 0 if it knows none.
-    pub(super) incarnation: u64,
+    pub(in crate::fabric) incarnation: u64,
     /// A random number for a control connection; for a lane, the client's number, the lane's, and that of the one it
     /// replaces.
-    pub(super) nonce: Nonce,
+    pub(in crate::fabric) nonce: Nonce,
 }
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::fabric) enum Kind {
     Control,
     Lane,
 }
 
 /// The answer to the request for a control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reply {
-    pub(super) incarnation: u64,
-    pub(super) nonce: Nonce,
+pub(in crate::fabric) struct Reply {
+    pub(in crate::fabric) incarnation: u64,
+    pub(in crate::fabric) nonce: Nonce,
 }
 
 /// What the client wants the memory node to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Join {
-    pub(super) cluster: u64,
-    pub(super) node: u16,
-    pub(super) nodes: u16,
+pub(in crate::fabric) struct Join {
+    pub(in crate::fabric) cluster: u64,
+    pub(in crate::fabric) node: u16,
+    pub(in crate::fabric) nodes: u16,
 }
 
 /// What a client needs to know of a memory node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Welcome {
+pub(in crate::fabric) struct Welcome {
     /// Which client of the memory node it is: no two ever have the same number.
-    pub(super) client: u32,
+    pub(in crate::fabric) client: u32,
     /// The version of the control blocks.
-    pub(super) layout: u64,
-    pub(super) segment_bytes: u64,
-    pub(super) segments: Vec<Segment>,
+    pub(in crate::fabric) layout: u64,
+    /// How many memory nodes the segments are divided among, in order: one, but on `shm:`.
+    pub(in crate::fabric) nodes: u16,
+    /// How long a client may go without a sign of life.
+    pub(in crate::fabric) lease_ms: u32,
+    pub(in crate::fabric) segment_bytes: u64,
+    pub(in crate::fabric) segments: Vec<Segment>,
 }
 
 /// Where a segment is in the memory of its node, and the key to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) base: u64,
-    pub(super) rkey: u32,
+pub(in crate::fabric) struct Segment {
+    pub(in crate::fabric) base: u64,
+    pub(in crate::fabric) rkey: u32,
 }
 
 /// A secret as it is used: what a file holds, or nothing.
@@ -122,7 +131,7 @@ impl Secret {
     }
 
     /// What lanes are opened with after a handshake with these numbers.
-    pub(super) fn key(&self, client: &Nonce, node: &Nonce) -> Key {
+    pub(in crate::fabric) fn key(&self, client: &Nonce, node: &Nonce) -> Key {
         mac(&self.0, About::Key, &[client, node]).finalize().into_bytes().into()
     }
 }
@@ -159,7 +168,7 @@ impl Fields<'_> {
 impl Hello {
     /// The nonce of a lane: whose it is, which, and in place of which other, if any: of that nothing may arrive any more once this one
     /// is open.
-    pub(super) fn lane(client: u32, lane: u32, replaced: u32) -> Nonce {
+    pub(in crate::fabric) fn lane(client: u32, lane: u32, replaced: u32) -> Nonce {
         let mut nonce = [0; 16];
         nonce[..4].copy_from_slice(&client.to_le_bytes());
         nonce[4..8].copy_from_slice(&lane.to_le_bytes());
@@ -168,7 +177,7 @@ impl Hello {
     }
 
     /// Whose lane it asks for, which, and in place of which other.
-    pub(super) fn client_and_lanes(&self) -> [u32; 3] {
+    pub(in crate::fabric) fn client_and_lanes(&self) -> [u32; 3] {
         let mut fields = Fields(&self.nonce);
         [(); 3].map(|()| fields.u32().unwrap_or_default())
     }
@@ -184,7 +193,7 @@ impl Hello {
         head
     }
 
-    pub(super) fn to_bytes(self, key: &[u8]) -> [u8; HELLO_BYTES] {
+    pub(in crate::fabric) fn to_bytes(self, key: &[u8]) -> [u8; HELLO_BYTES] {
         let head = self.head();
         let proof: Proof = mac(key, About::Hello, &[&head]).finalize().into_bytes().into();
         let mut bytes = [0; HELLO_BYTES];
@@ -193,12 +202,12 @@ impl Hello {
         bytes
     }
 
-    pub(super) fn with_secret(self, secret: &Secret) -> [u8; HELLO_BYTES] {
+    pub(in crate::fabric) fn with_secret(self, secret: &Secret) -> [u8; HELLO_BYTES] {
         self.to_bytes(&secret.0)
     }
 
     /// Reads a request; the connection manager may have added to its end. The proof is yet to be checked.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(in crate::fabric) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let mut fields = Fields(bytes.get(..HELLO_BYTES).ok_or("this is not Farfield's protocol")?);
         let short = "the request is too short";
         let magic: [u8; 4] = fields.take().ok_or(short)?;
@@ -223,13 +232,13 @@ impl Hello {
     }
 
     /// Whether the request that it was read from was made with this key.
-    pub(super) fn is_proven(&self, bytes: &[u8], key: &[u8]) -> bool {
+    pub(in crate::fabric) fn is_proven(&self, bytes: &[u8], key: &[u8]) -> bool {
         let head = self.head();
         let proof = bytes.get(head.len()..HELLO_BYTES).unwrap_or_default();
         mac(key, About::Hello, &[&head]).verify_truncated_left(proof).is_ok()
     }
 
-    pub(super) fn is_proven_by(&self, bytes: &[u8], secret: &Secret) -> bool {
+    pub(in crate::fabric) fn is_proven_by(&self, bytes: &[u8], secret: &Secret) -> bool {
         self.is_proven(bytes, &secret.0)
     }
 }
@@ -243,7 +252,7 @@ impl Reply {
         head
     }
 
-    pub(super) fn to_bytes(self, secret: &Secret, client: &Nonce) -> [u8; REPLY_BYTES] {
+    pub(in crate::fabric) fn to_bytes(self, secret: &Secret, client: &Nonce) -> [u8; REPLY_BYTES] {
         let head = self.head();
         let proof: Proof = mac(&secret.0, About::Reply, &[&head, client]).finalize().into_bytes().into();
         let mut bytes = [0; REPLY_BYTES];
@@ -253,7 +262,11 @@ impl Reply {
     }
 
     /// Reads a reply of somebody who knows the secret.
-    pub(super) fn parse(bytes: &[u8], secret: &Secret, client: &Nonce) -> Result<Self, &'static str> {
+    pub(in crate::fabric) fn parse(
+        bytes: &[u8],
+        secret: &Secret,
+        client: &Nonce,
+    ) -> Result<Self, &'static str> {
         let strange = "it does not speak Farfield's protocol";
         let bytes = bytes.get(..REPLY_BYTES).ok_or(strange)?;
         let mut fields = Fields(bytes);
@@ -277,7 +290,12 @@ impl Join {
         head
     }
 
-    pub(super) fn to_bytes(self, secret: &Secret, client: &Nonce, node: &Nonce) -> [u8; JOIN_BYTES] {
+    pub(in crate::fabric) fn to_bytes(
+        self,
+        secret: &Secret,
+        client: &Nonce,
+        node: &Nonce,
+    ) -> [u8; JOIN_BYTES] {
         let head = self.head();
         let proof: Proof = mac(&secret.0, About::Join, &[&head, client, node]).finalize().into_bytes().into();
         let mut bytes = [0; JOIN_BYTES];
@@ -286,7 +304,7 @@ impl Join {
         bytes
     }
 
-    pub(super) fn parse(
+    pub(in crate::fabric) fn parse(
         bytes: &[u8],
         secret: &Secret,
         client: &Nonce,
@@ -313,7 +331,7 @@ impl Join {
 
 impl Welcome {
     /// The message, or the one that says why the client is not welcome.
-    pub(super) fn to_bytes(this: Result<&Self, &str>) -> Vec<u8> {
+    pub(in crate::fabric) fn to_bytes(this: Result<&Self, &str>) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         match this {
             Ok(welcome) => {
@@ -322,7 +340,9 @@ impl Welcome {
                 bytes.extend((welcome.segments.len() as u32).to_le_bytes());
                 bytes.extend(welcome.layout.to_le_bytes());
                 bytes.extend(welcome.segment_bytes.to_le_bytes());
-                bytes.resize(WELCOME_HEAD_BYTES, 0);
+                bytes.extend(welcome.lease_ms.to_le_bytes());
+                bytes.extend(welcome.nodes.to_le_bytes());
+                bytes.extend(BYTE_ORDER);
                 for segment in &welcome.segments {
                     bytes.extend(segment.base.to_le_bytes());
                     bytes.extend(segment.rkey.to_le_bytes());
@@ -339,7 +359,7 @@ impl Welcome {
     }
 
     /// Reads the message; the error is the memory node's reason, or what is wrong with the message.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(in crate::fabric) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let strange = || "it does not speak Farfield's protocol".to_owned();
         let mut fields = Fields(bytes);
         if fields.take() != Some(MAGIC) {
@@ -354,7 +374,14 @@ impl Welcome {
         let count = fields.u32().ok_or_else(strange)? as usize;
         let layout = fields.u64().ok_or_else(strange)?;
         let segment_bytes = fields.u64().ok_or_else(strange)?;
-        fields.u64().ok_or_else(strange)?;
+        let lease_ms = fields.u32().ok_or_else(strange)?;
+        let nodes = fields.u16().ok_or_else(strange)?;
+        if fields.take().ok_or_else(strange)? != BYTE_ORDER {
+            return Err("its memory has words in the other byte order".to_owned());
+        }
+        if nodes == 0 || !count.is_multiple_of(usize::from(nodes)) {
+            return Err(format!("its table says {count} segments on {nodes} memory nodes"));
+        }
         if count == 0 || count > MAX_SEGMENTS || fields.0.len() != count * ENTRY_BYTES {
             return Err(format!("its table says {count} segments and has {} bytes", fields.0.len()));
         }
@@ -363,12 +390,12 @@ impl Welcome {
             base.checked_add(segment_bytes).ok_or_else(|| format!("it has a segment at {base:#x}"))?;
             segments.push(Segment { base, rkey });
         }
-        Ok(Self { client, layout, segment_bytes, segments })
+        Ok(Self { client, layout, nodes, lease_ms, segment_bytes, segments })
     }
 }
 
 /// A reason as it is sent.
-pub(super) fn cut(reason: &str) -> &str {
+pub(in crate::fabric) fn cut(reason: &str) -> &str {
     let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {
         end -= 1;
@@ -377,7 +404,7 @@ pub(super) fn cut(reason: &str) -> &str {
 }
 
 /// A reason as it was sent by somebody who may be anybody: one line of printable text.
-pub(super) fn reason(bytes: &[u8]) -> String {
+pub(in crate::fabric) fn reason(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(MAX_REASON_BYTES)];
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end]);
@@ -442,8 +469,12 @@ mod tests {
     #[test]
     fn a_welcome_has_the_table_and_a_refusal_the_reason() {
         let segments = vec![Segment { base: 4096, rkey: 1 }, Segment { base: 1 << 40, rkey: 2 }];
-        let welcome = Welcome { client: 3, layout: 2, segment_bytes: 1 << 30, segments };
+        let welcome =
+            Welcome { client: 3, layout: 2, nodes: 2, lease_ms: 1000, segment_bytes: 1 << 30, segments };
         let bytes = Welcome::to_bytes(Ok(&welcome));
+        let mut swapped = bytes.clone();
+        swapped[38..40].reverse();
+        assert!(Welcome::parse(&swapped).unwrap_err().contains("byte order"));
         assert_eq!(Welcome::parse(&bytes), Ok(welcome));
         assert!(Welcome::parse(&bytes[..bytes.len() - 1]).is_err());
         assert_eq!(Welcome::parse(&Welcome::to_bytes(Err("full\n"))), Err("full?".to_owned()));

@@ -1,0 +1,135 @@
+//! A process's log: each operation's invocation and return, with its place in the history of all processes.
+//!
+//! An entry is 16 bytes: the event's number, and what it is. It is written at once, so that it is there also if the process is
+//! killed in the next instant. An invocation is written before the operation begins, a return after it has returned: so an operation
+//! without a return may have taken effect or not.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// Which of the sets an operation is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Which {
+    /// The lazy list.
+    Lazy,
+    /// The Harris list.
+    Harris,
+}
+
+/// What is done to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Looks whether it is there.
+    Get,
+    /// Puts it in; gives whether it was not there.
+    Insert,
+    /// Takes it out; gives whether it was there.
+    Remove,
+}
+
+/// An operation on a key, as a log shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What is done.
+    pub operation: Operation,
+    /// The event that it began with.
+    pub invoked: u64,
+    /// The event that it ended with, and what it gave.
+    pub returned: Option<(u64, bool)>,
+}
+
+const RETURN: u64 = 1 << 63;
+const HARRIS: u64 = 1 << 62;
+const OPERATION_SHIFT: u32 = 56;
+const KEYS: u64 = (1 << OPERATION_SHIFT) - 1;
+
+/// A log that is being written.
+pub struct Log(File);
+
+impl Log {
+    /// An empty log.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        File::create_new(path).map(Self)
+    }
+
+    fn write(&mut self, event: u64, what: u64) -> io::Result<()> {
+        let mut entry = [0; 16];
+        entry[..8].copy_from_slice(&event.to_le_bytes());
+        entry[8..].copy_from_slice(&what.to_le_bytes());
+        self.0.write_all(&entry)
+    }
+
+    /// An operation is about to begin.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn invoked(&mut self, event: u64, which: Which, operation: Operation, key: u64) -> io::Result<()> {
+        let which = if which == Which::Harris { HARRIS } else { 0 };
+        self.write(event, which | (operation as u64) << OPERATION_SHIFT | key)
+    }
+
+    /// It has ended.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn returned(&mut self, event: u64, result: bool) -> io::Result<()> {
+        self.write(event, RETURN | u64::from(result))
+    }
+}
+
+/// Reads a log; gives each call with the set and the key that it was on.
+///
+/// # Errors
+/// Those of the file system, and a log that no process can have written.
+pub fn read(path: &Path) -> io::Result<Vec<(Which, u64, Call)>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.read_to_end(&mut bytes)?;
+    let mut calls: Vec<(Which, u64, Call)> = Vec::new();
+    let strange = || io::Error::other(format!("{}: no process writes such a log", path.display()));
+    for entry in bytes.as_chunks::<16>().0 {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| entry[at + byte]));
+        let (event, what) = (word(0), word(8));
+        if what & RETURN != 0 {
+            let (_, _, last) = calls.last_mut().ok_or_else(strange)?;
+            if last.returned.is_some() || event <= last.invoked {
+                return Err(strange());
+            }
+            last.returned = Some((event, what & 1 != 0));
+            continue;
+        }
+        let which = if what & HARRIS != 0 { Which::Harris } else { Which::Lazy };
+        let operation = match what >> OPERATION_SHIFT & 3 {
+            0 => Operation::Get,
+            1 => Operation::Insert,
+            2 => Operation::Remove,
+            _ => return Err(strange()),
+        };
+        calls.push((which, what & KEYS, Call { operation, invoked: event, returned: None }));
+    }
+    Ok(calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_as_it_was_written() {
+        let path = std::env::temp_dir().join(format!("farfield-log-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mut log = Log::create(&path).unwrap();
+        log.invoked(3, Which::Harris, Operation::Remove, 7).unwrap();
+        log.returned(5, true).unwrap();
+        log.invoked(9, Which::Lazy, Operation::Insert, 0).unwrap();
+        log.0.write_all(&[1, 2, 3]).unwrap();
+        let read = read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let remove = Call { operation: Operation::Remove, invoked: 3, returned: Some((5, true)) };
+        let insert = Call { operation: Operation::Insert, invoked: 9, returned: None };
+        assert_eq!(read, [(Which::Harris, 7, remove), (Which::Lazy, 0, insert)]);
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether the operations on one key can have happened one after the other.
+//!
+//! A set's keys are independent, so its history is linearizable if that of each key is (Herlihy and Wing, TOPLAS 1990). The state
+//! of a key is one bit, and few operations on it are open at a time, so the history is gone through once, event by event, with all
+//! *possibilities*: a state, and which of the open operations have taken effect (Lowe, "Testing for linearizability", 2017, calls
+//! this just-in-time linearization). When an operation returns, those possibilities remain in which it has taken effect with the
+//! result that it gave. If none remains, no order explains the history.
+//!
+//! The operation that a process was killed in has no return. It may have taken effect at any moment since, or never: it stays open.
+
+use std::collections::HashSet;
+
+use super::log::{Call, Operation};
+
+/// A state, and which of the open operations have taken effect, one bit each.
+type Possibility = (bool, u64);
+
+/// Whether calls on one key, absent at first, can be explained.
+///
+/// # Errors
+/// The event from which on they can not; or at which 64 operations on the key are open, which is more than are told apart.
+pub fn explain(calls: &[Call]) -> Result<(), u64> {
+    // What was not seen by anybody and changed nothing is left out.
+    let matters = |call: &&Call| call.returned.is_some() || call.operation != Operation::Get;
+    let calls: Vec<&Call> = calls.iter().filter(matters).collect();
+    let mut events: Vec<(u64, usize)> = Vec::new();
+    for (index, call) in calls.iter().enumerate() {
+        events.push((call.invoked, index));
+        events.extend(call.returned.map(|(event, _)| (event, index)));
+    }
+    events.sort_unstable();
+    let mut open: Vec<Option<usize>> = Vec::new();
+    let mut possible: HashSet<Possibility> = [(false, 0)].into();
+    for (event, index) in events {
+        if event == calls[index].invoked {
+            let place = open.iter().position(Option::is_none).unwrap_or(open.len());
+            if place >= u64::BITS as usize {
+                return Err(event);
+            }
+            open.resize(open.len().max(place + 1), None);
+            open[place] = Some(index);
+            continue;
+        }
+        let Some(place) = open.iter().position(|open| *open == Some(index)) else { return Err(event) };
+        let bit = 1 << place;
+        let mut after = HashSet::new();
+        let mut seen = possible.clone();
+        let mut pending: Vec<Possibility> = possible.drain().collect();
+        while let Some((present, done)) = pending.pop() {
+            if done & bit != 0 {
+                after.insert((present, done & !bit));
+                continue;
+            }
+            for (place, call) in
+                open.iter().enumerate().filter_map(|(place, index)| Some((place, calls[(*index)?])))
+            {
+                if done & 1 << place == 0
+                    && let Some(present) = effect(call, present)
+                    && seen.insert((present, done | 1 << place))
+                {
+                    pending.push((present, done | 1 << place));
+                }
+            }
+        }
+        if after.is_empty() {
+            return Err(event);
+        }
+        open[place] = None;
+        possible = after;
+    }
+    Ok(())
+}
+
+/// The state after a call that finds a key present or not; nothing if it can not have returned what it has.
+fn effect(call: &Call, present: bool) -> Option<bool> {
+    let (result, after) = match call.operation {
+        Operation::Get => (present, present),
+        Operation::Insert => (!present, true),
+        Operation::Remove => (present, false),
+    };
+    call.returned.is_none_or(|(_, returned)| returned == result).then_some(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Operation::{Get, Insert, Remove};
+
+    fn call(operation: Operation, invoked: u64, returned: u64, result: bool) -> Call {
+        Call { operation, invoked, returned: Some((returned, result)) }
+    }
+
+    fn killed(operation: Operation, invoked: u64) -> Call {
+        Call { operation, invoked, returned: None }
+    }
+
+    #[test]
+    fn what_follows_one_another_must_fit() {
+        assert_eq!(
+            explain(&[call(Insert, 1, 2, true), call(Get, 3, 4, true), call(Remove, 5, 6, true)]),
+            Ok(())
+        );
+        assert_eq!(explain(&[call(Insert, 1, 2, true), call(Insert, 3, 4, true)]), Err(4));
+        assert_eq!(explain(&[call(Get, 1, 2, true)]), Err(2));
+    }
+
+    #[test]
+    fn what_overlaps_has_some_order() {
+        let overlapping = [call(Insert, 1, 6, true), call(Remove, 2, 5, true), call(Get, 3, 4, false)];
+        assert_eq!(explain(&overlapping), Ok(()));
+        assert_eq!(explain(&[call(Insert, 1, 6, true), call(Insert, 2, 5, true)]), Err(6));
+    }
+
+    #[test]
+    fn what_was_killed_may_have_happened_whenever_it_helps_but_once() {
+        assert_eq!(explain(&[killed(Insert, 1), call(Get, 2, 3, false), call(Get, 4, 5, true)]), Ok(()));
+        assert_eq!(explain(&[killed(Insert, 1), call(Get, 2, 3, true), call(Get, 4, 5, false)]), Err(5));
+        assert_eq!(explain(&[call(Get, 1, 2, true), killed(Insert, 3)]), Err(2));
+        let twice = [killed(Insert, 1), call(Remove, 2, 3, true), call(Remove, 4, 5, true)];
+        assert_eq!(explain(&twice), Err(5));
+        assert_eq!(explain(&[&twice[..], &[killed(Insert, 1)]].concat()), Ok(()));
+    }
+}

@@ -1,0 +1,235 @@
+//! Groups: several processes that run together.
+//!
+//! A process that is part `k` of `n` of a group says so in its [record](super::members), with how many threads it brings, and
+//! waits. Once all `n` wait, part 0 draws a number for the run and writes it into the record of each, together with
+//! whose record it takes that for; that is what they wait for. From then on the records stay as they are until the run is over,
+//! so every part finds the same others with the same threads there, and numbers the threads accordingly: those of part 0
+//! first.
+//!
+//! A part that ends, or begins another run, is missed by whoever waits for its threads at a barrier: its record is gone, or says
+//! something else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::control::Record;
+use super::members::{Seen, field};
+use super::run::Run;
+use super::thread::ComputeThread;
+use super::{Cluster, control};
+use crate::error::{self, Error, Result};
+use crate::layout::fingerprint;
+use crate::pointer::Address;
+use crate::task::block_on;
+use memoffset::offset_of;
+
+/// How long a part sleeps between looks for the others.
+const LOOK: Duration = Duration::from_millis(1);
+/// Set in a record's round while the part waits; below it is the number of its threads.
+const WAITS: u64 = 1 << 32;
+/// Bits of a run's number: it shares a word with a barrier's count.
+const RUN_BITS: u32 = 24;
+
+/// A part of a group of processes.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    name: Box<str>,
+    part: u16,
+    parts: u16,
+}
+
+/// What the parts of a group have agreed on for a run.
+#[derive(Debug)]
+pub(crate) struct Joint {
+    pub(super) group: Group,
+    /// Tells the run from others.
+    pub(super) number: u64,
+    /// The threads of the parts before this one, and of all.
+    pub(super) first: usize,
+    pub(super) threads: usize,
+    /// The processes.
+    roster: Vec<u32>,
+    /// This process's record.
+    record: Address,
+}
+
+impl Cluster {
+    /// The same cluster, for runs of several processes: this one is part `part` of `parts` of the group called `name`.
+    ///
+    /// [`run`](Self::run) then waits until all parts call it, and its threads are those of all of them: they are numbered
+    /// through, [`threads`](ComputeThread::threads) counts all, and a [`barrier`](ComputeThread::barrier) waits for all. It
+    /// gives what this process's threads return.
+    ///
+    /// A part that ends breaks the barriers that the others wait at; it can be started anew for the next run.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no such part, or several where a cluster has only one process (`local:`, `sim:`).
+    pub fn in_group(&self, name: &str, part: u16, parts: u16) -> Result<Self> {
+        let invalid = |reason| {
+            let value = format!("part {part} of {parts}").into();
+            Err(Error::from(error::InvalidArgument { argument: "group", value, reason }))
+        };
+        if part >= parts {
+            return invalid("parts are numbered from 0");
+        }
+        if parts > 1 && self.shared.process.is_none() {
+            return invalid("the cluster is one process's own: several need `shm:`");
+        }
+        let mut cluster = self.clone();
+        cluster.group = (parts > 1).then(|| Arc::new(Group { name: name.into(), part, parts }));
+        Ok(cluster)
+    }
+
+    /// Waits for the other parts, if this process is one of several; gives what they have agreed on.
+    pub(super) fn meet(&self, threads: usize) -> Result<Option<Joint>> {
+        let Some(group) = &self.group else { return Ok(None) };
+        let run = Arc::new(Run::alone(self));
+        let ct = ComputeThread::new(self, &run, 0);
+        let met = block_on(&ct, async {
+            let met = meet(&ct, group, threads).await;
+            ct.leave_members().await;
+            met
+        });
+        met.map(Some)
+    }
+}
+
+impl Group {
+    fn word(&self) -> u64 {
+        self.name_word() | u64::from(self.part) << 16 | u64::from(self.parts)
+    }
+
+    fn name_word(&self) -> u64 {
+        fingerprint::name(&self.name) >> 32 << 32
+    }
+
+    /// The word of another part.
+    fn word_of(&self, part: u16) -> u64 {
+        Self { part, ..self.clone() }.word()
+    }
+
+    /// What a name of the group's is called in the directory.
+    pub(super) fn qualify(&self, name: &str) -> String {
+        format!("{}/{name}", self.name)
+    }
+
+    fn broken(&self, part: u16) -> Error {
+        Error::from(error::GroupBroken { group: self.name.clone(), part, parts: self.parts })
+    }
+
+    /// Whether others disagree with this part.
+    fn check(&self, members: &[Seen], me: u32) -> Result<()> {
+        let invalid = |value: String, reason| {
+            Err(Error::from(error::InvalidArgument { argument: "group", value: value.into(), reason }))
+        };
+        let others = members.iter().filter(|other| other.identity != me && !other.is_gone());
+        for other in others.filter(|other| other.group() >> 32 << 32 == self.name_word()) {
+            let (part, parts) = (other.group() >> 16 & 0xffff, other.group() & 0xffff);
+            let (pid, name) = (other.pid(), &self.name);
+            if parts != u64::from(self.parts) {
+                let value = format!("{} parts of `{name}`", self.parts);
+                tracing::info!(pid, parts, "the group has another number of parts");
+                return invalid(value, "a process that is there already has been told of another number");
+            }
+            // Of two that come at one time, the later gives way.
+            if part == u64::from(self.part) && other.identity < me {
+                let value = format!("part {part} of `{name}`");
+                tracing::info!(pid, part, "the part is taken");
+                return invalid(value, "another process that is there already has this part");
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts in order, if all are there and wait.
+    fn complete<'a>(&self, members: &'a [Seen], waits: u64) -> Option<Vec<&'a Seen>> {
+        let find = |part| {
+            let word = self.word_of(part);
+            members
+                .iter()
+                .find(|member| member.group() == word && !member.is_gone() && member.round() & waits == waits)
+        };
+        (0..self.parts).map(find).collect()
+    }
+}
+
+async fn meet(ct: &ComputeThread, group: &Group, threads: usize) -> Result<Joint> {
+    let Some(member) = &ct.process.shared else {
+        return Err(Error::other("a process without a record can not be part of a group"));
+    };
+    let (me, record) = (member.identity, member.record());
+    group.check(&ct.members().await?, me)?;
+    // The group, the round, no run, and nobody that has ended.
+    let words = [group.word(), WAITS | threads as u64, 0, 0];
+    ct.write_words(field(record, offset_of!(Record, group)), &words).await?;
+    let mine = field(record, offset_of!(Record, run));
+    let outcome = wait_for_run(ct, group, me, mine).await;
+    // It waits no longer, whether it runs or not.
+    ct.write_word(field(record, offset_of!(Record, round)), threads as u64).await?;
+    let number = outcome?;
+    let members = ct.members().await?;
+    for part in 0..group.parts {
+        if !members.iter().any(|other| other.group() == group.word_of(part) && other.run() >> 32 == number) {
+            return Err(group.broken(part));
+        }
+    }
+    let parts = group.complete(&members, 0).unwrap_or_default();
+    let threads_of = |part: &&Seen| (part.round() & (WAITS - 1)) as usize;
+    Ok(Joint {
+        group: group.clone(),
+        number,
+        first: parts.iter().take(usize::from(group.part)).map(threads_of).sum(),
+        threads: parts.iter().map(threads_of).sum(),
+        roster: parts.iter().map(|part| part.identity).collect(),
+        record,
+    })
+}
+
+/// Waits until all parts are there and part 0 has drawn a number for the run; gives it.
+async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address) -> Result<u64> {
+    loop {
+        let word = ct.read_word(mine).await?;
+        if word & u64::from(u32::MAX) == u64::from(me) && word >> 32 > 0 {
+            return Ok(word >> 32);
+        }
+        ct.cluster().shared.check_memory_node()?;
+        let members = ct.members().await?;
+        group.check(&members, me)?;
+        if group.part == 0
+            && let Some(parts) = group.complete(&members, WAITS)
+        {
+            let number = ct.fetch_add_word(control::runs(), 1).await? % ((1 << RUN_BITS) - 1) + 1;
+            for part in parts {
+                let at = field(part.record(), offset_of!(Record, run));
+                // Nothing is there, or what was meant for somebody who had the record before.
+                ct.compare_exchange_word(at, part.run_word(), number << 32 | u64::from(part.identity))
+                    .await?;
+            }
+            continue;
+        }
+        ct.rest(LOOK);
+    }
+}
+
+impl Joint {
+    /// Whether a part has ended, or a thread of it.
+    pub(super) async fn anyone_departed(&self, ct: &ComputeThread) -> Result<bool> {
+        let members = ct.members().await?;
+        let is_there = |identity: &u32| {
+            members.iter().any(|member| {
+                member.identity == *identity
+                    && !member.is_gone()
+                    && member.run() >> 32 == self.number
+                    && member.departed() == 0
+            })
+        };
+        Ok(!self.roster.iter().all(is_there))
+    }
+
+    /// A thread of this part has ended.
+    pub(super) fn depart(&self, ct: &ComputeThread) {
+        let mut chain = ct.empty_chain();
+        chain.fetch_add(field(self.record, offset_of!(Record, departed)), 1);
+        drop(ct.submit(chain));
+    }
+}

@@ -1,0 +1,74 @@
+//! The keeper: a thread of each process that does what must be done whether the process computes or not.
+//!
+//! Where a cluster has processes that know nothing of each other, somebody has to say of each that it lives, to go along when the
+//! epoch advances, and to clear up after one that has gone. The keeper does so every [`TICK`]:
+//! - it counts in its process's record, which shows the others that the process lives;
+//! - it takes a step, so that a process that does nothing holds reclamation back no longer than a tick;
+//! - it reclaims what ended threads of the process had retired, and gives back memory when others ask for it;
+//! - it evicts processes that are gone (see [`members`](super::members)).
+//!
+//! It has a compute thread of its own, and belongs to no run. The process takes its record when it connects and gives it back
+//! when it has been disconnected, both through the keeper; in between its compute threads come and go.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+
+use super::run::Run;
+use super::thread::ComputeThread;
+use super::{Cluster, members};
+use crate::error::{Error, Result};
+use crate::fabric::host::{Background, Stop};
+use crate::task::block_on;
+
+/// How long the keeper sleeps: what is noticed by it is noticed so much later.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Starts a process's keeper, and waits until the process has joined.
+pub(super) fn start(cluster: &Cluster) -> Result<Background> {
+    let (joined, waits) = mpsc::channel();
+    let kept = cluster.without_keeper();
+    let keeper = Background::start("keeper", move |stop| {
+        let run = Arc::new(Run::of_keeper(&kept));
+        let ct = ComputeThread::new(&kept, &run, 0);
+        block_on(&ct, keep(&ct, stop, joined));
+    })?;
+    match waits.recv() {
+        Ok(Ok(())) => Ok(keeper),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(Error::other("the keeper has ended")),
+    }
+}
+
+async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
+    if let Err(error) = ct.join_members().await {
+        let _ = joined.send(Err(error));
+        return;
+    }
+    // Whoever has died before is out of the way before anything else begins.
+    let first = tick(ct, 1).await;
+    let failed = first.is_err();
+    let _ = joined.send(first);
+    let mut beats = 1;
+    while !failed && !stop.wait(TICK) {
+        beats += 1;
+        if let Err(error) = tick(ct, beats).await {
+            tracing::warn!(%error, "the keeper could not do its work");
+        }
+    }
+    ct.leave_garbage().await;
+    ct.leave_heap().await;
+    ct.settle().await;
+    ct.leave_for_good().await;
+}
+
+async fn tick(ct: &ComputeThread, beats: u32) -> Result<()> {
+    let shared = &ct.cluster().shared;
+    shared.look_for_memory_node();
+    members::show_sign(ct, beats).await?;
+    ct.hear_requests();
+    shared.take_orphans(&mut ct.limbo.borrow_mut());
+    ct.try_reclaim().await;
+    ct.evict_gone().await?;
+    Ok(())
+}

@@ -1,0 +1,384 @@
+//! Members: the processes of a cluster, and how one is told from another that has gone.
+//!
+//! Each process has a *record* in far memory, the pair of its [epoch slot](crate::memory::global). It takes both by a CAS of the
+//! record's state from 0 to its *identity*, which no other process of the cluster has or ever had: the memory node counts them.
+//! The identities of its compute threads, and with them the tokens of locks, contain it. So whoever finds a token can look
+//! whether its owner is still there.
+//!
+//! # Gone
+//!
+//! A process is *gone* once nothing that it has posted, or might still post, takes effect any more. That is for its memory node
+//! to say, which marks the record: on `shm:` when the kernel has closed the process's connection, which it does after it has
+//! taken away its memory. From then on
+//! - what it had claimed may be claimed by others: names in the [directory](super::directory), and [locks](crate::Lock);
+//! - it can be *evicted*. Whoever does that puts its own identity beside the other's into the state, by CAS, so one process
+//!   does it; clears the slot, which the epoch had waited for; and frees the record. If it dies over that, another takes its place
+//!   in the same way.
+//!
+//! Invariant: a slot whose record is free is 0. So a process that takes a record takes over nothing.
+//!
+//! Nobody who holds anything has no record: it is taken before anything else and given back after everything else. Therefore
+//! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
+
+use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
+use super::thread::{ComputeThread, ThreadId};
+use crate::error::{self, Error, Result};
+use crate::fabric::chain::Slot;
+#[cfg(target_os = "linux")]
+use crate::fabric::host::Arena;
+use crate::layout::WORD_BYTES;
+use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE, Places};
+use crate::pointer::Address;
+use memoffset::offset_of;
+use std::sync::atomic::Ordering;
+
+/// What a record's state says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    identity: Option<u32>,
+    evicted_by: Option<u32>,
+}
+
+impl State {
+    fn of(identity: u32) -> u64 {
+        Self { identity: Some(identity), evicted_by: None }.to_word()
+    }
+
+    fn to_word(self) -> u64 {
+        let half = |identity: Option<u32>| identity.map_or(0, |identity| u64::from(identity) + 1);
+        half(self.identity) | half(self.evicted_by) << 32
+    }
+
+    fn from_word(word: u64) -> Self {
+        let half = |half: u64| (half & u64::from(u32::MAX)).checked_sub(1).map(|identity| identity as u32);
+        Self { identity: half(word), evicted_by: half(word >> 32) }
+    }
+}
+
+/// A process as its record shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) identity: u32,
+    places: Places,
+    words: [u64; RECORD_WORDS],
+}
+
+impl Seen {
+    fn word(&self, offset: usize) -> u64 {
+        self.words[offset / WORD_BYTES]
+    }
+
+    /// Whether nothing of it takes effect any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.word(offset_of!(Record, gone)) == u64::from(self.identity) + 1
+    }
+
+    /// The system's number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        (self.word(offset_of!(Record, sign)) >> 32) as u32
+    }
+
+    /// Where its record is.
+    pub(crate) fn record(&self) -> Address {
+        self.places.record
+    }
+
+    /// The number of the run that it is in, and whom that was written for.
+    pub(crate) fn run_word(&self) -> u64 {
+        self.word(offset_of!(Record, run))
+    }
+
+    /// Which part of which group it is.
+    pub(crate) fn group(&self) -> u64 {
+        self.word(offset_of!(Record, group))
+    }
+
+    /// Which of the group's runs it is in, and with how many threads.
+    pub(crate) fn round(&self) -> u64 {
+        self.word(offset_of!(Record, round))
+    }
+
+    /// As [`run_word`](Self::run_word), if it was written for this process.
+    pub(crate) fn run(&self) -> u64 {
+        let word = self.run_word();
+        if word & u64::from(u32::MAX) == u64::from(self.identity) { word } else { 0 }
+    }
+
+    /// How many of its threads have ended in that run.
+    pub(crate) fn departed(&self) -> u64 {
+        self.word(offset_of!(Record, departed))
+    }
+}
+
+impl Places {
+    /// Those of a number in the control block.
+    fn here(number: u64) -> Self {
+        Self { slot: control::slot_here(number), record: control::record_here(number) }
+    }
+
+    /// Those of a number in a page of further ones.
+    fn in_page(page: Address, within: u64) -> Self {
+        Self { slot: control::slot_in_page(page, within), record: control::record_in_page(page, within) }
+    }
+}
+
+/// A field of a record.
+pub(super) fn field(record: Address, offset: usize) -> Address {
+    record.add(offset as u64)
+}
+
+/// Where processes stand, looked for word by word.
+fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = Places> {
+    let pages = (0..SLOT_PAGES).map(move |page| Address::from_bits(load(control::slot_page(page))));
+    let there = pages
+        .take_while(|page| !page.is_null())
+        .flat_map(|page| (0..SLOTS_PER_PAGE as u64).map(move |within| Places::in_page(page, within)));
+    (0..SLOTS_HERE as u64).map(Places::here).chain(there)
+}
+
+/// Where a process stands, looked for word by word.
+pub(super) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Places> {
+    all_places(&load).find(|places| State::from_word(load(places.record)).identity == Some(identity))
+}
+
+/// Marks the record of a process that is gone. For its memory node, which alone writes this word.
+#[cfg(target_os = "linux")]
+pub(crate) fn mark_gone(arena: &Arena, identity: u32) {
+    let load = |at| arena.word(at).map_or(0, |word| word.load(Ordering::SeqCst));
+    if let Some(places) = find(identity, load)
+        && let Ok(word) = arena.word(field(places.record, offset_of!(Record, gone)))
+    {
+        word.store(u64::from(identity) + 1, Ordering::SeqCst);
+    }
+}
+
+/// Shows that the process lives.
+pub(super) async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
+    let Some(member) = &ct.process.shared else { return Ok(()) };
+    let sign = u64::from(std::process::id()) << 32 | u64::from(beats);
+    ct.write_word(field(member.record(), offset_of!(Record, sign)), sign).await
+}
+
+impl ComputeThread {
+    // ---- coming and going --------------------------------------------------------------------------------------
+
+    /// Waits until the thread's process has a record and a slot; nothing may be pinned before.
+    pub(crate) async fn join_members(&self) -> Result<()> {
+        let Some(member) = &self.process.shared else { return Ok(()) };
+        loop {
+            match member.joined.compare_exchange(OUTSIDE, JOINING, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(JOINED) => return Ok(()),
+                Err(_) => self.yield_now().await,
+            }
+        }
+        let outcome = self.take_places(member).await;
+        member.joined.store(if outcome.is_ok() { JOINED } else { OUTSIDE }, Ordering::Release);
+        outcome
+    }
+
+    async fn take_places(&self, member: &Member) -> Result<()> {
+        let mut number = member.number;
+        let places = loop {
+            let places = self.places_at(number).await?;
+            if self.compare_exchange_word(places.record, 0, State::of(member.identity)).await? == 0 {
+                break places;
+            }
+            // Somebody's, or one's who is gone and nobody has evicted; there is room behind it.
+            number += 1;
+        };
+        let used = number as u64 + 1;
+        let mut found = 0;
+        while found < used {
+            let seen = self.compare_exchange_word(control::used_slots(), found, used).await?;
+            if seen == found {
+                break;
+            }
+            found = seen;
+        }
+        let mut chain = self.empty_chain();
+        // Everything behind what the memory node writes.
+        let pid = if self.cluster().is_private() { 0 } else { std::process::id() };
+        let rest = [u64::from(pid) << 32, 0, 0, 0, 0, 0];
+        chain.write(field(places.record, offset_of!(Record, sign)), &rest);
+        let epoch = chain.read(control::epoch(), 1);
+        let mut epoch = self.submit(chain).await?.word(&epoch);
+        loop {
+            self.write_word(places.slot, epoch).await?;
+            let now = self.read_word(control::epoch()).await?;
+            if now == epoch {
+                break;
+            }
+            epoch = now;
+        }
+        self.process.collector.observe(epoch);
+        member.settle_in(places, epoch);
+        Ok(())
+    }
+
+    /// Where slot `number` and its record are; makes their page if there is none.
+    async fn places_at(&self, number: usize) -> Result<Places> {
+        let Some(behind) = number.checked_sub(SLOTS_HERE) else {
+            return Ok(Places::here(number as u64));
+        };
+        let (page, within) = (behind / SLOTS_PER_PAGE, (behind % SLOTS_PER_PAGE) as u64);
+        if page >= SLOT_PAGES {
+            let value = format!("{} processes", number + 1).into();
+            let reason = "there are not so many epoch slots";
+            return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
+        }
+        let mut at = self.read_word(control::slot_page(page)).await?;
+        if at == 0 {
+            let fresh = self.take_control_page(control::SLOT_PAGE_BYTES).await?;
+            at = self.compare_exchange_word(control::slot_page(page), 0, fresh.address.bits()).await?;
+            if at == 0 {
+                at = fresh.address.bits();
+            } else {
+                self.heap().put_control_page(fresh);
+            }
+        }
+        let page = Address::from_bits(at);
+        Ok(Places::in_page(page, within))
+    }
+
+    /// The thread has nothing more to do: its process leaves if it was the last.
+    pub(crate) async fn leave_members(&self) {
+        self.finish_step().await;
+        if self.process.thread_is_gone().is_some()
+            && let Some(places) = self.process.shared.as_ref().and_then(Member::take_back_places)
+        {
+            // If its memory node is gone, so are they.
+            let _ = self.vacate(places).await;
+        }
+    }
+
+    /// The process leaves, whatever its threads have done.
+    pub(super) async fn leave_for_good(&self) {
+        self.finish_step().await;
+        if let Some(places) = self.process.shared.as_ref().and_then(Member::take_back_places) {
+            let _ = self.vacate(places).await;
+        }
+    }
+
+    /// Clears a slot and frees its record.
+    async fn vacate(&self, places: Places) -> Result<()> {
+        let mut chain = self.empty_chain();
+        chain.write(places.slot, &[0]);
+        chain.write(places.record, &[0]);
+        self.submit(chain).await.map(drop)
+    }
+
+    // ---- the others --------------------------------------------------------------------------------------------
+
+    /// The processes of the cluster, this one among them. One round trip, two if there were ever more than 126 at a time.
+    pub(crate) async fn members(&self) -> Result<Vec<Seen>> {
+        let mut chain = self.empty_chain();
+        let used = chain.read(control::used_slots(), 1);
+        let here = chain.read(control::record_here(0), SLOTS_HERE * RECORD_WORDS);
+        let addresses = chain.read(control::slot_page(0), SLOT_PAGES);
+        let done = self.submit(chain).await?;
+        let mut members = Vec::new();
+        collect(&mut members, done.words(&here), Places::here);
+        if done.word(&used) > SLOTS_HERE as u64 {
+            let pages = done.words(&addresses).iter().map(|page| Address::from_bits(*page));
+            let pages: Vec<Address> = pages.take_while(|page| !page.is_null()).collect();
+            drop(done);
+            let mut chain = self.empty_chain();
+            let slots: Vec<Slot> = pages
+                .iter()
+                .map(|page| chain.read(control::record_in_page(*page, 0), SLOTS_PER_PAGE * RECORD_WORDS))
+                .collect();
+            let done = self.submit(chain).await?;
+            for (page, slot) in pages.into_iter().zip(&slots) {
+                collect(&mut members, done.words(slot), |within| Places::in_page(page, within));
+            }
+        }
+        Ok(members)
+    }
+
+    /// Whether a thread is at work, or may be. No round trip if it is one of this process; otherwise as
+    /// [`members`](Self::members).
+    pub(crate) async fn is_live(&self, thread: ThreadId) -> Result<bool> {
+        let shared = &self.cluster().shared;
+        match shared.process_of(thread) {
+            Some(identity)
+                if self.process.shared.as_ref().is_none_or(|member| member.identity != identity) =>
+            {
+                let members = self.members().await?;
+                Ok(members.iter().any(|member| member.identity == identity && !member.is_gone()))
+            }
+            _ => Ok(shared.runs_here(thread)),
+        }
+    }
+
+    /// Evicts a process that is there no more.
+    ///
+    /// The keepers do so by themselves, within milliseconds. What is alive can not be evicted where processes share memory: nothing
+    /// but its end keeps it from writing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no such process, or it is alive.
+    pub async fn evict(&self, process: u32) -> Result<()> {
+        let invalid = |reason| {
+            let value = process.to_string().into();
+            Err(Error::from(error::InvalidArgument { argument: "process", value, reason }))
+        };
+        if !self.members().await?.iter().any(|member| member.identity == process) {
+            return invalid("there is no process of this number");
+        }
+        match self.cluster().shared.is_process_gone(process) {
+            Some(true) => self.evict_gone().await.map(drop),
+            Some(false) => invalid("it is alive: end it, and it is evicted"),
+            None => invalid("its memory node does not say whether it is alive"),
+        }
+    }
+
+    /// Evicts the processes that are gone; gives how many.
+    pub(crate) async fn evict_gone(&self) -> Result<usize> {
+        let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else { return Ok(0) };
+        let members = self.members().await?;
+        let is_here =
+            |identity| members.iter().any(|member| member.identity == identity && !member.is_gone());
+        let mut evicted = 0;
+        for gone in members.iter().filter(|member| member.is_gone()) {
+            let state = gone.word(offset_of!(Record, state));
+            if State::from_word(state).evicted_by.is_some_and(is_here) {
+                continue;
+            }
+            let claim = State { identity: Some(gone.identity), evicted_by: Some(me) }.to_word();
+            if self.compare_exchange_word(gone.places.record, state, claim).await? != state {
+                continue;
+            }
+            self.fetch_add_word(control::evictions(), 1).await?;
+            self.vacate(gone.places).await?;
+            tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
+            evicted += 1;
+        }
+        Ok(evicted)
+    }
+}
+
+/// The processes of some records.
+fn collect(members: &mut Vec<Seen>, records: &[u64], places: impl Fn(u64) -> Places) {
+    for (number, words) in (0..).zip(records.as_chunks::<RECORD_WORDS>().0) {
+        if let Some(identity) = State::from_word(words[0]).identity {
+            members.push(Seen { identity, places: places(number), words: *words });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_survive_their_word() {
+        for identity in [None, Some(0), Some(u32::MAX - 1)] {
+            for evicted_by in [None, Some(0), Some(7)] {
+                let state = State { identity, evicted_by };
+                assert_eq!(State::from_word(state.to_word()), state);
+            }
+        }
+        assert_eq!(State::from_word(0), State { identity: None, evicted_by: None });
+    }
+}

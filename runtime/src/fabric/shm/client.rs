@@ -1,0 +1,126 @@
+//! A process that has been let in to a `shm:` cluster.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::place::Place;
+use super::{Answer, Config, PATIENCE, Question, receive, stride};
+use crate::error::Result;
+use crate::fabric::handshake::{Hello, Join, Kind, Nonce, Reply, Welcome};
+use crate::fabric::host::{Arena, Geometry};
+use crate::fabric::secret;
+
+/// A process's part in a cluster; given up when it is dropped.
+pub(crate) struct Client {
+    arena: Arc<Arena>,
+    number: u32,
+    incarnation: u64,
+    lease: Duration,
+    control: Mutex<UnixStream>,
+}
+
+impl Client {
+    /// # Errors
+    /// [`Error::CannotConnect`](crate::Error::CannotConnect) with the reason; those of mapping memory.
+    pub(crate) fn connect(config: &Config, layout: u64) -> Result<Self> {
+        let place = Place::of_client(&config.name);
+        let failed = |reason: String| place.failed(reason);
+        let secret = secret::of_client(config.secret_file.as_deref())?;
+        place.check()?;
+        let mut control = UnixStream::connect(place.socket()).map_err(|error| {
+            failed(match error.kind() {
+                ErrorKind::ConnectionRefused | ErrorKind::NotFound => "its memory node has ended".to_owned(),
+                _ => error.to_string(),
+            })
+        })?;
+        let silent = |error: std::io::Error| {
+            failed(match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => "its memory node does not answer".to_owned(),
+                _ => format!("its memory node has closed the connection ({error})"),
+            })
+        };
+        control.set_read_timeout(Some(PATIENCE)).map_err(silent)?;
+        control.set_write_timeout(Some(PATIENCE)).map_err(silent)?;
+        let mut nonce = Nonce::default();
+        getrandom::fill(&mut nonce).map_err(|error| failed(error.to_string()))?;
+        let hello = Hello { kind: Kind::Control, node: 0, cluster: 0, incarnation: 0, nonce };
+        control.write_all(&hello.with_secret(&secret)).map_err(silent)?;
+        let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
+        let reply = Reply::parse(&bytes, &secret, &nonce).map_err(|reason| failed(reason.to_owned()))?;
+        let join = Join { cluster: 0, node: 0, nodes: 1 };
+        control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
+        let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
+        let welcome = Welcome::parse(&bytes).map_err(failed)?;
+        if welcome.layout != layout {
+            return Err(failed(format!(
+                "its memory has layout version {}, this build knows {layout}",
+                welcome.layout
+            )));
+        }
+        let segments = welcome.segments.len() as u32;
+        let geometry = Geometry {
+            nodes: welcome.nodes,
+            segments_per_node: (segments / u32::from(welcome.nodes)) as u16,
+            segment_bytes: welcome.segment_bytes,
+        };
+        let (stride, bytes) = stride(geometry);
+        let is_even = |(number, base)| number * stride == base;
+        if bytes.is_none() || !(0..).zip(welcome.segments.iter().map(|segment| segment.base)).all(is_even) {
+            return Err(failed("its segments are not where this build expects them".to_owned()));
+        }
+        let arena = Arena::shared(place.open_memory()?, geometry)?;
+        let lease = Duration::from_millis(u64::from(welcome.lease_ms));
+        Ok(Self {
+            arena: Arc::new(arena),
+            number: welcome.client,
+            incarnation: reply.incarnation,
+            lease,
+            control: Mutex::new(control),
+        })
+    }
+
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// The process's number among all that have ever been let in.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What tells this cluster from others that had its name.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// How long a process may go without a sign of life.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    fn control(&self) -> std::sync::MutexGuard<'_, UnixStream> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a process has gone, and nothing of it writes to the memory any more; nothing if the memory node does not say.
+    pub(crate) fn is_gone(&self, client: u32) -> Option<bool> {
+        let mut control = self.control();
+        control.write_all(&Question(client).to_bytes()).ok()?;
+        let mut byte = [0];
+        control.read_exact(&mut byte).ok()?;
+        Answer::from_byte(byte[0]).map(|answer| answer == Answer::Gone)
+    }
+
+    /// Whether the memory node is gone: it says nothing unasked, so there is something to read only when the connection has
+    /// ended. A system call.
+    pub(crate) fn is_lost(&self) -> bool {
+        let control = self.control();
+        let mut waited = [PollFd::new(&*control, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut waited, Some(&at_once)), Ok(1..))
+    }
+}

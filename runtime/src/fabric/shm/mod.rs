@@ -1,0 +1,125 @@
+//! The shared-memory fabric: far memory is a file of memory that processes of one machine map.
+//!
+//! Operations are those of the [host fabric](super::host): a mapped word is a word. So nothing here is on their path. What there
+//! is besides is how processes find the memory and each other:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`place`] | the directory of a cluster: whose it is, who uses it, what is left over |
+//! | [`server`] | the memory node: makes the memory, lets clients in, knows when they are gone |
+//! | [`client`] | a process that has been let in |
+//!
+//! # What it relies on
+//!
+//! A client that ends, however it ends, has its control connection closed by the kernel. Linux takes a thread's memory away
+//! before its files (`exit_mm` before `exit_files` in `do_exit`), and a process's files are closed by the last of its threads. So once
+//! the memory node sees the end of the connection, nothing of the client writes to the memory any more. (A child that a client
+//! has forked without `exec` has the memory and the connection, too; it counts as the client.)
+
+mod client;
+mod place;
+mod server;
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(crate) use client::Client;
+pub(crate) use server::{Options, Server};
+
+use super::handshake::{MAX_WELCOME_BYTES, cut, reason};
+use super::host::Geometry;
+
+/// How long a process may take to answer another.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a `shm:` URL asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) name: Box<str>,
+    pub(crate) secret_file: Option<PathBuf>,
+}
+
+impl Config {
+    /// The options that only this fabric has.
+    pub(crate) const OPTIONS: &'static str = "`secret-file`";
+
+    /// A cluster by its name, as it stands in a URL behind `shm:`.
+    pub(crate) fn new(name: &str) -> Result<Self, String> {
+        place::check_name(name)?;
+        Ok(Self { name: name.into(), secret_file: None })
+    }
+
+    /// Sets an option; gives whether there is such a one.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> bool {
+        if name == "secret-file" {
+            self.secret_file = Some(value.into());
+        }
+        name == "secret-file"
+    }
+}
+
+/// The distance between segments in the file, and the bytes of all.
+fn stride(geometry: Geometry) -> (u64, Option<u64>) {
+    let stride = geometry.segment_bytes.next_power_of_two();
+    (stride, stride.checked_mul(u64::from(geometry.segments())).filter(|bytes| i64::try_from(*bytes).is_ok()))
+}
+
+/// What a client asks of its memory node: whether another has gone. The other's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Question(u32);
+
+/// What it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Nothing that the other has posted, or will post, takes effect any more.
+    Gone,
+    Alive,
+}
+
+const QUESTION_BYTES: usize = size_of::<u32>();
+
+impl Question {
+    fn to_bytes(self) -> [u8; QUESTION_BYTES] {
+        self.0.to_le_bytes()
+    }
+    fn from_bytes(bytes: [u8; QUESTION_BYTES]) -> Self {
+        Self(u32::from_le_bytes(bytes))
+    }
+}
+
+impl Answer {
+    fn to_byte(self) -> u8 {
+        u8::from(self == Self::Alive)
+    }
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Gone, Self::Alive].get(usize::from(byte)).copied()
+    }
+}
+
+/// Sends what a client waits for: a message, or why it is refused. The length and the kind stand before it.
+fn send(stream: &mut UnixStream, message: Result<&[u8], &str>) -> io::Result<()> {
+    let (kind, body) = match message {
+        Ok(body) => (0, body),
+        Err(reason) => (1, cut(reason).as_bytes()),
+    };
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.push(kind);
+    bytes.extend(body);
+    stream.write_all(&bytes)
+}
+
+/// Receives what [`send`] sent.
+fn receive(stream: &mut UnixStream) -> io::Result<Result<Vec<u8>, String>> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head)?;
+    let [length @ .., kind] = head;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_WELCOME_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok(if kind == 0 { Ok(body) } else { Err(reason(&body)) })
+}

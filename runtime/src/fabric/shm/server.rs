@@ -1,0 +1,216 @@
+//! The memory node of a `shm:` cluster.
+//!
+//! It makes the memory and then does nothing for an operation. One thread waits for processes that want to be let in; each that is
+//! has a thread here, asleep until the process asks something or ends. The end of its connection is how a client's end is known.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::place::{Held, Place};
+use super::{Answer, PATIENCE, QUESTION_BYTES, Question, send, stride};
+use crate::error::{self, Error, Result};
+use crate::fabric::handshake::{
+    HELLO_BYTES, Hello, JOIN_BYTES, Join, Kind, MAX_SEGMENTS, Nonce, Reply, Secret, Segment, Welcome,
+};
+use crate::fabric::host::{Arena, Geometry};
+
+/// Client numbers end here: compute threads' identities are made of them.
+const MOST_CLIENTS: u32 = 1 << 24;
+
+/// What a memory node hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) name: Box<str>,
+    pub(crate) geometry: Geometry,
+    /// The version of the control blocks.
+    pub(crate) layout: u64,
+    /// How long a client may go without a sign of life.
+    pub(crate) lease_ms: u32,
+}
+
+/// A memory node that listens.
+pub(crate) struct Server {
+    options: Options,
+    secret: Secret,
+    incarnation: u64,
+    place: Place,
+    held: Held,
+    listener: UnixListener,
+    arena: Arc<Arena>,
+    next_client: AtomicU32,
+    /// The connections of the clients that are there.
+    clients: Mutex<HashMap<u32, UnixStream>>,
+    stop: (UnixStream, UnixStream),
+}
+
+impl Server {
+    /// Makes the memory, has it formatted, and listens. `format` is given the memory and what tells this cluster from others of
+    /// its name.
+    pub(crate) fn listen(
+        options: Options,
+        secret: Secret,
+        format: impl FnOnce(&Arena, u64) -> Result<()>,
+    ) -> Result<Self> {
+        let place = Place::of_node(&options.name);
+        super::place::check_name(&options.name).map_err(|reason| place.failed(reason))?;
+        let geometry = options.geometry;
+        if geometry.segments() as usize > MAX_SEGMENTS {
+            let value = geometry.segments().to_string().into();
+            let reason = "a cluster in shared memory has up to 1024 segments";
+            return Err(Error::from(error::InvalidArgument { argument: "segments", value, reason }));
+        }
+        let system = |cause| Error::from(error::System { action: "start a memory node", cause });
+        let incarnation = getrandom::u64().map_err(Error::other)?.max(1);
+        let (stride, bytes) = stride(geometry);
+        let bytes = bytes.ok_or_else(|| system(ErrorKind::OutOfMemory.into()))?;
+        let held = place.claim()?;
+        let ranges =
+            (0..u64::from(geometry.segments())).map(|segment| (segment * stride, geometry.segment_bytes));
+        let memory = place.make_memory(bytes, ranges).inspect_err(|_| place.give_up(&held))?;
+        let prepare = || {
+            let arena = Arena::shared(memory, geometry)?;
+            format(&arena, incarnation)?;
+            let listener = UnixListener::bind(place.socket()).map_err(system)?;
+            listener.set_nonblocking(true).map_err(system)?;
+            Ok((arena, listener, UnixStream::pair().map_err(system)?))
+        };
+        let (arena, listener, stop) = prepare().inspect_err(|_: &Error| place.remove(&held))?;
+        Ok(Self {
+            options,
+            secret,
+            incarnation,
+            place,
+            held,
+            listener,
+            arena: Arc::new(arena),
+            next_client: AtomicU32::new(1),
+            clients: Mutex::default(),
+            stop,
+        })
+    }
+
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// What makes it stop, when something is written to it.
+    pub(crate) fn stopper(&self) -> Result<UnixStream> {
+        let failed = |cause| Error::from(error::System { action: "start a memory node", cause });
+        self.stop.1.try_clone().map_err(failed)
+    }
+
+    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<u32, UnixStream>> {
+        // A map of streams is whole at every moment.
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves until it is told to stop; then all connections are closed and the files removed. `gone` is told of each client
+    /// that has ended, when nothing of it writes to the memory any more.
+    pub(crate) fn serve(&self, gone: impl Fn(u32) + Sync) {
+        thread::scope(|scope| {
+            loop {
+                let mut waited =
+                    [PollFd::new(&self.stop.0, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+                // Interrupted by a signal, it looks again.
+                let _ = poll(&mut waited, None);
+                if !waited[0].revents().is_empty() {
+                    break;
+                }
+                while let Ok((stream, _)) = self.listener.accept() {
+                    let gone = &gone;
+                    let started = thread::Builder::new()
+                        .name("client".to_owned())
+                        .spawn_scoped(scope, move || self.attend(stream, gone));
+                    if let Err(error) = started {
+                        tracing::warn!(%error, "no thread for a client");
+                    }
+                }
+            }
+            for stream in self.clients().values() {
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        });
+        self.place.remove(&self.held);
+    }
+
+    /// Lets a process in, and answers it until it ends.
+    fn attend(&self, mut stream: UnixStream, gone: &impl Fn(u32)) {
+        let _ = stream.set_nonblocking(false);
+        let client = match self.let_in(&mut stream) {
+            Ok(client) => client,
+            Err(reason) => return tracing::info!(%reason, "connection refused"),
+        };
+        tracing::info!(client, "client has joined");
+        let _ = stream.set_read_timeout(None);
+        let mut bytes = [0; QUESTION_BYTES];
+        while stream.read_exact(&mut bytes).is_ok() {
+            let Question(of) = Question::from_bytes(bytes);
+            let answer = if self.clients().contains_key(&of) { Answer::Alive } else { Answer::Gone };
+            if stream.write_all(&[answer.to_byte()]).is_err() {
+                break;
+            }
+        }
+        // A client is over only when the kernel has closed its end: one that reads no answers may still write to memory.
+        while !matches!(stream.read(&mut bytes), Ok(0) | Err(_)) {}
+        self.clients().remove(&client);
+        tracing::info!(client, "client has ended");
+        gone(client);
+    }
+
+    /// The handshake; gives the client's number.
+    fn let_in(&self, stream: &mut UnixStream) -> Result<u32, String> {
+        let text = |error: std::io::Error| error.to_string();
+        stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(text)?;
+        let mut hello_bytes = [0; HELLO_BYTES];
+        stream.read_exact(&mut hello_bytes).map_err(text)?;
+        let mut refuse = |reason: &str| {
+            let _ = send(&mut *stream, Err(reason));
+            reason.to_owned()
+        };
+        let hello = Hello::parse(&hello_bytes).map_err(&mut refuse)?;
+        if hello.kind != Kind::Control || !hello.is_proven_by(&hello_bytes, &self.secret) {
+            return Err(refuse("the client does not know the cluster's secret"));
+        }
+        let mut nonce = Nonce::default();
+        getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
+        let reply = Reply { incarnation: self.incarnation, nonce };
+        send(stream, Ok(&reply.to_bytes(&self.secret, &hello.nonce))).map_err(text)?;
+        let mut join = [0; JOIN_BYTES];
+        stream.read_exact(&mut join).map_err(text)?;
+        let mut refuse = |reason: &str| {
+            let _ = send(&mut *stream, Err(reason));
+            reason.to_owned()
+        };
+        Join::parse(&join, &self.secret, &hello.nonce, &nonce).map_err(&mut refuse)?;
+        let client = self.next_client.fetch_add(1, Ordering::Relaxed);
+        if client >= MOST_CLIENTS {
+            return Err(refuse("too many clients have connected since it was started"));
+        }
+        let (stride, _) = stride(self.options.geometry);
+        let segments = (0..u64::from(self.options.geometry.segments()))
+            .map(|segment| Segment { base: segment * stride, rkey: 0 });
+        let welcome = Welcome {
+            client,
+            layout: self.options.layout,
+            nodes: self.options.geometry.nodes,
+            lease_ms: self.options.lease_ms,
+            segment_bytes: self.options.geometry.segment_bytes,
+            segments: segments.collect(),
+        };
+        // Known before it is welcome: nobody may think that it has gone already.
+        let known = stream.try_clone().map_err(text)?;
+        self.clients().insert(client, known);
+        if let Err(error) = send(stream, Ok(&Welcome::to_bytes(Ok(&welcome)))) {
+            self.clients().remove(&client);
+            return Err(error.to_string());
+        }
+        Ok(client)
+    }
+}

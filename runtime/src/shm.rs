@@ -1,0 +1,141 @@
+//! The other side of `shm:`: the memory node of a cluster whose processes share a machine.
+//!
+//! It makes the memory, lets processes in that know the secret, and knows when one has ended; the command
+//! `farfield memnode` is one. No operation goes through it. On Linux.
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield::shm::{MemoryNode, MemoryNodeOptions};
+//!
+//! # fn main() -> farfield::Result<()> {
+//! # let name = format!("doc-{}", std::process::id());
+//! let mut options = MemoryNodeOptions::new(&name);
+//! options.segment_bytes = 1 << 20;
+//! let node = MemoryNode::listen(&options)?;
+//! let stopper = node.stopper()?;
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| node.serve());
+//!     let cluster = Cluster::connect(&format!("shm:{name}"))?; // in any process of this user
+//!     cluster.run(2, async |ct| ct.barrier("both are here").await)?;
+//!     drop(cluster);
+//!     stopper.stop();
+//!     Ok(())
+//! })
+//! # }
+//! ```
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cluster::{backing, control, members};
+use crate::error::{self, Error, Result};
+use crate::fabric::host::Geometry;
+use crate::fabric::secret;
+use crate::fabric::shm::{Options, Server};
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+pub use crate::stopper::Stopper;
+
+/// How long a process may go without a sign of life, if nobody says.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// What a memory node hosts, and for whom.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MemoryNodeOptions {
+    /// What the cluster is called: `shm:NAME`.
+    pub name: String,
+    /// How many memory nodes the segments are divided among, 1 to 1024: as if there were so many.
+    pub nodes: u16,
+    /// How many segments each has; 1024 in all.
+    pub segments: u16,
+    /// The size of each, 27256 bytes to 256 TiB, rounded down to words. The system gives the memory when the node starts.
+    pub segment_bytes: u64,
+    /// A file with the cluster's secret, readable by its owner only. Without one every process of the user is let in.
+    pub secret_file: Option<PathBuf>,
+    /// How long a process may go without a sign of life before it counts as stalled; 100 ms to an hour.
+    pub lease: Duration,
+}
+
+impl MemoryNodeOptions {
+    /// One segment of 256 MiB, no secret, a lease of a second.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            nodes: 1,
+            segments: 1,
+            segment_bytes: 256 << 20,
+            secret_file: None,
+            lease: LEASE,
+        }
+    }
+}
+
+/// A memory node that listens for clients.
+pub struct MemoryNode(Server);
+
+impl MemoryNode {
+    /// Makes the memory and listens. What an earlier memory node of this name has left behind that was killed is removed.
+    ///
+    /// # Errors
+    /// [`Error::CannotServe`] if another serves under this name, processes still use the memory of an earlier one, the directory is
+    /// somebody else's, or there is no room; [`Error::InvalidArgument`] for an option out of its bounds, or a secret's file that is
+    /// missing, empty or readable by others; [`Error::System`].
+    pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
+        let invalid = |argument, value: String, reason| {
+            Error::from(error::InvalidArgument { argument, value: value.into(), reason })
+        };
+        let bytes = options.segment_bytes / WORD_BYTES as u64 * WORD_BYTES as u64;
+        if !(control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&bytes) {
+            let reason = "a segment has 27256 bytes (its control block and a word) to 256 TiB";
+            return Err(invalid("segment size", options.segment_bytes.to_string(), reason));
+        }
+        let (nodes, segments) = (options.nodes, options.segments);
+        if nodes == 0
+            || segments == 0
+            || u32::from(nodes) * u32::from(segments) > Address::MAX_SEGMENTS as u32
+        {
+            let reason = "a cluster in shared memory has 1 to 1024 segments";
+            return Err(invalid("segments", format!("{nodes} times {segments}"), reason));
+        }
+        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&options.lease) {
+            let reason = "it is from 100 ms to an hour";
+            return Err(invalid("lease", format!("{:?}", options.lease), reason));
+        }
+        let geometry = Geometry { nodes, segments_per_node: segments, segment_bytes: bytes };
+        let of_server = Options {
+            name: options.name.as_str().into(),
+            geometry,
+            layout: control::LAYOUT_VERSION,
+            lease_ms: options.lease.as_millis() as u32,
+        };
+        let secret = secret::of_node(options.secret_file.as_deref())?;
+        let server = Server::listen(of_server, secret, |arena, incarnation| {
+            backing::format(arena)?;
+            arena.word(control::incarnation())?.store(incarnation, std::sync::atomic::Ordering::SeqCst);
+            Ok(())
+        })?;
+        Ok(Self(server))
+    }
+
+    /// What makes it stop.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the process has too many open files.
+    pub fn stopper(&self) -> Result<Stopper> {
+        self.0.stopper().map(Stopper)
+    }
+
+    /// Serves until it is told to stop; then all connections are closed and the memory's files removed. The memory itself is gone when
+    /// the last process has ended that uses it.
+    pub fn serve(self) {
+        self.0.serve(|client| members::mark_gone(self.0.arena(), client));
+    }
+}
+
+impl fmt::Debug for MemoryNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryNode").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,283 @@
+//! Clusters in shared memory: who is let in, what is left over, what is refused.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use farfield::prelude::*;
+use farfield::shm::{MemoryNode, MemoryNodeOptions, Stopper};
+use farfield::{Error, Result};
+
+/// A memory node of this process, with a name of its own.
+struct Node {
+    name: String,
+    stopper: Stopper,
+    serves: Option<JoinHandle<()>>,
+}
+
+fn options(name: &str) -> MemoryNodeOptions {
+    let mut options = MemoryNodeOptions::new(&format!("{name}-{}", std::process::id()));
+    options.segment_bytes = 1 << 20;
+    options
+}
+
+impl Node {
+    fn serve(options: &MemoryNodeOptions) -> Result<Self> {
+        let node = MemoryNode::listen(options)?;
+        let stopper = node.stopper()?;
+        let serves = std::thread::spawn(move || node.serve());
+        Ok(Self { name: options.name.clone(), stopper, serves: Some(serves) })
+    }
+
+    fn new(name: &str) -> Self {
+        Self::serve(&options(name)).unwrap()
+    }
+
+    fn url(&self) -> String {
+        format!("shm:{}", self.name)
+    }
+
+    fn connect(&self) -> Cluster {
+        Cluster::connect(&self.url()).unwrap()
+    }
+}
+
+fn refused(url: &str) -> String {
+    Cluster::connect(url).map(drop).unwrap_err().to_string()
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.serves.take().unwrap().join().unwrap();
+        assert!(!directory(&self.name).exists(), "nothing is left");
+    }
+}
+
+fn user_directory() -> PathBuf {
+    let own = fs::metadata("/proc/self").unwrap().uid();
+    PathBuf::from(format!("/dev/shm/farfield-{own}"))
+}
+
+fn directory(name: &str) -> PathBuf {
+    user_directory().join(name)
+}
+
+#[remote]
+struct Counter {
+    value: Atomic<u64>,
+    lock: Lock,
+}
+
+async fn counter(ct: &ComputeThread) -> Result<RemotePtr<Counter>> {
+    ct.root_or_init("counter", async || Counter::new_in(ct, Counter::init()).await?.write(ct).await).await
+}
+
+#[test]
+fn who_connects_later_finds_what_others_have_left() {
+    let node = Node::new("later");
+    for round in 1..=3 {
+        let cluster = node.connect();
+        assert!(!cluster.is_private());
+        let counts = cluster.run(2, async |ct| {
+            let counter = counter(ct).await?;
+            counter.value().fetch_add(ct, 1).await?;
+            ct.barrier("counted").await?;
+            counter.value().load(ct).await
+        });
+        assert_eq!(counts.unwrap(), [2 * round, 2 * round]);
+    }
+}
+
+#[test]
+fn the_files_are_their_owners_alone() {
+    let node = Node::new("files");
+    let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&user_directory()), 0o700);
+    assert_eq!(mode(&directory(&node.name)), 0o700);
+    assert_eq!(mode(&directory(&node.name).join("memory")), 0o600);
+}
+
+#[test]
+fn several_clusters_of_a_process_share_one_memory() {
+    let node = Node::new("parts");
+    let parts: Vec<Cluster> = (0..3).map(|part| node.connect().in_group("test", part, 3).unwrap()).collect();
+    let run = |part: &Cluster| {
+        for round in 1..=4 {
+            let seen = part.run(2, async |ct| {
+                assert_eq!(ct.threads(), 6);
+                let counter = counter(ct).await?;
+                let lock = counter.lock().acquire(ct).await?;
+                let seen = counter.value().load(ct).await?;
+                counter.value().store(ct, seen + 1).await?;
+                lock.release().await?;
+                ct.barrier("counted").await?;
+                let sum = counter.value().load(ct).await?;
+                ct.barrier("read").await?;
+                Ok((ct.index(), sum))
+            });
+            assert!(seen.unwrap().iter().all(|(_, sum)| *sum == 6 * round));
+        }
+    };
+    std::thread::scope(|scope| {
+        for part in &parts {
+            scope.spawn(move || run(part));
+        }
+    });
+}
+
+#[test]
+fn parts_that_do_not_fit_together_are_told_so() {
+    let node = Node::new("misfits");
+    let local = Cluster::connect("local:").unwrap();
+    assert!(local.in_group("test", 0, 1).is_ok());
+    assert!(local.in_group("test", 0, 2).unwrap_err().to_string().contains("one process's own"));
+    let cluster = node.connect();
+    assert!(cluster.in_group("test", 2, 2).unwrap_err().to_string().contains("part 2 of 2"));
+    std::thread::scope(|scope| {
+        let first = cluster.in_group("test", 0, 2).unwrap();
+        let waits = scope.spawn(move || first.run(1, async |ct| ct.barrier("met").await));
+        let run = |part, parts| {
+            let cluster = node.connect().in_group("test", part, parts).unwrap();
+            cluster.run(1, async |ct| ct.barrier("met").await).map(drop)
+        };
+        // Until the first is there: it has nobody to agree with before.
+        while run(0, 2).map_err(|error| error.to_string())
+            != Err("group is part 0 of `test`: another process that is there already has this part".to_owned())
+        {
+        }
+        assert!(run(1, 3).unwrap_err().to_string().contains("told of another number"));
+        run(1, 2).unwrap();
+        waits.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_part_that_ends_breaks_the_barrier() {
+    let node = Node::new("ends");
+    let run = |part| {
+        let cluster = node.connect().in_group("test", part, 2).unwrap();
+        cluster.run(1, async |ct| {
+            ct.barrier("both").await?;
+            if ct.index() == 0 { Ok(()) } else { ct.barrier("never").await }
+        })
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| run(0));
+        let broken = run(1).unwrap_err();
+        assert!(matches!(broken, Error::BarrierBroken(_)), "{broken}");
+        first.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_name_is_served_once() {
+    let node = Node::new("once");
+    let refused = MemoryNode::listen(&options("once")).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("serves a cluster of this name already"), "{refused}");
+    node.connect();
+}
+
+#[test]
+fn what_a_killed_memory_node_leaves_is_removed_once_nobody_uses_it() {
+    let options = options("stale");
+    let left = directory(&options.name);
+    fs::create_dir_all(&left).unwrap();
+    for path in [&user_directory(), &left] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    fs::write(left.join("memory"), "what was there").unwrap();
+    fs::write(left.join("socket"), "").unwrap();
+    // Whoever has mapped the memory has it locked.
+    let used = fs::File::open(left.join("memory")).unwrap();
+    used.lock_shared().unwrap();
+    let refused = MemoryNode::listen(&options).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("processes still use its memory"), "{refused}");
+    assert_eq!(fs::read(left.join("memory")).unwrap(), b"what was there");
+    drop(used);
+    Node::serve(&options).unwrap().connect();
+}
+
+#[test]
+fn what_is_not_there_or_not_ours_is_named() {
+    let absent = format!("shm:absent-{}", std::process::id());
+    assert!(refused(&absent).contains("no memory node serves it; start one: farfield memnode"));
+    assert!(refused("shm:a/b").contains("`a/b` is no name"));
+    let mut large = options("large");
+    large.segment_bytes = 1 << 45;
+    let said = MemoryNode::listen(&large).map(drop).unwrap_err().to_string();
+    assert!(said.contains("no room for 35184372088832 bytes in /dev/shm"), "{said}");
+    assert!(!directory(&large.name).exists());
+    large.lease = std::time::Duration::ZERO;
+    assert!(MemoryNode::listen(&large).map(drop).unwrap_err().to_string().contains("lease is 0"));
+
+    let open = directory(&format!("open-{}", std::process::id()));
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+    let url = format!("shm:{}", open.file_name().unwrap().display());
+    assert!(refused(&url).contains("others than its owner may enter"), "{}", refused(&url));
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o700)).unwrap();
+    if chown(&open, Some(65534), None).is_ok() {
+        let mut foreign = options("");
+        foreign.name = open.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(
+            MemoryNode::listen(&foreign)
+                .map(drop)
+                .unwrap_err()
+                .to_string()
+                .contains("somebody else's: user 65534")
+        );
+        assert!(refused(&url).contains("somebody else's: user 65534"));
+    } else {
+        eprintln!("SKIPPED: only root can give a directory away, to see it refused");
+    }
+    fs::remove_dir_all(&open).unwrap();
+}
+
+#[test]
+fn a_secret_keeps_others_out() {
+    let file = |name: &str, secret: &str| {
+        let path = std::env::temp_dir().join(format!("farfield-{name}-{}", std::process::id()));
+        fs::write(&path, secret).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let (right, wrong) = (file("right", "open sesame"), file("wrong", "open barley"));
+    let mut options = options("secret");
+    options.secret_file = Some(right.clone());
+    let node = Node::serve(&options).unwrap();
+    assert!(refused(&node.url()).contains("does not know the cluster's secret"));
+    let wrong_url = format!("{}?secret-file={}", node.url(), wrong.display());
+    assert!(refused(&wrong_url).contains("does not know the cluster's secret"));
+    Cluster::connect(&format!("{}?secret-file={}", node.url(), right.display())).unwrap();
+    for path in [right, wrong] {
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn when_the_memory_node_ends_who_waits_for_others_is_told() {
+    let node = Node::new("mortal");
+    let cluster = node.connect();
+    let waits = std::thread::spawn(move || {
+        cluster.run(2, async |ct| {
+            let counter = counter(ct).await?;
+            if ct.index() == 0 {
+                std::mem::forget(counter.lock().acquire(ct).await?);
+                counter.value().store(ct, 1).await?;
+                ct.barrier("never").await
+            } else {
+                while counter.value().load(ct).await? == 0 {
+                    ct.yield_now().await;
+                }
+                counter.lock().acquire(ct).await.map(drop)
+            }
+        })
+    });
+    drop(node);
+    let told = waits.join().unwrap().unwrap_err().to_string();
+    assert!(told.contains("its memory node has ended"), "{told}");
+}
