@@ -114,6 +114,9 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
             const TAIL_STRIDE: usize = #tail_shape.tail_stride;
             const TAIL_OFFSET: usize = __ff::tail_offset::<Self>(#tail_shape.tail_offset);
 
+            fn describe(describer: &mut __ff::Describer) {
+                __ff::describe_nested::<Self>(describer);
+            }
             fn tail_bytes(init: &Self::Init) -> usize {
                 #tail_bytes(&init.#tail)
             }

@@ -138,6 +138,9 @@ fn expand(item: &DeriveInput, krate: &Path, bits: &Bits) -> TokenStream {
                     let bits = <#inner as #ff::Pod>::decode(bytes)?;
                     #from
                 }
+                fn describe(describer: &mut #ff::Describer) {
+                    <#inner as #ff::Pod>::describe(describer);
+                }
             }
             impl #impl_generics #ff::Word for #name #type_generics #where_clause {
                 #[inline]

@@ -6,7 +6,8 @@ pub use farfield_macros::implement;
 
 pub use crate::entry::{run_main, run_sim_test, run_test};
 pub use crate::layout::{
-    DefaultInit, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint, fingerprint_of,
+    DefaultInit, Describer, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint,
+    fingerprint_of,
 };
 pub use crate::memory::site::Site;
 pub use crate::place::{Place, attach, fetch};
@@ -14,6 +15,11 @@ pub use crate::pointer::{Address, Owned, RemotePtr, Shared};
 pub use crate::{ComputeThread, Error, Result};
 pub use refused::Refused;
 pub use std::result::Result::Ok;
+
+/// How a struct describes itself where it is nested.
+pub fn describe_nested<T: Remote>(describer: &mut Describer) {
+    describer.nested::<T>();
+}
 
 /// What a field's initial value is.
 pub type Init<F> = <F as Field>::Init;

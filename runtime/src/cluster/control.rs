@@ -70,7 +70,9 @@ struct Members {
     evictions: u64,
     /// How many runs of several processes there have been.
     runs: u64,
-    reserved: [u64; 2],
+    /// How many evictions there had been when memory was last [collected](crate::memory::collect), and who is at it.
+    collected: u64,
+    collector: u64,
     records: [Record; SLOTS_HERE],
 }
 
@@ -114,7 +116,8 @@ pub(crate) struct Entry {
     pub(crate) name: [u64; NAME_WORDS],
     /// The root's type, in the same form, cut off where it is too long.
     pub(crate) type_name: [u64; NAME_WORDS],
-    reserved: u64,
+    /// Where the description of the root's type is, if there is one: the bytes that it has, and these.
+    pub(crate) description: u64,
 }
 
 /// Words of a name in an entry: up to 47 bytes and their length.
@@ -224,6 +227,16 @@ pub(crate) fn runs() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, runs)) as u64)
 }
 
+/// How many evictions there had been when memory was last collected; who is collecting follows.
+pub(crate) fn collected() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collected)) as u64)
+}
+
+/// The process that is collecting memory: its identity and 1, or 0.
+pub(crate) fn collector() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collector)) as u64)
+}
+
 /// What tells a cluster in shared memory from others that had its name.
 pub(crate) fn incarnation() -> Address {
     Address::new(0, offset_of!(Header, incarnation) as u64)
@@ -265,6 +278,7 @@ pub(crate) fn describe(at: Address) -> String {
             (offset_of!(Entry, fingerprint), "fingerprint"),
             (offset_of!(Entry, name), "name"),
             (offset_of!(Entry, type_name), "type name"),
+            (offset_of!(Entry, description), "description"),
         ];
         let (_, name) = field.into_iter().rfind(|(start, _)| *start <= within).expect("one begins at 0");
         format!("directory[{index}].{name}")

@@ -27,6 +27,7 @@ use super::ComputeThread;
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
 use super::thread::ThreadId;
 use crate::error::{self, Error, Result};
+use crate::layout::describe::describe;
 use crate::layout::fingerprint::name as fingerprint_of_name;
 use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::{Address, RemotePtr};
@@ -117,6 +118,9 @@ impl View<'_> {
     fn type_name(&self) -> PackedName {
         self.packed(offset_of!(Entry, type_name))
     }
+    fn description(&self) -> u64 {
+        self.0[offset_of!(Entry, description) / WORD_BYTES]
+    }
     fn packed(&self, offset: usize) -> PackedName {
         std::array::from_fn(|word| self.0[offset / WORD_BYTES + word])
     }
@@ -129,11 +133,13 @@ pub(super) struct Body {
     pub(super) fingerprint: u64,
     name: PackedName,
     type_name: PackedName,
+    /// Where the description of the root's type is, or 0.
+    description: u64,
 }
 
 impl Body {
     fn new(name: PackedName, fingerprint: u64, type_name: &str) -> Self {
-        Self { value: 0, fingerprint, name, type_name: pack(type_name) }
+        Self { value: 0, fingerprint, name, type_name: pack(type_name), description: 0 }
     }
 
     fn words(&self) -> [u64; ENTRY_WORDS - 1] {
@@ -142,6 +148,7 @@ impl Body {
         words[1] = self.fingerprint;
         words[2..2 + NAME_WORDS].copy_from_slice(&self.name);
         words[2 + NAME_WORDS..2 + 2 * NAME_WORDS].copy_from_slice(&self.type_name);
+        words[2 + 2 * NAME_WORDS] = self.description;
         words
     }
 }
@@ -163,6 +170,17 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
+    /// As [`settle`](Self::settle), for a root, with a description of its type where other programs may want to see it.
+    async fn settle_root<T: Remote>(mut self, root: RemotePtr<T>) -> Result<()> {
+        let ct = self.ct;
+        let old = std::mem::take(&mut self.body.description);
+        if !ct.cluster().is_private() {
+            self.body.description = ct.publish_description(&describe::<T>()).await?;
+        }
+        self.settle(root.address().bits()).await?;
+        ct.forget_description(Address::from_bits(old)).await
+    }
+
     /// Writes the value and makes the entry ready, in one chain.
     async fn settle(mut self, value: u64) -> Result<()> {
         self.settled = true;
@@ -213,7 +231,8 @@ async fn find(ct: &ComputeThread, name: &str, packed: PackedName) -> Result<Foun
                 }
                 if entry.name() == packed {
                     let (value, fingerprint) = (entry.value(), entry.fingerprint());
-                    let body = Body { value, fingerprint, name: packed, type_name: entry.type_name() };
+                    let (type_name, description) = (entry.type_name(), entry.description());
+                    let body = Body { value, fingerprint, name: packed, type_name, description };
                     return Ok(Some(Found::Named { index, state, body }));
                 }
             }
@@ -244,19 +263,20 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
     let me = ct.id();
     let mut backoff = ct.backoff();
     loop {
-        let (index, from, to) = match find(ct, name, new.name).await? {
+        let (index, from, to, old) = match find(ct, name, new.name).await? {
             Found::Named { index, state: State::Ready, body } => return Ok(RootOrClaim::Root(index, body)),
-            Found::Named { index, state, .. } => (index, state, State::Initialising(me)),
-            Found::Free { index, state } => (index, state, State::Naming(me)),
+            Found::Named { index, state, body } => (index, state, State::Initialising(me), body.description),
+            Found::Free { index, state } => (index, state, State::Naming(me), 0),
         };
         let busy = match from {
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
             State::Empty | State::Vacant | State::Ready => false,
         };
         if !busy && change(ct, index, from, to).await? {
-            let claim = Claim { ct, index, body: new, settled: false };
+            let body = Body { description: old, ..new };
+            let claim = Claim { ct, index, body, settled: false };
             if to == State::Naming(me) {
-                let named = write_entry(ct, index, &new, State::Initialising(me));
+                let named = write_entry(ct, index, &body, State::Initialising(me));
                 named.await?;
             }
             return Ok(RootOrClaim::Claim(claim));
@@ -302,7 +322,7 @@ impl ComputeThread {
             RootOrClaim::Root(_, body) => check_root(name, &body),
             RootOrClaim::Claim(claim) => {
                 let root = init().await?;
-                claim.settle(root.address().bits()).await?;
+                claim.settle_root(root).await?;
                 Ok(root)
             }
         }
@@ -315,7 +335,7 @@ impl ComputeThread {
     pub async fn publish<T: Remote>(&self, name: &str, root: RemotePtr<T>) -> Result<()> {
         match root_or_claim(self, name, new_root::<T>(name)?).await? {
             RootOrClaim::Root(..) => Err(Error::from(error::RootExists { root: name.into() })),
-            RootOrClaim::Claim(claim) => claim.settle(root.address().bits()).await,
+            RootOrClaim::Claim(claim) => claim.settle_root(root).await,
         }
     }
 
@@ -344,6 +364,51 @@ impl ComputeThread {
             }
         }
         Err(Error::from(error::RootNotFound { root: name.into() }))
+    }
+}
+
+/// A root, as programs see it that do not have its type.
+#[derive(Clone, Debug)]
+pub(crate) struct RootSeen {
+    pub(crate) name: String,
+    pub(crate) type_name: String,
+    pub(crate) fingerprint: u64,
+    pub(crate) at: Address,
+    pub(crate) description: Address,
+}
+
+impl ComputeThread {
+    /// All roots. One READ of 16 KiB.
+    pub(crate) async fn roots(&self) -> Result<Vec<RootSeen>> {
+        let words = DIRECTORY_ENTRIES * ENTRY_WORDS;
+        let look = |words: &[u64]| {
+            let mut roots = Vec::new();
+            for (index, entry) in words.chunks_exact(ENTRY_WORDS).enumerate() {
+                let entry = View(entry);
+                if entry.state(index)? == State::Ready && entry.fingerprint() != BARRIER {
+                    roots.push(RootSeen {
+                        name: unpack(&entry.name()),
+                        type_name: unpack(&entry.type_name()),
+                        fingerprint: entry.fingerprint(),
+                        at: Address::from_bits(entry.value()),
+                        description: Address::from_bits(entry.description()),
+                    });
+                }
+            }
+            Ok(roots)
+        };
+        self.read_words(control::entry(0), words, look).await
+    }
+
+    /// Descriptions that entries without a root have kept.
+    pub(crate) async fn kept_descriptions(&self) -> Result<Vec<Address>> {
+        let words = DIRECTORY_ENTRIES * ENTRY_WORDS;
+        let look = |words: &[u64]| {
+            let kept =
+                words.chunks_exact(ENTRY_WORDS).map(|entry| Address::from_bits(View(entry).description()));
+            Ok(kept.filter(|at| !at.is_null()).collect())
+        };
+        self.read_words(control::entry(0), words, look).await
     }
 }
 

@@ -45,8 +45,8 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
         let _ = joined.send(Err(error));
         return;
     }
-    // Whoever has died before is out of the way before anything else begins.
-    let first = tick(ct, 1).await;
+    // Whoever has died before is out of the way before anything else begins, and so is what they have left.
+    let first = begin(ct).await;
     let failed = first.is_err();
     let _ = joined.send(first);
     let mut beats = 1;
@@ -60,6 +60,14 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
     ct.leave_heap().await;
     ct.settle().await;
     ct.leave_for_good().await;
+}
+
+async fn begin(ct: &ComputeThread) -> Result<()> {
+    tick(ct, 1).await?;
+    if let Some(member) = &ct.process.shared {
+        ct.collect_if_alone(member.identity).await?;
+    }
+    Ok(())
 }
 
 async fn tick(ct: &ComputeThread, beats: u32) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::{Pod, Shape};
+use super::{Describe, Describer, Pod, Shape};
 use crate::error::{self, Error, Result};
 use crate::pointer::Address;
 
@@ -53,7 +53,12 @@ pub trait Field: Sized + 'static {
         frozen: Self::FROZEN,
         tail_stride: Self::TAIL_STRIDE,
         tail_offset: Self::TAIL_OFFSET,
+        describe: Describe(Self::describe),
     };
+
+    /// Describes it to a program that does not have the type.
+    #[doc(hidden)]
+    fn describe(describer: &mut Describer);
 
     /// How many bytes a new object needs beyond its fixed part.
     fn tail_bytes(init: &Self::Init) -> usize {
@@ -95,6 +100,9 @@ impl<T: Pod> Field for T {
     const FINGERPRINT: u64 = T::FINGERPRINT;
     const FROZEN: bool = size_of::<T>() > 0;
 
+    fn describe(describer: &mut Describer) {
+        <T as Pod>::describe(describer);
+    }
     #[inline]
     fn encode(init: T, out: &mut [u8]) {
         Pod::encode(init, out);

@@ -16,6 +16,8 @@
 //! 2. A remote layout is aligned to at least 8 bytes and its size is a multiple of 8, so it is a whole number of words.
 //! 3. Multi-byte values are stored in the machine's own byte order; the fingerprint includes which one it is.
 
+pub(crate) mod describe;
+pub(crate) mod described;
 mod field;
 pub mod fingerprint;
 mod pod;
@@ -23,6 +25,7 @@ mod remote;
 pub(crate) mod scratch;
 mod word;
 
+pub use describe::{Describe, Describer};
 pub use field::{DefaultInit, Field, FrozenField, Initial};
 pub(crate) use field::{invalid_value, try_array, try_map};
 pub use pod::Pod;

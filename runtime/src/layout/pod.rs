@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use super::fingerprint;
+use super::{Describer, fingerprint};
 
 /// A plain value that far memory can hold: a fixed number of bytes, no pointer into local memory, and a decoding that
 /// checks.
@@ -27,6 +27,12 @@ pub trait Pod: Copy + Debug + Send + Sync + 'static {
 
     /// The value that the first `size_of::<Self>()` of `bytes` encode, or `None` if no value has these bits.
     fn decode(bytes: &[u8]) -> Option<Self>;
+
+    /// Describes it to a program that does not have the type.
+    #[doc(hidden)]
+    fn describe(describer: &mut Describer) {
+        describer.plain::<Self>();
+    }
 }
 
 macro_rules! plain_bits {
@@ -81,6 +87,9 @@ impl<T: Pod, const N: usize> Pod for [T; N] {
     #[inline]
     fn decode(bytes: &[u8]) -> Option<Self> {
         super::field::try_array(|index| T::decode(&bytes[index * size_of::<T>()..]).ok_or(())).ok()
+    }
+    fn describe(describer: &mut Describer) {
+        describer.array(N, size_of::<T>(), T::describe);
     }
 }
 

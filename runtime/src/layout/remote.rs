@@ -1,6 +1,6 @@
 //! `Remote`: what `#[remote]` implements for a struct.
 
-use super::{Field, WORD_BYTES, fingerprint};
+use super::{Describe, Field, WORD_BYTES, fingerprint};
 use crate::pointer::Address;
 
 /// A struct whose objects live in far memory. `#[remote]` implements it.
@@ -61,6 +61,9 @@ pub struct Shape {
     pub tail_stride: usize,
     /// Where the tail's length word is, in bytes from the field's start.
     pub tail_offset: usize,
+    /// What it is, for programs that do not have the type.
+    #[doc(hidden)]
+    pub describe: Describe,
 }
 
 /// One field of a remote layout.

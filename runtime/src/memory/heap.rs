@@ -367,6 +367,23 @@ impl ThreadHeap {
         self.take_back(block, block.bytes);
     }
 
+    /// Forgets what the thread and its process hold: all of it is about to be found again.
+    pub(super) fn forget_everything(&self) {
+        drop(self.process.take_spare());
+        self.process.known.forget();
+        for node in &self.nodes {
+            let turn = node.borrow().turn;
+            *node.borrow_mut() = NodeCache::new(turn);
+        }
+    }
+
+    /// Takes in a free block that was found.
+    pub(super) fn put_found(&self, class: Class, at: Address) {
+        if self.node(at).borrow_mut().put(class, at) > self.keeps() {
+            self.has_surplus.set(true);
+        }
+    }
+
     /// Takes back a part of the control block that is not needed after all.
     pub(crate) fn put_control_page(&self, block: Block) {
         self.put(block);

@@ -9,6 +9,7 @@
 //! | [`grid`] | how a segment is divided into chunks, and what each is for |
 //! | [`chunks`] | taking chunks and giving them back |
 //! | [`shortage`] | what is tried before memory is said to be out |
+//! | [`collect`] | what is left by processes that have died |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
@@ -21,6 +22,7 @@
 pub(crate) mod cache;
 pub(crate) mod chunks;
 pub(crate) mod classes;
+pub(crate) mod collect;
 pub(crate) mod epoch;
 pub(crate) mod global;
 pub(crate) mod grid;

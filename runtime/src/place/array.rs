@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use super::Place;
 use crate::error::Result;
-use crate::layout::{DefaultInit, Field, FrozenField, fingerprint};
+use crate::layout::{DefaultInit, Describer, Field, FrozenField, fingerprint};
 use crate::pointer::Address;
 
 /// What `#[remote]` makes of a field declared as `[F; N]`: `N` fields, one after the other.
@@ -29,6 +29,10 @@ impl<F: Field, const N: usize> Field for Array<F, N> {
         fingerprint::array(F::FINGERPRINT, N)
     };
     const FROZEN: bool = F::FROZEN && N > 0;
+
+    fn describe(describer: &mut Describer) {
+        describer.array(N, size_of::<F::Cell>(), F::describe);
+    }
 
     #[inline]
     fn encode(init: [F::Init; N], out: &mut [u8]) {

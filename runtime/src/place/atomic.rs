@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::layout::{DefaultInit, Field, Integer, Word, fingerprint, invalid_value};
+use crate::layout::{DefaultInit, Describer, Field, Integer, Word, fingerprint, invalid_value};
 use crate::pointer::Address;
 
 /// A word-sized cell that threads read and change atomically. A field is declared as `Atomic<u64>`; the operations are
@@ -24,6 +24,10 @@ impl<T: Word> Field for Atomic<T> {
 
     const FINGERPRINT: u64 = fingerprint::wrap("Atomic", T::FINGERPRINT);
     const FROZEN: bool = false;
+
+    fn describe(describer: &mut Describer) {
+        describer.atomic(T::describe);
+    }
 
     #[inline]
     fn encode(init: T, out: &mut [u8]) {

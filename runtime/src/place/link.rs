@@ -7,7 +7,7 @@ use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::fabric::chain::Chain;
-use crate::layout::{DefaultInit, Field, Initial, Pod, Remote, fingerprint};
+use crate::layout::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Publish, RemotePtr, Shared};
 
@@ -54,6 +54,10 @@ impl<T: Remote> Field for Link<T> {
     // The pointee's name only: it may be the struct that the link is in.
     const FINGERPRINT: u64 = fingerprint::wrap("Link", fingerprint::name(T::NAME));
     const FROZEN: bool = false;
+
+    fn describe(describer: &mut Describer) {
+        describer.link::<T>();
+    }
 
     #[inline]
     fn encode(init: LinkWord<T>, out: &mut [u8]) {

@@ -23,7 +23,7 @@
 use super::{Place, Read};
 use crate::cluster::{ComputeThread, ThreadId};
 use crate::error::Result;
-use crate::layout::{DefaultInit, Field, Pod, fingerprint};
+use crate::layout::{DefaultInit, Describer, Field, Pod, fingerprint};
 use crate::pointer::Address;
 use crate::task::Backoff;
 
@@ -90,6 +90,10 @@ impl Field for Lock {
 
     const FINGERPRINT: u64 = fingerprint::name("Lock");
     const FROZEN: bool = false;
+
+    fn describe(describer: &mut Describer) {
+        describer.lock();
+    }
 
     #[inline]
     fn encode((): (), _: &mut [u8]) {}

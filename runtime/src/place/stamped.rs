@@ -21,7 +21,7 @@ use std::ops::Deref;
 use super::link::{Exchanged, exchange};
 use super::{CompareExchangeError, Place, Read};
 use crate::error::{self, Error, PointerFault, Result};
-use crate::layout::{DefaultInit, Field, Initial, Pod, Remote, WORD_BYTES, fingerprint};
+use crate::layout::{DefaultInit, Describer, Field, Initial, Pod, Remote, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Publish, RemotePtr, Shared};
 
@@ -113,6 +113,10 @@ impl<T: Remote> Field for StampedLink<T> {
 
     const FINGERPRINT: u64 = fingerprint::wrap("StampedLink", fingerprint::name(T::NAME));
     const FROZEN: bool = false;
+
+    fn describe(describer: &mut Describer) {
+        describer.stamped::<T>();
+    }
 
     fn encode(init: RemotePtr<T>, out: &mut [u8]) {
         // An address that does not fit becomes one that no access accepts, rather than another object's.

@@ -7,7 +7,7 @@ use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::layout::scratch::bytes;
-use crate::layout::{Field, FrozenField, Pod, WORD_BYTES, fingerprint};
+use crate::layout::{Describer, Field, FrozenField, Pod, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::Address;
 
@@ -39,6 +39,10 @@ impl<F: Field> Field for Tail<F> {
     };
     const FROZEN: bool = true;
     const TAIL_STRIDE: usize = size_of::<F::Cell>();
+
+    fn describe(describer: &mut Describer) {
+        describer.tail(Self::ELEMENTS_OFFSET, size_of::<F::Cell>(), F::describe);
+    }
 
     fn tail_bytes(init: &Vec<F::Init>) -> usize {
         init.len().saturating_mul(size_of::<F::Cell>())

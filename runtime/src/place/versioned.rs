@@ -11,7 +11,7 @@ use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::layout::scratch::bytes;
-use crate::layout::{Field, Pod, WORD_BYTES, fingerprint, invalid_value};
+use crate::layout::{Describer, Field, Pod, WORD_BYTES, fingerprint, invalid_value};
 use crate::pointer::Address;
 
 /// A value of any size that readers always see whole and writers replace. A field is declared as `Versioned<T>`; the
@@ -50,6 +50,10 @@ impl<T: Pod> Field for Versioned<T> {
 
     const FINGERPRINT: u64 = fingerprint::wrap("Versioned", T::FINGERPRINT);
     const FROZEN: bool = false;
+
+    fn describe(describer: &mut Describer) {
+        describer.versioned(Self::VALUE_OFFSET, T::describe);
+    }
 
     fn encode(init: T, out: &mut [u8]) {
         init.encode(&mut out[Self::VALUE_OFFSET..]);

@@ -100,7 +100,7 @@ impl<T: Remote> Deref for RemotePtr<T> {
     }
 }
 
-impl<T: 'static> Pod for RemotePtr<T> {
+impl<T: crate::layout::Remote> Pod for RemotePtr<T> {
     const FINGERPRINT: u64 = crate::layout::fingerprint::name("RemotePtr");
     #[inline]
     fn encode(self, out: &mut [u8]) {
@@ -110,9 +110,12 @@ impl<T: 'static> Pod for RemotePtr<T> {
     fn decode(bytes: &[u8]) -> Option<Self> {
         u64::decode(bytes).map(|bits| Self::from_address(Address::from_bits(bits)))
     }
+    fn describe(describer: &mut crate::layout::Describer) {
+        describer.pointer::<T>();
+    }
 }
 
-impl<T: 'static> Word for RemotePtr<T> {
+impl<T: crate::layout::Remote> Word for RemotePtr<T> {
     #[inline]
     fn to_word(self) -> u64 {
         self.address.bits()

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use farfield::{Cluster, Error, Result};
+use farfield::{Cluster, Error, Remote, Result};
+use farfield_examples::{HarrisList, LazyList, harris_list, lazy_list};
 
 use super::log::{self, Call, Operation, Which};
 use super::work::perform;
-use super::{KEYS, attach, order};
+use super::{KEYS, Stage, attach, order};
 
 /// What the judge has found.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +35,11 @@ pub fn stop(url: &str) -> Result<()> {
         stage.stop().store(ct, 1).await
     })?;
     Ok(())
+}
+
+/// The bytes of the blocks of so many objects. Up to 512 bytes there is a size for each multiple of 8, from 16 on.
+fn bytes_of<T: Remote>(objects: usize) -> u64 {
+    (T::SIZE.max(16) * objects) as u64
 }
 
 /// Looks at everything, once all processes have ended.
@@ -67,11 +73,26 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
             }
         }
         // These find a node that is locked, marked or in a wrong place.
-        for (name, keys) in [("lazy list", lazy.iter(ct).await), ("Harris list", harris.iter(ct).await)] {
-            if let Err(error) = keys {
-                verdict.faults.push(format!("the {name} is broken: {error}"));
+        let lists = [("lazy list", lazy.iter(ct).await), ("Harris list", harris.iter(ct).await)];
+        // The stage, and of each list itself and its sentinels.
+        verdict.reachable_bytes = bytes_of::<Stage>(1)
+            + bytes_of::<LazyList<u64>>(1)
+            + bytes_of::<lazy_list::Node<u64>>(2)
+            + bytes_of::<HarrisList<u64>>(1)
+            + bytes_of::<harris_list::Node<u64>>(2);
+        for (index, (name, keys)) in lists.into_iter().enumerate() {
+            match keys {
+                Ok(keys) if index == 0 => {
+                    verdict.reachable_bytes += bytes_of::<lazy_list::Node<u64>>(keys.len());
+                }
+                Ok(keys) => verdict.reachable_bytes += bytes_of::<harris_list::Node<u64>>(keys.len()),
+                Err(error) => verdict.faults.push(format!("the {name} is broken: {error}")),
             }
         }
+        while ct.reclamation().await?.retired_objects > 0 {
+            ct.try_reclaim().await;
+        }
+        verdict.live_bytes = ct.heap_use().await?.iter().map(|usage| usage.live_bytes).sum();
         for ((which, key), calls) in &histories {
             if let Err(event) = order::explain(calls) {
                 verdict.faults.push(format!("{which:?} key {key}: nothing explains event {event}"));

@@ -18,7 +18,7 @@ use farfield::prelude::*;
 use farfield_examples::{HarrisList, LazyList};
 
 /// How many keys there are in each set.
-pub const KEYS: u64 = 64;
+pub const KEYS: u64 = 256;
 
 /// What all processes share besides the sets.
 #[remote]

@@ -1,0 +1,137 @@
+//! Descriptions of layouts: what a type looks like, for programs that do not have it.
+//!
+//! A description is text, published with a root. For each type that the root leads to it has a line with the type's name and size,
+//! and one for each field: its name, where it is, and its *kind*, all separated by tabs.
+//!
+//! | kind | the field is |
+//! |---|---|
+//! | `plain` NAME SIZE | a plain value of this type |
+//! | `pointer` NAME | a [`RemotePtr`](crate::RemotePtr) to an object of this type |
+//! | `link` NAME, `stamped` NAME | a [`Link`](crate::Link), a [`StampedLink`](crate::StampedLink) to one |
+//! | `atomic` KIND | a word with a value of this kind |
+//! | `lock` | a [`Lock`](crate::Lock) |
+//! | `versioned` OFFSET KIND | a version, and so many bytes behind it a value |
+//! | `array` COUNT STRIDE KIND | so many values, so many bytes apart |
+//! | `struct` NAME | a nested struct of this type |
+//! | `tail` OFFSET STRIDE KIND | a count, and so many bytes behind it as many values |
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+use super::{Pod, Remote};
+
+/// Takes down what a type looks like.
+#[derive(Default)]
+pub struct Describer {
+    text: String,
+    /// Types that are described, or will be, by name.
+    known: BTreeSet<&'static str>,
+    pending: Vec<fn(&mut Self)>,
+}
+
+/// How a field describes itself.
+#[derive(Clone, Copy)]
+pub struct Describe(pub(crate) fn(&mut Describer));
+
+impl fmt::Debug for Describe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Describe")
+    }
+}
+
+impl PartialEq for Describe {
+    /// Fields that look alike have the same fingerprint; this adds nothing.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Describe {}
+
+/// The description of a type and of all that it leads to.
+pub(crate) fn describe<T: Remote>() -> String {
+    let mut describer = Describer::default();
+    describer.know::<T>();
+    while let Some(describe) = describer.pending.pop() {
+        describe(&mut describer);
+    }
+    describer.text
+}
+
+impl Describer {
+    fn put(&mut self, what: impl fmt::Display) {
+        let _ = write!(self.text, "\t{what}");
+    }
+
+    fn know<T: Remote>(&mut self) {
+        if self.known.insert(std::any::type_name::<T>()) {
+            self.pending.push(Self::lines::<T>);
+        }
+    }
+
+    fn lines<T: Remote>(&mut self) {
+        let _ = writeln!(self.text, "{}\t{}", std::any::type_name::<T>(), T::SIZE);
+        for field in T::FIELDS {
+            let _ = write!(self.text, "\t{}\t{}", field.name, field.offset);
+            (field.shape.describe.0)(self);
+            self.text.push('\n');
+        }
+    }
+
+    fn leads_to<T: Remote>(&mut self, kind: &str) {
+        self.know::<T>();
+        self.put(kind);
+        self.put(std::any::type_name::<T>());
+    }
+
+    pub(crate) fn plain<T: Pod>(&mut self) {
+        self.put("plain");
+        self.put(std::any::type_name::<T>());
+        self.put(size_of::<T>());
+    }
+
+    pub(crate) fn pointer<T: Remote>(&mut self) {
+        self.leads_to::<T>("pointer");
+    }
+
+    pub(crate) fn link<T: Remote>(&mut self) {
+        self.leads_to::<T>("link");
+    }
+
+    pub(crate) fn stamped<T: Remote>(&mut self) {
+        self.leads_to::<T>("stamped");
+    }
+
+    pub(crate) fn nested<T: Remote>(&mut self) {
+        self.leads_to::<T>("struct");
+    }
+
+    pub(crate) fn atomic(&mut self, value: fn(&mut Self)) {
+        self.put("atomic");
+        value(self);
+    }
+
+    pub(crate) fn lock(&mut self) {
+        self.put("lock");
+    }
+
+    pub(crate) fn versioned(&mut self, offset: usize, value: fn(&mut Self)) {
+        self.put("versioned");
+        self.put(offset);
+        value(self);
+    }
+
+    pub(crate) fn array(&mut self, count: usize, stride: usize, element: fn(&mut Self)) {
+        self.put("array");
+        self.put(count);
+        self.put(stride);
+        element(self);
+    }
+
+    pub(crate) fn tail(&mut self, offset: usize, stride: usize, element: fn(&mut Self)) {
+        self.put("tail");
+        self.put(offset);
+        self.put(stride);
+        element(self);
+    }
+}

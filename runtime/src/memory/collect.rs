@@ -1,0 +1,327 @@
+//! Collecting what the dead have left.
+//!
+//! A process that dies takes with it what it knew of memory: the free blocks in its threads' lists, what they had retired, what they
+//! had allocated and not yet linked. No word in far memory says whose these are; keeping such words would cost every operation.
+//! Instead memory is *collected* when that is known to have happened, as a memory node counts evictions: what the roots lead to is
+//! in use, and everything else is free.
+//!
+//! # When
+//!
+//! By a process that joins and finds nobody else: before it has done anything. Nobody then holds a block that no root leads to, since
+//! there is nobody. Who joins meanwhile waits. Between the two it is as with Dekker's algorithm: a process makes its record and then
+//! looks for a collector; a collector says so and then looks for records; so one of them sees the other.
+//!
+//! # What it takes and gives
+//!
+//! Objects are found by the [descriptions](crate::layout::describe) that are published with roots; one whose type is not described is
+//! taken for a block of possible pointers. So a pointer that a type hides in an integer leads nowhere.
+//!
+//! All of the allocator's state is made anew: the [pool](super::pool)'s lists are emptied *first*, then chunks without a marked block
+//! become free, and the unmarked blocks of the others go to the pool. A collector that dies leaves at most less in the pool than
+//! there could be; the count of collected evictions is written last, so the next one begins again.
+//!
+//! It costs a READ for each object, one for each chunk table, and for each chunk in use a block's worth of giving back.
+
+use std::collections::HashMap;
+
+use super::classes::{CLASSES, Class};
+use super::grid::{Grid, Use};
+use super::heap::Block;
+use crate::cluster::ComputeThread;
+use crate::cluster::control::{self, SLOT_PAGES};
+use crate::error::Result;
+use crate::layout::WORD_BYTES;
+use crate::layout::described::Layouts;
+use crate::place::unpack_stamped;
+use crate::pointer::Address;
+
+/// How many words are read at a time.
+const WORDS_PER_READ: usize = 1024;
+/// The longest description that is read, in bytes.
+const LONGEST_DESCRIPTION: u64 = 1 << 20;
+
+/// What is known of the chunks, and which of their blocks are in use.
+struct Map {
+    grid: Grid,
+    /// By segment.
+    tables: Vec<Vec<Use>>,
+    /// By segment, a bit for each word that a block begins at which is in use.
+    marks: Vec<Vec<u64>>,
+}
+
+impl Map {
+    fn new(grid: Grid, tables: Vec<Vec<Use>>, segment_bytes: u64) -> Self {
+        let words = (segment_bytes as usize / WORD_BYTES).div_ceil(u64::BITS as usize);
+        let marks = tables.iter().map(|_| vec![0; words]).collect();
+        Self { grid, tables, marks }
+    }
+
+    /// The block that begins at an address.
+    fn block(&self, at: Address) -> Option<Block> {
+        let table = self.tables.get(usize::from(at.segment()))?;
+        let chunk = self.grid.chunk_of(at)?;
+        match table.get(chunk as usize)? {
+            Use::Small(class) if self.grid.begins_block(at, *class) => {
+                Some(Block { address: at, bytes: class.bytes() })
+            }
+            Use::Large(chunks) => {
+                let run = super::grid::Run { segment: at.segment(), first: chunk, chunks: *chunks };
+                let whole = run.first + run.chunks <= table.len() as u64;
+                let align = self.grid.large_align(at.offset());
+                whole.then(|| self.grid.large(run, align)).filter(|block| block.address == at)
+            }
+            _ => None,
+        }
+    }
+
+    fn place(at: Address) -> (usize, u64) {
+        let word = at.offset() as usize / WORD_BYTES;
+        (word / u64::BITS as usize, 1 << (word % u64::BITS as usize))
+    }
+
+    fn is_marked(&self, at: Address) -> bool {
+        let (index, bit) = Self::place(at);
+        self.marks[usize::from(at.segment())][index] & bit != 0
+    }
+
+    /// Marks a block; gives whether it was not.
+    fn mark(&mut self, block: Block) -> bool {
+        let (index, bit) = Self::place(block.address);
+        let marks = &mut self.marks[usize::from(block.address.segment())][index];
+        let is_new = *marks & bit == 0;
+        *marks |= bit;
+        is_new
+    }
+
+    /// Whether the large block whose first chunk this is, is in use.
+    fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
+        // Its address depends on its alignment, which is one of few.
+        let start = self.grid.start(segment, first).offset();
+        let end = start + self.grid.chunk_bytes() * chunks.min(2);
+        let last = (self.marks[usize::from(segment)].len() * u64::BITS as usize * WORD_BYTES) as u64;
+        (start..end.min(last)).step_by(WORD_BYTES).any(|offset| self.is_marked(Address::new(segment, offset)))
+    }
+}
+
+impl ComputeThread {
+    /// Collects memory if there is anything to collect and nobody else is there. Gives the bytes that came free, if so. For a process
+    /// that has joined just now and done nothing yet.
+    pub(crate) async fn collect_if_alone(&self, me: u32) -> Result<Option<u64>> {
+        let word = u64::from(me) + 1;
+        let evictions = self.read_word(control::evictions()).await?;
+        let [collected, collector] =
+            self.read_words(control::collected(), 2, |words| Ok([words[0], words[1]])).await?;
+        if evictions == collected {
+            return Ok(None);
+        }
+        // A collector that has died is one of those that were evicted.
+        let is_free = collector == 0 || !self.is_member(collector - 1).await?;
+        if !is_free || self.compare_exchange_word(control::collector(), collector, word).await? != collector {
+            return Ok(None);
+        }
+        let others = self.members().await?.iter().filter(|member| member.identity != me).count();
+        let freed = if others == 0 {
+            let freed = self.collect().await?;
+            self.write_word(control::collected(), evictions).await?;
+            Some(freed)
+        } else {
+            None
+        };
+        self.write_word(control::collector(), 0).await?;
+        Ok(freed)
+    }
+
+    /// Waits until nobody collects memory. For a process that has made its record.
+    pub(crate) async fn wait_for_collector(&self, me: u32) -> Result<()> {
+        let mut backoff = self.backoff();
+        loop {
+            let collector = self.read_word(control::collector()).await?;
+            if collector == 0 || collector == u64::from(me) + 1 || !self.is_member(collector - 1).await? {
+                return Ok(());
+            }
+            self.cluster().shared.check_memory_node()?;
+            backoff.wait().await;
+        }
+    }
+
+    async fn is_member(&self, identity: u64) -> Result<bool> {
+        let members = self.members().await?;
+        Ok(members.iter().any(|member| u64::from(member.identity) == identity && !member.is_gone()))
+    }
+
+    async fn collect(&self) -> Result<u64> {
+        let (heap, grid) = (self.heap(), self.heap().grid);
+        let geometry = heap.geometry;
+        // What this process holds is made anew with everything else.
+        heap.forget_everything();
+        let mut tables = Vec::new();
+        for segment in 0..geometry.segments() {
+            tables.push(self.read_table(segment as u16).await?);
+        }
+        let mut map = Map::new(grid, tables, geometry.segment_bytes);
+        let live = self.mark_all(&mut map).await?;
+        // First of all: what stands in a list must not be in another, too.
+        for node in 0..geometry.nodes {
+            let first = geometry.segments_of(node).start;
+            if let Some(pools) = Class::from_index(0).map(|class| control::pool(first, class)) {
+                self.write_words(pools, &[0; CLASSES]).await?;
+            }
+        }
+        let mut freed = 0;
+        for segment in 0..geometry.segments() {
+            freed += self.rebuild(&map, segment as u16).await?;
+        }
+        self.give_everything();
+        self.wait_for_left().await;
+        for (node, bytes) in live {
+            self.write_word(control::live(geometry.segments_of(node).start), bytes).await?;
+        }
+        tracing::info!(freed_bytes = freed, "collected what processes that have ended had left");
+        Ok(freed)
+    }
+
+    async fn read_table(&self, segment: u16) -> Result<Vec<Use>> {
+        let chunks = self.heap().grid.chunks(segment);
+        let taken = self.read_word(control::taken(segment)).await?.min(chunks) as usize;
+        let words = self.read_far(Grid::word(segment, 0), taken).await?;
+        Ok(words.into_iter().map(Use::from_word).collect())
+    }
+
+    /// Reads any number of words.
+    async fn read_far(&self, at: Address, words: usize) -> Result<Vec<u64>> {
+        let mut read = Vec::with_capacity(words);
+        while read.len() < words {
+            let count = (words - read.len()).min(WORDS_PER_READ);
+            let from = at.add((read.len() * WORD_BYTES) as u64);
+            self.read_words(from, count, |words| {
+                read.extend_from_slice(words);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(read)
+    }
+
+    /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
+    async fn mark_all(&self, map: &mut Map) -> Result<HashMap<u16, u64>> {
+        let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes).map(|node| (node, 0)).collect();
+        // Parts of the control block that lie among the objects.
+        let pages = self.read_words(control::slot_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
+        let pages = pages.into_iter().map(Address::from_bits);
+        for at in pages.chain(self.kept_descriptions().await?) {
+            if let Some(block) = map.block(at) {
+                map.mark(block);
+            }
+        }
+        for root in self.roots().await? {
+            let layouts = self.read_description(root.description).await?;
+            let of = layouts.as_ref().map(Layouts::root);
+            let mut pending = vec![(root.at, of)];
+            while let Some((at, of)) = pending.pop() {
+                let Some(block) = map.block(at) else { continue };
+                if !map.mark(block) {
+                    continue;
+                }
+                *live.entry(self.node_of(at)).or_default() += block.bytes;
+                let words = self.read_far(at, block.bytes as usize / WORD_BYTES).await?;
+                match (&layouts, of) {
+                    (Some(layouts), Some(of)) => {
+                        layouts.pointers(of, &words, &mut |at, of| pending.push((at, of)));
+                    }
+                    _ => pending.extend(words.iter().flat_map(|word| {
+                        [(Address::from_bits(word & !7), None), (unpack_stamped(*word), None)]
+                    })),
+                }
+            }
+        }
+        Ok(live)
+    }
+
+    /// The description at an address; nothing if there is none that makes sense.
+    pub(crate) async fn read_description(&self, at: Address) -> Result<Option<Layouts>> {
+        if at.is_null() || self.heap().check(at, WORD_BYTES as u64).is_err() {
+            return Ok(None);
+        }
+        let bytes = self.read_word(at).await?;
+        if bytes > LONGEST_DESCRIPTION || self.heap().check(at, bytes + WORD_BYTES as u64).is_err() {
+            return Ok(None);
+        }
+        let words = self.read_far(at.add(WORD_BYTES as u64), (bytes as usize).div_ceil(WORD_BYTES)).await?;
+        let text: &[u8] = bytemuck::cast_slice(&words);
+        Ok(std::str::from_utf8(&text[..bytes as usize]).ok().and_then(Layouts::parse))
+    }
+
+    /// Makes a segment's chunks anew; gives the bytes that are free.
+    async fn rebuild(&self, map: &Map, segment: u16) -> Result<u64> {
+        let (heap, grid) = (self.heap(), self.heap().grid);
+        let table = &map.tables[usize::from(segment)];
+        let mut words = Vec::with_capacity(table.len());
+        let (mut chunk, mut freed) = (0, 0);
+        while chunk < table.len() as u64 {
+            match table[chunk as usize] {
+                Use::Large(chunks) if map.is_large_marked(segment, chunk, chunks) => {
+                    words.push(Use::Large(chunks).to_word());
+                    words.extend((1..chunks).map(|_| Use::Continued.to_word()));
+                    chunk += chunks;
+                    continue;
+                }
+                Use::Small(class) => {
+                    let (start, bytes) = grid.blocks(segment, chunk, class);
+                    let blocks = (0..bytes / class.bytes()).map(|index| start.add(index * class.bytes()));
+                    let free: Vec<Address> = blocks.clone().filter(|at| !map.is_marked(*at)).collect();
+                    freed += free.len() as u64 * class.bytes();
+                    if free.len() as u64 == bytes / class.bytes() {
+                        words.push(Use::Free.to_word());
+                    } else {
+                        words.push(Use::Small(class).to_word());
+                        free.into_iter().for_each(|at| heap.put_found(class, at));
+                    }
+                }
+                // What was taken and never used, or belonged to something that is not.
+                _ => {
+                    freed += grid.chunk_bytes();
+                    words.push(Use::Free.to_word());
+                }
+            }
+            chunk += 1;
+        }
+        words.truncate(table.len());
+        let free = words.iter().filter(|word| **word == Use::Free.to_word()).count() as u64;
+        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
+            self.write_words(Grid::word(segment, (index * WORDS_PER_READ) as u64), part).await?;
+        }
+        self.write_word(control::freed(segment), free).await?;
+        self.give_surplus();
+        Ok(freed)
+    }
+
+    // ---- descriptions ------------------------------------------------------------------------------------------
+
+    /// Puts a description into far memory; gives where it is.
+    pub(crate) async fn publish_description(&self, text: &str) -> Result<u64> {
+        let mut words = vec![0; 1 + text.len().div_ceil(WORD_BYTES)];
+        words[0] = text.len() as u64;
+        bytemuck::cast_slice_mut(&mut words[1..])[..text.len()].copy_from_slice(text.as_bytes());
+        let block = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
+        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
+            self.write_words(block.address.add((index * WORDS_PER_READ * WORD_BYTES) as u64), part).await?;
+        }
+        Ok(block.address.bits())
+    }
+
+    /// Frees a description that nothing leads to any more.
+    pub(crate) async fn forget_description(&self, at: Address) -> Result<()> {
+        if at.is_null() || self.heap().check(at, WORD_BYTES as u64).is_err() {
+            return Ok(());
+        }
+        let bytes = self.read_word(at).await?.next_multiple_of(WORD_BYTES as u64) + WORD_BYTES as u64;
+        if self.heap().check(at, bytes).is_ok() {
+            let bytes = self.heap().grid.block_bytes(bytes, WORD_BYTES as u64);
+            let block = self.heap().grid.whole(Block { address: at, bytes });
+            // Others may be reading it.
+            let _guard = self.pin();
+            self.retire_block(block);
+        }
+        Ok(())
+    }
+}
