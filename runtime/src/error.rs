@@ -213,6 +213,14 @@ errors! {
         /// Why not.
         reason: Box<str>,
     }
+    /// A checkpoint that can not be written, or is none that the cluster can take in.
+    #[error("checkpoint {file}: {reason}")]
+    Checkpoint {
+        /// The file.
+        file: Box<str>,
+        /// What is wrong with it.
+        reason: Box<str>,
+    }
     /// A compute thread that died in a run whose caller expects all of them to return.
     #[error("compute thread {thread} died")]
     ComputeNodeDied {

@@ -74,7 +74,10 @@ pub mod sim;
 mod stopper;
 mod task;
 
-pub use cluster::{Cluster, ComputeThread, HeldBackBy, Metrics, Reclamation, ThreadId, parse_size};
+pub use cluster::{
+    Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, MemberStatus, Metrics, Reclamation, RootStatus,
+    Status, ThreadId, parse_size,
+};
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
 ///

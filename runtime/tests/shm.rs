@@ -281,3 +281,118 @@ fn when_the_memory_node_ends_who_waits_for_others_is_told() {
     let told = waits.join().unwrap().unwrap_err().to_string();
     assert!(told.contains("its memory node has ended"), "{told}");
 }
+
+#[remote]
+struct Cell {
+    value: u64,
+    next: Link<Cell>,
+    lock: Lock,
+}
+
+/// Makes a list of so many cells, the last of which is locked by somebody who dies, so to speak.
+async fn chain_of_cells(ct: &ComputeThread, cells: u64) -> Result<()> {
+    let g = &ct.pin();
+    let mut next = RemotePtr::NULL;
+    for value in 0..cells {
+        next = Cell::new_in(ct, Cell::init(value).next(next)).await?.write(ct).await?;
+    }
+    std::mem::forget(next.lock().acquire(g).await?);
+    ct.publish("cells", next).await
+}
+
+async fn values(ct: &ComputeThread) -> Result<Vec<u64>> {
+    let g = &ct.pin();
+    let mut at = ct.lookup::<Cell>("cells").await?.shared(g);
+    let mut values = Vec::new();
+    while !at.is_null() {
+        let seen = at.read(g).await?;
+        values.push(seen.value);
+        at = seen.next;
+    }
+    Ok(values)
+}
+
+#[test]
+fn a_checkpoint_is_restored_with_its_pointers() {
+    let file = std::env::temp_dir().join(format!("farfield-checkpoint-{}", std::process::id()));
+    let (from, mut large) = (Node::new("from"), options("into"));
+    (large.nodes, large.segments) = (2, 2);
+    let into = Node::serve(&large).unwrap();
+    let before = from.connect().run(1, async |ct| {
+        chain_of_cells(ct, 100).await?;
+        // What no root leads to is not worth keeping.
+        Cell::new_in(ct, Cell::init(7)).await?.write(ct).await?;
+        values(ct).await
+    });
+    let source = from.connect();
+    let written = source.checkpoint(&file).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().len(), written);
+
+    let target = into.connect();
+    for (damage, said) in
+        [(0, "no checkpoint"), (5000, "checksum is wrong"), (written as usize - 1, "checksum")]
+    {
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[damage] ^= 1;
+        let damaged = file.with_extension("damaged");
+        fs::write(&damaged, &bytes).unwrap();
+        assert!(target.restore(&damaged).unwrap_err().to_string().contains(said));
+        fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(target.restore(&damaged).is_err());
+        fs::remove_file(&damaged).unwrap();
+    }
+    target.restore(&file).unwrap();
+    assert!(target.restore(&file).unwrap_err().to_string().contains("not empty"));
+    let after = target.run(1, async |ct| {
+        let live: u64 = ct.heap_use().await?.iter().map(|usage| usage.live_bytes).sum();
+        assert_eq!(live, 100 * 24, "what the root leads to, and nothing else");
+        let root = ct.lookup::<Cell>("cells").await?;
+        assert!(root.lock().state(ct).await?.is_abandoned(), "its owner is not there");
+        // All that is free can be had.
+        let mut objects = Vec::new();
+        while let Ok(object) = Cell::new_in(ct, Cell::init(1)).await {
+            objects.push(object);
+        }
+        let size: u64 = ct.heap_use().await?.iter().map(|usage| usage.size_bytes).sum();
+        assert!(objects.len() as u64 * 24 > size * 8 / 10, "{} of {size}", objects.len() * 24);
+        drop(objects);
+        values(ct).await
+    });
+    assert_eq!(after.unwrap(), before.unwrap());
+
+    let mut small = options("small");
+    small.segment_bytes = 1 << 19;
+    let small = Node::serve(&small).unwrap();
+    assert!(small.connect().restore(&file).unwrap_err().to_string().contains("of this size"));
+    let other = from.connect();
+    assert!(source.checkpoint(&file).unwrap_err().to_string().contains("other processes take part"));
+    drop(other);
+    assert!(Cluster::connect("local:").unwrap().checkpoint(&file).is_err());
+    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn what_there_is_to_see_needs_no_types() {
+    let node = Node::new("see");
+    let cluster = node.connect();
+    let seen = cluster.run(1, async |ct| {
+        chain_of_cells(ct, 3).await?;
+        let status = ct.status().await?;
+        assert_eq!((status.members.len(), status.evictions), (1, 0));
+        assert!(status.members[0].is_this && status.members[0].pid == std::process::id());
+        assert_eq!(status.roots.len(), 1);
+        assert!(status.roots[0].is_described && status.roots[0].type_name.ends_with("Cell"));
+        assert!(ct.evict(77).await.unwrap_err().to_string().contains("no process of this number"));
+        assert!(ct.evict(status.members[0].number).await.unwrap_err().to_string().contains("alive"));
+        ct.dump("cells", 1).await
+    });
+    let text = format!("{:?}", seen.unwrap());
+    assert!(
+        text.contains("(\"value\", Plain(\"2\"))") && text.contains("(\"value\", Plain(\"1\"))"),
+        "{text}"
+    );
+    assert!(!text.contains("(\"value\", Plain(\"0\"))"), "two links away: {text}");
+    let cluster = node.connect();
+    let missing = cluster.run(1, async |ct| ct.dump("moon", 1).await.map(drop));
+    assert!(missing.unwrap_err().to_string().contains("no root is named `moon`"));
+}

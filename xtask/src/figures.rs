@@ -83,6 +83,7 @@ const TEN_THOUSAND_THREADS: &[&str] = &[
     "63",
 ];
 const EPOCHS: &[&str] = &["target/release/epoch_bench"];
+const SHARED_MEMORY: &[&str] = &["target/release/shared_memory"];
 const LONG_RUN: &[&str] = &["target/release/long_run"];
 const PLANTED: &[&str] = &["target/release/soak", "--planted"];
 const SOAK: &[&str] = &["target/release/soak", "--seeds", "0..1000"];
@@ -133,6 +134,18 @@ pub(crate) const FIGURES: &[Figure] = &[
         "allocations",
         "on the heap, for each operation of six structures on the embedded fabric, once warm",
         ALLOCATIONS,
+    ),
+    Figure::printed(
+        "shm.throughput.ratio",
+        "times",
+        "operations a second of three processes on `shm:`, in parts of one process's with as many threads",
+        SHARED_MEMORY,
+    ),
+    Figure::printed(
+        "shm.fetch_add.ratio_to_raw",
+        "times",
+        "a `fetch_add` of a process that did not make the memory, against an `AtomicU64`'s on the same mapping",
+        SHARED_MEMORY,
     ),
     ratio("ops.load.ratio", "an `Atomic`'s load, against an `AtomicU64`'s"),
     ratio("ops.store.ratio", "its store, likewise"),

@@ -4,12 +4,15 @@
 
 #[cfg(feature = "_verbs")]
 mod devices;
+mod keep;
+mod look;
 mod memnode;
 mod ping;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 /// Memory nodes, and what there is to see of a cluster.
 #[derive(Parser)]
@@ -23,6 +26,23 @@ struct Args {
 enum Command {
     /// Host segments and let processes in until told to stop (Ctrl-C, SIGTERM)
     Memnode(memnode::Options),
+    /// Show a cluster's processes, epoch, memory and roots
+    Status(look::StatusOptions),
+    /// List a cluster's roots with their types
+    Roots(look::RootsOptions),
+    /// Print the object that a root names, field by field, and what it leads to
+    Dump(look::DumpOptions),
+    /// Evict a process that has ended without leaving
+    Evict(keep::EvictOptions),
+    /// Write a cluster that nobody uses to a file
+    Checkpoint(keep::FileOptions),
+    /// Fill a new, empty cluster from such a file
+    Restore(keep::FileOptions),
+    /// Print what a shell needs to complete this command
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// Print how long round trips to each memory node take
     Ping(ping::Options),
     /// List the RDMA devices of this machine and what Farfield would use
@@ -53,6 +73,16 @@ enum Format {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Memnode(options) => memnode::run(&options),
+        Command::Status(options) => look::status(&options),
+        Command::Roots(options) => look::roots(&options),
+        Command::Dump(options) => look::dump(&options),
+        Command::Evict(options) => keep::evict(&options),
+        Command::Checkpoint(options) => keep::checkpoint(&options),
+        Command::Restore(options) => keep::restore(&options),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Args::command(), "farfield", &mut std::io::stdout());
+            Ok(())
+        }
         Command::Ping(options) => ping::run(&options),
         #[cfg(feature = "_verbs")]
         Command::Devices(options) => devices::run(&options),

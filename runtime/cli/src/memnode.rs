@@ -1,5 +1,6 @@
 //! `farfield memnode`: hosts segments.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +45,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
+/// Prints a line. Whoever reads it may be gone; the memory node stays.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
 /// Hosts a cluster in shared memory.
 fn share(options: &Options, url: &str) -> Result<()> {
     let Some(name) = url.strip_prefix("shm:") else {
@@ -56,15 +62,15 @@ fn share(options: &Options, url: &str) -> Result<()> {
     let node = shm::MemoryNode::listen(&node)?;
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
-    println!(
+    say(&format!(
         "memory node of {url}: {} times {} segments of {} bytes{}",
         options.nodes,
         options.segments,
         options.segment_size,
         if options.secret_file.is_some() { "" } else { ", for all processes of this user: no --secret-file" }
-    );
+    ));
     node.serve();
-    println!("stopped");
+    say("stopped");
     Ok(())
 }
 
@@ -77,15 +83,15 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
     let address = SocketAddr::new(address.ip(), node.port());
-    println!(
+    say(&format!(
         "memory node on rdma://{address}: {} segments of {} bytes, device {}{}",
         options.segments,
         options.segment_size,
         node.device(),
         if options.secret_file.is_some() { "" } else { ", for anybody: no --secret-file" }
-    );
+    ));
     node.serve()?;
-    println!("stopped");
+    say("stopped");
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 //! something else.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::control::Record;
@@ -78,6 +79,33 @@ impl Cluster {
         let mut cluster = self.clone();
         cluster.group = (parts > 1).then(|| Arc::new(Group { name: name.into(), part, parts }));
         Ok(cluster)
+    }
+
+    /// Does something on a thread of its own while nobody else takes part in the cluster.
+    pub(super) fn alone<R>(
+        &self,
+        what: &'static str,
+        body: impl AsyncFnOnce(&ComputeThread) -> Result<R>,
+    ) -> Result<R> {
+        let invalid = |reason| {
+            let value = format!("of {}", self.url()).into();
+            Err(Error::from(error::InvalidArgument { argument: what, value, reason }))
+        };
+        if self.shared.process.is_none() {
+            return invalid("it is for clusters in shared memory");
+        }
+        if self.shared.active_runs.load(Ordering::SeqCst) > 0 {
+            return invalid("runs are under way");
+        }
+        let run = Arc::new(Run::alone(self));
+        let ct = ComputeThread::new(self, &run, 0);
+        let done = block_on(&ct, async {
+            let done = ct.while_alone(body).await;
+            ct.leave_heap().await;
+            ct.leave_members().await;
+            done
+        });
+        done?.map_or_else(|| invalid("other processes take part in the cluster: end them first"), Ok)
     }
 
     /// Waits for the other parts, if this process is one of several; gives what they have agreed on.

@@ -78,6 +78,16 @@ impl Seen {
         (self.word(offset_of!(Record, sign)) >> 32) as u32
     }
 
+    /// How often it has shown that it lives.
+    pub(crate) fn heartbeats(&self) -> u32 {
+        self.word(offset_of!(Record, sign)) as u32
+    }
+
+    /// Where its slot is.
+    pub(crate) fn slot(&self) -> Address {
+        self.places.slot
+    }
+
     /// Where its record is.
     pub(crate) fn record(&self) -> Address {
         self.places.record

@@ -9,6 +9,8 @@
 //! | [`keeper`] | the thread that looks after a process's part |
 //! | [`directory`] | named roots: `publish`, `lookup`, `root_or_init` |
 //! | [`group`] | several processes that run together |
+//! | [`checkpoint`] | all of it in a file, and back |
+//! | [`inspect`] | what there is to see of all this |
 //! | [`barrier`] | all threads of a run wait for each other |
 //! | [`simulated`] | runs of simulated threads |
 //! | [`run`] | the threads of one `cluster.run` |
@@ -19,9 +21,12 @@
 
 pub(crate) mod backing;
 mod barrier;
+#[cfg(target_os = "linux")]
+mod checkpoint;
 pub(crate) mod control;
 mod directory;
 mod group;
+mod inspect;
 mod keeper;
 mod left;
 pub(crate) mod members;
@@ -39,6 +44,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use inspect::{Dumped, DumpedValue, MemberStatus, RootStatus, Status};
 pub(crate) use metrics::count;
 pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub(crate) use submitted::{Completed, Submitted};

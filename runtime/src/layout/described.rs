@@ -77,20 +77,27 @@ impl Layouts {
     }
 
     /// The type of the root that it was published with.
-    pub(crate) fn root(&self) -> usize {
-        0
-    }
+    pub(crate) const ROOT: usize = 0;
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Tells `visit` each pointer in an object of a type, given its words, and the type that it leads to, if that is described.
-    pub(crate) fn pointers(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Address, Option<usize>)) {
+    /// Tells `visit` what there is to know of an object of a type, given its words.
+    pub(crate) fn look(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Found)) {
         // A description may be such that going through it never ends.
         let looks = 16 * words.len() + 64;
         Walk { layouts: self, words, looks, visit }.through_type(of, 0, DEEPEST);
     }
+}
+
+/// What is found in an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A pointer, and the type that it leads to, if that is described.
+    Pointer(Address, Option<usize>),
+    /// A lock, so many bytes from the object's start.
+    Lock(u64),
 }
 
 /// A way through an object.
@@ -102,7 +109,7 @@ struct Walk<'a, V> {
     visit: &'a mut V,
 }
 
-impl<V: FnMut(Address, Option<usize>)> Walk<'_, V> {
+impl<V: FnMut(Found)> Walk<'_, V> {
     fn word(&self, offset: u64) -> Option<u64> {
         self.words.get(usize::try_from(offset).ok()? / WORD_BYTES).copied()
     }
@@ -118,15 +125,20 @@ impl<V: FnMut(Address, Option<usize>)> Walk<'_, V> {
         let Some(depth) = depth.checked_sub(1).filter(|_| self.looks > 0) else { return };
         self.looks -= 1;
         match kind {
-            Kind::Plain { .. } | Kind::Lock => {}
+            Kind::Plain { .. } => {}
+            Kind::Lock => {
+                if self.word(offset).is_some() {
+                    (self.visit)(Found::Lock(offset));
+                }
+            }
             Kind::Pointer(target) | Kind::Link(target) => {
                 if let Some(word) = self.word(offset) {
-                    (self.visit)(Address::from_bits(word & !7), self.layouts.find(target));
+                    (self.visit)(Found::Pointer(Address::from_bits(word & !7), self.layouts.find(target)));
                 }
             }
             Kind::Stamped(target) => {
                 if let Some(word) = self.word(offset) {
-                    (self.visit)(unpack_stamped(word), self.layouts.find(target));
+                    (self.visit)(Found::Pointer(unpack_stamped(word), self.layouts.find(target)));
                 }
             }
             Kind::Atomic(value) => self.through(value, offset, depth),
@@ -134,7 +146,7 @@ impl<V: FnMut(Address, Option<usize>)> Walk<'_, V> {
                 self.through(value, offset.saturating_add(*behind), depth);
             }
             Kind::Array { count, stride, element } => {
-                self.through_all(offset, *count, *stride, element, depth)
+                self.through_all(offset, *count, *stride, element, depth);
             }
             Kind::Struct(name) => {
                 if let Some(of) = self.layouts.find(name) {
@@ -161,7 +173,7 @@ impl<V: FnMut(Address, Option<usize>)> Walk<'_, V> {
 }
 
 /// A kind, from where it begins; what follows it is left.
-fn kind<'a>(parts: &mut dyn Iterator<Item = &'a str>, depth: u32) -> Option<Kind> {
+fn kind(parts: &mut dyn Iterator<Item = &str>, depth: u32) -> Option<Kind> {
     let depth = depth.checked_sub(1)?;
     let number = |part: Option<&str>| part?.parse::<u64>().ok();
     Some(match parts.next()? {
@@ -220,9 +232,11 @@ mod tests {
     fn pointers(words: &[u64]) -> Vec<(u64, Option<Box<str>>)> {
         let layouts = Layouts::parse(&describe::<Root>()).unwrap();
         let mut found = Vec::new();
-        layouts.pointers(layouts.root(), words, &mut |at, of| {
-            let name = of.map(|of| layouts.types[of].name.rsplit("::").next().unwrap_or_default().into());
-            found.push((at.bits(), name));
+        layouts.look(Layouts::ROOT, words, &mut |what| {
+            if let Found::Pointer(at, of) = what {
+                let name = of.map(|of| layouts.types[of].name.rsplit("::").next().unwrap_or_default().into());
+                found.push((at.bits(), name));
+            }
         });
         found
     }
@@ -259,7 +273,7 @@ mod tests {
         #[test]
         fn no_text_and_no_words_panic(text in "(T\t8\n(\ta\t[0-9]{1,20}\t(link\tT|array\t[0-9]{1,20}\t[0-9]{1,20}\tstruct\tT|tail\t[0-9]{1,20}\t0\tstruct\tT)\n){0,4})?", words: Vec<u64>) {
             if let Some(layouts) = Layouts::parse(&text) {
-                layouts.pointers(0, &words[..words.len().min(4)], &mut |_, _| ());
+                layouts.look(0, &words[..words.len().min(4)], &mut |_| ());
             }
         }
     }

@@ -24,15 +24,16 @@
 
 use std::collections::HashMap;
 
+use super::cache::NodeCache;
 use super::classes::{CLASSES, Class};
 use super::grid::{Grid, Use};
-use super::heap::Block;
+use super::heap::{Block, ThreadHeap};
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::Result;
 use crate::layout::WORD_BYTES;
-use crate::layout::described::Layouts;
-use crate::place::unpack_stamped;
+use crate::layout::described::{Found, Layouts};
+use crate::place::{ABANDONED, unpack_stamped};
 use crate::pointer::Address;
 
 /// How many words are read at a time.
@@ -103,32 +104,74 @@ impl Map {
     }
 }
 
+impl ThreadHeap {
+    /// Forgets what the thread and its process hold: all of it is about to be found again.
+    fn forget_everything(&self) {
+        drop(self.process.take_spare());
+        self.process.known.forget();
+        for node in &self.nodes {
+            let turn = node.borrow().turn;
+            *node.borrow_mut() = NodeCache::new(turn);
+        }
+    }
+
+    /// Takes in a free block that was found.
+    fn put_found(&self, class: Class, at: Address) {
+        if self.node(at).borrow_mut().put(class, at) > self.keeps() {
+            self.has_surplus.set(true);
+        }
+    }
+}
+
 impl ComputeThread {
     /// Collects memory if there is anything to collect and nobody else is there. Gives the bytes that came free, if so. For a process
     /// that has joined just now and done nothing yet.
     pub(crate) async fn collect_if_alone(&self, me: u32) -> Result<Option<u64>> {
-        let word = u64::from(me) + 1;
         let evictions = self.read_word(control::evictions()).await?;
         let [collected, collector] =
             self.read_words(control::collected(), 2, |words| Ok([words[0], words[1]])).await?;
         if evictions == collected {
             return Ok(None);
         }
-        // A collector that has died is one of those that were evicted.
-        let is_free = collector == 0 || !self.is_member(collector - 1).await?;
-        if !is_free || self.compare_exchange_word(control::collector(), collector, word).await? != collector {
+        if !self.shut_others_out(me, collector).await? {
             return Ok(None);
         }
-        let others = self.members().await?.iter().filter(|member| member.identity != me).count();
-        let freed = if others == 0 {
-            let freed = self.collect().await?;
+        let collected = self.collect(false).await;
+        if collected.is_ok() {
             self.write_word(control::collected(), evictions).await?;
-            Some(freed)
-        } else {
-            None
-        };
+        }
         self.write_word(control::collector(), 0).await?;
-        Ok(freed)
+        collected.map(Some)
+    }
+
+    /// Keeps others from joining if nobody else is there; gives whether so. `collector` is who did so before.
+    async fn shut_others_out(&self, me: u32, collector: u64) -> Result<bool> {
+        // One that has died over it is gone.
+        let is_free = collector == 0 || !self.is_member(collector - 1).await?;
+        let word = u64::from(me) + 1;
+        if !is_free || self.compare_exchange_word(control::collector(), collector, word).await? != collector {
+            return Ok(false);
+        }
+        let is_alone = self.members().await?.iter().all(|member| member.identity == me);
+        if !is_alone {
+            self.write_word(control::collector(), 0).await?;
+        }
+        Ok(is_alone)
+    }
+
+    /// Does something while nobody else takes part in the cluster; nothing if somebody does.
+    pub(crate) async fn while_alone<R>(
+        &self,
+        body: impl AsyncFnOnce(&Self) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else { return Ok(None) };
+        let collector = self.read_word(control::collector()).await?;
+        if !self.shut_others_out(me, collector).await? {
+            return Ok(None);
+        }
+        let done = body(self).await;
+        self.write_word(control::collector(), 0).await?;
+        done.map(Some)
     }
 
     /// Waits until nobody collects memory. For a process that has made its record.
@@ -149,7 +192,9 @@ impl ComputeThread {
         Ok(members.iter().any(|member| u64::from(member.identity) == identity && !member.is_gone()))
     }
 
-    async fn collect(&self) -> Result<u64> {
+    /// Collects memory: nobody else is there. With `frees_locks` those of described objects that are held become free, and their next
+    /// owners are told. Gives the bytes that came free.
+    pub(crate) async fn collect(&self, frees_locks: bool) -> Result<u64> {
         let (heap, grid) = (self.heap(), self.heap().grid);
         let geometry = heap.geometry;
         // What this process holds is made anew with everything else.
@@ -159,7 +204,7 @@ impl ComputeThread {
             tables.push(self.read_table(segment as u16).await?);
         }
         let mut map = Map::new(grid, tables, geometry.segment_bytes);
-        let live = self.mark_all(&mut map).await?;
+        let live = self.mark_all(&mut map, frees_locks).await?;
         // First of all: what stands in a list must not be in another, too.
         for node in 0..geometry.nodes {
             let first = geometry.segments_of(node).start;
@@ -180,7 +225,7 @@ impl ComputeThread {
         Ok(freed)
     }
 
-    async fn read_table(&self, segment: u16) -> Result<Vec<Use>> {
+    pub(crate) async fn read_table(&self, segment: u16) -> Result<Vec<Use>> {
         let chunks = self.heap().grid.chunks(segment);
         let taken = self.read_word(control::taken(segment)).await?.min(chunks) as usize;
         let words = self.read_far(Grid::word(segment, 0), taken).await?;
@@ -188,7 +233,7 @@ impl ComputeThread {
     }
 
     /// Reads any number of words.
-    async fn read_far(&self, at: Address, words: usize) -> Result<Vec<u64>> {
+    pub(crate) async fn read_far(&self, at: Address, words: usize) -> Result<Vec<u64>> {
         let mut read = Vec::with_capacity(words);
         while read.len() < words {
             let count = (words - read.len()).min(WORDS_PER_READ);
@@ -203,7 +248,7 @@ impl ComputeThread {
     }
 
     /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
-    async fn mark_all(&self, map: &mut Map) -> Result<HashMap<u16, u64>> {
+    async fn mark_all(&self, map: &mut Map, frees_locks: bool) -> Result<HashMap<u16, u64>> {
         let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes).map(|node| (node, 0)).collect();
         // Parts of the control block that lie among the objects.
         let pages = self.read_words(control::slot_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
@@ -215,7 +260,7 @@ impl ComputeThread {
         }
         for root in self.roots().await? {
             let layouts = self.read_description(root.description).await?;
-            let of = layouts.as_ref().map(Layouts::root);
+            let of = layouts.as_ref().map(|_| Layouts::ROOT);
             let mut pending = vec![(root.at, of)];
             while let Some((at, of)) = pending.pop() {
                 let Some(block) = map.block(at) else { continue };
@@ -226,7 +271,17 @@ impl ComputeThread {
                 let words = self.read_far(at, block.bytes as usize / WORD_BYTES).await?;
                 match (&layouts, of) {
                     (Some(layouts), Some(of)) => {
-                        layouts.pointers(of, &words, &mut |at, of| pending.push((at, of)));
+                        let mut locks = Vec::new();
+                        layouts.look(of, &words, &mut |found| match found {
+                            Found::Pointer(at, of) => pending.push((at, of)),
+                            Found::Lock(offset) => locks.push(offset),
+                        });
+                        for offset in locks.into_iter().filter(|_| frees_locks) {
+                            let held = words[offset as usize / WORD_BYTES];
+                            if held > ABANDONED {
+                                self.write_word(at.add(offset), ABANDONED).await?;
+                            }
+                        }
                     }
                     _ => pending.extend(words.iter().flat_map(|word| {
                         [(Address::from_bits(word & !7), None), (unpack_stamped(*word), None)]
@@ -274,7 +329,9 @@ impl ComputeThread {
                         words.push(Use::Free.to_word());
                     } else {
                         words.push(Use::Small(class).to_word());
-                        free.into_iter().for_each(|at| heap.put_found(class, at));
+                        for at in free {
+                            heap.put_found(class, at);
+                        }
                     }
                 }
                 // What was taken and never used, or belonged to something that is not.

@@ -76,8 +76,8 @@ impl Block {
 pub(crate) struct ThreadHeap {
     pub(super) registry: Arc<Registry>,
     pub(super) process: Arc<Process>,
-    pub(super) geometry: Geometry,
-    pub(super) grid: Grid,
+    pub(crate) geometry: Geometry,
+    pub(crate) grid: Grid,
     pub(super) nodes: Vec<RefCell<NodeCache>>,
     policy: Policy,
     next_node: Cell<u16>,
@@ -294,7 +294,7 @@ impl ThreadHeap {
 
     /// What a thread holds of the node that an address is on.
     #[inline]
-    fn node(&self, address: Address) -> &RefCell<NodeCache> {
+    pub(super) fn node(&self, address: Address) -> &RefCell<NodeCache> {
         // With one node there is nothing to divide.
         let node = if self.nodes.len() == 1 { 0 } else { self.geometry.node_of(address.segment()) };
         &self.nodes[usize::from(node)]
@@ -365,23 +365,6 @@ impl ThreadHeap {
         self.registry.freed(block.address);
         self.freed.set(self.freed.get() + 1);
         self.take_back(block, block.bytes);
-    }
-
-    /// Forgets what the thread and its process hold: all of it is about to be found again.
-    pub(super) fn forget_everything(&self) {
-        drop(self.process.take_spare());
-        self.process.known.forget();
-        for node in &self.nodes {
-            let turn = node.borrow().turn;
-            *node.borrow_mut() = NodeCache::new(turn);
-        }
-    }
-
-    /// Takes in a free block that was found.
-    pub(super) fn put_found(&self, class: Class, at: Address) {
-        if self.node(at).borrow_mut().put(class, at) > self.keeps() {
-            self.has_surplus.set(true);
-        }
     }
 
     /// Takes back a part of the control block that is not needed after all.

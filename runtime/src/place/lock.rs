@@ -57,7 +57,7 @@ impl LockState {
 }
 
 /// A free lock whose last owner died and left something to be put right. No token: those begin above it.
-pub(in crate::place) const ABANDONED: u64 = 1;
+pub(crate) const ABANDONED: u64 = 1;
 
 /// After how many attempts to take a lock there is a first look whether its owner is there, and after how many further ones
 /// another.

@@ -37,6 +37,7 @@ pub(crate) use chain::ResultsPool;
 pub use chain::{Chain, Pending, PendingLock, Readable};
 pub use fetch::{FieldGroup, fetch};
 pub use link::{CompareExchangeError, Link, LinkWord};
+pub(crate) use lock::ABANDONED;
 pub use lock::{Lock, LockGuard, LockState};
 pub use read::Read;
 pub(crate) use stamped::unpack_stamped;

@@ -1,0 +1,186 @@
+//! Processes that share memory against threads that do, and one operation of theirs against the processor's own.
+//!
+//! | figure | what it is | held equal |
+//! |---|---|---|
+//! | `shm.throughput.ratio` | operations a second of three processes with a thread each, in parts of those of one process with three threads | the cluster, a lazy list of 512 keys of 1024, 10 % inserts and 10 % removals, the operations of each thread |
+//! | `shm.fetch_add.ratio_to_raw` | a `fetch_add` of a process that did not make the memory, against `AtomicU64::fetch_add` | the process, the mapping's file, the page, the build |
+//!
+//! Both sides take turns; the figures are medians of their ratios.
+
+use std::hint::black_box;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use farfield::prelude::*;
+use farfield::shm::{MemoryNode, MemoryNodeOptions};
+use farfield::{Error, Result};
+use farfield_examples::LazyList;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const KEYS: u64 = 1024;
+const OPERATIONS: u64 = 100_000;
+const PARTS: u16 = 3;
+/// Pairs of runs, and of timings.
+const RUNS: u32 = 9;
+const TIMINGS: usize = 301;
+const ADDITIONS: u64 = 1 << 14;
+
+#[remote]
+struct Counter {
+    value: Atomic<u64>,
+    /// Another word of the same line, for the other side.
+    raw: Atomic<u64>,
+}
+
+/// How long the slowest thread of a run took.
+#[remote]
+struct Slowest {
+    nanoseconds: Atomic<u64>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        [] => measure(),
+        ["fetch-add", name] => fetch_add(name),
+        ["drive", url, run, part, parts, threads] => drive(url, run, part, parts, threads),
+        _ => Err(Error::other("it takes no arguments")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn measure() -> Result<()> {
+    let name = format!("bench-{}", std::process::id());
+    let mut options = MemoryNodeOptions::new(&name);
+    options.segment_bytes = 64 << 20;
+    let node = MemoryNode::listen(&options)?;
+    let stopper = node.stopper()?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.serve());
+        let measured = both(&name);
+        stopper.stop();
+        measured
+    })
+}
+
+fn both(name: &str) -> Result<()> {
+    let url = format!("shm:{name}");
+    let mut ratios = Vec::new();
+    for _ in 0..RUNS {
+        let apart = together(&url, "apart", PARTS, 1)?;
+        let one = together(&url, "one", 1, usize::from(PARTS))?;
+        ratios.push(one.as_secs_f64() / apart.as_secs_f64());
+    }
+    println!("shm.throughput.ratio {:.3}", median(ratios));
+    // The memory is this process's; the other one's is the same, mapped.
+    let output = child(&["fetch-add", name]).output().map_err(Error::other)?;
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    if output.status.success() { Ok(()) } else { Err(Error::other("the other process failed")) }
+}
+
+fn child(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap_or_default());
+    command.args(words).stderr(Stdio::inherit());
+    command
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Runs the workload in so many processes of so many threads; gives how long the slowest thread took.
+fn together(url: &str, run: &str, parts: u16, threads: usize) -> Result<Duration> {
+    let start = |part: u16| {
+        let (part, parts, threads) = (part.to_string(), parts.to_string(), threads.to_string());
+        child(&["drive", url, run, &part, &parts, &threads]).spawn().map_err(Error::other)
+    };
+    let children: Result<Vec<_>> = (0..parts).map(start).collect();
+    for mut child in children? {
+        if !child.wait().map_err(Error::other)?.success() {
+            return Err(Error::other("a process failed"));
+        }
+    }
+    let took = Cluster::connect(url)?
+        .run(1, async |ct| ct.lookup::<Slowest>("slowest").await?.nanoseconds().swap(ct, 0).await)?;
+    Ok(Duration::from_nanos(took[0]))
+}
+
+/// One process's part.
+fn drive(url: &str, run: &str, part: &str, parts: &str, threads: &str) -> Result<()> {
+    let number = |word: &str| word.parse().map_err(|_| Error::other(format!("`{word}` is no number")));
+    let cluster = Cluster::connect(url)?.in_group(run, number(part)?, number(parts)?)?;
+    cluster.run(number(threads)?.into(), async |ct| {
+        let root = ct.root_or_init("list", async || LazyList::<u64>::create(ct).await).await?;
+        let slowest =
+            ct.root_or_init("slowest", async || Slowest::new_in(ct, Slowest::init()).await?.write(ct).await);
+        let slowest = slowest.await?;
+        let list = LazyList::attach(root, ct).await?;
+        for key in (0..KEYS).step_by(2).filter(|key| *key as usize / 2 % ct.threads() == ct.index()) {
+            list.insert(key, ct).await?;
+        }
+        ct.barrier("filled").await?;
+        let mut rng = SmallRng::seed_from_u64(ct.index() as u64);
+        let began = ct.now();
+        for _ in 0..OPERATIONS {
+            let key = rng.random_range(0..KEYS);
+            match rng.random_range(0..100) {
+                0..10 => list.insert(key, ct).await?,
+                10..20 => list.remove(key, ct).await?,
+                _ => list.get(key, ct).await?,
+            };
+        }
+        let took = ct.now().saturating_sub(began);
+        slowest.nanoseconds().fetch_max(ct, took.as_nanos() as u64).await?;
+        ct.barrier("done").await
+    })?;
+    Ok(())
+}
+
+/// Adds to a word of far memory and to one of the same page that is mapped by hand, in turn.
+fn fetch_add(name: &str) -> Result<()> {
+    let user = std::fs::metadata("/proc/self").map_err(Error::other)?;
+    let user = std::os::unix::fs::MetadataExt::uid(&user);
+    let root = std::env::var("FARFIELD_SHM_DIR").unwrap_or_else(|_| "/dev/shm".to_owned());
+    let file = format!("{root}/farfield-{user}/{name}/memory");
+    let file = std::fs::File::options().read(true).write(true).open(file).map_err(Error::other)?;
+    // SAFETY: the file keeps its size as long as its memory node serves, which it does until this process has ended; what others
+    // write there at the same time is harmless, as this process looks at one word of it, atomically.
+    let map = unsafe { memmap2::MmapOptions::new().map_mut(&file) }.map_err(Error::other)?;
+    let ratios = Cluster::connect(&format!("shm:{name}"))?.run(1, async |ct| {
+        let counter =
+            ct.root_or_init("counter", async || Counter::new_in(ct, Counter::init()).await?.write(ct).await);
+        let counter = counter.await?;
+        let offset = counter.raw().address().offset() as usize;
+        assert!(offset + 8 <= map.len() && offset.is_multiple_of(8));
+        #[allow(clippy::cast_ptr_alignment)] // it is a multiple of 8, and the mapping begins at a page
+        // SAFETY: the word lies inside the mapping, is aligned, and is accessed atomically only.
+        let raw = unsafe { &*map.as_ptr().add(offset).cast::<AtomicU64>() };
+        let mut ratios = Vec::with_capacity(TIMINGS);
+        for _ in 0..TIMINGS {
+            let began = Instant::now();
+            for _ in 0..ADDITIONS {
+                black_box(counter.value().fetch_add(ct, 1).await?);
+            }
+            let ours = began.elapsed();
+            let began = Instant::now();
+            for _ in 0..ADDITIONS {
+                black_box(raw.fetch_add(1, SeqCst));
+            }
+            ratios.push(ours.as_secs_f64() / began.elapsed().as_secs_f64());
+        }
+        assert_eq!(counter.raw().load(ct).await?, raw.load(SeqCst), "it is the same word");
+        Ok(ratios)
+    })?;
+    println!("shm.fetch_add.ratio_to_raw {:.3}", median(ratios.into_iter().flatten().collect()));
+    Ok(())
+}

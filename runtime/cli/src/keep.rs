@@ -1,0 +1,45 @@
+//! `farfield evict`, `checkpoint` and `restore`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use farfield::{Cluster, Result};
+
+use crate::look::on_one_thread;
+
+/// Whom to evict.
+#[derive(Args)]
+pub(crate) struct EvictOptions {
+    /// The cluster, such as shm:NAME
+    cluster: String,
+    /// The process, by its number in `farfield status`
+    process: u32,
+}
+
+/// What to write or read.
+#[derive(Args)]
+pub(crate) struct FileOptions {
+    /// The cluster, such as shm:NAME
+    cluster: String,
+    /// The file
+    file: PathBuf,
+}
+
+pub(crate) fn evict(options: &EvictOptions) -> Result<()> {
+    let cluster = Cluster::connect(&options.cluster)?;
+    on_one_thread(&cluster, async |ct| ct.evict(options.process).await)?;
+    println!("evicted process {}", options.process);
+    Ok(())
+}
+
+pub(crate) fn checkpoint(options: &FileOptions) -> Result<()> {
+    let bytes = Cluster::connect(&options.cluster)?.checkpoint(&options.file)?;
+    println!("wrote {bytes} bytes to {}", options.file.display());
+    Ok(())
+}
+
+pub(crate) fn restore(options: &FileOptions) -> Result<()> {
+    Cluster::connect(&options.cluster)?.restore(&options.file)?;
+    println!("restored {}", options.file.display());
+    Ok(())
+}

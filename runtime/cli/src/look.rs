@@ -1,0 +1,277 @@
+//! `farfield status`, `roots` and `dump`: what there is to see of a cluster.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use clap::Args;
+use farfield::{Cluster, ComputeThread, Dumped, DumpedValue, Error, Result, RootStatus, Status};
+use serde_json::{Value, json};
+
+use crate::Format;
+
+/// What to look at, and how often.
+#[derive(Args)]
+pub(crate) struct StatusOptions {
+    /// The cluster, such as shm:NAME
+    cluster: String,
+    /// Show it again every so many seconds, until interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
+    watch: Option<u64>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// What to list.
+#[derive(Args)]
+pub(crate) struct RootsOptions {
+    /// The cluster, such as shm:NAME
+    cluster: String,
+    /// How to print them
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// What to print.
+#[derive(Args)]
+pub(crate) struct DumpOptions {
+    /// The cluster, such as shm:NAME
+    cluster: String,
+    /// The root's name
+    root: String,
+    /// How many links to follow
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(..=1000))]
+    depth: u16,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Runs something on one compute thread of a cluster.
+pub(crate) fn on_one_thread<R: Send>(
+    cluster: &Cluster,
+    body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
+) -> Result<R> {
+    cluster.run(1, body)?.pop().ok_or_else(|| Error::other("the thread gave nothing"))
+}
+
+pub(crate) fn status(options: &StatusOptions) -> Result<()> {
+    let cluster = Cluster::connect(&options.cluster)?;
+    loop {
+        let status = on_one_thread(&cluster, async |ct| ct.status().await)?;
+        match options.format {
+            Format::Text if options.watch.is_some() => print!("\x1b[2J\x1b[H{}", status_text(&status)),
+            Format::Text => print!("{}", status_text(&status)),
+            Format::Json => println!("{}", status_json(&status)),
+        }
+        match options.watch {
+            Some(seconds) => std::thread::sleep(Duration::from_secs(seconds)),
+            None => return Ok(()),
+        }
+    }
+}
+
+pub(crate) fn roots(options: &RootsOptions) -> Result<()> {
+    let cluster = Cluster::connect(&options.cluster)?;
+    let status = on_one_thread(&cluster, async |ct| ct.status().await)?;
+    match options.format {
+        Format::Text => print!("{}", roots_text(&status.roots)),
+        Format::Json => println!("{}", status.roots.iter().map(root_json).collect::<Value>()),
+    }
+    Ok(())
+}
+
+pub(crate) fn dump(options: &DumpOptions) -> Result<()> {
+    let cluster = Cluster::connect(&options.cluster)?;
+    let dumped = on_one_thread(&cluster, async |ct| ct.dump(&options.root, options.depth.into()).await)?;
+    match options.format {
+        Format::Text => {
+            let mut text = String::new();
+            show(&dumped, 0, &mut text);
+            print!("{text}");
+        }
+        Format::Json => println!("{}", object_json(&dumped)),
+    }
+    Ok(())
+}
+
+fn status_text(status: &Status) -> String {
+    let mut text = format!("epoch {}, {} evictions\n\n", status.epoch, status.evictions);
+    let _ = writeln!(text, "process        pid  heartbeats       epoch");
+    for member in &status.members {
+        let remark = match (member.is_this, member.is_gone) {
+            (true, _) => "  this one",
+            (_, true) => "  has ended, to be evicted",
+            _ => "",
+        };
+        let _ = writeln!(
+            text,
+            "{:>7} {:>10} {:>11} {:>11}{remark}",
+            member.number, member.pid, member.heartbeats, member.epoch
+        );
+    }
+    for (usage, classes) in status.heap.iter().zip(&status.classes) {
+        let _ = writeln!(
+            text,
+            "\nmemory node {}: {} bytes, {} live, {} free in blocks",
+            usage.node, usage.size_bytes, usage.live_bytes, usage.cached_bytes
+        );
+        for (size, bytes) in classes {
+            let what = if *size == 0 { "large objects".to_owned() } else { format!("blocks of {size}") };
+            let _ = writeln!(text, "  {what:<16} {bytes:>12} bytes of chunks");
+        }
+    }
+    text.push('\n');
+    text + &roots_text(&status.roots)
+}
+
+fn roots_text(roots: &[RootStatus]) -> String {
+    let width = roots.iter().map(|root| root.name.len()).max().unwrap_or(0).max(4);
+    let mut text = format!("{:width$}  {:<18}  {:<16}  type\n", "root", "address", "layout");
+    for root in roots {
+        let address = root.address.to_string();
+        let _ = writeln!(
+            text,
+            "{:width$}  {address:<18}  {:016x}  {}{}",
+            root.name,
+            root.fingerprint,
+            root.type_name,
+            if root.is_described { "" } else { " (not described)" }
+        );
+    }
+    text
+}
+
+fn root_json(root: &RootStatus) -> Value {
+    json!({
+        "name": root.name,
+        "address": root.address.to_string(),
+        "type": root.type_name,
+        "fingerprint": format!("{:016x}", root.fingerprint),
+        "described": root.is_described,
+    })
+}
+
+fn status_json(status: &Status) -> Value {
+    let member = |member: &farfield::MemberStatus| {
+        json!({
+            "number": member.number,
+            "pid": member.pid,
+            "heartbeats": member.heartbeats,
+            "epoch": member.epoch,
+            "gone": member.is_gone,
+            "this": member.is_this,
+        })
+    };
+    let node = |(usage, classes): (&farfield::HeapUse, &Vec<(u64, u64)>)| {
+        let classes = classes.iter().map(|(size, bytes)| json!({"block_bytes": size, "chunk_bytes": bytes}));
+        json!({
+            "node": usage.node,
+            "size_bytes": usage.size_bytes,
+            "live_bytes": usage.live_bytes,
+            "cached_bytes": usage.cached_bytes,
+            "classes": classes.collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "epoch": status.epoch,
+        "evictions": status.evictions,
+        "members": status.members.iter().map(member).collect::<Vec<_>>(),
+        "nodes": status.heap.iter().zip(&status.classes).map(node).collect::<Vec<_>>(),
+        "roots": status.roots.iter().map(root_json).collect::<Vec<_>>(),
+    })
+}
+
+fn show(object: &Dumped, indent: usize, text: &mut String) {
+    let _ = writeln!(text, "{} at {}", short(&object.type_name), object.address);
+    for (name, value) in &object.fields {
+        let _ = write!(text, "{:indent$}  {name}: ", "");
+        show_value(value, indent + 2, text);
+    }
+}
+
+fn show_value(value: &DumpedValue, indent: usize, text: &mut String) {
+    let _ = match value {
+        DumpedValue::Plain(value) => writeln!(text, "{value}"),
+        DumpedValue::Lock(0) => writeln!(text, "free"),
+        DumpedValue::Lock(1) => writeln!(text, "free, left by an owner that died"),
+        DumpedValue::Lock(word) => writeln!(text, "held by thread {:#x}", word >> 16),
+        DumpedValue::Pointer { address, marks, target } => {
+            let marks = if *marks == 0 { String::new() } else { format!(" (marks or stamp {marks:#x})") };
+            match target {
+                Some(target) => {
+                    let _ = write!(text, "->{marks} ");
+                    return show(target, indent, text);
+                }
+                None => writeln!(text, "-> {address}{marks}"),
+            }
+        }
+        DumpedValue::List(values) => {
+            let _ = writeln!(text, "{} elements", values.len());
+            for (index, value) in values.iter().enumerate() {
+                let _ = write!(text, "{:indent$}  [{index}] ", "");
+                show_value(value, indent + 2, text);
+            }
+            return;
+        }
+        DumpedValue::Struct(fields) => {
+            text.push('\n');
+            for (name, value) in fields {
+                let _ = write!(text, "{:indent$}  {name}: ", "");
+                show_value(value, indent + 2, text);
+            }
+            return;
+        }
+        _ => writeln!(text, "?"),
+    };
+}
+
+/// A type's name without the paths in it.
+fn short(name: &str) -> String {
+    let mut short = String::new();
+    let mut word = String::new();
+    for c in name.chars() {
+        match c {
+            ':' => word.clear(),
+            c if c.is_alphanumeric() || c == '_' => word.push(c),
+            c => {
+                short.push_str(&std::mem::take(&mut word));
+                short.push(c);
+            }
+        }
+    }
+    short + &word
+}
+
+fn object_json(object: &Dumped) -> Value {
+    let fields = object.fields.iter().map(|(name, value)| (name.clone(), value_json(value)));
+    json!({
+        "address": object.address.to_string(),
+        "type": object.type_name,
+        "fields": fields.collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+fn value_json(value: &DumpedValue) -> Value {
+    match value {
+        DumpedValue::Plain(text) => serde_json::from_str::<serde_json::Number>(text).map_or_else(
+            |_| match text.as_str() {
+                "true" | "false" => json!(text == "true"),
+                _ => json!(text),
+            },
+            Value::Number,
+        ),
+        DumpedValue::Lock(word) => json!({"lock": word}),
+        DumpedValue::Pointer { address, marks, target } => match target {
+            Some(target) => json!({"marks": marks, "target": object_json(target)}),
+            None => json!({"marks": marks, "address": address.to_string()}),
+        },
+        DumpedValue::List(values) => values.iter().map(value_json).collect(),
+        DumpedValue::Struct(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), value_json(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        _ => Value::Null,
+    }
+}

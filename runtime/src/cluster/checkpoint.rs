@@ -1,0 +1,320 @@
+//! Checkpoints: a quiescent cluster in a file, and back.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..64 | [`Header`]: what it is, the layout's version, how large the cluster was |
+//! | for each segment | how many chunks were taken, their words in the chunk table, and what was in them |
+//! | then | the directory |
+//! | the last 32 | SHA-256 of everything before |
+//!
+//! A file is read twice: once to see whether it is whole, then to take it in. So one that is cut off or altered changes nothing.
+//!
+//! Pointers stay valid: an address is a segment and an offset, and both stay. So the cluster that a checkpoint is restored into has as
+//! many segments, or more, of the *same size*, since that decides where chunks are. How segments are divided among memory nodes may
+//! differ. What only the old cluster's processes knew, such as free blocks, is found again by
+//! [collecting](crate::memory::collect) memory: what no root leads to is not there afterwards. A lock that was held is free, and its
+//! next owner is told.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
+use super::{Cluster, ComputeThread};
+use crate::error::{self, Error, Result};
+use crate::layout::WORD_BYTES;
+use crate::memory::grid::Grid;
+use crate::pointer::Address;
+
+const MAGIC: [u8; 16] = *b"farfield-checkpt";
+/// The version of this format.
+const VERSION: u64 = 1;
+const HEADER_WORDS: usize = 6;
+const HEADER_BYTES: usize = MAGIC.len() + HEADER_WORDS * WORD_BYTES;
+/// How words lie in the file: as in memory.
+const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
+const DIGEST_BYTES: usize = 32;
+const DIRECTORY_WORDS: usize = DIRECTORY_ENTRIES * ENTRY_WORDS;
+/// How many words are moved at a time.
+const WORDS_AT_A_TIME: usize = 1024;
+
+/// What a file begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    layout: u64,
+    nodes: u64,
+    segments_per_node: u64,
+    segment_bytes: u64,
+}
+
+impl Header {
+    fn segments(&self) -> u64 {
+        self.nodes * self.segments_per_node
+    }
+
+    fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let Self { layout, nodes, segments_per_node, segment_bytes } = self;
+        let words = [VERSION, BYTE_ORDER, layout, nodes, segments_per_node, segment_bytes];
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+        bytes[MAGIC.len()..].copy_from_slice(bytemuck::bytes_of(&words));
+        bytes
+    }
+
+    /// Reads a header; the error is what is wrong with it.
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let bytes = bytes.get(..HEADER_BYTES).ok_or("it is too short for a checkpoint")?;
+        let (magic, words) = bytes.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err("it is no checkpoint".to_owned());
+        }
+        let words: [u64; HEADER_WORDS] = bytemuck::pod_read_unaligned(words);
+        let [version, order, layout, nodes, segments_per_node, segment_bytes] = words;
+        if order != BYTE_ORDER {
+            return Err("its words are in the other byte order".to_owned());
+        }
+        if version != VERSION {
+            return Err(format!("it has version {version} of the format, this build knows {VERSION}"));
+        }
+        if layout != LAYOUT_VERSION {
+            return Err(format!("its memory has layout version {layout}, this build knows {LAYOUT_VERSION}"));
+        }
+        let segments = nodes.checked_mul(segments_per_node);
+        let fits = segments.is_some_and(|segments| (1..=Address::MAX_SEGMENTS as u64).contains(&segments))
+            && (control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&segment_bytes)
+            && segment_bytes.is_multiple_of(WORD_BYTES as u64);
+        let header = Self { layout, nodes, segments_per_node, segment_bytes };
+        if fits { Ok(header) } else { Err("it says that it has impossible segments".to_owned()) }
+    }
+}
+
+/// A file that is being written, and what it comes to so far.
+struct Writer<'a> {
+    file: BufWriter<File>,
+    digest: Sha256,
+    bytes: u64,
+    path: &'a Path,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.digest.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(|cause| failed(self.path, cause.to_string()))
+    }
+
+    fn end(mut self) -> Result<u64> {
+        let digest = self.digest.finalize();
+        let written = self.file.write_all(&digest).and_then(|()| self.file.flush());
+        let written = written.and_then(|()| self.file.get_ref().sync_all());
+        written.map_err(|cause| failed(self.path, cause.to_string()))?;
+        Ok(self.bytes + DIGEST_BYTES as u64)
+    }
+}
+
+fn failed(path: &Path, reason: impl Into<Box<str>>) -> Error {
+    Error::from(error::Checkpoint { file: path.display().to_string().into(), reason: reason.into() })
+}
+
+/// Reads a file from its beginning to where its digest begins, and its header; refuses it if it is not whole.
+fn examine(path: &Path) -> Result<(Header, u64)> {
+    let io = |cause: io::Error| failed(path, cause.to_string());
+    let file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    let body = length.checked_sub(DIGEST_BYTES as u64);
+    let body = body.ok_or_else(|| failed(path, "it is too short for a checkpoint"))?;
+    let mut file = BufReader::new(file);
+    let mut head = Vec::new();
+    file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head).map_err(io)?;
+    let header = Header::parse(&head).map_err(|reason| failed(path, reason))?;
+    let mut digest = Sha256::new();
+    digest.update(&head);
+    let mut left = body.saturating_sub(head.len() as u64);
+    let mut buffer = vec![0; WORDS_AT_A_TIME * WORD_BYTES];
+    while left > 0 {
+        let count = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        file.read_exact(&mut buffer[..count]).map_err(io)?;
+        digest.update(&buffer[..count]);
+        left -= count as u64;
+    }
+    let mut said = [0; DIGEST_BYTES];
+    file.read_exact(&mut said).map_err(io)?;
+    if digest.finalize().as_slice() != said {
+        return Err(failed(path, "it was cut off or altered: its checksum is wrong"));
+    }
+    Ok((header, body))
+}
+
+/// Takes words off the front of a file that was found whole.
+struct Reader<'a> {
+    file: BufReader<File>,
+    left: u64,
+    path: &'a Path,
+}
+
+impl Reader<'_> {
+    fn words(&mut self, count: usize) -> Result<Vec<u64>> {
+        let mut words = vec![0; count];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        self.left = (self.left.checked_sub(bytes.len() as u64))
+            .ok_or_else(|| failed(self.path, "it ends before it should"))?;
+        self.file.read_exact(bytes).map_err(|cause| failed(self.path, cause.to_string()))?;
+        Ok(words)
+    }
+}
+
+impl Cluster {
+    /// Writes all objects and roots to a file, which is replaced if it is there. Gives its bytes.
+    ///
+    /// Nobody else may take part in the cluster meanwhile, and whoever comes waits. So it is quiescent by itself.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] if the file can not be written; [`Error::InvalidArgument`] if other processes are there, runs are under
+    /// way, or the cluster is one process's own, or on `rdma:`.
+    pub fn checkpoint(&self, path: &Path) -> Result<u64> {
+        self.alone("checkpoint", async |ct| save(ct, path).await)
+    }
+
+    /// Takes in what [`checkpoint`](Self::checkpoint) has written. The cluster has to be new and empty, and to have segments of the same
+    /// size, and as many or more. All pointers are valid as they were.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] if the file can not be read, is none, was cut off or altered, or does not fit; then nothing has changed.
+    /// Otherwise as [`checkpoint`](Self::checkpoint).
+    pub fn restore(&self, path: &Path) -> Result<()> {
+        let (header, body) = examine(path)?;
+        self.alone("restore", async |ct| load(ct, path, header, body).await)
+    }
+}
+
+/// The words of a segment that chunks take up, given how many have been taken.
+fn used(grid: &Grid, segment: u16, taken: u64, segment_bytes: u64) -> usize {
+    let end = (grid.origin(segment) + taken * grid.chunk_bytes()).min(segment_bytes);
+    (end - grid.origin(segment)) as usize / WORD_BYTES
+}
+
+async fn save(ct: &ComputeThread, path: &Path) -> Result<u64> {
+    let io = |cause: io::Error| failed(path, cause.to_string());
+    let geometry = ct.heap().geometry;
+    let grid = ct.heap().grid;
+    // Beside the file, so that what was there before stays until this one is whole.
+    let beside = path.with_extension("partial");
+    let file = File::create(&beside).map_err(io)?;
+    let mut to = Writer { file: BufWriter::new(file), digest: Sha256::new(), bytes: 0, path };
+    let header = Header {
+        layout: LAYOUT_VERSION,
+        nodes: geometry.nodes.into(),
+        segments_per_node: geometry.segments_per_node.into(),
+        segment_bytes: geometry.segment_bytes,
+    };
+    to.write(&header.to_bytes())?;
+    for segment in 0..geometry.segments() {
+        let segment = segment as u16;
+        let taken = ct.read_word(control::taken(segment)).await?.min(grid.chunks(segment));
+        to.write(&taken.to_ne_bytes())?;
+        copy_out(ct, &mut to, Grid::word(segment, 0), taken as usize).await?;
+        let words = used(&grid, segment, taken, geometry.segment_bytes);
+        copy_out(ct, &mut to, grid.start(segment, 0), words).await?;
+    }
+    copy_out(ct, &mut to, control::entry(0), DIRECTORY_WORDS).await?;
+    let bytes = to.end()?;
+    std::fs::rename(&beside, path).map_err(io)?;
+    tracing::info!(bytes, "checkpoint written");
+    Ok(bytes)
+}
+
+async fn copy_out(ct: &ComputeThread, to: &mut Writer<'_>, from: Address, words: usize) -> Result<()> {
+    let mut done = 0;
+    while done < words {
+        let count = (words - done).min(WORDS_AT_A_TIME);
+        let part = ct.read_far(from.add((done * WORD_BYTES) as u64), count).await?;
+        to.write(bytemuck::cast_slice(&part))?;
+        done += count;
+    }
+    Ok(())
+}
+
+async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Result<()> {
+    let geometry = ct.heap().geometry;
+    if header.segment_bytes != geometry.segment_bytes || header.segments() > u64::from(geometry.segments()) {
+        return Err(failed(
+            path,
+            format!(
+                "it has {} segments of {} bytes: the cluster needs as many of this size, or more, and has {} of {}",
+                header.segments(),
+                header.segment_bytes,
+                geometry.segments(),
+                geometry.segment_bytes
+            ),
+        ));
+    }
+    for segment in 0..geometry.segments() {
+        if ct.read_word(control::taken(segment as u16)).await? > 0 {
+            return Err(failed(path, "the cluster is not empty: restore into a new one"));
+        }
+    }
+    let io = |cause: io::Error| failed(path, cause.to_string());
+    let mut from = Reader { file: BufReader::new(File::open(path).map_err(io)?), left: body, path };
+    from.words(HEADER_BYTES / WORD_BYTES)?;
+    let grid = ct.heap().grid;
+    for segment in 0..header.segments() {
+        let segment = segment as u16;
+        let taken = from.words(1)?[0];
+        if taken > grid.chunks(segment) {
+            return Err(failed(path, "it says that more is used than there is"));
+        }
+        copy_in(ct, &mut from, Grid::word(segment, 0), taken as usize).await?;
+        let words = used(&grid, segment, taken, geometry.segment_bytes);
+        copy_in(ct, &mut from, grid.start(segment, 0), words).await?;
+        ct.write_word(control::taken(segment), taken).await?;
+    }
+    copy_in(ct, &mut from, control::entry(0), DIRECTORY_WORDS).await?;
+    ct.collect(true).await?;
+    tracing::info!(segments = header.segments(), "checkpoint restored");
+    Ok(())
+}
+
+async fn copy_in(ct: &ComputeThread, from: &mut Reader<'_>, to: Address, words: usize) -> Result<()> {
+    let mut done = 0;
+    while done < words {
+        let count = (words - done).min(WORDS_AT_A_TIME);
+        let part = from.words(count)?;
+        ct.write_words(to.add((done * WORD_BYTES) as u64), &part).await?;
+        done += count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let header =
+            Header { layout: LAYOUT_VERSION, nodes: 2, segments_per_node: 3, segment_bytes: 1 << 20 };
+        let bytes = header.to_bytes();
+        assert_eq!(Header::parse(&bytes), Ok(header));
+        let with = |at: usize, byte: u8| {
+            let mut changed = bytes;
+            changed[at] = byte;
+            Header::parse(&changed).unwrap_err()
+        };
+        assert!(with(0, 0).contains("no checkpoint"));
+        assert!(with(16, 9).contains("version 9 of the format"));
+        assert!(with(24, 0).contains("byte order"));
+        assert!(with(32, 9).contains("layout version 9"));
+        assert!(with(40, 0).contains("impossible segments"));
+        assert!(Header::parse(&bytes[1..]).unwrap_err().contains("too short"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            drop(Header::parse(&bytes));
+            drop(Header::parse(&[MAGIC.as_slice(), &bytes].concat()));
+        }
+    }
+}
