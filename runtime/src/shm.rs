@@ -26,6 +26,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::{backing, control, members};
@@ -34,6 +36,8 @@ use crate::fabric::host::Geometry;
 use crate::fabric::secret;
 use crate::fabric::shm::{Options, Server};
 use crate::layout::WORD_BYTES;
+use crate::memory::chunks::HeapUse;
+use crate::memory::grid::Grid;
 use crate::pointer::Address;
 pub use crate::stopper::Stopper;
 
@@ -73,7 +77,7 @@ impl MemoryNodeOptions {
 }
 
 /// A memory node that listens for clients.
-pub struct MemoryNode(Server);
+pub struct MemoryNode(Arc<Server>);
 
 impl MemoryNode {
     /// Makes the memory and listens. What an earlier memory node of this name has left behind that was killed is removed.
@@ -113,10 +117,10 @@ impl MemoryNode {
         let secret = secret::of_node(options.secret_file.as_deref())?;
         let server = Server::listen(of_server, secret, |arena, incarnation| {
             backing::format(arena)?;
-            arena.word(control::incarnation())?.store(incarnation, std::sync::atomic::Ordering::SeqCst);
+            arena.word(control::incarnation())?.store(incarnation, Ordering::SeqCst);
             Ok(())
         })?;
-        Ok(Self(server))
+        Ok(Self(Arc::new(server)))
     }
 
     /// What makes it stop.
@@ -127,10 +131,67 @@ impl MemoryNode {
         self.0.stopper().map(Stopper)
     }
 
+    /// What tells how the cluster stands, from any thread.
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.0))
+    }
+
     /// Serves until it is told to stop; then all connections are closed and the memory's files removed. The memory itself is gone when
     /// the last process has ended that uses it.
     pub fn serve(self) {
         self.0.serve(|client| members::mark_gone(self.0.arena(), client));
+    }
+}
+
+/// Tells how a cluster stands, as its memory node sees it. No process is asked.
+#[derive(Clone)]
+pub struct Observer(Arc<Server>);
+
+/// How a cluster stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeMetrics {
+    /// The epoch.
+    pub epoch: u64,
+    /// How many processes have been let in.
+    pub joined: u64,
+    /// How many of them are there.
+    pub connected: u64,
+    /// How many were refused.
+    pub refused: u64,
+    /// How many were evicted, having ended without leaving.
+    pub evictions: u64,
+    /// How the memory of each memory node is used, as far as processes have told.
+    pub heap: Vec<HeapUse>,
+}
+
+impl Observer {
+    /// How it stands now. A few loads for each segment.
+    pub fn metrics(&self) -> NodeMetrics {
+        let arena = self.0.arena();
+        let (geometry, grid) = (arena.geometry(), Grid::new(arena.geometry()));
+        let load = |at| arena.word(at).map_or(0, |word| word.load(Ordering::SeqCst));
+        let [joined, connected, refused] = self.0.counts();
+        let heap = (0..geometry.nodes).map(|node| {
+            let heads = geometry.segments_of(node).map(|segment| {
+                [control::taken(segment), control::freed(segment), control::live(segment)].map(load)
+            });
+            HeapUse::of(&grid, geometry, node, heads)
+        });
+        NodeMetrics {
+            epoch: load(control::epoch()),
+            joined,
+            connected,
+            refused,
+            evictions: load(control::evictions()),
+            heap: heap.collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").field(&self.metrics()).finish()
     }
 }
 

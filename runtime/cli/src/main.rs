@@ -7,6 +7,7 @@ mod devices;
 mod keep;
 mod look;
 mod memnode;
+mod metrics;
 mod ping;
 
 use std::process::ExitCode;

@@ -10,6 +10,8 @@ use clap::{ArgGroup, Args};
 use farfield::rdma;
 use farfield::{Error, Result, shm};
 
+use crate::metrics;
+
 /// What to host, where, and for whom.
 #[derive(Args)]
 #[command(group(ArgGroup::new("where").required(true)))]
@@ -32,6 +34,9 @@ pub(crate) struct Options {
     /// The file with the cluster's secret, readable by its owner only
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// Serve metrics there: /metrics for Prometheus, /metrics.json; on shm: only
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// How many milliseconds a process may go without a sign of life
     #[arg(long, default_value_t = 1000, value_name = "MS")]
     lease: u64,
@@ -62,6 +67,7 @@ fn share(options: &Options, url: &str) -> Result<()> {
     let node = shm::MemoryNode::listen(&node)?;
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
+    let metrics = options.metrics.map(|address| metrics::serve(address, node.observer())).transpose()?;
     say(&format!(
         "memory node of {url}: {} times {} segments of {} bytes{}",
         options.nodes,
@@ -69,6 +75,9 @@ fn share(options: &Options, url: &str) -> Result<()> {
         options.segment_size,
         if options.secret_file.is_some() { "" } else { ", for all processes of this user: no --secret-file" }
     ));
+    if let Some(address) = metrics {
+        say(&format!("metrics on http://{address}/metrics"));
+    }
     node.serve();
     say("stopped");
     Ok(())

@@ -2,7 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
 const FARFIELD: &str = env!("CARGO_BIN_EXE_farfield");
@@ -68,6 +69,37 @@ fn what_can_not_be_is_one_line() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(said(&output).contains(says) && said(&output).lines().count() == 1, "{}", said(&output));
     }
+}
+
+/// Asks for a page, as a browser does.
+fn get(address: &str, page: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn metrics_are_served_in_two_forms() {
+    let url = format!("shm:cli-metrics-{}", std::process::id());
+    let start = ["memnode", "--cluster", &url, "--segment-size", "1MiB", "--metrics", "127.0.0.1:0"];
+    let mut child = Command::new(FARFIELD).args(start).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.nth(1).unwrap().unwrap();
+    let node = Node(child, url);
+    let address = line.strip_prefix("metrics on http://").unwrap().strip_suffix("/metrics").unwrap();
+    assert!(farfield(&["status", &node.1]).status.success());
+    let text = get(address, "/metrics");
+    assert!(
+        text.contains("farfield_joined_total 1\n") && text.contains("# TYPE farfield_epoch counter"),
+        "{text}"
+    );
+    assert!(text.contains("farfield_heap_bytes{node=\"0\",use=\"live\"} 0\n"), "{text}");
+    let json = get(address, "/metrics.json");
+    let json: serde_json::Value = serde_json::from_str(json.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!((&json["joined"], &json["evictions"]), (&serde_json::json!(1), &serde_json::json!(0)));
+    assert!(get(address, "/").starts_with("HTTP/1.1 404"));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
+use crate::fabric::host::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::blocks::Kind;
@@ -34,6 +35,29 @@ pub struct HeapUse {
     pub live_bytes: u64,
     /// The bytes of free blocks: in the lists of threads, in the pool, and in what is left of chunks that are cut into blocks.
     pub cached_bytes: u64,
+}
+
+impl HeapUse {
+    /// That of a memory node, from the words in front of its segments: taken and freed chunks, and live bytes.
+    pub(crate) fn of(
+        grid: &Grid,
+        geometry: Geometry,
+        node: u16,
+        heads: impl Iterator<Item = [u64; HEAD_WORDS]>,
+    ) -> Self {
+        let mut usage = Self { node, ..Self::default() };
+        for (segment, [taken, free, live]) in geometry.segments_of(node).zip(heads) {
+            let bytes = geometry.segment_bytes - grid.origin(segment);
+            let used = taken.min(grid.chunks(segment)).saturating_sub(free) * grid.chunk_bytes();
+            usage.size_bytes += bytes;
+            usage.live_bytes = usage.live_bytes.wrapping_add(live);
+            usage.cached_bytes += used.min(bytes);
+        }
+        // Below 0 as long as a thread has told of what it freed, and not another of what it allocated.
+        usage.live_bytes = usage.live_bytes.cast_signed().max(0).cast_unsigned();
+        usage.cached_bytes = usage.cached_bytes.saturating_sub(usage.live_bytes);
+        usage
+    }
 }
 
 /// How often a thread that ends tries again to give back what it holds, if others do the same.
@@ -369,19 +393,9 @@ impl ComputeThread {
         let asked: Vec<_> = (0..geometry.nodes).map(ask).collect();
         let mut nodes = Vec::with_capacity(asked.len());
         for (node, heads, answer) in asked {
-            let mut usage = HeapUse { node, ..HeapUse::default() };
             let answer = answer.await?;
-            for (segment, head) in geometry.segments_of(node).zip(&heads) {
-                let [taken, free, live] = std::array::from_fn(|word| answer.words(head)[word]);
-                let bytes = geometry.segment_bytes - grid.origin(segment);
-                let used = taken.min(grid.chunks(segment)).saturating_sub(free) * grid.chunk_bytes();
-                usage.size_bytes += bytes;
-                usage.live_bytes = usage.live_bytes.wrapping_add(live);
-                usage.cached_bytes += used.min(bytes);
-            }
-            // Below 0 as long as a thread has told of what it freed, and not another of what it allocated.
-            usage.live_bytes = usage.live_bytes.cast_signed().max(0).cast_unsigned();
-            usage.cached_bytes = usage.cached_bytes.saturating_sub(usage.live_bytes);
+            let words = heads.iter().map(|head| std::array::from_fn(|word| answer.words(head)[word]));
+            let usage = HeapUse::of(&grid, geometry, node, words);
             nodes.push(usage);
         }
         Ok(nodes)

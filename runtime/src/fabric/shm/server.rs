@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -44,6 +44,7 @@ pub(crate) struct Server {
     listener: UnixListener,
     arena: Arc<Arena>,
     next_client: AtomicU32,
+    refused: AtomicU64,
     /// The connections of the clients that are there.
     clients: Mutex<HashMap<u32, UnixStream>>,
     stop: (UnixStream, UnixStream),
@@ -90,6 +91,7 @@ impl Server {
             listener,
             arena: Arc::new(arena),
             next_client: AtomicU32::new(1),
+            refused: AtomicU64::new(0),
             clients: Mutex::default(),
             stop,
         })
@@ -97,6 +99,12 @@ impl Server {
 
     pub(crate) fn arena(&self) -> &Arc<Arena> {
         &self.arena
+    }
+
+    /// How many processes have been let in, how many of them are there, and how many were refused.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        let joined = self.next_client.load(Ordering::Relaxed) - 1;
+        [joined.into(), self.clients().len() as u64, self.refused.load(Ordering::Relaxed)]
     }
 
     /// What makes it stop, when something is written to it.
@@ -144,7 +152,10 @@ impl Server {
         let _ = stream.set_nonblocking(false);
         let client = match self.let_in(&mut stream) {
             Ok(client) => client,
-            Err(reason) => return tracing::info!(%reason, "connection refused"),
+            Err(reason) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return tracing::info!(%reason, "connection refused");
+            }
         };
         tracing::info!(client, "client has joined");
         let _ = stream.set_read_timeout(None);
