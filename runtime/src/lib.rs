@@ -59,6 +59,8 @@ mod cluster;
 mod entry;
 pub mod error;
 mod fabric;
+#[cfg(all(fuzzing, target_os = "linux"))]
+pub mod fuzzing;
 pub mod layout;
 mod memory;
 mod place;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::workspace::{self, output, read, root};
-use crate::{book, crash, rdma, soak, tidy};
+use crate::{book, crash, fuzz, rdma, soak, tidy};
 
 /// Where loom's build goes: with its `cfg` every crate is another one, which would push the ordinary build out.
 const LOOM_TARGET: &str = "target/loom";
@@ -40,6 +40,7 @@ pub(crate) fn run() -> Result<(), String> {
     })?;
     step("RDMA", || rdma::run(&rdma::Options::all()))?;
     step("sets", sets)?;
+    step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
     step("crash test", || crash::run(&crash::Options::short()))?;
     step("soak", || soak::run(&soak::Options::short()))
 }

@@ -9,6 +9,7 @@
 //! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
 //! | `cargo xtask rdma-test` | tests over RDMA, in a virtual machine if this one has no device |
 //! | `cargo xtask crash-test` | processes in shared memory are killed and stopped; what they leave must be right |
+//! | `cargo xtask fuzz` | what is read from strangers, with whatever libFuzzer thinks of |
 //! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
 //! | `cargo xtask epochs` | what deferring deletions costs on more and more nodes; writes the book's table and plot |
 
@@ -17,6 +18,7 @@ mod ci;
 mod crash;
 mod epochs;
 mod figures;
+mod fuzz;
 mod markdown;
 #[cfg(feature = "plot")]
 mod plot;
@@ -59,6 +61,8 @@ enum Task {
     RdmaTest(rdma::Options),
     /// Kill processes that work on one cluster in shared memory, and look at what they leave
     CrashTest(crash::Options),
+    /// Fuzz the parsers of what comes from strangers
+    Fuzz(fuzz::Options),
     /// Sweep threads and memory nodes in the simulator
     Scaling(scaling::Options),
     /// Measure what deferring deletions costs on more and more simulated nodes
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Task::SimSoak(options) => soak::run(&options),
         Task::RdmaTest(options) => rdma::run(&options),
         Task::CrashTest(options) => crash::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Scaling(options) => scaling::run(&options),
         Task::Epochs(options) => epochs::run(&options),
         #[cfg(feature = "plot")]

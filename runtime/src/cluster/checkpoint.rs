@@ -42,7 +42,7 @@ const WORDS_AT_A_TIME: usize = 1024;
 
 /// What a file begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
+pub(crate) struct Header {
     layout: u64,
     nodes: u64,
     segments_per_node: u64,
@@ -119,7 +119,7 @@ fn failed(path: &Path, reason: impl Into<Box<str>>) -> Error {
 }
 
 /// Reads a file from its beginning to where its digest begins, and its header; refuses it if it is not whole.
-fn examine(path: &Path) -> Result<(Header, u64)> {
+pub(crate) fn examine(path: &Path) -> Result<(Header, u64)> {
     let io = |cause: io::Error| failed(path, cause.to_string());
     let file = File::open(path).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
@@ -287,6 +287,13 @@ async fn copy_in(ct: &ComputeThread, from: &mut Reader<'_>, to: Address, words: 
     Ok(())
 }
 
+/// Reads bytes as what a file begins with.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn parse(bytes: &[u8]) {
+    drop(Header::parse(bytes));
+    drop(Header::parse(&[MAGIC.as_slice(), bytes].concat()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,8 +320,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>) {
-            drop(Header::parse(&bytes));
-            drop(Header::parse(&[MAGIC.as_slice(), &bytes].concat()));
+            parse(&bytes);
         }
     }
 }

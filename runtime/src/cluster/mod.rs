@@ -22,7 +22,7 @@
 pub(crate) mod backing;
 mod barrier;
 #[cfg(target_os = "linux")]
-mod checkpoint;
+pub(crate) mod checkpoint;
 pub(crate) mod control;
 mod directory;
 mod group;
@@ -35,7 +35,7 @@ mod run;
 mod simulated;
 mod submitted;
 mod thread;
-mod url;
+pub(crate) mod url;
 
 use std::cell::Cell;
 use std::collections::HashSet;

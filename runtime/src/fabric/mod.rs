@@ -29,7 +29,7 @@ pub(crate) mod chain;
 pub(crate) mod delayed;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 #[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // lanes are RDMA's
-mod handshake;
+pub(crate) mod handshake;
 pub(crate) mod host;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 pub(crate) mod secret;

@@ -1,0 +1,108 @@
+//! The programs of the book's chapters on several processes. The processes are parts of this one: each has its own connection,
+//! number and keeper, and shares only the memory with the others.
+
+#![cfg(target_os = "linux")]
+
+use farfield::prelude::*;
+use farfield::shm::{MemoryNode, MemoryNodeOptions};
+
+/// Runs something while a memory node serves a cluster.
+fn with_cluster(name: &str, body: impl FnOnce(&str) -> farfield::Result<()>) {
+    let name = format!("book-{name}-{}", std::process::id());
+    let mut options = MemoryNodeOptions::new(&name);
+    options.segment_bytes = 1 << 20;
+    let node = MemoryNode::listen(&options).unwrap();
+    let stopper = node.stopper().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.serve());
+        let done = body(&format!("shm:{name}"));
+        stopper.stop();
+        done.unwrap();
+    });
+}
+
+// ANCHOR: group
+#[remote]
+struct Tally {
+    votes: Atomic<u64>,
+}
+
+/// What each of the processes runs.
+fn vote(url: &str, part: u16, parts: u16) -> farfield::Result<Vec<u64>> {
+    let cluster = Cluster::connect(url)?.in_group("election", part, parts)?;
+    cluster.run(2, async |ct| {
+        let tally =
+            ct.root_or_init("tally", async || Tally::new_in(ct, Tally::init()).await?.write(ct).await);
+        let tally = tally.await?;
+        tally.votes().fetch_add(ct, 1).await?;
+        ct.barrier("voted").await?; // all threads of all processes
+        tally.votes().load(ct).await
+    })
+}
+// ANCHOR_END: group
+
+#[test]
+fn several_processes_vote() {
+    with_cluster("vote", |url| {
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = (0..3).map(|part| scope.spawn(move || vote(url, part, 3))).collect();
+            for part in parts {
+                assert_eq!(part.join().unwrap()?, [6, 6]);
+            }
+            Ok(())
+        })
+    });
+}
+
+// ANCHOR: account
+/// Two numbers whose sum is always the same.
+#[remote]
+struct Account {
+    lock: Lock,
+    checking: Atomic<u64>,
+    savings: Atomic<u64>,
+}
+
+const TOTAL: u64 = 100;
+
+/// Moves one from the checking to the savings account.
+async fn save(account: RemotePtr<Account>, ct: &ComputeThread) -> farfield::Result<()> {
+    let mut lock = account.lock().acquire(ct).await?;
+    if lock.needs_recovery() {
+        // The last owner died between the two stores, or before, or after: savings follow from checking.
+        let checking = account.checking().load(ct).await?;
+        account.savings().store(ct, TOTAL - checking).await?;
+        lock.recovered();
+    }
+    let checking = account.checking().load(ct).await?;
+    account.checking().store(ct, checking - 1).await?;
+    account.savings().store(ct, TOTAL - checking + 1).await?;
+    lock.release().await
+}
+// ANCHOR_END: account
+
+/// Wherever a thread dies in it, the next one finds the sum right.
+#[test]
+fn an_account_survives_its_owner() {
+    use farfield::sim::Fault;
+    for chains in 0..60 {
+        let cluster = Cluster::connect("sim:leaks=ignore").unwrap();
+        cluster.simulation().unwrap().inject(Fault::crash(1).after_chains(chains));
+        let ended = cluster.run_surviving(3, async |ct| {
+            let init = Account::init().checking(TOTAL);
+            let account = async || Account::new_in(ct, init).await?.write(ct).await;
+            let account = ct.root_or_init("account", account).await?;
+            for _ in 0..5 {
+                save(account, ct).await?;
+            }
+            let lock = account.lock().acquire(ct).await?;
+            if !lock.needs_recovery() {
+                let sum = account.checking().load(ct).await? + account.savings().load(ct).await?;
+                assert_eq!(sum, TOTAL);
+            }
+            lock.release().await
+        });
+        let ended = ended.unwrap_or_else(|error| panic!("after {chains} chains: {error}"));
+        assert!(ended[0].is_some() && ended[2].is_some());
+    }
+}

@@ -1,0 +1,5 @@
+//! Files that are taken for checkpoints.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farfield::fuzzing::checkpoint(data));

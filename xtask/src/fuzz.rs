@@ -1,0 +1,76 @@
+//! `cargo xtask fuzz`: what Farfield reads from strangers, with whatever libFuzzer thinks of.
+//!
+//! The targets are in `runtime/fuzz`, as `cargo fuzz` has them; this builds them with the stable compiler, for which the coverage that
+//! libFuzzer is led by is an option like others. (With a nightly one, `cargo fuzz run url` in `runtime` adds a sanitizer.) What is found
+//! is a file in `runtime/fuzz/artifacts`, and a failure here.
+
+use std::process::Command;
+
+use clap::Args;
+
+use crate::workspace::{self, root};
+
+/// How long to fuzz.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Seconds for each target
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// Only the targets whose names begin so
+    #[arg(long, value_name = "PREFIX")]
+    only: Option<String>,
+}
+
+impl Options {
+    /// What every change has to pass.
+    pub(crate) fn short() -> Self {
+        Self { seconds: 5, only: None }
+    }
+}
+
+const TARGETS: [&str; 4] = ["url", "handshake", "checkpoint", "description"];
+
+/// What makes a program tell libFuzzer where it has been.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+                     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+                     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
+
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let fuzz = root().join("runtime/fuzz");
+    let target = root().join("target/fuzz");
+    let (manifest, target_text) = (fuzz.join("Cargo.toml"), target.display().to_string());
+    let manifest = manifest.display().to_string();
+    // With a target named, build scripts and macros are built without the flags.
+    let host = workspace::output(&["rustc", "--print", "host-tuple"])?;
+    let host = host.trim();
+    let build = ["cargo", "build", "--release", "--quiet", "--target", host, "--manifest-path", &manifest];
+    workspace::run(&build, &[("RUSTFLAGS", FLAGS), ("CARGO_TARGET_DIR", &target_text)])?;
+    let prefix = options.only.as_deref().unwrap_or_default();
+    let chosen: Vec<&str> = TARGETS.into_iter().filter(|name| name.starts_with(prefix)).collect();
+    if chosen.is_empty() {
+        return Err(format!("--only {prefix}: no target's name begins so"));
+    }
+    for name in chosen {
+        let program = target.join(host).join("release").join(name).display().to_string();
+        let found = target.join("corpus").join(name);
+        let artifacts = fuzz.join("artifacts").join(name);
+        for folder in [&found, &artifacts] {
+            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        let corpus = fuzz.join("corpus").join(name).display().to_string();
+        let (found, artifacts) = (found.display().to_string(), format!("{}/", artifacts.display()));
+        let time = format!("-max_total_time={}", options.seconds);
+        let artifacts = format!("-artifact_prefix={artifacts}");
+        let words =
+            [&*program, &time, &artifacts, "-max_len=8192", "-timeout=5", "-verbosity=0", &found, &corpus];
+        // What it says of itself is long, and of interest only if something is found.
+        let ran =
+            Command::new(words[0]).args(&words[1..]).output().map_err(|error| format!("{name}: {error}"))?;
+        if !ran.status.success() {
+            eprint!("{}", String::from_utf8_lossy(&ran.stderr));
+            return Err(format!("fuzzing {name} has found something: see runtime/fuzz/artifacts/{name}"));
+        }
+        println!("fuzz {name}: {} s, nothing found", options.seconds);
+    }
+    Ok(())
+}
