@@ -12,7 +12,7 @@
 //! | 64..704 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
 //! | 704..17088 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
 //! | 17088..19152 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
-//! | 19152..27248 | segment 0 | the [members](super::members): counts, and a record of 64 bytes for the process of each slot |
+//! | 19152..27264 | segment 0 | the [members](super::members): counts, and a record of 64 bytes for the process of each slot |
 //!
 //! The chunk table follows.
 
@@ -70,9 +70,12 @@ struct Members {
     evictions: u64,
     /// How many runs of several processes there have been.
     runs: u64,
-    /// How many evictions there had been when memory was last [collected](crate::memory::collect), and who is at it.
+    /// How often a process has ended without giving back all of its memory, how often it had when memory was last
+    /// [collected](crate::memory::collect), and who is at it.
+    debts: u64,
     collected: u64,
     collector: u64,
+    reserved: u64,
     records: [Record; SLOTS_HERE],
 }
 
@@ -137,7 +140,7 @@ pub(crate) const RECORD_WORDS: usize = 8;
 /// The bytes of a page of further slots, behind which are their records.
 pub(crate) const SLOT_PAGE_BYTES: u64 = (SLOTS_PER_PAGE * (1 + RECORD_WORDS) * size_of::<u64>()) as u64;
 
-const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 27248);
+const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 27264);
 const _: () = assert!(size_of::<Record>() == RECORD_WORDS * 8);
 
 /// Where a segment's control structures of a fixed size end.
@@ -227,7 +230,13 @@ pub(crate) fn runs() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, runs)) as u64)
 }
 
-/// How many evictions there had been when memory was last collected; who is collecting follows.
+/// How often a process has ended without giving back all of its memory; how often it had when memory was last collected, and who is
+/// collecting, follow.
+pub(crate) fn debts() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, debts)) as u64)
+}
+
+/// How often it had when memory was last collected.
 pub(crate) fn collected() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collected)) as u64)
 }
@@ -291,7 +300,7 @@ pub(crate) fn describe(at: Address) -> String {
             3 => "recut chunks".to_owned(),
             word if word < 4 + SLOTS_HERE => format!("epoch slot[{}]", word - 4),
             word if word < 4 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 4 - SLOTS_HERE),
-            word => match (word - 4 - SLOTS_HERE - SLOT_PAGES).checked_sub(4) {
+            word => match (word - 4 - SLOTS_HERE - SLOT_PAGES).checked_sub(6) {
                 None => "count of members".to_owned(),
                 Some(word) if word < SLOTS_HERE * RECORD_WORDS => {
                     format!("member[{}].{}", word / RECORD_WORDS, word % RECORD_WORDS)

@@ -1,7 +1,7 @@
 //! The keeper: a thread of each process that does what must be done whether the process computes or not.
 //!
 //! Where a cluster has processes that know nothing of each other, somebody has to say of each that it lives, to go along when the
-//! epoch advances, and to clear up after one that has gone. The keeper does so every [`TICK`]:
+//! epoch advances, and to clear up after one that has gone. The keeper does so every [`TICK`], or less often while nothing goes on:
 //! - it counts in its process's record, which shows the others that the process lives;
 //! - it takes a step, so that a process that does nothing holds reclamation back no longer than a tick;
 //! - it reclaims what ended threads of the process had retired, and gives back memory when others ask for it;
@@ -16,13 +16,15 @@ use std::time::Duration;
 
 use super::run::Run;
 use super::thread::ComputeThread;
-use super::{Cluster, members};
+use super::{Cluster, control, members};
 use crate::error::{Error, Result};
 use crate::fabric::host::{Background, Stop};
 use crate::task::block_on;
 
 /// How long the keeper sleeps: what is noticed by it is noticed so much later.
 const TICK: Duration = Duration::from_millis(5);
+/// How long at most, where the epoch stands still.
+const LONGEST_TICK: Duration = Duration::from_millis(40);
 
 /// Starts a process's keeper, and waits until the process has joined.
 pub(super) fn start(cluster: &Cluster) -> Result<Background> {
@@ -49,15 +51,23 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
     let first = begin(ct).await;
     let failed = first.is_err();
     let _ = joined.send(first);
-    let mut beats = 1;
-    while !failed && !stop.wait(TICK) {
+    let (mut beats, mut rest, mut epoch) = (1, TICK, 0);
+    while !failed && !stop.wait(rest) {
         beats += 1;
         if let Err(error) = tick(ct, beats).await {
             tracing::warn!(%error, "the keeper could not do its work");
         }
+        // Where nothing goes on there is little to do.
+        let now = ct.process.collector.epoch();
+        rest = if now > epoch || ct.has_garbage() { TICK } else { (2 * rest).min(LONGEST_TICK) };
+        epoch = now;
     }
     ct.leave_garbage().await;
     ct.leave_heap().await;
+    if ct.has_garbage() {
+        // Others kept it from being freed, and nobody else knows of it.
+        let _ = ct.fetch_add_word(control::debts(), 1).await;
+    }
     ct.settle().await;
     ct.leave_for_good().await;
 }
@@ -76,7 +86,11 @@ async fn tick(ct: &ComputeThread, beats: u32) -> Result<()> {
     members::show_sign(ct, beats).await?;
     ct.hear_requests();
     shared.take_orphans(&mut ct.limbo.borrow_mut());
-    ct.try_reclaim().await;
+    if ct.has_garbage() {
+        ct.try_reclaim().await;
+    } else {
+        ct.follow_epoch().await;
+    }
     ct.evict_gone().await?;
     Ok(())
 }

@@ -363,6 +363,7 @@ impl ComputeThread {
                 continue;
             }
             self.fetch_add_word(control::evictions(), 1).await?;
+            self.fetch_add_word(control::debts(), 1).await?;
             self.vacate(gone.places).await?;
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;

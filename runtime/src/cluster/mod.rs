@@ -135,7 +135,7 @@ impl Cluster {
     /// |---|---|---|---|
     /// | `nodes` | memory nodes | 1 | 1 to 65535, `nodes * segments` to 65536 |
     /// | `segments` | segments on each | 1 | likewise |
-    /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 27248 bytes (its control block) |
+    /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 27264 bytes (its control block) |
     /// | `seed` | what the threads' random generators start from, and everything in a simulation | 0 | 64 bits |
     /// | `placement` | where objects go if nobody says: a [`Policy`](crate::Policy) | `global-rr` | `rand`, `global-rr`, `global-mod`, `local-rr`, `local-mod` |
     /// | `delay` | `local:` only: operations complete at a random poll up to this one, so that tasks interleave; for tests | 0 | to 65536 |
@@ -305,6 +305,7 @@ impl Cluster {
         let shared = &self.shared;
         shared.check_memory_node()?;
         shared.backing.prepare(threads)?;
+        let _span = tracing::debug_span!("run", threads).entered();
         let joint = self.meet(threads)?;
         shared.active_runs.fetch_add(1, Ordering::SeqCst);
         let run = Arc::new(Run::new(self, threads, joint));

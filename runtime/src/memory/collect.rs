@@ -2,8 +2,8 @@
 //!
 //! A process that dies takes with it what it knew of memory: the free blocks in its threads' lists, what they had retired, what they
 //! had allocated and not yet linked. No word in far memory says whose these are; keeping such words would cost every operation.
-//! Instead memory is *collected* when that is known to have happened, as a memory node counts evictions: what the roots lead to is
-//! in use, and everything else is free.
+//! Instead memory is *collected* when that is known to have happened: evictions are counted, and so are processes that left while
+//! others kept their garbage from being freed. What the roots lead to is in use, and everything else is free.
 //!
 //! # When
 //!
@@ -18,7 +18,7 @@
 //!
 //! All of the allocator's state is made anew: the [pool](super::pool)'s lists are emptied *first*, then chunks without a marked block
 //! become free, and the unmarked blocks of the others go to the pool. A collector that dies leaves at most less in the pool than
-//! there could be; the count of collected evictions is written last, so the next one begins again.
+//! there could be; what has been collected is written last, so the next one begins again.
 //!
 //! It costs a READ for each object, one for each chunk table, and for each chunk in use a block's worth of giving back.
 
@@ -127,10 +127,9 @@ impl ComputeThread {
     /// Collects memory if there is anything to collect and nobody else is there. Gives the bytes that came free, if so. For a process
     /// that has joined just now and done nothing yet.
     pub(crate) async fn collect_if_alone(&self, me: u32) -> Result<Option<u64>> {
-        let evictions = self.read_word(control::evictions()).await?;
-        let [collected, collector] =
-            self.read_words(control::collected(), 2, |words| Ok([words[0], words[1]])).await?;
-        if evictions == collected {
+        let [debts, collected, collector] =
+            self.read_words(control::debts(), 3, |words| Ok([words[0], words[1], words[2]])).await?;
+        if debts == collected {
             return Ok(None);
         }
         if !self.shut_others_out(me, collector).await? {
@@ -138,7 +137,7 @@ impl ComputeThread {
         }
         let collected = self.collect(false).await;
         if collected.is_ok() {
-            self.write_word(control::collected(), evictions).await?;
+            self.write_word(control::collected(), debts).await?;
         }
         self.write_word(control::collector(), 0).await?;
         collected.map(Some)

@@ -107,8 +107,8 @@ pub(crate) struct Step {
 
 enum Part {
     /// Reading the epoch, the number of used slots and those in the control block; the addresses of the pages; and the
-    /// pages that are known.
-    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)> },
+    /// pages that are known. Whether the epoch is to be advanced if that can be.
+    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)>, advances: bool },
     /// Writing the slot and, perhaps, advancing the epoch.
     Announce { epoch: u64, exchange: Option<Slot> },
 }
@@ -252,7 +252,7 @@ impl ComputeThread {
         let left = self.until_step.get();
         if left == 0 {
             self.until_step.set(CHAINS_PER_STEP);
-            self.begin_step();
+            self.begin_step(true);
         } else {
             self.until_step.set(left - 1);
         }
@@ -265,12 +265,12 @@ impl ComputeThread {
         if self.process.shared.is_none() {
             return self.process.collector.try_advance();
         }
-        self.begin_step();
+        self.begin_step(true);
         self.process.collector.epoch()
     }
 
-    /// Begins a step, unless a thread of the process is at it.
-    fn begin_step(&self) {
+    /// Begins a step, unless a thread of the process is at it; one that `advances` the epoch, or only goes along.
+    fn begin_step(&self, advances: bool) {
         let Some(member) = &self.process.shared else { return };
         if member.joined.load(Ordering::Acquire) != JOINED || member.stepping.swap(true, Ordering::AcqRel) {
             return;
@@ -282,7 +282,7 @@ impl ComputeThread {
         let addresses = (!pages.is_empty()).then(|| chain.read(control::slot_page(0), pages.len()));
         let pages = pages.iter().filter(|page| !page.is_null());
         let pages = pages.map(|page| (*page, chain.read(*page, SLOTS_PER_PAGE))).collect();
-        self.take_step(chain, Part::Scan { head, addresses, pages });
+        self.take_step(chain, Part::Scan { head, addresses, pages, advances });
     }
 
     /// Posts a part of a step.
@@ -336,7 +336,7 @@ impl ComputeThread {
     fn next_of_step(&self, member: &Member, part: Part, done: &Chain) -> Option<(Chain, Part)> {
         let collector = &self.process.collector;
         match part {
-            Part::Scan { head, addresses, pages } => {
+            Part::Scan { head, addresses, pages, advances } => {
                 let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return None };
                 let epoch = *epoch;
                 if member.requests.swap(*requests, Ordering::Relaxed) != *requests {
@@ -374,7 +374,7 @@ impl ComputeThread {
                 // Its own slot is known better than it was read: what is about to be written, or was and not heard of.
                 let is_behind =
                     |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
-                let exchange = (!here.chain(pages).any(is_behind))
+                let exchange = (advances && !here.chain(pages).any(is_behind))
                     .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
                 if chain.ops().is_empty() {
                     self.recycle(chain);
@@ -386,6 +386,7 @@ impl ComputeThread {
                 member.announced.store(epoch, Ordering::Relaxed);
                 if exchange.is_some_and(|exchange| done.word(&exchange) == epoch) {
                     collector.observe(epoch + 1);
+                    tracing::trace!(epoch = epoch + 1, "advanced the epoch");
                 }
                 None
             }
@@ -414,7 +415,13 @@ impl ComputeThread {
             self.process.collector.try_advance();
             return;
         }
-        self.begin_step();
+        self.begin_step(true);
+        self.finish_step().await;
+    }
+
+    /// Goes along with the epoch, without advancing it.
+    pub(crate) async fn follow_epoch(&self) {
+        self.begin_step(false);
         self.finish_step().await;
     }
 

@@ -233,6 +233,7 @@ impl ThreadHeap {
             }
             if !shortage.relieve(ct).await? {
                 let segments = (0..self.geometry.segments()).map(|segment| segment as u16).collect();
+                tracing::warn!(size_bytes = bytes, "out of memory");
                 return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }));
             }
         }

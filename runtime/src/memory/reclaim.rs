@@ -140,6 +140,9 @@ impl ComputeThread {
             }
         }
         count(&self.counters.reclaimed, freed);
+        if freed > 0 {
+            tracing::trace!(freed, "reclaimed");
+        }
         self.give_surplus();
         freed
     }

@@ -123,3 +123,6 @@ fn receive(stream: &mut UnixStream) -> io::Result<Result<Vec<u8>, String>> {
     stream.read_exact(&mut body)?;
     Ok(if kind == 0 { Ok(body) } else { Err(reason(&body)) })
 }
+
+#[cfg(test)]
+mod tests;
