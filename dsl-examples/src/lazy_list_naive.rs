@@ -26,7 +26,7 @@ pub struct Node<K: Word> {
     pub lock: Lock,
 }
 
-/// An ordered set of words that takes its time. See [`LazyList`](crate::LazyList) for the one to use.
+/// An ordered set of words that takes its time. See `LazyList` for the one to use.
 #[remote]
 pub struct LazyListNaive<K: Word> {
     /// The first sentinel.
