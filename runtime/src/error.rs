@@ -205,6 +205,13 @@ errors! {
         /// Why not.
         reason: Box<str>,
     }
+    /// The cluster goes on without this process: it gave no sign of life for longer than its lease, or a memory node lost its connection.
+    /// What it had posted last may have taken effect or not; nothing more will. Connect again to take part anew.
+    #[error("process {process} has been evicted: it gave no sign of life for too long; connect again")]
+    Evicted {
+        /// The process's number.
+        process: u32,
+    }
     /// A memory node that can not begin to serve.
     #[error("cannot serve {address}: {reason}")]
     CannotServe {

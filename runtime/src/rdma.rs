@@ -20,12 +20,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::fabric::secret;
 pub use crate::fabric::verbs::Atomics;
 use crate::fabric::verbs::{self, Server};
 pub use crate::stopper::Stopper;
+use crate::stopper::lease_ms;
 
 /// What a memory node hosts, and for whom.
 #[derive(Clone, Debug)]
@@ -39,12 +41,15 @@ pub struct MemoryNodeOptions {
     pub segment_bytes: u64,
     /// A file with the cluster's secret, readable by its owner only. Without one anybody is let in who has none either.
     pub secret_file: Option<PathBuf>,
+    /// How long a process may go without a sign of life before others have it shut out; 100 ms to an hour. That of the first memory
+    /// node counts.
+    pub lease: Duration,
 }
 
 impl MemoryNodeOptions {
-    /// Options without a secret.
+    /// Options without a secret, and a lease of 2 s.
     pub fn new(listen: SocketAddr, segments: usize, segment_bytes: u64) -> Self {
-        Self { listen, segments, segment_bytes, secret_file: None }
+        Self { listen, segments, segment_bytes, secret_file: None, lease: Duration::from_secs(2) }
     }
 }
 
@@ -59,9 +64,11 @@ impl MemoryNode {
     /// can not be had or locked (the message names the limit); [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an
     /// option out of its bounds, or a secret's file that is missing, empty or readable by others.
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
-        let MemoryNodeOptions { listen, segments, segment_bytes, secret_file } = options;
+        let MemoryNodeOptions { listen, segments, segment_bytes, secret_file, lease } = options;
+        let lease_ms = lease_ms(*lease)?;
         let secret = secret::of_node(secret_file.as_deref())?;
-        let options = verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes };
+        let options =
+            verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes, lease_ms };
         Server::listen(&options, secret).map(Self)
     }
 

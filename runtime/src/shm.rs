@@ -40,6 +40,7 @@ use crate::memory::chunks::HeapUse;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
 pub use crate::stopper::Stopper;
+use crate::stopper::lease_ms;
 
 /// How long a process may go without a sign of life, if nobody says.
 const LEASE: Duration = Duration::from_secs(1);
@@ -103,16 +104,12 @@ impl MemoryNode {
             let reason = "a cluster in shared memory has 1 to 1024 segments";
             return Err(invalid("segments", format!("{nodes} times {segments}"), reason));
         }
-        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&options.lease) {
-            let reason = "it is from 100 ms to an hour";
-            return Err(invalid("lease", format!("{:?}", options.lease), reason));
-        }
         let geometry = Geometry { nodes, segments_per_node: segments, segment_bytes: bytes };
         let of_server = Options {
             name: options.name.as_str().into(),
             geometry,
             layout: control::LAYOUT_VERSION,
-            lease_ms: options.lease.as_millis() as u32,
+            lease_ms: lease_ms(options.lease)?,
         };
         let secret = secret::of_node(options.secret_file.as_deref())?;
         let server = Server::listen(of_server, secret, |arena, incarnation| {
@@ -139,7 +136,8 @@ impl MemoryNode {
     /// Serves until it is told to stop; then all connections are closed and the memory's files removed. The memory itself is gone when
     /// the last process has ended that uses it.
     pub fn serve(self) {
-        self.0.serve(|client| members::mark_gone(self.0.arena(), client));
+        let arena = self.0.arena();
+        self.0.serve(|client| members::mark(client, members::Gone::Everywhere, |at| arena.word(at).ok()));
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
     /// How many milliseconds a process may go without a sign of life
-    #[arg(long, default_value_t = 1000, value_name = "MS")]
+    #[arg(long, default_value_t = 2000, value_name = "MS")]
     lease: u64,
 }
 
@@ -88,6 +88,7 @@ fn share(options: &Options, url: &str) -> Result<()> {
 fn listen(options: &Options, address: SocketAddr) -> Result<()> {
     let mut node = rdma::MemoryNodeOptions::new(address, usize::from(options.segments), options.segment_size);
     node.secret_file.clone_from(&options.secret_file);
+    node.lease = Duration::from_millis(options.lease);
     let node = rdma::MemoryNode::listen(&node)?;
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;

@@ -62,7 +62,7 @@ fn what_can_not_be_is_one_line() {
         (&["dump", &node.1, "moon"], "no root is named `moon`"),
         (&["evict", &node.1, "12345"], "no process of this number"),
         (&["restore", &node.1, "/nowhere/at/all"], "No such file"),
-        (&["checkpoint", "local:", "/tmp/x"], "for clusters in shared memory"),
+        (&["checkpoint", "local:", "/tmp/x"], "for clusters that several processes can share"),
         (&["status", "shm:nobody-serves-this"], "no memory node serves it"),
     ] {
         let output = farfield(arguments);

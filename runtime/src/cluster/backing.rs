@@ -89,7 +89,9 @@ impl Backing {
         match self {
             #[cfg(target_os = "linux")]
             Self::Shared(client) => Some(client.lease()),
-            _ => None,
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(client) => Some(client.lease()),
+            Self::Here(_) | Self::Simulated(_) => None,
         }
     }
 
@@ -98,7 +100,9 @@ impl Backing {
         match self {
             #[cfg(target_os = "linux")]
             Self::Shared(client) => client.is_gone(identity),
-            _ => None,
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(client) => client.is_gone(identity),
+            Self::Here(_) | Self::Simulated(_) => None,
         }
     }
 
@@ -134,8 +138,27 @@ impl Backing {
         }
     }
 
-    /// A thread's access.
-    pub(super) fn endpoint(&self, config: &Config, seed: u64, thread: usize) -> Endpoint {
+    /// Whether a process that is silent can be shut out while it lives.
+    pub(super) fn shuts_out(&self) -> bool {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Gets ready for what the process does in the background.
+    #[cfg_attr(not(feature = "_verbs"), allow(clippy::unnecessary_wraps))]
+    pub(super) fn prepare_background(&self) -> Result<()> {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(client) => client.prepare_background(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The access of a thread of a run, or of one in the background.
+    pub(super) fn endpoint(&self, config: &Config, seed: u64, thread: Option<usize>) -> Endpoint {
         match self {
             Self::Here(arena) => {
                 let host = Host::new(Arc::clone(arena));
@@ -146,7 +169,9 @@ impl Backing {
             }
             #[cfg(target_os = "linux")]
             Self::Shared(client) => Endpoint::Host(Host::new(Arc::clone(client.arena()))),
-            Self::Simulated(world) => Endpoint::Sim(Sim::new(world.clone(), thread as u32)),
+            Self::Simulated(world) => {
+                Endpoint::Sim(Sim::new(world.clone(), thread.unwrap_or_default() as u32))
+            }
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread)),
         }

@@ -172,7 +172,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::Checkpoint`] if the file can not be written; [`Error::InvalidArgument`] if other processes are there, runs are under
-    /// way, or the cluster is one process's own, or on `rdma:`.
+    /// way, or the cluster is one process's own.
     pub fn checkpoint(&self, path: &Path) -> Result<u64> {
         self.alone("checkpoint", async |ct| save(ct, path).await)
     }

@@ -74,7 +74,7 @@ impl Cluster {
             return invalid("parts are numbered from 0");
         }
         if parts > 1 && self.shared.process.is_none() {
-            return invalid("the cluster is one process's own: several need `shm:`");
+            return invalid("the cluster is one process's own: several need `shm:` or `rdma:`");
         }
         let mut cluster = self.clone();
         cluster.group = (parts > 1).then(|| Arc::new(Group { name: name.into(), part, parts }));
@@ -92,7 +92,7 @@ impl Cluster {
             Err(Error::from(error::InvalidArgument { argument: what, value, reason }))
         };
         if self.shared.process.is_none() {
-            return invalid("it is for clusters in shared memory");
+            return invalid("it is for clusters that several processes can share");
         }
         if self.shared.active_runs.load(Ordering::SeqCst) > 0 {
             return invalid("runs are under way");

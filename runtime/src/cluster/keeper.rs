@@ -10,10 +10,12 @@
 //! It has a compute thread of its own, and belongs to no run. The process takes its record when it connects and gives it back
 //! when it has been disconnected, both through the keeper; in between its compute threads come and go.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
+use super::members::Seen;
 use super::run::Run;
 use super::thread::ComputeThread;
 use super::{Cluster, control, members};
@@ -48,18 +50,29 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
         return;
     }
     // Whoever has died before is out of the way before anything else begins, and so is what they have left.
-    let first = begin(ct).await;
-    let failed = first.is_err();
+    let shared = &ct.cluster().shared;
+    let lease = shared.lease();
+    // Where others are far away, what is done for them costs more.
+    let (shortest, longest) = if shared.shuts_out() { (lease / 16, lease / 8) } else { (TICK, LONGEST_TICK) };
+    let mut others = Others { lease, seen: HashMap::new() };
+    let first = begin(ct, &mut others).await;
+    let mut goes_on = first.is_ok();
     let _ = joined.send(first);
-    let (mut beats, mut rest, mut epoch) = (1, TICK, 0);
-    while !failed && !stop.wait(rest) {
+    let (mut beats, mut rest, mut epoch) = (1, shortest, 0);
+    while goes_on && !stop.wait(rest) {
         beats += 1;
-        if let Err(error) = tick(ct, beats).await {
-            tracing::warn!(%error, "the keeper could not do its work");
+        match tick(ct, beats, &mut others).await {
+            Ok(()) => {}
+            Err(Error::Evicted(evicted)) => {
+                tracing::warn!(process = evicted.process, "this process has been evicted");
+                shared.note_eviction();
+                goes_on = false;
+            }
+            Err(error) => tracing::warn!(%error, "the keeper could not do its work"),
         }
         // Where nothing goes on there is little to do.
         let now = ct.process.collector.epoch();
-        rest = if now > epoch || ct.has_garbage() { TICK } else { (2 * rest).min(LONGEST_TICK) };
+        rest = if now > epoch || ct.has_garbage() { shortest } else { (2 * rest).min(longest) };
         epoch = now;
     }
     ct.leave_garbage().await;
@@ -72,15 +85,32 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
     ct.leave_for_good().await;
 }
 
-async fn begin(ct: &ComputeThread) -> Result<()> {
-    tick(ct, 1).await?;
+/// When the other processes last gave a sign of life.
+struct Others {
+    lease: Duration,
+    seen: HashMap<u32, (u64, Duration)>,
+}
+
+impl Others {
+    /// Looks at a process; gives whether it has been silent for longer than its lease.
+    fn is_silent(&mut self, member: &Seen, now: Duration) -> bool {
+        let seen = self.seen.entry(member.identity).or_insert((member.sign(), now));
+        if seen.0 != member.sign() {
+            *seen = (member.sign(), now);
+        }
+        now.saturating_sub(seen.1) > self.lease
+    }
+}
+
+async fn begin(ct: &ComputeThread, others: &mut Others) -> Result<()> {
+    tick(ct, 1, others).await?;
     if let Some(member) = &ct.process.shared {
         ct.collect_if_alone(member.identity).await?;
     }
     Ok(())
 }
 
-async fn tick(ct: &ComputeThread, beats: u32) -> Result<()> {
+async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<()> {
     let shared = &ct.cluster().shared;
     shared.look_for_memory_node();
     members::show_sign(ct, beats).await?;
@@ -91,6 +121,9 @@ async fn tick(ct: &ComputeThread, beats: u32) -> Result<()> {
     } else {
         ct.follow_epoch().await;
     }
-    ct.evict_gone().await?;
+    let now = ct.now();
+    ct.evict_gone(|member| others.is_silent(member, now)).await?;
+    // Numbers are not used again.
+    others.seen.retain(|_, (_, at)| now.saturating_sub(*at) < 10 * others.lease);
     Ok(())
 }

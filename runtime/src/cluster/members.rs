@@ -24,13 +24,11 @@ use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_P
 use super::thread::{ComputeThread, ThreadId};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
-#[cfg(target_os = "linux")]
-use crate::fabric::host::Arena;
 use crate::layout::WORD_BYTES;
 use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE, Places};
 use crate::pointer::Address;
 use memoffset::offset_of;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a record's state says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +69,16 @@ impl Seen {
     /// Whether nothing of it takes effect any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.word(offset_of!(Record, gone)) == u64::from(self.identity) + 1
+    }
+
+    /// Whether it is gone from the first memory node, and the others are yet to be asked.
+    pub(crate) fn is_hinted(&self) -> bool {
+        self.word(offset_of!(Record, gone)) == HINT | (u64::from(self.identity) + 1)
+    }
+
+    /// What changes as long as it lives.
+    pub(crate) fn sign(&self) -> u64 {
+        self.word(offset_of!(Record, sign))
     }
 
     /// The system's number of the process.
@@ -137,6 +145,19 @@ pub(super) fn field(record: Address, offset: usize) -> Address {
     record.add(offset as u64)
 }
 
+/// How far a process is gone, as a memory node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// From this memory node: the others are yet to be asked.
+    #[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // in shared memory there is only one
+    Here,
+    /// Nothing of it takes effect anywhere any more.
+    Everywhere,
+}
+
+/// Set beside the identity of a process that is gone from the first memory node, and perhaps not from others.
+const HINT: u64 = 1 << 63;
+
 /// Where processes stand, looked for word by word.
 fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = Places> {
     let pages = (0..SLOT_PAGES).map(move |page| Address::from_bits(load(control::slot_page(page))));
@@ -151,14 +172,16 @@ pub(super) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Place
     all_places(&load).find(|places| State::from_word(load(places.record)).identity == Some(identity))
 }
 
-/// Marks the record of a process that is gone. For its memory node, which alone writes this word.
-#[cfg(target_os = "linux")]
-pub(crate) fn mark_gone(arena: &Arena, identity: u32) {
-    let load = |at| arena.word(at).map_or(0, |word| word.load(Ordering::SeqCst));
+/// Marks the record of a process that is gone. For the first memory node, which alone writes this word.
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+pub(crate) fn mark<'a>(identity: u32, gone: Gone, word: impl Fn(Address) -> Option<&'a AtomicU64>) {
+    let load = |at| word(at).map_or(0, |word| word.load(Ordering::SeqCst));
+    let mark = u64::from(identity) + 1;
     if let Some(places) = find(identity, load)
-        && let Ok(word) = arena.word(field(places.record, offset_of!(Record, gone)))
+        && let Some(word) = word(field(places.record, offset_of!(Record, gone)))
+        && word.load(Ordering::SeqCst) != mark
     {
-        word.store(u64::from(identity) + 1, Ordering::SeqCst);
+        word.store(if gone == Gone::Here { mark | HINT } else { mark }, Ordering::SeqCst);
     }
 }
 
@@ -340,16 +363,29 @@ impl ComputeThread {
             return invalid("there is no process of this number");
         }
         match self.cluster().shared.is_process_gone(process) {
-            Some(true) => self.evict_gone().await.map(drop),
+            Some(true) => self.evict_gone(|_| false).await.map(drop),
             Some(false) => invalid("it is alive: end it, and it is evicted"),
             None => invalid("its memory node does not say whether it is alive"),
         }
     }
 
-    /// Evicts the processes that are gone; gives how many.
-    pub(crate) async fn evict_gone(&self) -> Result<usize> {
+    /// Evicts the processes that are gone; gives how many. `silent` is told of each that is not, and gives whether it has been silent
+    /// for longer than its lease; such a one is shut out first, where that can be.
+    pub(crate) async fn evict_gone(&self, mut silent: impl FnMut(&Seen) -> bool) -> Result<usize> {
+        let shared = &self.cluster().shared;
         let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else { return Ok(0) };
-        let members = self.members().await?;
+        let mut members = self.members().await?;
+        let mut has_asked = false;
+        for member in members.iter().filter(|member| member.identity != me && !member.is_gone()) {
+            let is_silent = silent(member);
+            if member.is_hinted() || (is_silent && shared.shuts_out()) {
+                tracing::info!(process = member.identity, "asking for a silent process to be shut out");
+                has_asked |= shared.is_process_gone(member.identity) == Some(true);
+            }
+        }
+        if has_asked {
+            members = self.members().await?;
+        }
         let is_here =
             |identity| members.iter().any(|member| member.identity == identity && !member.is_gone());
         let mut evicted = 0;

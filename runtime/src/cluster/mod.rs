@@ -5,6 +5,7 @@
 //! | [`url`] | what `local:nodes=2` means |
 //! | [`backing`] | where far memory is, and how threads get at it |
 //! | [`control`] | the bytes at the front of each segment |
+//! | [`standing`] | how this process stands with its cluster |
 //! | [`members`] | its processes, and which of them are gone |
 //! | [`keeper`] | the thread that looks after a process's part |
 //! | [`directory`] | named roots: `publish`, `lookup`, `root_or_init` |
@@ -33,6 +34,7 @@ pub(crate) mod members;
 mod metrics;
 mod run;
 mod simulated;
+mod standing;
 mod submitted;
 mod thread;
 pub(crate) mod url;
@@ -65,7 +67,7 @@ use crate::sim::Simulation;
 use crate::sim::trace::NOBODY;
 use crate::sim::watch::Watch;
 use crate::task::block_on;
-use backing::{Backing, THREADS_PER_PROCESS_BITS};
+use backing::Backing;
 use group::Group;
 use run::Run;
 use simulated::{Simulated, look_for_leaks};
@@ -104,8 +106,9 @@ pub(crate) struct Shared {
     pub(crate) collector: crate::primitive::Arc<Collector>,
     /// The process, where it takes part for as long as it is connected and not for each run.
     process: Option<Arc<Process>>,
-    /// Whether the memory node that lets processes in is gone.
+    /// Whether the memory node that lets processes in is gone, and whether this process was evicted.
     is_lost: AtomicBool,
+    is_evicted: AtomicBool,
     pub(crate) registry: Arc<Registry>,
     /// What threads had retired that have ended, and the free blocks that they held.
     orphans: Mutex<Vec<Limbo>>,
@@ -180,7 +183,7 @@ impl Cluster {
             .lease()
             .and(backing.identity())
             .map(|identity| Arc::new(Process::one_of_several(identity, 0, 1, config.geometry.segments())));
-        let (haskeeper, is_alone) = (process.is_some(), backing.identity().is_none());
+        let (has_keeper, is_alone) = (process.is_some(), backing.identity().is_none());
         let mut cluster = Self {
             keeper: None,
             group: None,
@@ -191,6 +194,7 @@ impl Cluster {
                 backing,
                 process,
                 is_lost: AtomicBool::new(false),
+                is_evicted: AtomicBool::new(false),
                 collector: crate::primitive::Arc::new(Collector::new()),
                 registry: Arc::new(Registry::new(is_alone)),
                 orphans: Mutex::default(),
@@ -201,7 +205,8 @@ impl Cluster {
                 totals: Mutex::default(),
             }),
         };
-        if haskeeper {
+        if has_keeper {
+            cluster.shared.backing.prepare_background()?;
             cluster.keeper = Some(Arc::new(keeper::start(&cluster)?));
         }
         tracing::debug!(url, "connected");
@@ -401,27 +406,7 @@ impl Shared {
         self.backing.has_strangers()
     }
 
-    /// Looks whether the memory node is there that lets processes in, and knows which are gone.
-    fn look_for_memory_node(&self) {
-        if !self.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
-            tracing::warn!(
-                "the memory node has ended: what another process held that has gone is never given back"
-            );
-            self.is_lost.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// # Errors
-    /// [`Error::CannotConnect`] if that memory node has gone: whoever waits for another process could wait for ever.
-    pub(crate) fn check_memory_node(&self) -> Result<()> {
-        if self.is_lost.load(Ordering::Relaxed) {
-            let (address, reason) = (self.url.clone(), "its memory node has ended".into());
-            return Err(Error::from(error::CannotConnect { address, reason }));
-        }
-        Ok(())
-    }
-
-    fn endpoint(&self, seed: u64, thread: usize) -> Endpoint {
+    fn endpoint(&self, seed: u64, thread: Option<usize>) -> Endpoint {
         self.backing.endpoint(&self.config, seed, thread)
     }
 
@@ -471,21 +456,6 @@ impl Shared {
         totals.freed += freed;
         totals.reclaimed += freed;
         freed
-    }
-
-    /// Whether a process has gone; nothing where its memory node does not say.
-    pub(crate) fn is_process_gone(&self, identity: u32) -> Option<bool> {
-        self.backing.is_gone(identity)
-    }
-
-    /// The process that a thread is in, where that can be another than this one.
-    pub(crate) fn process_of(&self, thread: ThreadId) -> Option<u32> {
-        self.has_strangers().then_some((thread.0.get() >> THREADS_PER_PROCESS_BITS) as u32)
-    }
-
-    /// Whether a thread of this process is running.
-    pub(crate) fn runs_here(&self, thread: ThreadId) -> bool {
-        lock(&self.live).contains(&thread)
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Run {
     has_own_processes: bool,
     /// Threads that have ended.
     departed: AtomicU64,
+    /// Whether it is no user's.
+    is_in_background: bool,
     /// What it is a part of, if other processes take part.
     joint: Option<Joint>,
     /// How many threads have arrived at each barrier, where that is counted here.
@@ -52,6 +54,7 @@ impl Run {
             processes,
             threads_per_process,
             has_own_processes: shared.process.is_none(),
+            is_in_background: false,
             joint,
             departed: AtomicU64::new(0),
             barriers: Mutex::default(),
@@ -64,7 +67,13 @@ impl Run {
 
     /// A run of one thread that computes nothing.
     pub(super) fn alone(cluster: &Cluster) -> Self {
-        Self::new(cluster, 1, None)
+        let mut run = Self::new(cluster, 1, None);
+        run.is_in_background = true;
+        run
+    }
+
+    pub(super) fn is_in_background(&self) -> bool {
+        self.is_in_background
     }
 
     /// What the [keeper](super::keeper) belongs to: a run of one thread, in the process that all runs are in.

@@ -102,7 +102,7 @@ impl ComputeThread {
         let task = Rc::new(Cell::new(0));
         let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self {
-            endpoint: shared.endpoint(seed, index),
+            endpoint: shared.endpoint(seed, (!run.is_in_background()).then_some(index)),
             counters: Counters::default(),
             epoch: Collector::register(&process.collector, index),
             process: Arc::clone(&process),

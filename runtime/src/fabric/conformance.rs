@@ -65,7 +65,7 @@ mod verbs {
             let _ = &nodes;
             let thread = next.fetch_add(1, Ordering::Relaxed);
             client.prepare(thread + 1).unwrap();
-            Endpoint::Verbs(Verbs::new(&client, thread))
+            Endpoint::Verbs(Verbs::new(&client, Some(thread)))
         };
         Some(Fabric { name: "verbs", endpoint: Box::new(endpoint) })
     }

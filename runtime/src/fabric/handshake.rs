@@ -85,6 +85,14 @@ pub(in crate::fabric) struct Reply {
 /// What the client wants the memory node to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::fabric) struct Join {
+    pub(in crate::fabric) place: Place,
+    /// The number that the first memory node has given the client; 0 there.
+    pub(in crate::fabric) process: u32,
+}
+
+/// A memory node's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::fabric) struct Place {
     pub(in crate::fabric) cluster: u64,
     pub(in crate::fabric) node: u16,
     pub(in crate::fabric) nodes: u16,
@@ -284,9 +292,10 @@ impl Join {
     fn head(&self) -> [u8; JOIN_BYTES - size_of::<Proof>()] {
         let mut head = [0; _];
         head[..4].copy_from_slice(&MAGIC);
-        head[8..16].copy_from_slice(&self.cluster.to_le_bytes());
-        head[16..18].copy_from_slice(&self.node.to_le_bytes());
-        head[18..20].copy_from_slice(&self.nodes.to_le_bytes());
+        head[8..16].copy_from_slice(&self.place.cluster.to_le_bytes());
+        head[16..18].copy_from_slice(&self.place.node.to_le_bytes());
+        head[18..20].copy_from_slice(&self.place.nodes.to_le_bytes());
+        head[20..24].copy_from_slice(&self.process.to_le_bytes());
         head
     }
 
@@ -318,12 +327,12 @@ impl Join {
         if fields.take() != Some(MAGIC) || fields.u32().is_none() {
             return Err(strange);
         }
-        let join = Self {
+        let place = Place {
             cluster: fields.u64().ok_or(strange)?,
             node: fields.u16().ok_or(strange)?,
             nodes: fields.u16().ok_or(strange)?,
         };
-        fields.u32().ok_or(strange)?;
+        let join = Self { place, process: fields.u32().ok_or(strange)? };
         let proven = mac(&secret.0, About::Join, &[&join.head(), client, node]).verify_slice(fields.0);
         proven.map(|()| join).map_err(|_| "the client does not know the cluster's secret")
     }

@@ -32,6 +32,8 @@ pub(crate) mod delayed;
 pub(crate) mod handshake;
 pub(crate) mod host;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
+mod question;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
 pub(crate) mod secret;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;

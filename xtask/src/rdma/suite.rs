@@ -59,6 +59,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("sets", 180, include_str!("scripts/sets.sh")),
         test("nodes", 120, include_str!("scripts/nodes.sh")),
         test("killed", 120, include_str!("scripts/killed.sh")),
+        test("evicted", 180, include_str!("scripts/evicted.sh")),
         test("gone", 60, include_str!("scripts/gone.sh")),
         test(MEASURE, 400, include_str!("scripts/measure.sh")),
     ];

@@ -46,7 +46,7 @@ fn replies_and_joins_prove_that_the_secret_is_known() {
     assert_eq!(Reply::parse(&bytes, &secret(), &[5; 16]), Ok(reply));
     assert!(Reply::parse(&bytes, &secret(), &[4; 16]).is_err(), "a reply to somebody else");
     assert!(Reply::parse(&bytes, &Secret::new(b""), &[5; 16]).is_err());
-    let join = Join { cluster: 1, node: 0, nodes: 3 };
+    let join = Join { place: Place { cluster: 1, node: 0, nodes: 3 }, process: 7 };
     let bytes = join.to_bytes(&secret(), &[5; 16], &[6; 16]);
     assert_eq!(Join::parse(&bytes, &secret(), &[5; 16], &[6; 16]), Ok(join));
     assert!(Join::parse(&bytes, &secret(), &[5; 16], &[7; 16]).is_err(), "what was said once, again");

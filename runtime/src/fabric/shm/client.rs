@@ -8,10 +8,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::place::Place;
-use super::{Answer, Config, PATIENCE, Question, receive, stride};
+use super::{Config, PATIENCE, receive, stride};
 use crate::error::Result;
-use crate::fabric::handshake::{Hello, Join, Kind, Nonce, Reply, Welcome};
+use crate::fabric::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
 use crate::fabric::host::{Arena, Geometry};
+use crate::fabric::question::{Answer, Question};
 use crate::fabric::secret;
 
 /// A process's part in a cluster; given up when it is dropped.
@@ -51,7 +52,7 @@ impl Client {
         control.write_all(&hello.with_secret(&secret)).map_err(silent)?;
         let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
         let reply = Reply::parse(&bytes, &secret, &nonce).map_err(|reason| failed(reason.to_owned()))?;
-        let join = Join { cluster: 0, node: 0, nodes: 1 };
+        let join = Join { place: handshake::Place { cluster: 0, node: 0, nodes: 1 }, process: 0 };
         control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
         let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
         let welcome = Welcome::parse(&bytes).map_err(failed)?;

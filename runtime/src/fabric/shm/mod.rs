@@ -66,38 +66,6 @@ fn stride(geometry: Geometry) -> (u64, Option<u64>) {
     (stride, stride.checked_mul(u64::from(geometry.segments())).filter(|bytes| i64::try_from(*bytes).is_ok()))
 }
 
-/// What a client asks of its memory node: whether another has gone. The other's number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Question(u32);
-
-/// What it is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    /// Nothing that the other has posted, or will post, takes effect any more.
-    Gone,
-    Alive,
-}
-
-const QUESTION_BYTES: usize = size_of::<u32>();
-
-impl Question {
-    fn to_bytes(self) -> [u8; QUESTION_BYTES] {
-        self.0.to_le_bytes()
-    }
-    fn from_bytes(bytes: [u8; QUESTION_BYTES]) -> Self {
-        Self(u32::from_le_bytes(bytes))
-    }
-}
-
-impl Answer {
-    fn to_byte(self) -> u8 {
-        u8::from(self == Self::Alive)
-    }
-    fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Gone, Self::Alive].get(usize::from(byte)).copied()
-    }
-}
-
 /// Sends what a client waits for: a message, or why it is refused. The length and the kind stand before it.
 fn send(stream: &mut UnixStream, message: Result<&[u8], &str>) -> io::Result<()> {
     let (kind, body) = match message {

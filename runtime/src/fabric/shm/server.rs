@@ -13,12 +13,13 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::place::{Held, Place};
-use super::{Answer, PATIENCE, QUESTION_BYTES, Question, send, stride};
+use super::{PATIENCE, send, stride};
 use crate::error::{self, Error, Result};
 use crate::fabric::handshake::{
     HELLO_BYTES, Hello, JOIN_BYTES, Join, Kind, MAX_SEGMENTS, Nonce, Reply, Secret, Segment, Welcome,
 };
 use crate::fabric::host::{Arena, Geometry};
+use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 
 /// Client numbers end here: compute threads' identities are made of them.
 const MOST_CLIENTS: u32 = 1 << 24;

@@ -6,6 +6,7 @@ use std::thread;
 use super::*;
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::fabric::handshake::{HELLO_BYTES, Hello, JOIN_BYTES, Nonce, Reply, Secret, Segment, Welcome};
+use crate::fabric::question::{Answer, Question};
 
 /// A memory node that goes through the handshake and then says something.
 fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welcome: Vec<u8>) -> String {

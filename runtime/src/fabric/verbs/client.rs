@@ -2,17 +2,17 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::config::{Config, Sharing};
 use super::device::Device;
 use super::manager::cannot_connect;
-use super::node::{Control, Node, Place, ThreadLane};
+use super::node::{Control, Node, ThreadLane};
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::Result;
 use crate::fabric::chain::Chain;
-use crate::fabric::handshake::{Hello, Join, Kind};
+use crate::fabric::handshake::{Hello, Join, Kind, Place};
 use crate::fabric::host::Geometry;
 use crate::layout::{WORD_BYTES, fingerprint};
 use crate::pointer::Address;
@@ -27,8 +27,11 @@ pub(crate) struct Client {
     nodes: Vec<(Arc<Node>, Lanes)>,
     sharing: Sharing,
     geometry: Geometry,
-    /// The process's number among all that have ever connected.
+    /// The process's number among all that have ever connected, and how long it may go without a sign of life.
     number: u32,
+    lease: Duration,
+    /// Lanes for what the process does in the background, one to each node.
+    background: OnceLock<Vec<Arc<ThreadLane>>>,
     connected: Instant,
     /// Lanes for `rr` and `rand`, in the order in which threads ask.
     next_lane: AtomicU64,
@@ -60,10 +63,11 @@ impl Client {
         let (cluster, nodes) = (cluster_of(&incarnations), opened.len() as u16);
         let mut joined = Vec::new();
         let mut geometry = None;
-        let mut process = 0;
+        let (mut process, mut lease) = (0, Duration::ZERO);
         for (number, name, address, control) in opened {
             let failed = |reason: String| cannot_connect(name, reason);
-            let join = Join { cluster, node: number, nodes };
+            let place = Place { cluster, node: number, nodes };
+            let join = Join { place, process };
             let welcome = control.join(join, &secret, config.timeout).map_err(failed)?;
             if welcome.layout != LAYOUT_VERSION {
                 return Err(failed(format!(
@@ -87,10 +91,10 @@ impl Client {
             }
             if number == 0 {
                 process = welcome.client;
+                lease = Duration::from_millis(u64::from(welcome.lease_ms));
             }
-            let first_segment = number * segments as u16;
-            let place = Place { cluster, number, nodes, first_segment };
-            let node = Node::new(place, name.clone(), address, &secret, config, control, welcome);
+            let node =
+                Node::new((place, process), (name.clone(), address), &secret, config, control, welcome);
             joined.push((Arc::new(node), Mutex::default()));
         }
         let (segments, segment_bytes) = geometry.unwrap_or((0, 0));
@@ -100,6 +104,8 @@ impl Client {
             sharing: config.sharing,
             geometry,
             number: process,
+            lease,
+            background: OnceLock::new(),
             connected: Instant::now(),
             next_lane: AtomicU64::new(config.seed),
             round_trip_ns: AtomicU64::new(1),
@@ -113,6 +119,40 @@ impl Client {
     /// The process's number among all that have ever connected to this incarnation of the cluster.
     pub(crate) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// How long the process may go without a sign of life.
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Whether a process is gone, so that nothing of it takes effect any more: it is shut out by the question. Nothing if a memory
+    /// node does not answer. The first one is asked last: it says so to all others.
+    pub(crate) fn is_gone(&self, process: u32) -> Option<bool> {
+        for (node, _) in self.nodes.iter().rev() {
+            if !node.is_gone(process)? {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Opens lanes for what the process does in the background.
+    pub(crate) fn prepare_background(&self) -> Result<()> {
+        let mut lanes = Vec::new();
+        for (node, _) in &self.nodes {
+            let lane = node.open_lane()?;
+            let took = try_out(&lane, node.first_segment())?;
+            self.round_trip_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+            lanes.push(Arc::new(lane));
+        }
+        // Another may have been faster.
+        let _ = self.background.set(lanes);
+        Ok(())
+    }
+
+    pub(super) fn background_lanes(&self) -> Vec<Arc<ThreadLane>> {
+        self.background.get().cloned().unwrap_or_default()
     }
 
     pub(super) fn connected(&self) -> Instant {

@@ -78,6 +78,8 @@ struct State<W> {
     looks: u32,
     /// When a connection was last tried for, if it failed.
     failed: Option<Instant>,
+    /// The process's number, if it has been evicted: there is no connection any more.
+    evicted: Option<u32>,
 }
 
 impl<C: Connect> Lane<C> {
@@ -93,6 +95,7 @@ impl<C: Connect> Lane<C> {
             in_vain: 0,
             looks: 0,
             failed: None,
+            evicted: None,
         };
         Ok(Self { connect, state: Mutex::new(state), doorbells: AtomicU64::new(0) })
     }
@@ -186,7 +189,7 @@ impl<C: Connect> Lane<C> {
         }
         self.doorbells.fetch_add(1, Ordering::Relaxed);
         if !wire.post() {
-            self.tear_down(state, None);
+            self.tear_down(state, None, false);
         }
     }
 
@@ -210,7 +213,7 @@ impl<C: Connect> Lane<C> {
             chains = pipeline.complete(number, wire.ring());
         }
         if failure.is_some() {
-            return chains + self.tear_down(state, failure);
+            return chains + self.tear_down(state, failure, false);
         }
         (state.waiting_since, state.looks) = (None, 0);
         if state.starved {
@@ -228,13 +231,19 @@ impl<C: Connect> Lane<C> {
         }
         state.looks = 0;
         let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
-        let over = waited >= self.connect.timeout() || state.wire.as_mut().is_some_and(Wire::has_ended);
-        if over { self.tear_down(state, None) } else { 0 }
+        let has_ended = state.wire.as_mut().is_some_and(Wire::has_ended);
+        let over = has_ended || waited >= self.connect.timeout();
+        if over { self.tear_down(state, None, has_ended) } else { 0 }
     }
 
-    /// Ends a connection that does not work any more. `failure` is the request that failed first, if it is known. Gives how
-    /// many chains have failed.
-    fn tear_down(&self, state: &mut State<C::Wire>, failure: Option<(u64, Outcome)>) -> usize {
+    /// Ends a connection that does not work any more. `failure` is the request that failed first, if it is known; `has_ended` says
+    /// that the memory node has closed the connection. Gives how many chains have failed.
+    fn tear_down(
+        &self,
+        state: &mut State<C::Wire>,
+        failure: Option<(u64, Outcome)>,
+        has_ended: bool,
+    ) -> usize {
         let Some(mut wire) = state.wire.take() else { return 0 };
         tracing::warn!(node = self.connect.node(), ?failure, "connection lost");
         wire.stop();
@@ -252,9 +261,15 @@ impl<C: Connect> Lane<C> {
             }
         }
         let failure = failure.and_then(|(number, outcome)| Some((state.pipeline.describe(number)?, outcome)));
+        let ended_meanwhile = wire.has_ended();
         // Destroys the queue pair: from here on the device touches nothing of it.
         drop(wire);
-        state.failed = Some(Instant::now());
+        let has_ended = has_ended || ended_meanwhile;
+        // Why it has done so is told to whoever connects.
+        if has_ended && let Err(Error::Evicted(evicted)) = self.connect.connect() {
+            state.evicted = Some(evicted.process);
+        }
+        state.failed = if has_ended { None } else { Some(Instant::now()) };
         self.give_up(state, failure)
     }
 
@@ -265,6 +280,9 @@ impl<C: Connect> Lane<C> {
         failure: Option<((&'static str, Address), Outcome)>,
     ) -> usize {
         let (node, timeout) = (self.connect.node(), self.connect.timeout());
+        if let Some(process) = state.evicted {
+            return state.pipeline.fail(|_, _| Error::from(error::Evicted { process }));
+        }
         state.pipeline.fail(|operation, address| match &failure {
             Some(((failed, at), Outcome::Failed(reason))) => {
                 let reason = if (*failed, *at) == (operation, address) {
@@ -285,7 +303,8 @@ impl<C: Connect> Lane<C> {
 
     /// Connects anew, unless that was tried a moment ago.
     fn reconnect(&self, state: &mut State<C::Wire>) -> bool {
-        if state.failed.is_some_and(|at| at.elapsed() < self.connect.timeout()) {
+        let is_too_soon = state.failed.is_some_and(|at| at.elapsed() < self.connect.timeout());
+        if is_too_soon || state.evicted.is_some() {
             return false;
         }
         match self.connect.connect() {
@@ -297,6 +316,9 @@ impl<C: Connect> Lane<C> {
             }
             Err(error) => {
                 tracing::warn!(node = self.connect.node(), %error, "not connected again");
+                if let Error::Evicted(evicted) = &error {
+                    state.evicted = Some(evicted.process);
+                }
                 state.failed = Some(Instant::now());
                 false
             }

@@ -95,8 +95,9 @@ pub(crate) struct Verbs {
 }
 
 impl Verbs {
-    pub(crate) fn new(client: &Arc<Client>, thread: usize) -> Self {
-        let lanes = client.lanes_of(thread);
+    /// That of a thread of a run, by its index; or of one in the background.
+    pub(crate) fn new(client: &Arc<Client>, thread: Option<usize>) -> Self {
+        let lanes = thread.map_or_else(|| client.background_lanes(), |thread| client.lanes_of(thread));
         Self {
             client: Arc::clone(client),
             geometry: client.geometry(),

@@ -11,10 +11,11 @@ use super::lane::{Connect, Lane, Wire};
 use super::manager::{Id, What, cannot_connect, connect, resolve, wait_for};
 use super::pipeline::{Credits, Request};
 use super::queue::{Batch, Completion, Completions, Messages, Outcome, RECEIVED, Target};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::fabric::handshake::{
-    Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment, Welcome,
+    Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret, Segment, Welcome,
 };
+use crate::fabric::question::{Answer, Question};
 use crate::layout::WORD_BYTES;
 
 /// Requests in a lane's send queue, if the device has so many: what a few tens of tasks have in flight.
@@ -27,24 +28,17 @@ const INLINE_BYTES: u32 = 64;
 /// A memory node, as a client knows it.
 pub(super) struct Node {
     place: Place,
+    /// The number of its first segment in the cluster, and this process's among all.
+    first_segment: u16,
+    process: u32,
     /// Its address as it was given, and as it is.
     name: Box<str>,
     address: SocketAddr,
-    secret: Secret,
     timeout: Duration,
     ack_timeout: Option<u8>,
     incarnation: u64,
     segments: Vec<Segment>,
     session: Mutex<Session>,
-}
-
-/// A memory node's place: in which cluster, of how many, and the number of its first segment there.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) cluster: u64,
-    pub(super) number: u16,
-    pub(super) nodes: u16,
-    pub(super) first_segment: u16,
 }
 
 /// A control connection that is open, and what it gave.
@@ -53,7 +47,7 @@ struct Session {
     key: Key,
     lanes: u32,
     /// As long as it is there, so are the client's lanes.
-    _control: Control,
+    control: Control,
 }
 
 /// Makes the connections of a lane to a node, one after the other.
@@ -76,7 +70,7 @@ pub(super) struct Control {
 
 impl Session {
     fn new(secret: &Secret, control: Control, client: u32) -> Self {
-        Self { client, key: secret.key(&control.nonce, &control.reply.nonce), lanes: 0, _control: control }
+        Self { client, key: secret.key(&control.nonce, &control.reply.nonce), lanes: 0, control }
     }
 }
 
@@ -111,9 +105,21 @@ impl Control {
 
     /// Takes a place in a cluster, and waits for the answer.
     pub(super) fn join(&self, join: Join, secret: &Secret, timeout: Duration) -> Result<Welcome, String> {
-        let deadline = Instant::now() + timeout;
         let message = join.to_bytes(secret, &self.nonce, &self.reply.nonce);
-        self.messages.send(&self.id, &message).map_err(|error| error.to_string())?;
+        Welcome::parse(&self.exchange(&message, timeout)?)
+    }
+
+    /// Asks whether a process is gone; it is shut out by that. Gives whether the node says so.
+    fn ask(&self, process: u32, timeout: Duration) -> Result<bool, String> {
+        self.messages.expect(&self.id).map_err(|error| error.to_string())?;
+        let answer = self.exchange(&Question(process).to_bytes(), timeout)?;
+        Ok(answer.first().copied().and_then(Answer::from_byte) == Some(Answer::Gone))
+    }
+
+    /// Sends a message and waits for the answer, which is expected.
+    fn exchange(&self, message: &[u8], timeout: Duration) -> Result<Vec<u8>, String> {
+        let deadline = Instant::now() + timeout;
+        self.messages.send(&self.id, message).map_err(|error| error.to_string())?;
         let mut answer = None;
         while Instant::now() < deadline {
             self.completions.tell_again();
@@ -123,7 +129,7 @@ impl Control {
                 _ => answer = answer.or(Some(None)),
             });
             match answer {
-                Some(Some(bytes)) => return Welcome::parse(&self.messages.received(bytes)),
+                Some(Some(bytes)) => return Ok(self.messages.received(bytes)),
                 Some(None) => return Err("it has closed the connection".to_owned()),
                 None => {
                     let descriptors: Vec<_> = self.completions.descriptor().into_iter().collect();
@@ -144,9 +150,8 @@ impl Drop for Control {
 impl Node {
     /// A memory node that has welcomed this process.
     pub(super) fn new(
-        place: Place,
-        name: Box<str>,
-        address: SocketAddr,
+        (place, process): (Place, u32),
+        (name, address): (Box<str>, SocketAddr),
         secret: &Secret,
         config: &Config,
         control: Control,
@@ -154,9 +159,10 @@ impl Node {
     ) -> Self {
         Self {
             place,
+            first_segment: place.node * welcome.segments.len() as u16,
+            process,
             name,
             address,
-            secret: secret.clone(),
             timeout: config.timeout,
             ack_timeout: config.ack_timeout,
             incarnation: control.incarnation(),
@@ -166,7 +172,13 @@ impl Node {
     }
 
     pub(super) fn first_segment(&self) -> u16 {
-        self.place.first_segment
+        self.first_segment
+    }
+
+    /// Whether a process is gone from this node: it is shut out by the question. Nothing if the node does not answer.
+    pub(super) fn is_gone(&self, process: u32) -> Option<bool> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.control.ask(process, self.timeout).ok()
     }
 
     /// A lane of its own; it connects anew when it must.
@@ -174,27 +186,16 @@ impl Node {
         Lane::new(Connector { node: Arc::clone(self), last: AtomicU32::new(0) })
     }
 
-    /// A session: the one that there is, or a new one if the memory node does not know it any more.
-    fn renew(&self, session: &mut Session) -> Result<(), String> {
-        let Place { cluster, number: node, nodes, .. } = self.place;
-        let incarnation = self.incarnation;
-        let hello = Hello { kind: Kind::Control, node, cluster, incarnation, nonce: [0; 16] };
-        let control = Control::open(self.address, hello, &self.secret, self.timeout)?;
-        let welcome = control.join(Join { cluster, node, nodes }, &self.secret, self.timeout)?;
-        *session = Session::new(&self.secret, control, welcome.client);
-        Ok(())
-    }
-
     /// A connection in place of the one with the number `last`, which becomes its own.
-    fn connect(&self, last: &AtomicU32) -> Result<Connection, String> {
+    fn connect(&self, last: &AtomicU32) -> Result<Connection> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.connect_in(&mut session, last) {
-            Err(reason) if reason == UNKNOWN_CLIENT => {
-                self.renew(&mut session)?;
-                self.connect_in(&mut session, last)
+        self.connect_in(&mut session, last).map_err(|reason| {
+            if reason == UNKNOWN_CLIENT {
+                Error::from(error::Evicted { process: self.process })
+            } else {
+                cannot_connect(&self.name, reason)
             }
-            opened => opened,
-        }
+        })
     }
 
     fn connect_in(&self, session: &mut Session, last: &AtomicU32) -> Result<Connection, String> {
@@ -219,7 +220,7 @@ impl Node {
             };
         session.lanes += 1;
         let nonce = Hello::lane(session.client, session.lanes, last.load(Ordering::Relaxed));
-        let Place { cluster, number: node, .. } = self.place;
+        let Place { cluster, node, .. } = self.place;
         let incarnation = self.incarnation;
         let hello = Hello { kind: Kind::Lane, node, cluster, incarnation, nonce };
         let (_, reads) = connect(&id, &hello.to_bytes(&session.key), limits.reads_out, deadline)?;
@@ -282,13 +283,13 @@ impl Connect for Connector {
     type Wire = Connection;
 
     fn connect(&self) -> Result<Connection> {
-        self.node.connect(&self.last).map_err(|reason| cannot_connect(&self.node.name, reason))
+        self.node.connect(&self.last)
     }
     fn segments(&self) -> (u16, &[Segment]) {
-        (self.node.place.first_segment, &self.node.segments)
+        (self.node.first_segment, &self.node.segments)
     }
     fn node(&self) -> u16 {
-        self.node.place.number
+        self.node.place.node
     }
     fn timeout(&self) -> Duration {
         self.node.timeout

@@ -5,6 +5,8 @@
 //! the secret; clients that take it for something else are refused. A client's lanes are closed when its control connection
 //! ends, so nobody posts who is not known.
 
+mod clients;
+
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -19,10 +21,11 @@ use super::manager::{Channel, Event, Id, What, wait_for};
 use super::node::UNKNOWN_CLIENT;
 use super::queue::{Completions, Messages, Outcome, RECEIVED};
 use crate::cluster::control;
+use crate::cluster::members::Gone;
 use crate::error::{self, Error, Result};
 use crate::fabric::handshake::{
-    Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Reply, Secret, Segment,
-    Welcome,
+    Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret,
+    Segment, Welcome,
 };
 use crate::layout::WORD_BYTES;
 
@@ -39,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) listen: SocketAddr,
     pub(crate) segments: usize,
     pub(crate) segment_bytes: u64,
+    /// How long a client may go without a sign of life.
+    pub(crate) lease_ms: u32,
 }
 
 /// A memory node that listens.
@@ -52,10 +57,11 @@ pub(crate) struct Server {
     limits: Limits,
     regions: Vec<Region>,
     segment_bytes: u64,
+    lease_ms: u32,
     secret: Secret,
     incarnation: u64,
     /// Its place, once somebody has said.
-    place: Option<Join>,
+    place: Option<Place>,
     next_client: u32,
     clients: HashMap<u32, Client>,
     ends: HashMap<usize, End>,
@@ -64,6 +70,8 @@ pub(crate) struct Server {
 
 struct Client {
     key: Key,
+    /// The number that the first memory node has given it, by which others know it.
+    process: u32,
     /// Its newest lane: numbers only grow.
     newest: u32,
 }
@@ -81,8 +89,8 @@ enum End {
     Control {
         id: Id,
         client: u32,
-        _completions: Completions,
-        _messages: Messages,
+        completions: Completions,
+        messages: Messages,
     },
     Lane {
         id: Id,
@@ -156,6 +164,7 @@ impl Server {
             limits,
             regions: regions?,
             segment_bytes: bytes,
+            lease_ms: options.lease_ms,
             secret,
             incarnation: getrandom::u64().map_err(Error::other)?.max(1),
             place: None,
@@ -190,9 +199,13 @@ impl Server {
             let mut descriptors = vec![self.stop.0.as_raw_fd(), self.channel.as_raw_fd()];
             let mut left = Duration::from_secs(3600);
             for end in self.ends.values() {
-                if let End::Stranger { completions, until, .. } = end {
-                    descriptors.extend(completions.descriptor());
-                    left = left.min(until.saturating_duration_since(now));
+                match end {
+                    End::Stranger { completions, until, .. } => {
+                        descriptors.extend(completions.descriptor());
+                        left = left.min(until.saturating_duration_since(now));
+                    }
+                    End::Control { completions, .. } => descriptors.extend(completions.descriptor()),
+                    End::Lane { .. } => {}
                 }
             }
             wait_for(&descriptors, left);
@@ -208,6 +221,7 @@ impl Server {
                 self.take(event);
             }
             self.hear_strangers();
+            self.hear_clients();
         }
     }
 
@@ -242,8 +256,7 @@ impl Server {
         end.id().disconnect();
         if let End::Control { client, .. } = end {
             tracing::info!(client, "client has left");
-            self.clients.remove(&client);
-            self.close_lanes(|of, _| of == client);
+            self.shut_out(client, Gone::Here);
         }
     }
 
@@ -357,14 +370,15 @@ impl Server {
                 continue;
             };
             let answer = self.welcome(&messages.received(bytes), &nonces);
-            let message = Welcome::to_bytes(answer.as_ref().map_err(String::as_str));
+            let message =
+                Welcome::to_bytes(answer.as_ref().map(|(welcome, _)| welcome).map_err(String::as_str));
             let sent = messages.send(&id, &message);
             match answer {
-                Ok(Welcome { client, .. }) if sent.is_ok() => {
-                    tracing::info!(client, "client has joined");
+                Ok((Welcome { client, .. }, process)) if sent.is_ok() && messages.expect(&id).is_ok() => {
+                    tracing::info!(client, process, "client has joined");
                     let key = self.secret.key(&nonces.0, &nonces.1);
-                    self.clients.insert(client, Client { key, newest: 0 });
-                    let end = End::Control { id, client, _completions: completions, _messages: messages };
+                    self.clients.insert(client, Client { key, process, newest: 0 });
+                    let end = End::Control { id, client, completions, messages };
                     self.ends.insert(number, end);
                 }
                 refused => {
@@ -377,9 +391,9 @@ impl Server {
         }
     }
 
-    /// What a client is told that wants to join.
-    fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<Welcome, String> {
-        let join = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
+    /// What a client is told that wants to join, and its number as a process.
+    fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<(Welcome, u32), String> {
+        let Join { place: join, process } = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
         match self.place {
             None => {
                 if join.nodes == 0 || join.node >= join.nodes {
@@ -390,7 +404,7 @@ impl Server {
                 tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
             }
             Some(place) if place != join => {
-                let Join { node, nodes, .. } = place;
+                let Place { node, nodes, .. } = place;
                 return Err(format!(
                     "it is memory node {node} of another cluster of {nodes}: give all of its nodes, in its order"
                 ));
@@ -402,15 +416,17 @@ impl Server {
         }
         let client = self.next_client;
         self.next_client += 1;
+        let process = if join.node == 0 { client } else { process };
         let segment = |region: &Region| Segment { base: region.base(), rkey: region.keys().1 };
-        Ok(Welcome {
+        let welcome = Welcome {
             client,
             layout: control::LAYOUT_VERSION,
             nodes: 1,
-            lease_ms: 0,
+            lease_ms: self.lease_ms,
             segment_bytes: self.segment_bytes,
             segments: self.regions.iter().map(segment).collect(),
-        })
+        };
+        Ok((welcome, process))
     }
 
     /// Writes the control blocks of its segments, which are all zero.

@@ -15,7 +15,7 @@ use super::queue::{Completions, Messages, Outcome};
 use super::*;
 use crate::cluster::Cluster;
 use crate::error::Error;
-use crate::fabric::handshake::{Hello, Join, Kind, Nonce, Reply, Secret, Welcome};
+use crate::fabric::handshake::{Hello, Join, Kind, Nonce, Place, Reply, Secret, Welcome};
 use crate::pointer::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -46,7 +46,7 @@ impl Nodes {
         let secret = crate::fabric::secret::of_node(secret).unwrap();
         let node = |_| {
             let listen = format!("{address}:0").parse().expect("an address");
-            let options = Options { listen, segments, segment_bytes: bytes };
+            let options = Options { listen, segments, segment_bytes: bytes, lease_ms: 60_000 };
             let mut server = Server::listen(&options, secret.clone()).unwrap();
             let (port, stopper) = (server.port(), server.stopper().unwrap());
             (port, stopper, Some(std::thread::spawn(move || server.serve().unwrap())))
@@ -113,7 +113,7 @@ fn refused(to: SocketAddr, data: &[u8]) -> String {
 fn works(nodes: &Nodes) {
     let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
     client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, 0);
+    let verbs = Verbs::new(&client, Some(0));
     let mut chain = Chain::default();
     chain.fetch_add(Address::new(0, 4096), 1);
     let Posted::InFlight(ticket) = verbs.post(chain) else { panic!("it takes time") };
@@ -156,7 +156,7 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let (id, completions, messages) = end(nodes.first());
     let (data, _) = manager::connect(&id, &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
     let reply = Reply::parse(&data, &nobody(), &HELLO.nonce).unwrap();
-    let join = Join { cluster: 5, node: 0, nodes: 1 };
+    let join = Join { place: Place { cluster: 5, node: 0, nodes: 1 }, process: 0 };
     messages.send(&id, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
     let bytes = message(&completions).expect("it is welcome");
     let welcome = Welcome::parse(&messages.received(bytes)).unwrap();
@@ -228,7 +228,7 @@ fn fenced_operations_complete() {
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
     client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, 0);
+    let verbs = Verbs::new(&client, Some(0));
     for round in 0..500 {
         let mut chain = Chain::default();
         let (word, other) = (Address::new(0, 4096), Address::new(0, 8192));

@@ -1,0 +1,34 @@
+# A process that gives no sign of life is shut out when its lease is over, so that the others go on. It hears so when it wakes, and
+# what it had still posted has no effect.
+memnode 7001 --lease 500
+cluster=rdma://$RDMA_ADDRESS:7001
+intset --structure lazy-list --key-ub 64 --insert 50 --remove 50 --tasks 4 --num-ops 10000000 \
+    --cluster $cluster >/dev/null 2>stopped.txt &
+stopped=$!
+sleep 3
+kill -STOP $stopped
+set_is_sound --structure lazy-list --threads 2 --tasks 8 --num-ops 400 --cluster $cluster
+for look in 1 2 3 4 5 6 7 8 9 10; do
+    farfield status $cluster --format json >status.json
+    grep -q '"evictions":1' status.json && break
+    sleep 1
+done
+cat status.json
+grep -q '"evictions":1' status.json
+kill -CONT $stopped
+code=0
+wait $stopped || code=$?
+cat stopped.txt
+[ $code = 2 ]
+grep -q "has been evicted: it gave no sign of life for too long" stopped.txt
+# It can come back as another.
+set_is_sound --structure lazy-list --threads 2 --tasks 8 --num-ops 400 --cluster $cluster
+# One that is killed is evicted at once.
+intset --structure lazy-list --key-ub 64 --insert 50 --remove 50 --tasks 4 --num-ops 10000000 \
+    --cluster $cluster >/dev/null 2>&1 &
+sleep 3
+kill -9 $!
+wait $! && exit 1
+farfield ping $cluster --count 100
+farfield status $cluster --format json | tee status.json
+grep -q '"evictions":2' status.json
