@@ -264,13 +264,18 @@ impl<C: Connect> Lane<C> {
         let ended_meanwhile = wire.has_ended();
         // Destroys the queue pair: from here on the device touches nothing of it.
         drop(wire);
-        let has_ended = has_ended || ended_meanwhile;
-        // Why it has done so is told to whoever connects.
-        if has_ended && let Err(Error::Evicted(evicted)) = self.connect.connect() {
+        // Why it was closed is told to whoever connects.
+        let renewed = (has_ended || ended_meanwhile).then(|| self.connect.connect());
+        if let Some(Err(Error::Evicted(evicted))) = &renewed {
             state.evicted = Some(evicted.process);
         }
-        state.failed = if has_ended { None } else { Some(Instant::now()) };
-        self.give_up(state, failure)
+        state.failed = Some(Instant::now());
+        let failed = self.give_up(state, failure);
+        if let Some(Ok(wire)) = renewed {
+            state.pipeline.set_credits(wire.credits());
+            (state.wire, state.failed) = (Some(wire), None);
+        }
+        failed
     }
 
     /// Fails all chains that are not done; gives how many.

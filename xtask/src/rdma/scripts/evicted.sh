@@ -1,7 +1,8 @@
 # A process that gives no sign of life is shut out when its lease is over, so that the others go on. It hears so when it wakes, and
 # what it had still posted has no effect.
 memnode 7001 --lease 500
-cluster=rdma://$RDMA_ADDRESS:7001
+memnode 7002
+cluster=rdma://$RDMA_ADDRESS:7001,$RDMA_ADDRESS:7002
 intset --structure lazy-list --key-ub 64 --insert 50 --remove 50 --tasks 4 --num-ops 10000000 \
     --cluster $cluster >/dev/null 2>stopped.txt &
 stopped=$!

@@ -25,6 +25,8 @@ struct Device {
     far: Mutex<Vec<u64>>,
     mood: Mutex<Mood>,
     can_connect: Mutex<bool>,
+    /// Whether it says that the process was evicted.
+    evicts: Mutex<bool>,
     attempts: AtomicUsize,
     wires: AtomicUsize,
 }
@@ -158,6 +160,9 @@ impl Connect for ToDevice {
 
     fn connect(&self) -> Result<ToVector> {
         self.0.attempts.fetch_add(1, Ordering::Relaxed);
+        if *self.0.evicts.lock().unwrap() {
+            return Err(Error::from(error::Evicted { process: 7 }));
+        }
         if !*self.0.can_connect.lock().unwrap() {
             return Err(Error::from(error::CannotConnect {
                 address: "there".into(),
@@ -189,6 +194,7 @@ fn lane() -> (Arc<Device>, Lane<ToDevice>) {
         far: Mutex::new((0..128).collect()),
         mood: Mutex::new(Mood::Works),
         can_connect: Mutex::new(true),
+        evicts: Mutex::new(false),
         attempts: AtomicUsize::new(0),
         wires: AtomicUsize::new(0),
     });
@@ -271,6 +277,32 @@ fn an_ended_connection_ends_the_wait_at_once() {
     *device.mood.lock().unwrap() = Mood::Ended;
     let number = lane.push(adding(1));
     assert!(matches!(wait(&lane, number).1, Err(Error::NodeUnreachable(_))));
+}
+
+#[test]
+fn who_was_evicted_hears_so_at_once_and_ever_after() {
+    let (device, lane) = lane();
+    *device.evicts.lock().unwrap() = true;
+    *device.mood.lock().unwrap() = Mood::Ended;
+    for _ in 0..3 {
+        let number = lane.push(adding(1));
+        let Err(Error::Evicted(evicted)) = wait(&lane, number).1 else { panic!("it was evicted") };
+        assert_eq!(evicted.process, 7);
+    }
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 2, "nothing is tried any more");
+    assert_eq!(device.far.lock().unwrap()[1], 1, "nothing had an effect");
+}
+
+#[test]
+fn a_connection_that_the_other_side_has_closed_is_made_anew_at_once() {
+    let (device, lane) = lane();
+    *device.mood.lock().unwrap() = Mood::Ended;
+    let number = lane.push(adding(1));
+    assert!(wait(&lane, number).1.is_err());
+    *device.mood.lock().unwrap() = Mood::Works;
+    let number = lane.push(adding(1));
+    wait(&lane, number).1.unwrap();
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 2);
 }
 
 #[test]
