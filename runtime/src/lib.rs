@@ -63,6 +63,8 @@ mod fabric;
 pub mod fuzzing;
 pub mod layout;
 mod memory;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+mod observer;
 mod place;
 mod pointer;
 mod primitive;

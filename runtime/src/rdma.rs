@@ -26,6 +26,7 @@ use crate::error::Result;
 use crate::fabric::secret;
 pub use crate::fabric::verbs::Atomics;
 use crate::fabric::verbs::{self, Server};
+pub use crate::observer::{NodeMetrics, Observer};
 pub use crate::stopper::Stopper;
 use crate::stopper::lease_ms;
 
@@ -70,6 +71,12 @@ impl MemoryNode {
         let options =
             verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes, lease_ms };
         Server::listen(&options, secret).map(Self)
+    }
+
+    /// What tells how its part of the cluster stands, from any thread.
+    pub fn observer(&self) -> Observer {
+        let seen = self.0.seen();
+        Observer::new(move || seen.metrics())
     }
 
     /// The port that it listens on.

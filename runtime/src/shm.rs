@@ -36,8 +36,7 @@ use crate::fabric::host::Geometry;
 use crate::fabric::secret;
 use crate::fabric::shm::{Options, Server};
 use crate::layout::WORD_BYTES;
-use crate::memory::chunks::HeapUse;
-use crate::memory::grid::Grid;
+pub use crate::observer::{NodeMetrics, Observer};
 use crate::pointer::Address;
 pub use crate::stopper::Stopper;
 use crate::stopper::lease_ms;
@@ -130,7 +129,11 @@ impl MemoryNode {
 
     /// What tells how the cluster stands, from any thread.
     pub fn observer(&self) -> Observer {
-        Observer(Arc::clone(&self.0))
+        let (server, geometry) = (Arc::clone(&self.0), self.0.arena().geometry());
+        Observer::new(move || {
+            let load = |at| server.arena().word(at).map_or(0, |word| word.load(Ordering::SeqCst));
+            NodeMetrics::of(geometry, 0..geometry.nodes, load, server.counts())
+        })
     }
 
     /// Serves until it is told to stop; then all connections are closed and the memory's files removed. The memory itself is gone when
@@ -138,58 +141,6 @@ impl MemoryNode {
     pub fn serve(self) {
         let arena = self.0.arena();
         self.0.serve(|client| members::mark(client, members::Gone::Everywhere, |at| arena.word(at).ok()));
-    }
-}
-
-/// Tells how a cluster stands, as its memory node sees it. No process is asked.
-#[derive(Clone)]
-pub struct Observer(Arc<Server>);
-
-/// How a cluster stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NodeMetrics {
-    /// The epoch.
-    pub epoch: u64,
-    /// How many processes have been let in.
-    pub joined: u64,
-    /// How many of them are there.
-    pub connected: u64,
-    /// How many were refused.
-    pub refused: u64,
-    /// How many were evicted, having ended without leaving.
-    pub evictions: u64,
-    /// How the memory of each memory node is used, as far as processes have told.
-    pub heap: Vec<HeapUse>,
-}
-
-impl Observer {
-    /// How it stands now. A few loads for each segment.
-    pub fn metrics(&self) -> NodeMetrics {
-        let arena = self.0.arena();
-        let (geometry, grid) = (arena.geometry(), Grid::new(arena.geometry()));
-        let load = |at| arena.word(at).map_or(0, |word| word.load(Ordering::SeqCst));
-        let [joined, connected, refused] = self.0.counts();
-        let heap = (0..geometry.nodes).map(|node| {
-            let heads = geometry.segments_of(node).map(|segment| {
-                [control::taken(segment), control::freed(segment), control::live(segment)].map(load)
-            });
-            HeapUse::of(&grid, geometry, node, heads)
-        });
-        NodeMetrics {
-            epoch: load(control::epoch()),
-            joined,
-            connected,
-            refused,
-            evictions: load(control::evictions()),
-            heap: heap.collect(),
-        }
-    }
-}
-
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Observer").field(&self.metrics()).finish()
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// The file with the cluster's secret, readable by its owner only
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Serve metrics there: /metrics for Prometheus, /metrics.json; on shm: only
+    /// Serve metrics there: /metrics for Prometheus, /metrics.json
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
     /// How many milliseconds a process may go without a sign of life
@@ -92,6 +92,7 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
     let node = rdma::MemoryNode::listen(&node)?;
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
+    let metrics = options.metrics.map(|at| metrics::serve(at, node.observer())).transpose()?;
     let address = SocketAddr::new(address.ip(), node.port());
     say(&format!(
         "memory node on rdma://{address}: {} segments of {} bytes, device {}{}",
@@ -100,6 +101,9 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
         node.device(),
         if options.secret_file.is_some() { "" } else { ", for anybody: no --secret-file" }
     ));
+    if let Some(address) = metrics {
+        say(&format!("metrics on http://{address}/metrics"));
+    }
     node.serve()?;
     say("stopped");
     Ok(())

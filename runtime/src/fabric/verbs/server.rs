@@ -6,6 +6,7 @@
 //! ends, so nobody posts who is not known.
 
 mod clients;
+mod seen;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
@@ -28,6 +29,8 @@ use crate::fabric::handshake::{
     Segment, Welcome,
 };
 use crate::layout::WORD_BYTES;
+
+pub(crate) use seen::Seen;
 
 /// How long a client may take to prove that it knows the secret.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,7 +58,8 @@ pub(crate) struct Server {
     anteroom: Arc<Domain>,
     device: Device,
     limits: Limits,
-    regions: Vec<Region>,
+    /// Its segments, and what it has counted.
+    seen: Arc<Seen>,
     segment_bytes: u64,
     lease_ms: u32,
     secret: Secret,
@@ -162,7 +166,7 @@ impl Server {
             domain,
             device,
             limits,
-            regions: regions?,
+            seen: Arc::new(Seen { regions: regions?, segment_bytes: bytes, ..Seen::default() }),
             segment_bytes: bytes,
             lease_ms: options.lease_ms,
             secret,
@@ -181,6 +185,11 @@ impl Server {
 
     pub(crate) fn device_name(&self) -> String {
         self.device.name()
+    }
+
+    /// What others may see of it.
+    pub(crate) fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.seen)
     }
 
     /// What makes it stop, when something is written to it.
@@ -240,6 +249,7 @@ impl Server {
                 match self.admit(id, &data, reads) {
                     Ok(end) => drop(self.ends.insert(number, end)),
                     Err((id, reason)) => {
+                        self.seen.refused.fetch_add(1, Ordering::Relaxed);
                         tracing::info!(%reason, "connection refused");
                         id.reject(&reason);
                     }
@@ -378,6 +388,8 @@ impl Server {
                     tracing::info!(client, process, "client has joined");
                     let key = self.secret.key(&nonces.0, &nonces.1);
                     self.clients.insert(client, Client { key, process, newest: 0 });
+                    self.seen.joined.fetch_add(1, Ordering::Relaxed);
+                    self.seen.connected.store(self.clients.len() as u64, Ordering::Relaxed);
                     let end = End::Control { id, client, completions, messages };
                     self.ends.insert(number, end);
                 }
@@ -400,6 +412,7 @@ impl Server {
                     return Err(format!("there is no memory node {} of {}", join.node, join.nodes));
                 }
                 self.format(join.node);
+                self.seen.node.store(join.node.into(), Ordering::Relaxed);
                 self.place = Some(join);
                 tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
             }
@@ -424,14 +437,14 @@ impl Server {
             nodes: 1,
             lease_ms: self.lease_ms,
             segment_bytes: self.segment_bytes,
-            segments: self.regions.iter().map(segment).collect(),
+            segments: self.seen.regions.iter().map(segment).collect(),
         };
         Ok((welcome, process))
     }
 
     /// Writes the control blocks of its segments, which are all zero.
     fn format(&self, node: u16) {
-        for (number, region) in (0..).zip(&self.regions) {
+        for (number, region) in (0..).zip(&self.seen.regions) {
             let is_first = node == 0 && number == 0;
             for (offset, word) in control::initial_words(is_first) {
                 region.words()[offset as usize / WORD_BYTES].store(word, Ordering::Release);

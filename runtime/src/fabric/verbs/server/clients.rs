@@ -5,6 +5,8 @@
 //! client out, the first one last; then that one says that it is gone everywhere. A client that has been silent for too long is shut
 //! out by the same question.
 
+use std::sync::atomic::Ordering;
+
 use super::{Client, End, Server};
 use crate::cluster::members::{self, Gone};
 use crate::fabric::question::{Answer, Question};
@@ -26,13 +28,15 @@ impl Server {
             }
             !goes
         });
+        self.seen.connected.store(self.clients.len() as u64, Ordering::Relaxed);
         self.mark(process, gone);
     }
 
     /// Marks a client's record, if it is this node's to do so.
     fn mark(&self, process: u32, gone: Gone) {
         if self.place.is_some_and(|place| place.node == 0) {
-            let word = |at: Address| self.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
+            let word =
+                |at: Address| self.seen.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
             members::mark(process, gone, word);
         }
     }
