@@ -175,7 +175,7 @@ type Figures = Vec<(&'static str, u64)>;
 fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<Figures, String> {
     let program = programs.join("crash");
     let lease = LEASE.as_millis().to_string();
-    let memnode = ["memnode", "--cluster", &url, "--segment-size", "64MiB", "--lease", &lease];
+    let memnode = ["memnode", "--cluster", &url, "--segment-size", "16MiB", "--lease", &lease];
     let mut node = Process::start(&programs.join("farfield"), &memnode)?;
     let mut said = String::new();
     let out = node.0.stdout.take().ok_or("the memory node has no output")?;

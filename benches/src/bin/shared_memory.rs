@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 fn measure() -> Result<()> {
     let name = format!("bench-{}", std::process::id());
     let mut options = MemoryNodeOptions::new(&name);
-    options.segment_bytes = 64 << 20;
+    options.segment_bytes = 16 << 20;
     let node = MemoryNode::listen(&options)?;
     let stopper = node.stopper()?;
     std::thread::scope(|scope| {

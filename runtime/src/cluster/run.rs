@@ -37,7 +37,7 @@ impl Run {
         let shared = &cluster.shared;
         // Each simulated compute node is a process of its own.
         let threads_per_process = shared.threads_per_process().unwrap_or(threads);
-        let first_id = shared.next_thread.fetch_add(threads as u64, Ordering::Relaxed);
+        let first_id = shared.take_thread_ids(threads as u64);
         let processes = match &shared.process {
             Some(process) => {
                 process.add_threads(threads);

@@ -8,6 +8,16 @@ use super::thread::ThreadId;
 use super::{Shared, lock};
 use crate::error::{self, Error, Result};
 
+/// The part of a thread's identity that its process gives.
+const LOCAL_MASK: u64 = (1 << THREADS_PER_PROCESS_BITS) - 1;
+
+/// The identities that so many threads get when `next` is the next to be given.
+fn ids(next: u64, threads: u64) -> std::ops::Range<u64> {
+    let (process, local) = (next & !LOCAL_MASK, next & LOCAL_MASK);
+    let first = process | if local + threads > LOCAL_MASK { 1 } else { local };
+    first..first + threads
+}
+
 impl Shared {
     /// Looks whether the memory node is there that lets processes in, and knows which are gone.
     pub(super) fn look_for_memory_node(&self) {
@@ -53,6 +63,19 @@ impl Shared {
         self.backing.shuts_out()
     }
 
+    /// Identities for so many threads, one after the other; gives the first.
+    ///
+    /// Where a process's number stands above them they begin again when they would run into it: by then those that had them before
+    /// have long ended.
+    pub(super) fn take_thread_ids(&self, threads: u64) -> u64 {
+        if !self.has_strangers() {
+            return self.next_thread.fetch_add(threads, Ordering::Relaxed);
+        }
+        let order = Ordering::Relaxed;
+        let taken = self.next_thread.fetch_update(order, order, |next| Some(ids(next, threads).end));
+        ids(taken.unwrap_or_else(|next| next), threads).start
+    }
+
     /// The process that a thread is in, where that can be another than this one.
     pub(crate) fn process_of(&self, thread: ThreadId) -> Option<u32> {
         self.has_strangers().then_some((thread.0.get() >> THREADS_PER_PROCESS_BITS) as u32)
@@ -61,5 +84,20 @@ impl Shared {
     /// Whether a thread of this process is running.
     pub(crate) fn runs_here(&self, thread: ThreadId) -> bool {
         lock(&self.live).contains(&thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_stay_with_their_process() {
+        let process = 7 << THREADS_PER_PROCESS_BITS;
+        assert_eq!(ids(process + 1, 4), process + 1..process + 5);
+        let last = process | LOCAL_MASK;
+        assert_eq!(ids(last - 4, 4), last - 4..last);
+        assert_eq!(ids(last, 4), process + 1..process + 5, "they begin again");
+        assert_eq!(ids(last - 3, 4), process + 1..process + 5);
     }
 }

@@ -23,6 +23,7 @@
 //! It costs a READ for each object, one for each chunk table, and for each chunk in use a block's worth of giving back.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::cache::NodeCache;
 use super::classes::{CLASSES, Class};
@@ -30,7 +31,7 @@ use super::grid::{Grid, Use};
 use super::heap::{Block, ThreadHeap};
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
-use crate::error::Result;
+use crate::error::{self, Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::layout::described::{Found, Layouts};
 use crate::place::{ABANDONED, unpack_stamped};
@@ -38,6 +39,8 @@ use crate::pointer::Address;
 
 /// How many words are read at a time.
 const WORDS_PER_READ: usize = 1024;
+/// How long a process waits that joins while another keeps others out.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest description that is read, in bytes.
 const LONGEST_DESCRIPTION: u64 = 1 << 20;
 
@@ -175,13 +178,19 @@ impl ComputeThread {
 
     /// Waits until nobody collects memory. For a process that has made its record.
     pub(crate) async fn wait_for_collector(&self, me: u32) -> Result<()> {
-        let mut backoff = self.backoff();
+        let (mut backoff, began) = (self.backoff(), self.now());
         loop {
             let collector = self.read_word(control::collector()).await?;
             if collector == 0 || collector == u64::from(me) + 1 || !self.is_member(collector - 1).await? {
                 return Ok(());
             }
             self.cluster().shared.check_memory_node()?;
+            if self.now().saturating_sub(began) > PATIENCE {
+                let (address, process) = (self.cluster().url().into(), collector - 1);
+                let reason =
+                    format!("process {process} keeps others out for a checkpoint or a collection").into();
+                return Err(Error::from(error::CannotConnect { address, reason }));
+            }
             backoff.wait().await;
         }
     }

@@ -100,6 +100,9 @@ struct Sums {
 /// Runs the workload on a new set.
 pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
     let cluster = Cluster::connect(&args.cluster)?.in_group("intset", args.node_id, args.nodes)?;
+    if args.nodes > 1 && std::io::stderr().is_terminal() {
+        eprintln!("node {} of {}: waiting until all are there", args.node_id, args.nodes);
+    }
     let (progress, is_summed) = (progress(args), AtomicBool::new(false));
     let shares =
         cluster.run(args.threads as usize, async |ct| thread::<S>(args, &progress, &is_summed, ct).await);
