@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use clap::Args;
-use farfield::{Cluster, ComputeThread, Dumped, DumpedValue, Error, Result, RootStatus, Status};
+use farfield::{
+    Cluster, ComputeThread, Dumped, DumpedValue, Error, MemberStatus, Result, RootStatus, Status,
+};
 use serde_json::{Value, json};
 
 use crate::Format;
@@ -57,13 +59,17 @@ pub(crate) fn on_one_thread<R: Send>(
 
 pub(crate) fn status(options: &StatusOptions) -> Result<()> {
     let cluster = Cluster::connect(&options.cluster)?;
+    let mut before = Vec::new();
     loop {
         let status = on_one_thread(&cluster, async |ct| ct.status().await)?;
         match options.format {
-            Format::Text if options.watch.is_some() => print!("\x1b[2J\x1b[H{}", status_text(&status)),
-            Format::Text => print!("{}", status_text(&status)),
+            Format::Text if options.watch.is_some() => {
+                print!("\x1b[2J\x1b[H{}", status_text(&status, &before));
+            }
+            Format::Text => print!("{}", status_text(&status, &before)),
             Format::Json => println!("{}", status_json(&status)),
         }
+        before = status.members;
         match options.watch {
             Some(seconds) => std::thread::sleep(Duration::from_secs(seconds)),
             None => return Ok(()),
@@ -95,13 +101,16 @@ pub(crate) fn dump(options: &DumpOptions) -> Result<()> {
     Ok(())
 }
 
-fn status_text(status: &Status) -> String {
+/// A status as text, given the processes of the last look.
+fn status_text(status: &Status, before: &[MemberStatus]) -> String {
     let mut text = format!("epoch {}, {} evictions\n\n", status.epoch, status.evictions);
     let _ = writeln!(text, "process        pid  heartbeats       epoch");
     for member in &status.members {
+        let is_silent = before.contains(member);
         let remark = match (member.is_this, member.is_gone) {
             (true, _) => "  this one",
             (_, true) => "  has ended, to be evicted",
+            _ if is_silent => "  gives no sign of life",
             _ => "",
         };
         let _ = writeln!(
@@ -153,7 +162,7 @@ fn root_json(root: &RootStatus) -> Value {
 }
 
 fn status_json(status: &Status) -> Value {
-    let member = |member: &farfield::MemberStatus| {
+    let member = |member: &MemberStatus| {
         json!({
             "number": member.number,
             "pid": member.pid,
