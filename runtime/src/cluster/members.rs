@@ -185,6 +185,14 @@ pub(crate) fn mark<'a>(identity: u32, gone: Gone, word: impl Fn(Address) -> Opti
     }
 }
 
+/// As [`mark`], for a simulated process.
+#[cfg(test)]
+pub(super) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store: impl Fn(Address, u64)) {
+    if let Some(places) = find(identity, load) {
+        store(field(places.record, offset_of!(Record, gone)), u64::from(identity) + 1);
+    }
+}
+
 /// Shows that the process lives.
 pub(super) async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
     let Some(member) = &ct.process.shared else { return Ok(()) };
@@ -420,6 +428,8 @@ fn collect(members: &mut Vec<Seen>, records: &[u64], places: impl Fn(u64) -> Pla
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Cluster;
+    use crate::sim::Fault;
 
     #[test]
     fn states_survive_their_word() {
@@ -430,5 +440,54 @@ mod tests {
             }
         }
         assert_eq!(State::from_word(0), State { identity: None, evicted_by: None });
+    }
+
+    /// Processes that die, and evict each other over it, which may die of that in turn: in the end nobody is left behind, and a slot
+    /// whose record is free is 0.
+    #[test]
+    fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
+        let (mut evicted, mut died) = (0, 0);
+        for seed in 0..if cfg!(debug_assertions) { 100 } else { 2000 } {
+            let url = format!("sim:seed={seed},stall=5%,jitter=50%,leaks=ignore,dead=marked");
+            let cluster = Cluster::connect(&url).unwrap();
+            let simulation = cluster.simulation().unwrap();
+            for compute in 0..4 {
+                let chains = 10 + (seed * 31 + compute * 47) % 60;
+                simulation.inject(Fault::crash(compute as usize).after_chains(chains));
+            }
+            let ended = cluster.run_surviving(6, async |ct| {
+                let mut evicted = 0;
+                for _ in 0..30 {
+                    evicted += ct.evict_gone(|_| false).await?;
+                    ct.try_reclaim().await;
+                    ct.yield_now().await;
+                }
+                Ok(evicted)
+            });
+            let ended = ended.unwrap_or_else(|error| panic!("{url}: {error}"));
+            died += ended.iter().filter(|ended| ended.is_none()).count();
+            evicted += ended.into_iter().flatten().sum::<usize>();
+            // Others take the places of those who are gone, and the epoch goes on.
+            let checked = cluster.run(3, async |ct| {
+                ct.evict_gone(|_| false).await?;
+                ct.barrier("evicted").await?;
+                let members = ct.members().await?;
+                assert!(members.iter().all(|member| !member.is_gone()), "{url}: {members:?}");
+                let before = ct.reclamation().await?.epoch;
+                while ct.reclamation().await?.epoch < before + 3 {
+                    ct.try_reclaim().await;
+                    ct.yield_now().await;
+                }
+                Ok(())
+            });
+            checked.unwrap_or_else(|error| panic!("{url}: {error}"));
+            let world = cluster.shared.world().unwrap().lock();
+            for places in all_places(|at| world.peek(at)) {
+                if world.peek(places.record) == 0 {
+                    assert_eq!(world.peek(places.slot), 0, "{url}: {places:?}");
+                }
+            }
+        }
+        assert!(died > 100 && evicted > died / 2, "{died} died, {evicted} evictions by those who lived on");
     }
 }

@@ -63,6 +63,10 @@ impl Shared {
     pub(super) fn evict_simulated(&self, identity: u32) {
         let Some(world) = self.world() else { return };
         let world = world.lock();
+        #[cfg(test)]
+        if world.config().marks_the_dead {
+            return members::mark_simulated(identity, |at| world.peek(at), |at, word| world.poke(at, word));
+        }
         if let Some(places) = members::find(identity, |at| world.peek(at)) {
             world.poke(places.slot, 0);
             world.poke(places.record, 0);

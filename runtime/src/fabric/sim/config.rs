@@ -49,6 +49,9 @@ pub(crate) struct SimConfig {
     pub(crate) leaks_fail: bool,
     /// A planted bug: retired memory is freed one epoch too early.
     pub(crate) early_reclamation: bool,
+    /// Whether those who die are only marked, as a memory node does, so that survivors have to evict them. For tests of that.
+    #[cfg(test)]
+    pub(crate) marks_the_dead: bool,
 }
 
 impl Default for SimConfig {
@@ -69,6 +72,8 @@ impl Default for SimConfig {
             slow: 0,
             leaks_fail: true,
             early_reclamation: false,
+            #[cfg(test)]
+            marks_the_dead: false,
         };
         for (name, value) in Self::DEFAULTS {
             let known = config.set(name, value);
@@ -124,6 +129,8 @@ impl SimConfig {
                     _ => return Err(format!("{name}={value} is neither `fail` nor `ignore`")),
                 }
             }
+            #[cfg(test)]
+            "dead" => self.marks_the_dead = value == "marked",
             "plant" => {
                 self.early_reclamation = match value {
                     "none" => false,
