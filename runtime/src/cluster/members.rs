@@ -448,11 +448,11 @@ mod tests {
     fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
         let (mut evicted, mut died) = (0, 0);
         for seed in 0..if cfg!(debug_assertions) { 100 } else { 2000 } {
-            let url = format!("sim:seed={seed},stall=5%,jitter=50%,leaks=ignore,dead=marked");
+            let url = format!("sim:seed={seed},stall=15%,jitter=90%,leaks=ignore,dead=marked");
             let cluster = Cluster::connect(&url).unwrap();
             let simulation = cluster.simulation().unwrap();
             for compute in 0..4 {
-                let chains = 10 + (seed * 31 + compute * 47) % 60;
+                let chains = 10 + (seed * 31 + compute * 47) % 40;
                 simulation.inject(Fault::crash(compute as usize).after_chains(chains));
             }
             let ended = cluster.run_surviving(6, async |ct| {
@@ -468,7 +468,7 @@ mod tests {
             died += ended.iter().filter(|ended| ended.is_none()).count();
             evicted += ended.into_iter().flatten().sum::<usize>();
             // Others take the places of those who are gone, and the epoch goes on.
-            let checked = cluster.run(3, async |ct| {
+            let checked = cluster.run(6, async |ct| {
                 ct.evict_gone(|_| false).await?;
                 ct.barrier("evicted").await?;
                 let members = ct.members().await?;
@@ -478,6 +478,9 @@ mod tests {
                     ct.try_reclaim().await;
                     ct.yield_now().await;
                 }
+                let member = ct.process.shared.as_ref().expect("there are others");
+                let state = ct.read_word(member.record()).await?;
+                assert_eq!(state, State::of(member.identity), "{url}: a record was taken from its process");
                 Ok(())
             });
             checked.unwrap_or_else(|error| panic!("{url}: {error}"));
