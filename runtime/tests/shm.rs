@@ -129,6 +129,30 @@ fn several_clusters_of_a_process_share_one_memory() {
     });
 }
 
+/// Runs that are over at once follow each other as fast as they can: nobody misses who has gone on.
+#[test]
+fn short_runs_of_several_processes_follow_each_other() {
+    let node = Node::new("short");
+    let parts: Vec<Cluster> = (0..3).map(|part| node.connect().in_group("test", part, 3).unwrap()).collect();
+    std::thread::scope(|scope| {
+        for (part, cluster) in parts.iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..100 {
+                    let threads = 1 + (round + part) % 2;
+                    let met = cluster.run(threads, async |ct| {
+                        if round % 10 == 0 {
+                            ct.barrier("now and then").await?;
+                        }
+                        Ok(ct.threads())
+                    });
+                    let all: usize = (0..3).map(|part| 1 + (round + part) % 2).sum();
+                    assert_eq!(met.unwrap(), vec![all; threads], "round {round}");
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn parts_that_do_not_fit_together_are_told_so() {
     let node = Node::new("misfits");
@@ -312,6 +336,18 @@ async fn values(ct: &ComputeThread) -> Result<Vec<u64>> {
     Ok(values)
 }
 
+/// Two processes with so many threads each meet at a barrier.
+fn meet(node: &Node, threads: [usize; 2]) {
+    std::thread::scope(|scope| {
+        for (part, threads) in (0..).zip(threads) {
+            scope.spawn(move || {
+                let cluster = node.connect().in_group("met", part, 2).unwrap();
+                cluster.run(threads, async |ct| ct.barrier("here").await).unwrap();
+            });
+        }
+    });
+}
+
 #[test]
 fn a_checkpoint_is_restored_with_its_pointers() {
     let file = std::env::temp_dir().join(format!("farfield-checkpoint-{}", std::process::id()));
@@ -324,6 +360,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
         Cell::new_in(ct, Cell::init(7)).await?.write(ct).await?;
         values(ct).await
     });
+    meet(&from, [2, 2]);
     let source = from.connect();
     let written = source.checkpoint(&file).unwrap();
     assert_eq!(fs::metadata(&file).unwrap().len(), written);
@@ -359,6 +396,10 @@ fn a_checkpoint_is_restored_with_its_pointers() {
         values(ct).await
     });
     assert_eq!(after.unwrap(), before.unwrap());
+
+    drop(target);
+    // The first run of several processes here has the number of the first one there.
+    meet(&into, [1, 2]);
 
     let mut small = options("small");
     small.segment_bytes = 1 << 19;

@@ -13,7 +13,7 @@
 //! many segments, or more, of the *same size*, since that decides where chunks are. How segments are divided among memory nodes may
 //! differ. What only the old cluster's processes knew, such as free blocks, is found again by
 //! [collecting](crate::memory::collect) memory: what no root leads to is not there afterwards. A lock that was held is free, and its
-//! next owner is told.
+//! next owner is told; names that threads had claimed are free, and barriers begin anew: processes are numbered anew, and so are runs.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -196,12 +196,26 @@ fn used(grid: &Grid, segment: u16, taken: u64, segment_bytes: u64) -> usize {
 }
 
 async fn save(ct: &ComputeThread, path: &Path) -> Result<u64> {
+    // Beside the file, so that what was there before stays until this one is whole.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".partial");
+    let beside = Path::new(&beside);
+    let saved = save_to(ct, path, beside).await;
+    let saved = saved.and_then(|bytes| {
+        std::fs::rename(beside, path).map_err(|cause| failed(path, cause.to_string()))?;
+        Ok(bytes)
+    });
+    if saved.is_err() {
+        let _ = std::fs::remove_file(beside);
+    }
+    saved
+}
+
+async fn save_to(ct: &ComputeThread, path: &Path, beside: &Path) -> Result<u64> {
     let io = |cause: io::Error| failed(path, cause.to_string());
     let geometry = ct.heap().geometry;
     let grid = ct.heap().grid;
-    // Beside the file, so that what was there before stays until this one is whole.
-    let beside = path.with_extension("partial");
-    let file = File::create(&beside).map_err(io)?;
+    let file = File::create(beside).map_err(io)?;
     let mut to = Writer { file: BufWriter::new(file), digest: Sha256::new(), bytes: 0, path };
     let header = Header {
         layout: LAYOUT_VERSION,
@@ -220,7 +234,6 @@ async fn save(ct: &ComputeThread, path: &Path) -> Result<u64> {
     }
     copy_out(ct, &mut to, control::entry(0), DIRECTORY_WORDS).await?;
     let bytes = to.end()?;
-    std::fs::rename(&beside, path).map_err(io)?;
     tracing::info!(bytes, "checkpoint written");
     Ok(bytes)
 }
@@ -271,6 +284,7 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
         ct.write_word(control::taken(segment), taken).await?;
     }
     copy_in(ct, &mut from, control::entry(0), DIRECTORY_WORDS).await?;
+    ct.reset_directory().await?;
     ct.collect(true).await?;
     tracing::info!(segments = header.segments(), "checkpoint restored");
     Ok(())

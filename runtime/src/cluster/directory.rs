@@ -400,6 +400,25 @@ impl ComputeThread {
         self.read_words(control::entry(0), words, look).await
     }
 
+    /// Frees the names that are claimed, and begins all barriers anew: for a directory that comes from another cluster, whose
+    /// threads and runs nobody here knows. Nobody else may use it.
+    pub(crate) async fn reset_directory(&self) -> Result<()> {
+        for index in 0..DIRECTORY_ENTRIES {
+            let at = control::entry(index);
+            let look = |words: &[u64]| Ok((View(words).state(index)?, View(words).fingerprint()));
+            let (state, fingerprint) = self.read_words(at, ENTRY_WORDS, look).await?;
+            match state {
+                State::Naming(_) => self.write_word(at, State::Empty.word()).await?,
+                State::Initialising(_) => self.write_word(at, State::Vacant.word()).await?,
+                State::Ready if fingerprint == BARRIER => {
+                    self.write_word(at.add(offset_of!(Entry, value) as u64), 0).await?;
+                }
+                State::Ready | State::Empty | State::Vacant => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Descriptions that entries without a root have kept.
     pub(crate) async fn kept_descriptions(&self) -> Result<Vec<Address>> {
         let words = DIRECTORY_ENTRIES * ENTRY_WORDS;

@@ -2,9 +2,9 @@
 //!
 //! A process that is part `k` of `n` of a group says so in its [record](super::members), with how many threads it brings, and
 //! waits. Once all `n` wait, part 0 draws a number for the run and writes it into the record of each, together with
-//! whose record it takes that for; that is what they wait for. From then on the records stay as they are until the run is over,
-//! so every part finds the same others with the same threads there, and numbers the threads accordingly: those of part 0
-//! first.
+//! whose record it takes that for; that is what they wait for. Then every part looks who takes part, with how many threads, numbers the
+//! threads accordingly, those of part 0 first, and says that it has *entered*. Nobody goes on before all have, so all find the
+//! same: a record changes only when its process begins another run.
 //!
 //! A part that ends, or begins another run, is missed by whoever waits for its threads at a barrier: its record is gone, or says
 //! something else.
@@ -28,6 +28,9 @@ use memoffset::offset_of;
 const LOOK: Duration = Duration::from_millis(1);
 /// Set in a record's round while the part waits; below it is the number of its threads.
 const WAITS: u64 = 1 << 32;
+/// Set there once the part knows who takes part in the run.
+const ENTERED: u64 = 1 << 33;
+const THREADS: u64 = WAITS - 1;
 /// Bits of a run's number: it shares a word with a barrier's count.
 const RUN_BITS: u32 = 24;
 
@@ -169,13 +172,13 @@ impl Group {
         Ok(())
     }
 
-    /// The parts in order, if all are there and wait.
-    fn complete<'a>(&self, members: &'a [Seen], waits: u64) -> Option<Vec<&'a Seen>> {
+    /// A process for each part in order that fits; the error is the first part that there is none for.
+    fn parts<'a>(&self, members: &'a [Seen], fits: impl Fn(&Seen) -> bool) -> Result<Vec<&'a Seen>, u16> {
         let find = |part| {
             let word = self.word_of(part);
-            members
-                .iter()
-                .find(|member| member.group() == word && !member.is_gone() && member.round() & waits == waits)
+            let found =
+                members.iter().find(|member| member.group() == word && !member.is_gone() && fits(member));
+            found.ok_or(part)
         };
         (0..self.parts).map(find).collect()
     }
@@ -190,27 +193,40 @@ async fn meet(ct: &ComputeThread, group: &Group, threads: usize) -> Result<Joint
     // The group, the round, no run, and nobody that has ended.
     let words = [group.word(), WAITS | threads as u64, 0, 0];
     ct.write_words(field(record, offset_of!(Record, group)), &words).await?;
-    let mine = field(record, offset_of!(Record, run));
-    let outcome = wait_for_run(ct, group, me, mine).await;
-    // It waits no longer, whether it runs or not.
-    ct.write_word(field(record, offset_of!(Record, round)), threads as u64).await?;
-    let number = outcome?;
-    let members = ct.members().await?;
-    for part in 0..group.parts {
-        if !members.iter().any(|other| other.group() == group.word_of(part) && other.run() >> 32 == number) {
-            return Err(group.broken(part));
-        }
+    let joint = enter(ct, group, me, record, threads).await;
+    if joint.is_err() {
+        // It holds the part no longer; another may have it.
+        ct.write_words(field(record, offset_of!(Record, group)), &[0; 4]).await?;
     }
-    let parts = group.complete(&members, 0).unwrap_or_default();
-    let threads_of = |part: &&Seen| (part.round() & (WAITS - 1)) as usize;
-    Ok(Joint {
+    joint
+}
+
+/// Waits for a run, finds out who takes part, and waits until all others have.
+async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, threads: usize) -> Result<Joint> {
+    let number = wait_for_run(ct, group, me, field(record, offset_of!(Record, run))).await?;
+    let members = ct.members().await?;
+    let parts = group.parts(&members, |member| member.run() >> 32 == number);
+    let parts = parts.map_err(|part| group.broken(part))?;
+    let threads_of = |part: &&Seen| (part.round() & THREADS) as usize;
+    let joint = Joint {
         group: group.clone(),
         number,
         first: parts.iter().take(usize::from(group.part)).map(threads_of).sum(),
         threads: parts.iter().map(threads_of).sum(),
         roster: parts.iter().map(|part| part.identity).collect(),
         record,
-    })
+    };
+    ct.write_word(field(record, offset_of!(Record, round)), ENTERED | threads as u64).await?;
+    // Who is gone, has given up, or is in another run already needs no waiting for.
+    let is_on_its_way = |member: &Seen| {
+        let is_part = member.group() >> 32 << 32 == group.name_word() && member.run() >> 32 == number;
+        is_part && !member.is_gone() && member.round() & ENTERED == 0
+    };
+    while ct.members().await?.iter().any(is_on_its_way) {
+        ct.cluster().shared.check_memory_node()?;
+        ct.rest(LOOK);
+    }
+    Ok(joint)
 }
 
 /// Waits until all parts are there and part 0 has drawn a number for the run; gives it.
@@ -224,7 +240,7 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
         let members = ct.members().await?;
         group.check(&members, me)?;
         if group.part == 0
-            && let Some(parts) = group.complete(&members, WAITS)
+            && let Ok(parts) = group.parts(&members, |member| member.round() & WAITS != 0)
         {
             let number = ct.fetch_add_word(control::runs(), 1).await? % ((1 << RUN_BITS) - 1) + 1;
             for part in parts {

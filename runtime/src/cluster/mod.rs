@@ -366,6 +366,8 @@ impl Cluster {
 async fn live<R>(ct: &ComputeThread, body: &impl AsyncFn(&ComputeThread) -> Result<R>) -> Result<R> {
     ct.join_members().await?;
     let output = body(ct).await;
+    // Settled with everything else: the process's next run counts from 0.
+    ct.depart();
     ct.leave_garbage().await;
     ct.leave_heap().await;
     ct.settle().await;

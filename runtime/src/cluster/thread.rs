@@ -84,6 +84,8 @@ pub struct ComputeThread {
     rng: RefCell<SmallRng>,
     /// Tells this thread's tokens apart.
     sequence: Cell<u16>,
+    /// Whether other processes of the run have been told that it has ended.
+    has_departed: Cell<bool>,
     /// The task that runs, or ran last.
     task: Rc<Cell<u32>>,
     /// Its number among the threads of the run, and among those of them that are in this process.
@@ -124,6 +126,7 @@ impl ComputeThread {
             results: ResultsPool::default(),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             sequence: Cell::new(0),
+            has_departed: Cell::new(false),
             task,
             index: run.threads_before() + index,
             index_here: index,
@@ -217,6 +220,13 @@ impl ComputeThread {
     #[allow(clippy::unused_self)] // whoever has no thread has nothing to sleep with
     pub(crate) fn rest(&self, duration: Duration) {
         crate::fabric::host::rest(duration);
+    }
+
+    /// Tells the other processes of the run that the thread has ended, unless they have been told.
+    pub(super) fn depart(&self) {
+        if let Some(joint) = self.run.joint().filter(|_| !self.has_departed.replace(true)) {
+            joint.depart(self);
+        }
     }
 
     /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
@@ -425,9 +435,7 @@ impl Drop for ComputeThread {
             self.endpoint.forget(ticket);
         }
         self.cluster.shared.adopt(self.limbo.take());
-        if let Some(joint) = self.run.joint() {
-            joint.depart(self);
-        }
+        self.depart();
         self.run.depart(self.index_here, self.metrics());
     }
 }
