@@ -12,7 +12,7 @@
 //! | 64..704 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
 //! | 704..17088 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
 //! | 17088..19152 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
-//! | 19152..27264 | segment 0 | the [members](super::members): counts, and a record of 64 bytes for the process of each slot |
+//! | 19152..27328 | segment 0 | the [members](super::members): counts, and a record of 64 bytes for the process of each slot |
 //!
 //! The chunk table follows.
 
@@ -24,7 +24,7 @@ use crate::pointer::Address;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.
-pub(crate) const LAYOUT_VERSION: u64 = 3;
+pub(crate) const LAYOUT_VERSION: u64 = 4;
 
 /// The header of every segment.
 #[repr(C)]
@@ -75,9 +75,16 @@ struct Members {
     debts: u64,
     collected: u64,
     collector: u64,
-    reserved: u64,
+    /// How often a process had ended so when memory was last [swept](crate::memory::sweep), who is at it, and its list of candidates.
+    swept: u64,
+    sweeper: u64,
+    candidates: u64,
+    reserved: [u64; 6],
     records: [Record; SLOTS_HERE],
 }
+
+/// The words in front of the records.
+const MEMBER_COUNTS: usize = offset_of!(Members, records) / size_of::<u64>();
 
 /// A process, as the others see it. Its slot has the same number.
 #[repr(C)]
@@ -96,7 +103,8 @@ pub(crate) struct Record {
     pub(crate) run: u64,
     /// How many of its threads have ended in it.
     pub(crate) departed: u64,
-    reserved: u64,
+    /// Which [sweep](crate::memory::sweep) it has heard of, and how far it is with it.
+    pub(crate) attends: u64,
 }
 
 /// Slots in the control block.
@@ -140,7 +148,7 @@ pub(crate) const RECORD_WORDS: usize = 8;
 /// The bytes of a page of further slots, behind which are their records.
 pub(crate) const SLOT_PAGE_BYTES: u64 = (SLOTS_PER_PAGE * (1 + RECORD_WORDS) * size_of::<u64>()) as u64;
 
-const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 27264);
+const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 27328);
 const _: () = assert!(size_of::<Record>() == RECORD_WORDS * 8);
 
 /// Where a segment's control structures of a fixed size end.
@@ -231,7 +239,7 @@ pub(crate) fn runs() -> Address {
 }
 
 /// How often a process has ended without giving back all of its memory; how often it had when memory was last collected, and who is
-/// collecting, follow.
+/// collecting, follow; then the same of sweeping, and the list of candidates.
 pub(crate) fn debts() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, debts)) as u64)
 }
@@ -244,6 +252,21 @@ pub(crate) fn collected() -> Address {
 /// The process that is collecting memory: its identity and 1, or 0.
 pub(crate) fn collector() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collector)) as u64)
+}
+
+/// How often a process had ended without giving back all of its memory when that was last swept.
+pub(crate) fn swept() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, swept)) as u64)
+}
+
+/// The process that is sweeping memory: its identity and 1, or 0. The list of candidates follows.
+pub(crate) fn sweeper() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, sweeper)) as u64)
+}
+
+/// Where the sweeper's list of candidates is, or 0.
+pub(crate) fn candidates() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, candidates)) as u64)
 }
 
 /// What tells a cluster in shared memory from others that had its name.
@@ -300,7 +323,7 @@ pub(crate) fn describe(at: Address) -> String {
             3 => "recut chunks".to_owned(),
             word if word < 4 + SLOTS_HERE => format!("epoch slot[{}]", word - 4),
             word if word < 4 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 4 - SLOTS_HERE),
-            word => match (word - 4 - SLOTS_HERE - SLOT_PAGES).checked_sub(6) {
+            word => match (word - 4 - SLOTS_HERE - SLOT_PAGES).checked_sub(MEMBER_COUNTS) {
                 None => "count of members".to_owned(),
                 Some(word) if word < SLOTS_HERE * RECORD_WORDS => {
                     format!("member[{}].{}", word / RECORD_WORDS, word % RECORD_WORDS)

@@ -5,12 +5,15 @@
 //! - it counts in its process's record, which shows the others that the process lives;
 //! - it takes a step, so that a process that does nothing holds reclamation back no longer than a tick;
 //! - it reclaims what ended threads of the process had retired, and gives back memory when others ask for it;
-//! - it evicts processes that are gone (see [`members`](super::members)).
+//! - it evicts processes that are gone (see [`members`](super::members));
+//! - it sweeps up what they have left, and answers others who do (see [`sweep`](crate::memory::sweep)).
 //!
 //! It has a compute thread of its own, and belongs to no run. The process takes its record when it connects and gives it back
 //! when it has been disconnected, both through the keeper; in between its compute threads come and go.
 
 use std::collections::HashMap;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
@@ -21,12 +24,16 @@ use super::thread::ComputeThread;
 use super::{Cluster, control, members};
 use crate::error::{Error, Result};
 use crate::fabric::host::{Background, Stop};
+use crate::memory::sweep::{Pace, Swept};
 use crate::task::block_on;
 
 /// How long the keeper sleeps: what is noticed by it is noticed so much later.
 const TICK: Duration = Duration::from_millis(5);
 /// How long at most, where the epoch stands still.
 const LONGEST_TICK: Duration = Duration::from_millis(40);
+
+/// After a sweep a process begins none for so many times as long as it took.
+const SWEEPS_REST: u32 = 9;
 
 /// Starts a process's keeper, and waits until the process has joined.
 pub(super) fn start(cluster: &Cluster) -> Result<Background> {
@@ -59,10 +66,12 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
     let mut goes_on = first.is_ok();
     let _ = joined.send(first);
     let (mut beats, mut rest, mut epoch) = (1, shortest, 0);
+    let mut sweeper = Sweeper::new(ct);
     while goes_on && !stop.wait(rest) {
         beats += 1;
-        match tick(ct, beats, &mut others).await {
-            Ok(()) => {}
+        let ticked = tick(ct, beats, &mut others).await;
+        match ticked {
+            Ok(sweeps) => sweeper.go_on(sweeps, shortest).await,
             Err(Error::Evicted(evicted)) => {
                 tracing::warn!(process = evicted.process, "this process has been evicted");
                 shared.note_eviction();
@@ -72,9 +81,11 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
         }
         // Where nothing goes on there is little to do.
         let now = ct.process.collector.epoch();
-        rest = if now > epoch || ct.has_garbage() { shortest } else { (2 * rest).min(longest) };
+        let is_busy = now > epoch || ct.has_garbage() || ct.process.witness.is_called() || sweeper.is_busy();
+        rest = if is_busy { shortest } else { (2 * rest).min(longest) };
         epoch = now;
     }
+    sweeper.end().await;
     ct.leave_garbage().await;
     ct.leave_heap().await;
     if ct.has_garbage() {
@@ -110,12 +121,14 @@ async fn begin(ct: &ComputeThread, others: &mut Others) -> Result<()> {
     Ok(())
 }
 
-async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<()> {
+/// Gives whether memory is to be swept.
+async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<bool> {
     let shared = &ct.cluster().shared;
     shared.look_for_memory_node();
     members::show_sign(ct, beats).await?;
     ct.hear_requests();
-    shared.take_orphans(&mut ct.limbo.borrow_mut());
+    let sweeps = ct.attend_sweep().await?;
+    ct.take_orphans();
     if ct.has_garbage() {
         ct.try_reclaim().await;
     } else {
@@ -125,5 +138,53 @@ async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<()>
     ct.evict_gone(|member| others.is_silent(member, now)).await?;
     // Numbers are not used again.
     others.seen.retain(|_, (_, at)| now.saturating_sub(*at) < 10 * others.lease);
-    Ok(())
+    Ok(sweeps)
+}
+
+/// The sweep that is under way, if one is.
+pub(crate) struct Sweeper<'a> {
+    ct: &'a ComputeThread,
+    pace: Rc<Pace>,
+    sweep: Option<Sweeping<'a>>,
+    began: Duration,
+    /// When the next may begin.
+    next: Duration,
+}
+
+type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<Swept>> + 'a>>;
+
+impl<'a> Sweeper<'a> {
+    pub(crate) fn new(ct: &'a ComputeThread) -> Self {
+        Self { ct, pace: Rc::default(), sweep: None, began: Duration::ZERO, next: Duration::ZERO }
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    /// Begins a sweep if there is something to sweep, and goes on with the one that has begun, for a while.
+    pub(crate) async fn go_on(&mut self, is_due: bool, until: Duration) {
+        let (ct, now) = (self.ct, self.ct.now());
+        if self.sweep.is_none() && is_due && now >= self.next {
+            let pace = Rc::clone(&self.pace);
+            self.sweep = Some(Box::pin(async move { ct.sweep(&pace).await }));
+            self.began = now;
+        }
+        let Some(sweep) = &mut self.sweep else { return };
+        let is_late = || ct.now().saturating_sub(now) > until;
+        let Some(outcome) = self.pace.go_on(sweep.as_mut(), is_late).await else { return };
+        self.sweep = None;
+        let now = ct.now();
+        self.next = now + SWEEPS_REST * now.saturating_sub(self.began);
+        match outcome {
+            Ok(outcome) => tracing::debug!(?outcome, "swept"),
+            Err(error) => tracing::warn!(%error, "could not sweep memory"),
+        }
+    }
+
+    /// The process leaves: whatever has been listed is not.
+    pub(crate) async fn end(&mut self) {
+        self.sweep = None;
+        let _ = self.ct.end_sweep(&self.pace).await;
+    }
 }

@@ -122,6 +122,11 @@ impl Seen {
         if word & u64::from(u32::MAX) == u64::from(self.identity) { word } else { 0 }
     }
 
+    /// Which sweep it has heard of, and how far it is with it.
+    pub(crate) fn attends(&self) -> u64 {
+        self.word(offset_of!(Record, attends))
+    }
+
     /// How many of its threads have ended in that run.
     pub(crate) fn departed(&self) -> u64 {
         self.word(offset_of!(Record, departed))
@@ -298,6 +303,7 @@ impl ComputeThread {
 
     /// The process leaves, whatever its threads have done.
     pub(super) async fn leave_for_good(&self) {
+        self.leave_sweep().await;
         self.finish_step().await;
         if let Some(places) = self.process.shared.as_ref().and_then(Member::take_back_places) {
             let _ = self.vacate(places).await;

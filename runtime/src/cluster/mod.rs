@@ -28,7 +28,7 @@ pub(crate) mod control;
 mod directory;
 mod group;
 mod inspect;
-mod keeper;
+pub(crate) mod keeper;
 mod left;
 pub(crate) mod members;
 mod metrics;
@@ -138,7 +138,7 @@ impl Cluster {
     /// |---|---|---|---|
     /// | `nodes` | memory nodes | 1 | 1 to 65535, `nodes * segments` to 65536 |
     /// | `segments` | segments on each | 1 | likewise |
-    /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 27264 bytes (its control block) |
+    /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 27328 bytes (its control block) |
     /// | `seed` | what the threads' random generators start from, and everything in a simulation | 0 | 64 bits |
     /// | `placement` | where objects go if nobody says: a [`Policy`](crate::Policy) | `global-rr` | `rand`, `global-rr`, `global-mod`, `local-rr`, `local-mod` |
     /// | `delay` | `local:` only: operations complete at a random poll up to this one, so that tasks interleave; for tests | 0 | to 65536 |
@@ -427,10 +427,13 @@ impl Shared {
     }
 
     /// Hands over what ended threads had retired.
-    pub(crate) fn take_orphans(&self, limbo: &mut Limbo) {
-        for orphan in std::mem::take(&mut *lock(&self.orphans)) {
-            limbo.absorb(orphan);
-        }
+    pub(crate) fn take_orphans(&self) -> Vec<Limbo> {
+        std::mem::take(&mut *lock(&self.orphans))
+    }
+
+    /// Looks at what ended threads had retired.
+    pub(crate) fn with_orphans(&self, each: impl FnMut(&Limbo)) {
+        lock(&self.orphans).iter().for_each(each);
     }
 
     /// Frees what ended threads had retired: no thread is left. Where other processes may be at work it waits for a run of this

@@ -156,8 +156,11 @@ impl Drop for Run {
         if !self.has_own_processes {
             return;
         }
-        for process in &self.processes {
-            lock(&self.cluster.shared.spare).append(&mut process.take_spare());
+        for (number, process) in self.processes.iter().enumerate() {
+            let first = (number * self.threads_per_process) as u32;
+            if self.cluster.shared.world().is_none_or(|world| !world.lock().has_lost(first)) {
+                lock(&self.cluster.shared.spare).append(&mut process.take_spare());
+            }
             if let Some(identity) = process.is_gone() {
                 self.cluster.shared.evict_simulated(identity);
             }

@@ -294,6 +294,7 @@ impl ComputeThread {
     #[inline]
     pub(crate) async fn write_words(&self, at: Address, words: &[u64]) -> Result<()> {
         if let Some(host) = self.endpoint.immediate() {
+            self.veto_words(words);
             self.count_write(words.len());
             return host.write(at, words);
         }
@@ -306,6 +307,7 @@ impl ComputeThread {
     #[inline]
     pub(crate) async fn compare_exchange_word(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
         if let Some(host) = self.endpoint.immediate() {
+            self.veto_words(&[new]);
             count(&self.counters.cas, 1);
             let old = host.compare_exchange(at, expected, new)?;
             count(&self.counters.cas_failed, u64::from(old != expected));
@@ -320,6 +322,7 @@ impl ComputeThread {
     #[inline]
     pub(crate) async fn fetch_add_word(&self, at: Address, addend: u64) -> Result<u64> {
         if let Some(host) = self.endpoint.immediate() {
+            self.hear_of_sweep();
             count(&self.counters.faa, 1);
             return host.fetch_add(at, addend);
         }
@@ -372,6 +375,7 @@ impl ComputeThread {
             }
         }
         count(&self.counters.riders, (chain.ops().len() as u64).saturating_sub(1));
+        self.veto_written(&chain);
         self.look_after_left();
         self.count_towards_step();
         let posted = Some(self.endpoint.post(chain, self.task.get()));
@@ -434,7 +438,10 @@ impl Drop for ComputeThread {
             self.epoch.unpin(pin);
             self.endpoint.forget(ticket);
         }
-        self.cluster.shared.adopt(self.limbo.take());
+        self.hear_of_sweep();
+        if self.endpoint.virtual_time().is_none_or(|sim| !sim.has_lost()) {
+            self.cluster.shared.adopt(self.limbo.take());
+        }
         self.depart();
         self.run.depart(self.index_here, self.metrics());
     }

@@ -136,6 +136,11 @@ impl Chain {
         &self.ops
     }
 
+    /// The words that a WRITE writes.
+    pub(crate) fn written(&self, slot: &Range<usize>) -> &[u64] {
+        &self.words[slot.clone()]
+    }
+
     /// The words that an operation of a completed chain brought.
     pub(crate) fn words(&self, slot: &Slot) -> &[u64] {
         &self.words[slot.0.clone()]

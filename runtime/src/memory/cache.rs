@@ -128,6 +128,15 @@ impl NodeCache {
         }
     }
 
+    /// Everything, as address and bytes.
+    pub(super) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
+        for cache in &self.classes {
+            cache.blocks.iter().for_each(|at| each(*at, cache.bytes));
+            cache.further.iter().chain([&cache.rest]).for_each(|piece| each(piece.start, piece.bytes));
+        }
+        self.runs.iter().for_each(|run| each(grid.start(run.segment, run.first), run.chunks * grid.chunk_bytes()));
+    }
+
     /// A class of which there are more than `keep` blocks, or of which there is anything at all if `keep` is 0.
     pub(super) fn surplus(&self, keep: usize) -> Option<Class> {
         let too_many = |cache: &&ClassCache| cache.blocks.len() > keep || (keep == 0 && !cache.is_empty());
@@ -212,6 +221,14 @@ impl Spare {
         if is_object {
             self.live.push((node, block.bytes.wrapping_neg()));
         }
+    }
+
+    /// Everything, as address and bytes.
+    pub(super) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
+        self.blocks.iter().for_each(|(_, class, at)| each(*at, class.bytes()));
+        self.pieces.iter().for_each(|(_, _, piece)| each(piece.start, piece.bytes));
+        let runs = self.runs.iter();
+        runs.for_each(|(_, run)| each(grid.start(run.segment, run.first), run.chunks * grid.chunk_bytes()));
     }
 
     pub(crate) fn append(&mut self, other: &mut Self) {

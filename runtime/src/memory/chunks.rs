@@ -101,7 +101,8 @@ impl ThreadHeap {
         if self.take_spare() {
             return Ok(true);
         }
-        let guard = ct.pin();
+        // Until what is taken is in a list: who sweeps memory waits for that.
+        let _guard = ct.pin();
         let segment = self.segment_in_turn(node);
         let mut chain = ct.empty_chain();
         let head = chain.read(ct.pool_at(node, class), 1);
@@ -112,7 +113,6 @@ impl ThreadHeap {
         if ct.take_page(node, class, head).await? {
             return Ok(true);
         }
-        drop(guard);
         let usage = Use::Small(class);
         let wanted = Wanted { usage, chunks: 1, block_bytes: class.bytes(), insist: false };
         let run = ct.take_run(node, wanted, rotate, Some(counts)).await?;
@@ -120,6 +120,7 @@ impl ThreadHeap {
         let (start, bytes) = self.grid.blocks(run.segment, run.first, class);
         self.process.known.learn(&self.grid, run.segment, run.first, Some(class));
         let piece = super::cache::Piece { start, bytes };
+        self.veto(start, bytes);
         self.nodes[usize::from(node)].borrow_mut().put_piece(class, piece);
         Ok(true)
     }
@@ -134,10 +135,16 @@ impl ThreadHeap {
         insist: bool,
     ) -> Result<Option<Block>> {
         ct.give_surplus();
+        // As in `refill`.
+        let _guard = ct.pin();
         let chunks = self.grid.chunks_for(block_bytes);
         let wanted = Wanted { usage: Use::Large(chunks), chunks, block_bytes, insist };
         let run = ct.take_run(node, wanted, rotate, None).await?;
-        Ok(run.map(|run| self.grid.large(run, self.grid.large_align(block_bytes))))
+        let block = run.map(|run| self.grid.large(run, self.grid.large_align(block_bytes)));
+        if let Some(block) = block {
+            self.veto(block.address, block.bytes);
+        }
+        Ok(block)
     }
 
     /// The segment that the next chunk comes from.
@@ -406,6 +413,7 @@ impl ComputeThread {
         let heap = self.heap();
         let block = heap.allocate(self, (0, false), bytes, WORD_BYTES as u64).await?;
         heap.disown(block);
+        heap.holdings.wrote(block.address);
         heap.note_page(block.address, bytes, Kind::internal("epoch slots"));
         if heap.geometry.node_of(block.address.segment()) > 0 {
             heap.put(block);

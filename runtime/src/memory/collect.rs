@@ -7,7 +7,7 @@
 //!
 //! # When
 //!
-//! By a process that joins and finds nobody else: before it has done anything. Nobody then holds a block that no root leads to, since
+//! By a process that joins and finds nobody else, before it has done anything; while others live, memory is [swept](super::sweep). Nobody then holds a block that no root leads to, since
 //! there is nobody. Who joins meanwhile waits. Between the two it is as with Dekker's algorithm: a process makes its record and then
 //! looks for a collector; a collector says so and then looks for records; so one of them sees the other.
 //!
@@ -29,6 +29,7 @@ use super::cache::NodeCache;
 use super::classes::{CLASSES, Class};
 use super::grid::{Grid, Use};
 use super::heap::{Block, ThreadHeap};
+use super::sweep::Pace;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{self, Error, Result};
@@ -38,23 +39,23 @@ use crate::place::{ABANDONED, unpack_stamped};
 use crate::pointer::Address;
 
 /// How many words are read at a time.
-const WORDS_PER_READ: usize = 1024;
+pub(super) const WORDS_PER_READ: usize = 1024;
 /// How long a process waits that joins while another keeps others out.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest description that is read, in bytes.
 const LONGEST_DESCRIPTION: u64 = 1 << 20;
 
 /// What is known of the chunks, and which of their blocks are in use.
-struct Map {
-    grid: Grid,
+pub(super) struct Map {
+    pub(super) grid: Grid,
     /// By segment.
-    tables: Vec<Vec<Use>>,
+    pub(super) tables: Vec<Vec<Use>>,
     /// By segment, a bit for each word that a block begins at which is in use.
     marks: Vec<Vec<u64>>,
 }
 
 impl Map {
-    fn new(grid: Grid, tables: Vec<Vec<Use>>, segment_bytes: u64) -> Self {
+    pub(super) fn new(grid: Grid, tables: Vec<Vec<Use>>, segment_bytes: u64) -> Self {
         let words = (segment_bytes as usize / WORD_BYTES).div_ceil(u64::BITS as usize);
         let marks = tables.iter().map(|_| vec![0; words]).collect();
         Self { grid, tables, marks }
@@ -83,13 +84,13 @@ impl Map {
         (word / u64::BITS as usize, 1 << (word % u64::BITS as usize))
     }
 
-    fn is_marked(&self, at: Address) -> bool {
+    pub(super) fn is_marked(&self, at: Address) -> bool {
         let (index, bit) = Self::place(at);
         self.marks[usize::from(at.segment())][index] & bit != 0
     }
 
     /// Marks a block; gives whether it was not.
-    fn mark(&mut self, block: Block) -> bool {
+    pub(super) fn mark(&mut self, block: Block) -> bool {
         let (index, bit) = Self::place(block.address);
         let marks = &mut self.marks[usize::from(block.address.segment())][index];
         let is_new = *marks & bit == 0;
@@ -98,13 +99,22 @@ impl Map {
     }
 
     /// Whether the large block whose first chunk this is, is in use.
-    fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
+    pub(super) fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
         // Its address depends on its alignment, which is one of few.
         let start = self.grid.start(segment, first).offset();
         let end = start + self.grid.chunk_bytes() * chunks.min(2);
         let last = (self.marks[usize::from(segment)].len() * u64::BITS as usize * WORD_BYTES) as u64;
         (start..end.min(last)).step_by(WORD_BYTES).any(|offset| self.is_marked(Address::new(segment, offset)))
     }
+}
+
+/// How objects are traced.
+#[derive(Clone, Copy)]
+pub(super) enum Manner<'a> {
+    /// Nobody else is there, and locks may be freed.
+    Alone { frees_locks: bool },
+    /// Others are at work: what is found may be true no more.
+    Beside(&'a Pace),
 }
 
 impl ThreadHeap {
@@ -195,7 +205,7 @@ impl ComputeThread {
         }
     }
 
-    async fn is_member(&self, identity: u64) -> Result<bool> {
+    pub(super) async fn is_member(&self, identity: u64) -> Result<bool> {
         let members = self.members().await?;
         Ok(members.iter().any(|member| u64::from(member.identity) == identity && !member.is_gone()))
     }
@@ -203,16 +213,12 @@ impl ComputeThread {
     /// Collects memory: nobody else is there. With `frees_locks` those of described objects that are held become free, and their next
     /// owners are told. Gives the bytes that came free.
     pub(crate) async fn collect(&self, frees_locks: bool) -> Result<u64> {
-        let (heap, grid) = (self.heap(), self.heap().grid);
+        let heap = self.heap();
         let geometry = heap.geometry;
         // What this process holds is made anew with everything else.
         heap.forget_everything();
-        let mut tables = Vec::new();
-        for segment in 0..geometry.segments() {
-            tables.push(self.read_table(segment as u16).await?);
-        }
-        let mut map = Map::new(grid, tables, geometry.segment_bytes);
-        let live = self.mark_all(&mut map, frees_locks).await?;
+        let mut map = self.read_map().await?;
+        let live = self.mark_all(&mut map, Manner::Alone { frees_locks }).await?;
         // First of all: what stands in a list must not be in another, too.
         for node in 0..geometry.nodes {
             let first = geometry.segments_of(node).start;
@@ -231,6 +237,16 @@ impl ComputeThread {
         }
         tracing::info!(freed_bytes = freed, "collected what processes that have ended had left");
         Ok(freed)
+    }
+
+    /// What all chunks are used for, with nothing marked.
+    pub(super) async fn read_map(&self) -> Result<Map> {
+        let geometry = self.heap().geometry;
+        let mut tables = Vec::new();
+        for segment in 0..geometry.segments() {
+            tables.push(self.read_table(segment as u16).await?);
+        }
+        Ok(Map::new(self.heap().grid, tables, geometry.segment_bytes))
     }
 
     pub(crate) async fn read_table(&self, segment: u16) -> Result<Vec<Use>> {
@@ -256,7 +272,8 @@ impl ComputeThread {
     }
 
     /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
-    async fn mark_all(&self, map: &mut Map, frees_locks: bool) -> Result<HashMap<u16, u64>> {
+    pub(super) async fn mark_all(&self, map: &mut Map, manner: Manner<'_>) -> Result<HashMap<u16, u64>> {
+        let frees_locks = matches!(manner, Manner::Alone { frees_locks: true });
         let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes).map(|node| (node, 0)).collect();
         // Parts of the control block that lie among the objects.
         let pages = self.read_words(control::slot_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
@@ -276,7 +293,11 @@ impl ComputeThread {
                     continue;
                 }
                 *live.entry(self.node_of(at)).or_default() += block.bytes;
-                let words = self.read_far(at, block.bytes as usize / WORD_BYTES).await?;
+                let words = block.bytes as usize / WORD_BYTES;
+                let words = match manner {
+                    Manner::Alone { .. } => self.read_far(at, words).await?,
+                    Manner::Beside(pace) => self.peek_far(at, words, pace).await?,
+                };
                 match (&layouts, of) {
                     (Some(layouts), Some(of)) => {
                         let mut locks = Vec::new();

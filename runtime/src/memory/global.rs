@@ -33,7 +33,8 @@ use std::task::Poll;
 
 use super::cache::Spare;
 use super::epoch::Collector;
-use super::grid::Known;
+use super::grid::{Grid, Known};
+use super::witness::{Candidates, Witness};
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::error::Result;
@@ -62,6 +63,8 @@ pub(crate) struct Process {
     requests: AtomicU64,
     /// Its threads that have neither ended nor died.
     threads: AtomicUsize,
+    /// What it says while another process sweeps memory.
+    pub(crate) witness: Witness,
     /// Its part in a cluster of several processes.
     pub(crate) shared: Option<Member>,
 }
@@ -122,6 +125,7 @@ impl Process {
             spare: Mutex::default(),
             requests: AtomicU64::new(0),
             threads: AtomicUsize::new(threads),
+            witness: Witness::default(),
             shared: None,
         }
     }
@@ -173,6 +177,11 @@ impl Process {
 
     pub(crate) fn take_spare(&self) -> Spare {
         std::mem::take(&mut *self.spare())
+    }
+
+    /// Vetoes what its ended threads held.
+    pub(super) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
+        self.spare().veto(grid, candidates);
     }
 
     /// It has more threads.

@@ -20,6 +20,7 @@ use super::grid::{Grid, Run, Use};
 use super::registry::{Registry, refused};
 use super::shortage::Shortage;
 use super::site::{Placement, Policy};
+use super::witness::{Holdings, Listener};
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
 use crate::fabric::host::Geometry;
@@ -103,12 +104,16 @@ pub(crate) struct ThreadHeap {
     pub(super) page: Cell<Vec<u64>>,
     /// Buffers for the images of unpublished objects, kept for the next.
     images: RefCell<Vec<Vec<u64>>>,
+    /// Objects that no root may lead to.
+    pub(crate) holdings: Holdings,
     /// Objects allocated and freed by this thread.
     pub(crate) allocated: Cell<u64>,
     pub(crate) freed: Cell<u64>,
     /// The simulator, which knows each object.
     watch: Option<Watch>,
     thread: u32,
+    /// Last: when it goes everything has been left to the process.
+    pub(super) listener: Listener,
 }
 
 impl ThreadHeap {
@@ -126,6 +131,8 @@ impl ThreadHeap {
         Self {
             registry,
             heard: Cell::new(process.requests()),
+            holdings: Holdings::new(process.shared.is_some()),
+            listener: Listener::new(&process),
             process,
             geometry,
             grid,
@@ -361,8 +368,17 @@ impl ThreadHeap {
         }
     }
 
+    /// Tells the simulator that memory is used for nothing, whatever it was for.
+    pub(super) fn note_lost(&self, block: Block) {
+        if let Some(watch) = &self.watch {
+            watch.lost(self.thread, block.address, block.bytes);
+        }
+    }
+
     /// Takes an object's block back. No round trip.
     pub(crate) fn free(&self, block: Block) {
+        self.veto(block.address, block.bytes);
+        self.holdings.forget(block.address);
         self.registry.freed(block.address);
         self.freed.set(self.freed.get() + 1);
         self.take_back(block, block.bytes);
@@ -408,6 +424,7 @@ impl ThreadHeap {
 
     /// Chunks that are not needed.
     pub(super) fn give_run(&self, run: Run) {
+        self.veto(self.grid.start(run.segment, run.first), run.chunks * self.grid.chunk_bytes());
         let node = self.geometry.node_of(run.segment);
         self.nodes[usize::from(node)].borrow_mut().runs.push(run);
         self.has_surplus.set(true);
@@ -416,6 +433,7 @@ impl ThreadHeap {
     /// Takes in what ended threads of the process have left; gives whether there was anything.
     pub(super) fn take_spare(&self) -> bool {
         let spare = self.process.take_spare();
+        self.veto_spare(&spare);
         let found = !spare.is_empty();
         for (node, class, block) in spare.blocks {
             self.nodes[usize::from(node)].borrow_mut().put(class, block);
@@ -489,6 +507,7 @@ impl Drop for ThreadHeap {
         for (node, cache) in self.nodes.iter_mut().enumerate() {
             cache.get_mut().drain(node as u16, &mut spare);
         }
+        self.holdings.leave(&self.process);
         self.process.give_spare(spare);
     }
 }

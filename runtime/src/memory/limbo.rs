@@ -43,6 +43,10 @@ impl Limbo {
         self.retired.is_empty()
     }
 
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> {
+        self.retired.iter().map(|retired| retired.block)
+    }
+
     /// How many objects there are.
     pub(crate) fn objects(&self) -> usize {
         self.objects

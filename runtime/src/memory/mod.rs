@@ -10,6 +10,8 @@
 //! | [`chunks`] | taking chunks and giving them back |
 //! | [`shortage`] | what is tried before memory is said to be out |
 //! | [`collect`] | what is left by processes that have died |
+//! | [`sweep`] | the same, while others live |
+//! | [`witness`] | what a process says while another sweeps: which blocks it holds |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
@@ -35,3 +37,5 @@ pub(crate) mod reclaim;
 pub(crate) mod registry;
 pub(crate) mod shortage;
 pub(crate) mod site;
+pub(crate) mod sweep;
+pub(crate) mod witness;

@@ -85,6 +85,8 @@ impl ThreadHeap {
     pub(super) fn put_batch(&self, batch: &Batch) {
         let mut cache = self.nodes[usize::from(batch.node)].borrow_mut();
         let class = if batch.is_member { batch.class } else { self.page_class };
+        self.veto(batch.page, class.bytes());
+        self.veto_blocks(batch.class, &batch.words[1..]);
         cache.put(class, batch.page);
         cache.put_entries(&self.grid, batch.class, &batch.words[1..]);
         self.has_surplus.set(true);
@@ -161,6 +163,7 @@ impl ComputeThread {
             let found = self.submit_and(chain, move |ct, done| {
                 let found = done.word(&slot);
                 if found == seen {
+                    ct.heap().veto_blocks(class, page.entries());
                     let mut cache = ct.heap().nodes[usize::from(node)].borrow_mut();
                     cache.class(class).head = next;
                     cache.put_entries(&ct.heap().grid, class, page.entries());

@@ -24,6 +24,8 @@ impl ComputeThread {
     pub(crate) fn retire(&self, block: Block) -> Result<()> {
         self.heap().check_retirement(block, self.limbo.borrow().last())?;
         count(&self.counters.retired, 1);
+        self.heap().veto(block.address, block.bytes);
+        self.heap().holdings.forget(block.address);
         self.heap().note_retired(block);
         self.limbo.borrow_mut().push(self.epoch.tag(), block, true);
         let left = self.until_advance.get() - 1;
@@ -41,6 +43,8 @@ impl ComputeThread {
 
     /// Retires a block that was no object's, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
+        self.heap().veto(block.address, block.bytes);
+        self.heap().holdings.forget(block.address);
         self.heap().note_retired(block);
         self.limbo.borrow_mut().push(self.epoch.tag(), block, false);
     }
@@ -95,7 +99,7 @@ impl ComputeThread {
         let mut backoff = Backoff::for_turn(self);
         let mut fruitless = 0;
         while fruitless < ATTEMPTS_TO_LEAVE {
-            shared.take_orphans(&mut self.limbo.borrow_mut());
+            self.take_orphans();
             if !self.has_garbage() {
                 return;
             }

@@ -116,6 +116,7 @@ impl ComputeThread {
     #[cold]
     fn answer_request(&self, requests: u64) {
         self.heap().heard.set(requests);
+        self.hear_of_sweep();
         let epoch = self.advance_epoch();
         self.free_expired(epoch);
         self.give_everything();
@@ -169,9 +170,15 @@ impl ComputeThread {
             let slot = chain.compare_exchange(at, seen, 0);
             let taken = self.submit_or(
                 chain,
-                move |_, done| {
+                move |ct, done| {
                     let found = done.word(&slot);
-                    if found == seen { Ok(pages) } else { Err(found) }
+                    if found != seen {
+                        return Err(found);
+                    }
+                    for page in &pages {
+                        ct.heap().veto_blocks(class, page.entries());
+                    }
+                    Ok(pages)
                 },
                 move |ct, taken: std::result::Result<Vec<Page>, u64>| {
                     for page in taken.into_iter().flatten() {

@@ -24,6 +24,8 @@ pub struct Owned<T> {
     block: Block,
     image: Vec<u64>,
     heap: Rc<ThreadHeap>,
+    /// Where it is among what the thread holds.
+    held: u32,
     published: bool,
     object: PhantomData<fn() -> T>,
 }
@@ -42,7 +44,8 @@ impl<T: Remote> Owned<T> {
         heap.note_allocated::<T>(block, bytes);
         let mut image = heap.take_image(bytes / WORD_BYTES);
         T::encode(init, bytemuck::cast_slice_mut(&mut image));
-        Ok(Self { block, image, heap: Rc::clone(heap), published: false, object: PhantomData })
+        let held = heap.holdings.hold(block.address);
+        Ok(Self { block, image, heap: Rc::clone(heap), held, published: false, object: PhantomData })
     }
 
     /// Where the object will be.
@@ -80,6 +83,7 @@ impl<T: Remote> Owned<T> {
     pub async fn write(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
         // Once posted, the block must not be freed under the WRITE, whatever becomes of this future.
         self.published = true;
+        self.heap.holdings.wrote(self.block.address);
         ct.write_words(self.block.address, &self.image).await?;
         Ok(self.as_ptr())
     }
@@ -95,6 +99,7 @@ impl<T> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
+        self.heap.holdings.release(self.held);
         if !self.published {
             self.heap.free(self.block);
         }

@@ -180,6 +180,15 @@ impl Blocks {
         Ok(block.kind)
     }
 
+    /// Whatever is in some bytes is no more.
+    pub(crate) fn lost(&mut self, start: Address, bytes: u64, by: Who) {
+        for offset in (0..bytes).step_by(WORD_BYTES) {
+            if let Some(index) = self.index_at(start.add(offset)) {
+                self.blocks[index].state = State::Freed(by);
+            }
+        }
+    }
+
     /// Whether `words` words from `at` on may be accessed: gives their object.
     #[inline]
     pub(crate) fn accessed(&self, at: Address, words: usize) -> Result<&Block, Misuse> {

@@ -70,7 +70,8 @@ impl Books {
         }
         match self.blocks.accessed(op.at(), op.words()) {
             Ok(_) => Ok(()),
-            Err(Misuse::Freed(_)) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
+            // A peek may look anywhere.
+            Err(_) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
             Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
         }
     }
@@ -84,7 +85,7 @@ impl Books {
         }
         match self.blocks.accessed(at, 1) {
             Ok(_) => Ok(()),
-            Err(Misuse::Freed(_)) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
+            Err(_) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
             Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
         }
     }
@@ -149,6 +150,12 @@ impl Books {
                 format!("free of {at} by thread {} {misuse}", who.thread),
             ),
         }
+    }
+
+    /// Memory that processes have left that died is a block of the runtime's until it is freed.
+    pub(crate) fn lost(&mut self, at: Address, bytes: u64, who: Who) {
+        self.blocks.lost(at, bytes, who);
+        self.allocated(at, bytes, Kind::internal("lost block"), who);
     }
 
     /// Reports what neither a root nor any object that a root leads to leads to.

@@ -17,19 +17,34 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn allocated(&self, thread: u32, at: Address, bytes: u64, kind: Kind) {
         let mut world = self.world.lock();
+        if world.has_lost(thread) {
+            return;
+        }
         let who = world.who(thread, self.task.get());
         world.books.allocated(at, bytes, kind, who);
     }
 
     pub(crate) fn retired(&self, thread: u32, at: Address) {
         let mut world = self.world.lock();
+        if world.has_lost(thread) {
+            return;
+        }
         let who = world.who(thread, self.task.get());
         world.books.retired(at, who);
     }
 
     pub(crate) fn freed(&self, thread: u32, at: Address) {
         let mut world = self.world.lock();
+        if world.has_lost(thread) {
+            return;
+        }
         let who = world.who(thread, self.task.get());
         world.books.freed(at, who);
+    }
+
+    pub(crate) fn lost(&self, thread: u32, at: Address, bytes: u64) {
+        let mut world = self.world.lock();
+        let who = world.who(thread, self.task.get());
+        world.books.lost(at, bytes, who);
     }
 }

@@ -52,6 +52,9 @@ pub(crate) struct SimConfig {
     /// Whether those who die are only marked, as a memory node does, so that survivors have to evict them. For tests of that.
     #[cfg(test)]
     pub(crate) marks_the_dead: bool,
+    /// Planted bugs: what sweeping memory leaves out.
+    #[cfg(test)]
+    pub(crate) sweeps_without: String,
 }
 
 impl Default for SimConfig {
@@ -74,6 +77,8 @@ impl Default for SimConfig {
             early_reclamation: false,
             #[cfg(test)]
             marks_the_dead: false,
+            #[cfg(test)]
+            sweeps_without: String::new(),
         };
         for (name, value) in Self::DEFAULTS {
             let known = config.set(name, value);
@@ -131,6 +136,8 @@ impl SimConfig {
             }
             #[cfg(test)]
             "dead" => self.marks_the_dead = value == "marked",
+            #[cfg(test)]
+            "sweeps-without" => value.clone_into(&mut self.sweeps_without),
             "plant" => {
                 self.early_reclamation = match value {
                     "none" => false,

@@ -144,6 +144,17 @@ impl Sim {
         u64::from(self.world.lock().config().early_reclamation)
     }
 
+    /// Whether what the thread has is lost with it.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.world.lock().has_lost(self.thread)
+    }
+
+    /// What sweeping memory leaves out: planted bugs.
+    #[cfg(test)]
+    pub(crate) fn sweeps_without(&self, part: &str) -> bool {
+        self.world.lock().config().sweeps_without == part
+    }
+
     /// Whether something that the thread has posted has not been executed.
     pub(crate) fn is_underway(&self) -> bool {
         self.world.lock().is_underway(self.thread)

@@ -209,10 +209,27 @@ impl World {
         (thread / self.config.threads_per_node) as usize
     }
 
+    /// Whether what a thread has is lost with it, as it is where processes are real.
+    #[cfg(test)]
+    pub(crate) fn has_lost(&self, thread: u32) -> bool {
+        self.config.marks_the_dead && self.is_dead(thread)
+    }
+
+    /// Whether what a thread has is lost with it: here whoever dies leaves it to the others.
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn has_lost(&self, _thread: u32) -> bool {
+        false
+    }
+
     /// Whether what a thread does still takes effect.
     fn acts(&self, thread: u32) -> bool {
+        !self.stopped && !self.is_dead(thread)
+    }
+
+    fn is_dead(&self, thread: u32) -> bool {
         let dead = |thread: &Thread| matches!(thread.state, ThreadState::Dead(_));
-        !self.stopped && !self.threads.get(thread as usize).is_some_and(dead)
+        self.threads.get(thread as usize).is_some_and(dead)
     }
 
     pub(crate) fn who(&self, thread: u32, task: u32) -> Who {

@@ -1,0 +1,599 @@
+//! Sweeping: taking back what the dead have left, while others live.
+//!
+//! What [`collect`](super::collect) does for a process that is alone, one keeper does here beside all others, which go on. It can
+//! not know what they hold, so it asks them; and since they go on, it asks about few blocks and not about all.
+//!
+//! 1. It marks what roots lead to, and reads the pool. Blocks that are neither marked nor in the pool are the *candidates*. Nothing
+//!    rests on this but that they are few: marks that are wrong or old make a candidate too many, or one too few.
+//! 2. It publishes their list, and waits until each process [has heard](super::witness) of it. From that moment, *A*, whoever has or
+//!    gets a candidate vetoes it.
+//! 3. It waits for the epoch to advance twice. Then it reads the pool again, and all blocks that are neither candidates nor in the
+//!    pool: any of their words may be a link. So may those of candidates, which lead from candidate to candidate.
+//! 4. It waits for the epoch to advance twice again, and then for each process's vetoes.
+//! 5. What is vetoed is in use, and what a block that is not a candidate leads to, and what either of these leads to. It *retires*
+//!    the rest: those blocks are lost.
+//!
+//! If a process dies meanwhile, its vetoes may have died with it; then nothing is retired, and it is tried again. One that joins
+//! hears of the list before it does anything, and one that leaves gives its vetoes first.
+//!
+//! # Why that is safe
+//!
+//! Claim: a candidate that somebody uses when the last veto has been read is vetoed, or found in step 3, or in the pool.
+//!
+//! - *Somebody held it at A, in one of the ways that are [listed](super::witness)*: it was vetoed. Held otherwise, under a guard: that
+//!   guard was over when step 3 began, and what it held had been linked, retired, or put into a list, which is a veto each if it was
+//!   done after A, and else is one of the other cases.
+//! - *A root leads to it.* Take the links on the way there. One that was written after A vetoed what it leads to. One that was written
+//!   before was there in step 3, so it was seen if the block that it is in was looked at: which it was, unless that was in the pool.
+//!   A block that was in the pool after A and is on the way now was taken from there since, and what is in it was written after that.
+//! - *Somebody unlinked it after A.* Until then a root led to it. If that was before step 3 was over, whoever did it has left the
+//!   guard under which he did, and has retired the block, or linked it again: a veto. If it was later, step 3 found it as above.
+//! - *Somebody got it from the pool after A*: a veto.
+//!
+//! What is lost stays lost: nothing leads to it. A reader may still be in a block that a process unlinked and died before
+//! retiring it; so lost blocks are retired, not freed.
+//!
+//! # What it costs
+//!
+//! It reads all blocks that are in use, once, and what roots lead to twice; for each candidate two words. The others read the
+//! candidates' list once, and while a sweep lasts, look up each word that they write. A bit in 64 of all far memory is kept here
+//! meanwhile. A list has a few hundred to four thousand candidates, after the size of segments: there are as many rounds as that takes.
+//!
+//! Old words lead somewhere, too: a candidate that nobody uses but that a free block in a thread's list happens to name stays. It
+//! comes back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before
+//! that, either.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use memoffset::offset_of;
+
+use super::classes::{CLASSES, Class};
+use super::collect::{Manner, Map, WORDS_PER_READ};
+use super::grid::{Run, Use};
+use super::heap::Block;
+use super::witness::Candidates;
+use crate::cluster::ComputeThread;
+use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES, Record};
+use crate::error::Result;
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+
+/// The words in front of a list's entries: its number, and how many there are. The number's lowest bit asks for the vetoes.
+const HEAD_WORDS: usize = 2;
+/// Those of an entry: the address with all its bits turned over, so that it is not taken for a link, and the bytes; 0 bytes are a
+/// veto.
+const ENTRY_WORDS: usize = 2;
+const ASKED: u64 = 1;
+/// A list has so many chunks' worth of entries.
+const CHUNKS_PER_LIST: u64 = 4;
+/// How many vetoes are written at a time.
+const VETOES_PER_CHAIN: usize = 32;
+/// For how long others are waited for in one round.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many READs are done at a stretch.
+const READS_PER_BREATH: u32 = 32;
+
+/// Lets a sweep be interrupted by what its thread must do on time.
+#[derive(Default)]
+pub(crate) struct Pace {
+    is_resting: Cell<bool>,
+    reads: Cell<u32>,
+    /// Tells lists of one process apart.
+    lists: Cell<u32>,
+    /// The list that is published.
+    page: Cell<Option<Block>>,
+}
+
+impl Pace {
+    /// Lets others have the thread now and then.
+    async fn breathe(&self, ct: &ComputeThread) {
+        self.reads.set(self.reads.get() + 1);
+        if self.reads.get().is_multiple_of(READS_PER_BREATH) {
+            ct.yield_now().await;
+        }
+    }
+
+    /// Waits for others to do something.
+    async fn rest(&self, ct: &ComputeThread) {
+        self.is_resting.set(true);
+        while self.is_resting.get() {
+            ct.yield_now().await;
+        }
+    }
+
+    /// Goes on with a sweep until it is over, which gives its outcome, or rests, or is `interrupted`.
+    pub(crate) async fn go_on<R>(
+        &self,
+        mut sweep: Pin<&mut (impl Future<Output = R> + ?Sized)>,
+        interrupted: impl Fn() -> bool,
+    ) -> Option<R> {
+        self.is_resting.set(false);
+        poll_fn(|context| match sweep.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending if self.is_resting.get() || interrupted() => Poll::Ready(None),
+            Poll::Pending => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+/// What became of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Swept {
+    /// So many bytes were lost, and come free.
+    Bytes(u64),
+    /// There is nothing to do, or somebody else does it.
+    Nothing,
+    /// A process died meanwhile, or did not answer.
+    Disturbed,
+}
+
+/// How things stood when a round began.
+struct Round {
+    me: u32,
+    evictions: u64,
+    until: Duration,
+}
+
+/// What was found in step 3.
+struct Links {
+    /// The candidates that something else leads to.
+    found: Vec<usize>,
+    /// Where each candidate leads.
+    of: Vec<Vec<u32>>,
+}
+
+impl Map {
+    /// The chunks of an object of its own: the first says how many, as long as the others agree.
+    fn run(&self, segment: u16, first: u64) -> Run {
+        let table = &self.tables[usize::from(segment)][first as usize..];
+        let most = if let Use::Large(chunks) = table[0] { chunks.max(1) } else { 1 };
+        let further = table[1..].iter().take_while(|usage| **usage == Use::Continued).count() as u64;
+        Run { segment, first, chunks: most.min(1 + further) }
+    }
+
+    /// Everything that is in use, by chunk: blocks of a class, or what stands on its own.
+    fn for_each_chunk(&self, mut each: impl FnMut(u16, u64, Option<Class>, Block)) {
+        for (segment, table) in (0..).zip(&self.tables) {
+            let mut chunk = 0;
+            while chunk < table.len() as u64 {
+                match table[chunk as usize] {
+                    Use::Free => chunk += 1,
+                    Use::Small(class) => {
+                        let (address, bytes) = self.grid.blocks(segment, chunk, class);
+                        each(segment, chunk, Some(class), Block { address, bytes });
+                        chunk += 1;
+                    }
+                    Use::Large(_) | Use::Continued | Use::Untaken => {
+                        let run = self.run(segment, chunk);
+                        let (address, bytes) =
+                            (self.grid.start(segment, chunk), run.chunks * self.grid.chunk_bytes());
+                        each(segment, chunk, None, Block { address, bytes });
+                        chunk += run.chunks;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The blocks that are neither marked nor free.
+    fn candidates(&self, free: &Self) -> Vec<Block> {
+        let mut candidates = Vec::new();
+        self.for_each_chunk(|segment, chunk, class, all| match class {
+            Some(class) => {
+                let blocks = (0..all.bytes / class.bytes()).map(|index| Block {
+                    address: all.address.add(index * class.bytes()),
+                    bytes: class.bytes(),
+                });
+                candidates
+                    .extend(blocks.filter(|block| {
+                        !self.is_marked(block.address) && !free.is_marked(block.address)
+                    }));
+            }
+            None => {
+                let chunks = all.bytes / self.grid.chunk_bytes();
+                // Without a first chunk it was read while somebody wrote it, and whoever holds it does not know it by this address.
+                let is_whole = self.tables[usize::from(segment)][chunk as usize] != Use::Continued;
+                if is_whole && !self.is_large_marked(segment, chunk, chunks) {
+                    candidates.push(all);
+                }
+            }
+        });
+        candidates
+    }
+
+    /// Whether the chunk of a block is put to the same use as in another map.
+    fn agrees(&self, other: &Self, block: Block) -> bool {
+        let Some(first) = self.grid.chunk_of(block.address) else { return false };
+        let segment = usize::from(block.address.segment());
+        let chunks = block.bytes.div_ceil(self.grid.chunk_bytes());
+        (first..first + chunks).all(|chunk| {
+            let usage = |map: &Self| map.tables[segment].get(chunk as usize).copied();
+            usage(self) == usage(other)
+        })
+    }
+}
+
+impl ComputeThread {
+    // ---- who sweeps --------------------------------------------------------------------------------------------
+
+    /// Sweeps memory if processes have left some, and nobody else does.
+    pub(crate) async fn sweep(&self, pace: &Pace) -> Result<Swept> {
+        let Some(member) = &self.process.shared else { return Ok(Swept::Nothing) };
+        let me = member.identity;
+        let [debts, collected, _, swept, sweeper] =
+            self.read_words(control::debts(), 5, |words| Ok(std::array::from_fn(|word| words[word]))).await?;
+        let is_free = sweeper == 0 || !self.is_member(sweeper - 1).await?;
+        let word = u64::from(me) + 1;
+        if debts == collected
+            || debts == swept
+            || !is_free
+            || self.compare_exchange_word(control::sweeper(), sweeper, word).await? != sweeper
+        {
+            return Ok(Swept::Nothing);
+        }
+        let outcome = self.sweep_in_rounds(me, pace).await;
+        self.end_sweep(pace).await?;
+        if let Ok(Swept::Bytes(_)) = outcome {
+            self.write_word(control::swept(), debts).await?;
+        }
+        self.compare_exchange_word(control::sweeper(), word, 0).await?;
+        outcome
+    }
+
+    /// Takes back the list of candidates, if there is one.
+    pub(crate) async fn end_sweep(&self, pace: &Pace) -> Result<()> {
+        if let Some(page) = pace.page.take() {
+            self.write_word(control::candidates(), 0).await?;
+            // Others may be reading it.
+            let _guard = self.pin();
+            self.retire_block(page);
+        }
+        Ok(())
+    }
+
+    async fn sweep_in_rounds(&self, me: u32, pace: &Pace) -> Result<Swept> {
+        // One that has died over it may have left a list, which is one of the candidates now.
+        self.write_word(control::candidates(), 0).await?;
+        // What others give back to the pool is no candidate.
+        self.process.ask_for_memory();
+        self.fetch_add_word(control::requests(), 1).await?;
+        self.wait_for_epochs(None, pace).await?;
+        let before = self.read_map_beside(pace).await?;
+        let candidates = before.candidates(&self.read_pool(pace).await?);
+        let per_list = (self.list_bytes() as usize / WORD_BYTES - HEAD_WORDS) / ENTRY_WORDS;
+        let mut freed = 0;
+        for part in candidates.chunks(per_list) {
+            match self.sweep_round(me, part, &before, pace).await? {
+                Some(bytes) => freed += bytes,
+                None => return Ok(Swept::Disturbed),
+            }
+        }
+        // They are of use to others.
+        for _ in 0..64 {
+            if !self.has_garbage() {
+                break;
+            }
+            pace.rest(self).await;
+        }
+        self.give_everything();
+        tracing::info!(freed_bytes = freed, "swept what processes that have ended had left");
+        Ok(Swept::Bytes(freed))
+    }
+
+    // ---- one round ---------------------------------------------------------------------------------------------
+
+    /// Sweeps some candidates. Gives the bytes that were lost; nothing if it was disturbed.
+    async fn sweep_round(
+        &self,
+        me: u32,
+        blocks: &[Block],
+        before: &Map,
+        pace: &Pace,
+    ) -> Result<Option<u64>> {
+        let evictions = self.read_word(control::evictions()).await?;
+        let round = Round { me, evictions, until: self.now() + PATIENCE };
+        let candidates = self.publish_candidates(blocks, &round, pace).await?;
+        if !self.wait_for_members(candidates.number, &round, pace).await?
+            || !self.wait_for_epochs(Some(&round), pace).await?
+        {
+            self.end_sweep(pace).await?;
+            return Ok(None);
+        }
+        let free = self.read_pool(pace).await?;
+        let links = if self.sweeps_without("a second look") {
+            Links { found: Vec::new(), of: vec![Vec::new(); blocks.len()] }
+        } else {
+            self.read_links(&free, &candidates, pace).await?
+        };
+        let are_heard = self.wait_for_epochs(Some(&round), pace).await?
+            && self.ask_for_vetoes(&candidates, &round, pace).await?;
+        let lost = if are_heard { self.lost(&candidates, before, &free, links, pace).await? } else { Vec::new() };
+        self.end_sweep(pace).await?;
+        if !are_heard {
+            return Ok(None);
+        }
+        let bytes = lost.iter().map(|block| block.bytes).sum();
+        let _guard = self.pin();
+        for block in lost {
+            self.heap().note_lost(block);
+            self.retire_block(block);
+        }
+        Ok(Some(bytes))
+    }
+
+    fn list_bytes(&self) -> u64 {
+        CHUNKS_PER_LIST * self.heap().grid.chunk_bytes()
+    }
+
+    /// What chunks are used for, and what roots lead to.
+    async fn read_map_beside(&self, pace: &Pace) -> Result<Map> {
+        let mut map = self.read_map().await?;
+        self.mark_all(&mut map, Manner::Beside(pace)).await?;
+        Ok(map)
+    }
+
+    /// What chunks are used for, and what is in the pool.
+    async fn read_pool(&self, pace: &Pace) -> Result<Map> {
+        let heap = self.heap();
+        let (grid, geometry) = (heap.grid, heap.geometry);
+        let mut free = self.read_map().await?;
+        for node in 0..geometry.nodes {
+            for class in (0..CLASSES).filter_map(Class::from_index) {
+                // What comes after a page does not change while this thread is pinned and the page is on the list.
+                let _guard = self.pin();
+                let mut link = self.read_word(self.pool_at(node, class)).await?;
+                while link != 0 {
+                    let page = self.read_page(class, link).await?;
+                    let of_page = if page.is_member { class } else { heap.page_class };
+                    free.mark(Block { address: page.at, bytes: of_page.bytes() });
+                    for (at, bytes) in super::cache::free_blocks(&grid, class, page.entries()) {
+                        for offset in (0..bytes).step_by(class.bytes() as usize) {
+                            free.mark(Block { address: at.add(offset), bytes: class.bytes() });
+                        }
+                    }
+                    link = page.next();
+                    pace.breathe(self).await;
+                }
+            }
+        }
+        Ok(free)
+    }
+
+    /// Writes a list and says where it is.
+    async fn publish_candidates(
+        &self,
+        blocks: &[Block],
+        round: &Round,
+        pace: &Pace,
+    ) -> Result<Arc<Candidates>> {
+        let list = pace.lists.get() + 1;
+        pace.lists.set(list);
+        let number = (u64::from(round.me) + 1) << 32 | u64::from(list) << 1;
+        let mut words = vec![number, blocks.len() as u64];
+        words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), block.bytes]));
+        let page = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
+        let page = self.heap().grid.whole(page);
+        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
+            self.write_words(page.address.add((index * WORDS_PER_READ * WORD_BYTES) as u64), part).await?;
+        }
+        pace.page.set(Some(page));
+        self.write_word(control::candidates(), page.address.bits()).await?;
+        Ok(Arc::new(Candidates::new(number, blocks.to_vec())))
+    }
+
+    /// Whether nobody has died since the round began, and there is time.
+    async fn is_undisturbed(&self, round: &Round) -> Result<bool> {
+        Ok(self.now() < round.until && self.read_word(control::evictions()).await? == round.evictions)
+    }
+
+    /// Waits until all members say `word`; gives whether they do and nobody has died.
+    async fn wait_for_members(&self, word: u64, round: &Round, pace: &Pace) -> Result<bool> {
+        loop {
+            let members = self.members().await?;
+            // What it says was said before whoever is gone was evicted.
+            if !self.is_undisturbed(round).await? || members.iter().any(|member| member.is_gone()) {
+                return Ok(false);
+            }
+            if members.iter().all(|member| member.attends() == word) {
+                return Ok(true);
+            }
+            pace.rest(self).await;
+        }
+    }
+
+    /// Waits until all guards are over that are held now; gives whether nobody has died meanwhile.
+    async fn wait_for_epochs(&self, round: Option<&Round>, pace: &Pace) -> Result<bool> {
+        let (mut epoch, _) = self.read_announcements().await?;
+        if self.sweeps_without("waiting for guards") {
+            epoch -= 2;
+        }
+        let until = self.now() + PATIENCE;
+        while self.read_word(control::epoch()).await? < epoch + 2 {
+            let goes_on = match round {
+                Some(round) => self.is_undisturbed(round).await?,
+                None => self.now() < until,
+            };
+            if !goes_on {
+                return Ok(false);
+            }
+            self.step().await;
+            pace.rest(self).await;
+        }
+        Ok(true)
+    }
+
+    /// Looks for what leads to candidates, in everything that is neither a candidate nor free.
+    async fn read_links(&self, free: &Map, candidates: &Candidates, pace: &Pace) -> Result<Links> {
+        let blocks = candidates.blocks();
+        let mut links = Links { found: Vec::new(), of: vec![Vec::new(); blocks.len()] };
+        // The directory and whatever else leads to objects, but not the pool.
+        let roots = (CONTROL_BYTES - HEADER_BYTES) as usize / WORD_BYTES;
+        for word in self.read_far(Address::new(0, HEADER_BYTES), roots).await? {
+            links.found.extend(candidates.in_word(word));
+        }
+        let mut chunks = Vec::new();
+        free.for_each_chunk(|_, _, class, all| chunks.push((class, all)));
+        for (class, all) in chunks {
+            let end = all.address.offset() + all.bytes;
+            let bytes = all.bytes - end.saturating_sub(self.heap().segment_bytes());
+            let words = self.peek_far(all.address, bytes as usize / WORD_BYTES, pace).await?;
+            let per_block = class.map_or(words.len(), Class::words).max(1);
+            for (index, words) in words.chunks(per_block).enumerate() {
+                let at = all.address.add((index * per_block * WORD_BYTES) as u64);
+                if free.is_marked(at) {
+                    continue;
+                }
+                let found = words.iter().flat_map(|word| candidates.in_word(*word));
+                match candidates.at(at).filter(|index| blocks[*index].address == at) {
+                    Some(candidate) => links.of[candidate].extend(found.map(|index| index as u32)),
+                    None => links.found.extend(found),
+                }
+            }
+        }
+        Ok(links)
+    }
+
+    /// Reads any number of words, beside others that may be freeing what is there.
+    pub(super) async fn peek_far(&self, at: Address, words: usize, pace: &Pace) -> Result<Vec<u64>> {
+        let mut read = Vec::with_capacity(words);
+        while read.len() < words {
+            let mut chain = self.empty_chain();
+            let count = (words - read.len()).min(WORDS_PER_READ);
+            let slot = chain.peek(at.add((read.len() * WORD_BYTES) as u64), count);
+            let done = self.submit(chain).await?;
+            read.extend_from_slice(done.words(&slot));
+            drop(done);
+            pace.breathe(self).await;
+        }
+        Ok(read)
+    }
+
+    /// Asks for the vetoes and waits until all are written; gives whether they are.
+    async fn ask_for_vetoes(&self, candidates: &Candidates, round: &Round, pace: &Pace) -> Result<bool> {
+        let Some(page) = pace.page.get() else { return Ok(false) };
+        self.write_word(page.address, candidates.number | ASKED).await?;
+        self.wait_for_members(candidates.number | ASKED, round, pace).await
+    }
+
+    /// The candidates that nobody uses.
+    async fn lost(
+        &self,
+        candidates: &Candidates,
+        before: &Map,
+        free: &Map,
+        links: Links,
+        pace: &Pace,
+    ) -> Result<Vec<Block>> {
+        let Some(page) = pace.page.get() else { return Ok(Vec::new()) };
+        let blocks = candidates.blocks();
+        let entries = page.address.add((HEAD_WORDS * WORD_BYTES) as u64);
+        let entries = self.read_far(entries, ENTRY_WORDS * blocks.len()).await?;
+        let vetoed = entries.chunks(ENTRY_WORDS).enumerate().filter(|(_, entry)| entry[1] == 0);
+        let mut pending: Vec<usize> = vetoed.map(|(index, _)| index).chain(links.found).collect();
+        let mut is_used = vec![false; blocks.len()];
+        while let Some(index) = pending.pop() {
+            if !std::mem::replace(&mut is_used[index], true) {
+                pending.extend(links.of[index].iter().map(|index| *index as usize));
+            }
+        }
+        let lost = blocks.iter().zip(is_used).filter(|(block, is_used)| {
+            !is_used && !free.is_marked(block.address) && before.agrees(free, **block)
+        });
+        Ok(lost.map(|(block, _)| *block).collect())
+    }
+
+    // ---- whoever is asked --------------------------------------------------------------------------------------
+
+    /// For a keeper: hears of a list, and answers. Gives whether there is something to sweep and nobody does.
+    pub(crate) async fn attend_sweep(&self) -> Result<bool> {
+        let Some(member) = &self.process.shared else { return Ok(false) };
+        let witness = &self.process.witness;
+        let [debts, collected, _, swept, sweeper, list] =
+            self.read_words(control::debts(), 6, |words| Ok(std::array::from_fn(|word| words[word]))).await?;
+        let is_due = debts != collected && debts != swept;
+        if list == 0 {
+            witness.hear(None);
+            return Ok(is_due && (sweeper == 0 || !self.is_member(sweeper - 1).await?));
+        }
+        // It is not freed while this thread is pinned, if it is still the one.
+        let _guard = self.pin();
+        let page = Address::from_bits(self.read_word(control::candidates()).await?);
+        if page.is_null() {
+            witness.hear(None);
+            return Ok(false);
+        }
+        let [word, count] = self.read_words(page, HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
+        let number = word & !ASKED;
+        let candidates = match witness.candidates().filter(|candidates| candidates.number == number) {
+            Some(candidates) => candidates,
+            None => self.hear_of_candidates(page, number, count as usize).await?,
+        };
+        self.hear_of_sweep();
+        let attends = member.record().add(offset_of!(Record, attends) as u64);
+        let has_said = witness.has_said();
+        if has_said & !ASKED != number {
+            if self.has_process_heard(&candidates) {
+                self.write_word(attends, number).await?;
+                witness.says(number);
+            }
+        } else if word != has_said {
+            self.write_vetoes(page, &candidates).await?;
+            self.write_word(attends, word).await?;
+            witness.says(word);
+        }
+        Ok(false)
+    }
+
+    async fn hear_of_candidates(&self, page: Address, number: u64, count: usize) -> Result<Arc<Candidates>> {
+        let entries = page.add((HEAD_WORDS * WORD_BYTES) as u64);
+        self.heap().check(entries, (count * ENTRY_WORDS * WORD_BYTES) as u64)?;
+        let words = self.read_far(entries, count * ENTRY_WORDS).await?;
+        let blocks = words.chunks(ENTRY_WORDS);
+        let blocks = blocks.map(|words| Block { address: Address::from_bits(!words[0]), bytes: words[1] });
+        let candidates = Arc::new(Candidates::new(number, blocks.collect()));
+        self.process.witness.hear(Some(Arc::clone(&candidates)));
+        // So that the threads look.
+        self.process.ask_for_memory();
+        Ok(candidates)
+    }
+
+    async fn write_vetoes(&self, page: Address, candidates: &Candidates) -> Result<()> {
+        let vetoed: Vec<usize> =
+            (0..candidates.blocks().len()).filter(|index| candidates.is_vetoed(*index)).collect();
+        for part in vetoed.chunks(VETOES_PER_CHAIN) {
+            let mut chain = self.empty_chain();
+            for index in part {
+                let word = HEAD_WORDS + index * ENTRY_WORDS + 1;
+                chain.write(page.add((word * WORD_BYTES) as u64), &[0]);
+            }
+            self.submit(chain).await?;
+        }
+        Ok(())
+    }
+
+    /// The process is about to leave: whoever sweeps gets its vetoes.
+    pub(crate) async fn leave_sweep(&self) {
+        let Some(candidates) = self.process.witness.candidates() else { return };
+        let _guard = self.pin();
+        let Ok(page) = self.read_word(control::candidates()).await else { return };
+        let page = Address::from_bits(page);
+        if !page.is_null()
+            && let Ok(word) = self.read_word(page).await
+            && word & !ASKED == candidates.number
+        {
+            let _ = self.write_vetoes(page, &candidates).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

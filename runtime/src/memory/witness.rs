@@ -1,0 +1,457 @@
+//! What a process says while another sweeps memory: which of the candidates it holds.
+//!
+//! A [sweep](super::sweep) lists *candidates*, blocks that look as if nobody used them. Each process hears of the list from its
+//! keeper, and each of its threads when it next pins, allocates, writes or waits. From then on they *veto* candidates:
+//! - when it hears, those that a thread holds: in its lists of free blocks and in its limbo, as [`Owned`](crate::Owned), as
+//!   [`Held`], or written and perhaps not linked;
+//! - afterwards, those that it retires, deletes, takes from the pool or into its lists, and those whose address is in a word that
+//!   it writes or exchanges.
+//!
+//! When all threads have heard, the keeper adds what ended threads have left, and says so in the process's record. It writes the
+//! vetoes themselves into the list when it is asked for them.
+//!
+//! What a thread holds otherwise it holds under a guard, and the sweep waits until those are over: a chain in flight that
+//! moves blocks, a chunk that was just taken, an object that was just unlinked.
+//!
+//! # Costs
+//!
+//! While nobody sweeps: a load and a comparison for each write, and where there are other processes a push and a pop for each
+//! new object.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::cache::{NodeCache, Spare, free_blocks};
+use super::classes::Class;
+use super::global::Process;
+use super::grid::Grid;
+use super::heap::{Block, ThreadHeap};
+use super::limbo::Limbo;
+use crate::cluster::ComputeThread;
+use crate::fabric::chain::{Chain, Op};
+use crate::layout::Remote;
+use crate::place::unpack_stamped;
+use crate::pointer::{Address, RemotePtr};
+
+/// How many written objects a process remembers. One that has written more vouches for everything.
+const MOST_WRITTEN: usize = 1 << 20;
+
+/// Blocks that look as if nobody used them, and which of them somebody has vetoed.
+pub(crate) struct Candidates {
+    /// Tells this list from all others.
+    pub(crate) number: u64,
+    /// In the order of their addresses; none overlap.
+    blocks: Vec<Block>,
+    vetoed: Vec<AtomicU64>,
+}
+
+impl Candidates {
+    pub(crate) fn new(number: u64, blocks: Vec<Block>) -> Self {
+        let vetoed = (0..blocks.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self { number, blocks, vetoed }
+    }
+
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The candidate that an address is in.
+    pub(crate) fn at(&self, at: Address) -> Option<usize> {
+        let index = self.blocks.partition_point(|block| block.address <= at).checked_sub(1)?;
+        let block = self.blocks[index];
+        (at.bits() - block.address.bits() < block.bytes).then_some(index)
+    }
+
+    /// The candidates that a word leads to if it is a link, of whichever kind.
+    pub(crate) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
+        // Marks are below a block's size.
+        [Address::from_bits(word), unpack_stamped(word)].into_iter().filter_map(|at| self.at(at))
+    }
+
+    pub(crate) fn veto(&self, index: usize) {
+        self.vetoed[index / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_vetoed(&self, index: usize) -> bool {
+        self.vetoed[index / 64].load(Ordering::Relaxed) & 1 << (index % 64) != 0
+    }
+
+    fn veto_word(&self, word: u64) {
+        self.in_word(word).for_each(|index| self.veto(index));
+    }
+
+    /// Vetoes everything that some bytes are part of.
+    pub(super) fn veto_bytes(&self, at: Address, bytes: u64) {
+        let first = self.at(at).unwrap_or_else(|| self.blocks.partition_point(|block| block.address <= at));
+        let end = at.bits().saturating_add(bytes);
+        let within = self.blocks[first..].iter().take_while(|block| block.address.bits() < end);
+        (first..).zip(within).for_each(|(index, _)| self.veto(index));
+    }
+
+    fn veto_everything(&self) {
+        (0..self.blocks.len()).for_each(|index| self.veto(index));
+    }
+}
+
+/// A process's part in sweeps.
+#[derive(Default)]
+pub(crate) struct Witness {
+    /// The number of the list that it has heard of, or 0.
+    number: AtomicU64,
+    candidates: Mutex<Option<Arc<Candidates>>>,
+    /// The last list that each of its threads has heard of.
+    heard: Mutex<Vec<Arc<AtomicU64>>>,
+    /// What its ended threads had written.
+    written: Mutex<Written>,
+    /// What its record says.
+    said: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these protect is whole at every moment.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Witness {
+    /// Whether somebody sweeps, as far as the process knows.
+    #[inline]
+    pub(crate) fn is_called(&self) -> bool {
+        self.number.load(Ordering::Relaxed) != 0
+    }
+
+    /// The list that it has heard of.
+    pub(crate) fn candidates(&self) -> Option<Arc<Candidates>> {
+        lock(&self.candidates).clone()
+    }
+
+    /// The process has heard of a list, or of its end.
+    pub(crate) fn hear(&self, candidates: Option<Arc<Candidates>>) {
+        let number = candidates.as_ref().map_or(0, |candidates| candidates.number);
+        *lock(&self.candidates) = candidates;
+        self.number.store(number, Ordering::Release);
+    }
+
+    /// What its record says.
+    pub(super) fn has_said(&self) -> u64 {
+        self.said.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn says(&self, word: u64) {
+        self.said.store(word, Ordering::Relaxed);
+    }
+
+    /// Whether all threads have heard of a list: what others left that have ended is where the process can see it.
+    fn have_all_heard(&self, number: u64) -> bool {
+        lock(&self.heard).iter().all(|heard| heard.load(Ordering::Acquire) == number)
+    }
+}
+
+/// What tells that a thread has heard. It lives longer than everything else of its thread.
+pub(crate) struct Listener {
+    process: Arc<Process>,
+    heard: Arc<AtomicU64>,
+    /// The list that it has heard of last.
+    candidates: RefCell<Option<Arc<Candidates>>>,
+}
+
+impl Listener {
+    pub(super) fn new(process: &Arc<Process>) -> Self {
+        let heard = Arc::new(AtomicU64::new(0));
+        lock(&process.witness.heard).push(Arc::clone(&heard));
+        Self { process: Arc::clone(process), heard, candidates: RefCell::default() }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        lock(&self.process.witness.heard).retain(|heard| !Arc::ptr_eq(heard, &self.heard));
+    }
+}
+
+/// Objects of a thread that no root may lead to.
+#[derive(Default)]
+pub(crate) struct Holdings {
+    /// Whether anybody could ask.
+    are_kept: bool,
+    /// Those that a value of the program stands for, and which of these places are empty.
+    held: RefCell<Vec<Address>>,
+    empty: RefCell<Vec<u32>>,
+    /// Those that were written without being linked.
+    written: RefCell<Written>,
+}
+
+#[derive(Default)]
+struct Written {
+    objects: HashSet<Address>,
+    are_too_many: bool,
+}
+
+impl Written {
+    fn add(&mut self, objects: impl Iterator<Item = Address>) {
+        self.objects.extend(objects);
+        self.are_too_many |= self.objects.len() > MOST_WRITTEN;
+        if self.are_too_many {
+            self.objects = HashSet::new();
+        }
+    }
+
+    fn veto(&self, candidates: &Candidates) {
+        if self.are_too_many {
+            return candidates.veto_everything();
+        }
+        for index in self.objects.iter().filter_map(|at| candidates.at(*at)) {
+            candidates.veto(index);
+        }
+    }
+}
+
+impl Holdings {
+    pub(super) fn new(are_kept: bool) -> Self {
+        Self { are_kept, ..Self::default() }
+    }
+
+    /// Takes note of an object, until it is [released](Self::release).
+    #[inline]
+    pub(crate) fn hold(&self, object: Address) -> u32 {
+        if !self.are_kept {
+            return 0;
+        }
+        let mut held = self.held.borrow_mut();
+        if let Some(place) = self.empty.borrow_mut().pop() {
+            held[place as usize] = object;
+            return place;
+        }
+        held.push(object);
+        held.len() as u32 - 1
+    }
+
+    #[inline]
+    pub(crate) fn release(&self, place: u32) {
+        if self.are_kept {
+            self.held.borrow_mut()[place as usize] = Address::NULL;
+            self.empty.borrow_mut().push(place);
+        }
+    }
+
+    /// Takes note of an object that is about to be written, and perhaps linked later.
+    pub(crate) fn wrote(&self, object: Address) {
+        if self.are_kept {
+            self.written.borrow_mut().add([object].into_iter());
+        }
+    }
+
+    /// An object has been retired or deleted.
+    #[inline]
+    pub(crate) fn forget(&self, object: Address) {
+        let mut written = self.written.borrow_mut();
+        if !written.objects.is_empty() {
+            written.objects.remove(&object);
+        }
+    }
+
+    fn veto(&self, candidates: &Candidates) {
+        for index in self.held.borrow().iter().filter_map(|at| candidates.at(*at)) {
+            candidates.veto(index);
+        }
+        self.written.borrow().veto(candidates);
+    }
+
+    /// What a thread that ends leaves to its process.
+    pub(super) fn leave(&mut self, process: &Process) {
+        let written = std::mem::take(self.written.get_mut());
+        let mut left = lock(&process.witness.written);
+        left.are_too_many |= written.are_too_many;
+        left.add(written.objects.into_iter());
+    }
+}
+
+/// An object that is kept though no root leads to it: see [`ComputeThread::hold`].
+pub struct Held<T> {
+    object: RemotePtr<T>,
+    heap: Rc<ThreadHeap>,
+    place: u32,
+}
+
+impl<T> Held<T> {
+    /// The object.
+    pub fn as_ptr(&self) -> RemotePtr<T> {
+        self.object
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        self.heap.holdings.release(self.place);
+    }
+}
+
+impl<T> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Held({})", self.object.address())
+    }
+}
+
+impl ThreadHeap {
+    /// Vetoes what the thread holds.
+    fn veto_held(&self, candidates: &Candidates) {
+        for node in &self.nodes {
+            node.borrow().veto(&self.grid, candidates);
+        }
+        self.holdings.veto(candidates);
+    }
+
+    /// The thread takes some bytes into its hands.
+    #[inline]
+    pub(crate) fn veto(&self, at: Address, bytes: u64) {
+        if self.process.witness.is_called() {
+            self.with_candidates(|candidates| candidates.veto_bytes(at, bytes));
+        }
+    }
+
+    /// The thread takes over free blocks.
+    pub(super) fn veto_blocks(&self, class: Class, entries: &[u64]) {
+        if self.process.witness.is_called() {
+            self.with_candidates(|candidates| {
+                for (at, bytes) in free_blocks(&self.grid, class, entries) {
+                    candidates.veto_bytes(at, bytes);
+                }
+            });
+        }
+    }
+
+    /// The thread takes over what an ended one has left.
+    pub(super) fn veto_spare(&self, spare: &Spare) {
+        if self.process.witness.is_called() {
+            self.with_candidates(|candidates| spare.veto(&self.grid, candidates));
+        }
+    }
+
+    #[cold]
+    pub(super) fn with_candidates(&self, then: impl FnOnce(&Candidates)) {
+        if let Some(candidates) = &*self.listener.candidates.borrow() {
+            then(candidates);
+        }
+    }
+}
+
+impl NodeCache {
+    fn veto(&self, grid: &Grid, candidates: &Candidates) {
+        self.for_each(grid, |at, bytes| candidates.veto_bytes(at, bytes));
+    }
+}
+
+impl Spare {
+    pub(super) fn veto(&self, grid: &Grid, candidates: &Candidates) {
+        self.for_each(grid, |at, bytes| candidates.veto_bytes(at, bytes));
+    }
+}
+
+impl Limbo {
+    pub(crate) fn veto(&self, candidates: &Candidates) {
+        self.blocks().for_each(|block| candidates.veto_bytes(block.address, block.bytes));
+    }
+}
+
+impl ComputeThread {
+    /// Keeps an object from being taken for lost, for as long as the value that this gives lives.
+    ///
+    /// When a process has died, the memory of objects that no root leads to is taken back while the others go on. Whatever a guard
+    /// protects is safe from that, and so are an [`Owned`](crate::Owned), what was written with [`Owned::write`](crate::Owned::write)
+    /// by a process that lives, and what is retired. An object that was unlinked and that the program keeps *without a guard*, to
+    /// link it again or to [`delete`](Self::delete) it later, has to be held. Hold it before the guard is dropped under which it was
+    /// unlinked. No round trip.
+    pub fn hold<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Held<T> {
+        let (object, heap) = (object.into(), Rc::clone(self.heap()));
+        let place = heap.holdings.hold(object.address());
+        Held { object, heap, place }
+    }
+
+    /// Whether a part of sweeping is left out, for a test to find that out.
+    #[cfg_attr(not(test), allow(clippy::unused_self))]
+    pub(super) fn sweeps_without(&self, _part: &str) -> bool {
+        #[cfg(test)]
+        return self.endpoint.virtual_time().is_some_and(|sim| sim.sweeps_without(_part));
+        #[cfg(not(test))]
+        false
+    }
+
+    /// Hears that somebody sweeps, or no longer does, if that is so.
+    #[inline]
+    pub(crate) fn hear_of_sweep(&self) {
+        if self.process.witness.is_called() {
+            self.hear_now();
+        }
+    }
+
+    #[cold]
+    fn hear_now(&self) {
+        let (listener, witness) = (&self.heap().listener, &self.process.witness);
+        if listener.heard.load(Ordering::Relaxed) == witness.number.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(candidates) = witness.candidates() else { return };
+        if !self.sweeps_without("what threads hold") {
+            self.heap().veto_held(&candidates);
+        }
+        self.limbo.borrow().veto(&candidates);
+        let number = candidates.number;
+        *listener.candidates.borrow_mut() = Some(candidates);
+        listener.heard.store(number, Ordering::Release);
+    }
+
+    /// The thread writes a chain's words.
+    #[inline]
+    pub(crate) fn veto_written(&self, chain: &Chain) {
+        if self.process.witness.is_called() {
+            self.hear_now();
+            if self.sweeps_without("written words") {
+                return;
+            }
+            self.heap().with_candidates(|candidates| {
+                for op in chain.ops() {
+                    match op {
+                        Op::Write { slot, .. } => {
+                            chain.written(slot).iter().for_each(|word| candidates.veto_word(*word));
+                        }
+                        Op::CompareExchange { new, .. } => candidates.veto_word(*new),
+                        Op::Read { .. } | Op::FetchAdd { .. } => {}
+                    }
+                }
+            });
+        }
+    }
+
+    /// The thread writes words.
+    #[inline]
+    pub(crate) fn veto_words(&self, words: &[u64]) {
+        if self.process.witness.is_called() {
+            self.hear_now();
+            self.heap().with_candidates(|candidates| words.iter().for_each(|word| candidates.veto_word(*word)));
+        }
+    }
+
+    /// Takes over what ended threads of the process have retired.
+    pub(crate) fn take_orphans(&self) {
+        for orphan in self.cluster().shared.take_orphans() {
+            if self.process.witness.is_called() {
+                self.heap().with_candidates(|candidates| orphan.veto(candidates));
+            }
+            self.limbo.borrow_mut().absorb(orphan);
+        }
+    }
+
+    /// For the keeper: whether the process's threads have all heard of a list. If so, what ended threads have left is vetoed, too.
+    pub(crate) fn has_process_heard(&self, candidates: &Candidates) -> bool {
+        if !self.process.witness.have_all_heard(candidates.number) && !self.sweeps_without("waiting for threads") {
+            return false;
+        }
+        self.process.veto_spare(&self.heap().grid, candidates);
+        self.cluster().shared.with_orphans(|limbo| limbo.veto(candidates));
+        lock(&self.process.witness.written).veto(candidates);
+        true
+    }
+}
