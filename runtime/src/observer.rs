@@ -28,6 +28,8 @@ pub struct NodeMetrics {
     pub refused: u64,
     /// How many were evicted, having ended without leaving or been silent for too long; as the first memory node knows.
     pub evictions: u64,
+    /// The bytes that were taken back from processes that had ended; as the first memory node knows.
+    pub taken_back_bytes: u64,
     /// How the memory of the memory nodes that are hosted here is used, as far as processes have told.
     pub heap: Vec<HeapUse>,
 }
@@ -43,13 +45,14 @@ impl NodeMetrics {
         let grid = Grid::new(geometry);
         let of_first = |at| if nodes.contains(&0) { load(at) } else { 0 };
         let (epoch, evictions) = (of_first(control::epoch()), of_first(control::evictions()));
+        let taken_back_bytes = of_first(control::swept_bytes()) + of_first(control::collected_bytes());
         let heap = nodes.map(|node| {
             let heads = geometry.segments_of(node).map(|segment| {
                 [control::taken(segment), control::freed(segment), control::live(segment)].map(&load)
             });
             HeapUse::of(&grid, geometry, node, heads)
         });
-        Self { epoch, joined, connected, refused, evictions, heap: heap.collect() }
+        Self { epoch, joined, connected, refused, evictions, taken_back_bytes, heap: heap.collect() }
     }
 }
 

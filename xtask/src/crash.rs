@@ -10,6 +10,9 @@
 //! | `crash.kills` | processes that were killed |
 //! | `crash.verified` | whether everything was right: 1 or 0 |
 //! | `crash.leaked_bytes` | the bytes of objects that are neither freed nor reachable from a root |
+//! | `crash.swept_bytes` | the bytes that were taken back from the dead while others lived |
+//! | `crash.swept_after_ms` | how long after the last kill there was nothing more to take back |
+//! | `crash.left_bytes` | what was found after that, when nobody lived any more |
 //! | `crash.operations` | operations of all processes that returned |
 //! | `crash.interrupted` | operations that their process was killed in |
 //! | `crash.longest_wait_ms` | the longest that the epoch took to advance after a kill |
@@ -55,6 +58,8 @@ impl Options {
 const WORKERS: usize = 4;
 const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
 const LEASE: Duration = Duration::from_secs(1);
+/// How long after the last kill all memory of the dead has come back, while the others live.
+const SWEPT_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED: std::ops::Range<u64> = 50..1500;
 /// How long a program may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -101,7 +106,7 @@ impl Drop for Process {
 
 /// A process that prints the epoch when asked.
 struct Watch {
-    _process: Process,
+    process: Process,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
@@ -112,7 +117,7 @@ impl Watch {
         let (Some(ask), Some(answers)) = (process.0.stdin.take(), process.0.stdout.take()) else {
             return Err("the watch has no pipes".to_owned());
         };
-        Ok(Self { _process: process, ask, answers: BufReader::new(answers) })
+        Ok(Self { process, ask, answers: BufReader::new(answers) })
     }
 
     fn epoch(&mut self) -> Result<u64, String> {
@@ -122,6 +127,32 @@ impl Watch {
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(failed)?;
         line.trim().parse().map_err(|_| format!("the watch said {line:?}"))
+    }
+
+    /// Ends it.
+    fn end(self) -> Result<(), String> {
+        let Self { mut process, ask, answers: _ } = self;
+        drop(ask);
+        process.end("the watch")
+    }
+}
+
+/// What `farfield status` says.
+struct Status {
+    program: PathBuf,
+    url: String,
+}
+
+impl Status {
+    fn figure(&self, name: &str) -> Result<u64, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("farfield status: {error}");
+        let said = Command::new(&self.program).args(["status", &self.url, "--format", "json"]).output();
+        let said = said.map_err(|error| failed(&error))?;
+        if !said.status.success() {
+            return Err(failed(&String::from_utf8_lossy(&said.stderr).trim()));
+        }
+        let said: serde_json::Value = serde_json::from_slice(&said.stdout).map_err(|error| failed(&error))?;
+        said[name].as_u64().ok_or_else(|| failed(&format_args!("it has no {name}")))
     }
 }
 
@@ -228,13 +259,25 @@ fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<
             faults.push(format!("the epoch took {:?} to advance after a kill", killed_at.elapsed()));
         }
     }
+    let status = Status { program: programs.join("farfield"), url: url.clone() };
+    let last_kill = Instant::now(); sleep(Duration::from_millis(3000));
+    while status.figure("unswept")? > 0 {
+        if last_kill.elapsed() > SWEPT_WITHIN {
+            faults.push(format!("the memory of the dead has not come back after {SWEPT_WITHIN:?}"));
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let swept_after = last_kill.elapsed();
+    let swept_bytes = status.figure("swept_bytes")?;
+    let collected_bytes = status.figure("collected_bytes")?;
     Process::start(&program, &["stop", &url])?.end("stopping")?;
     for (number, worker) in workers.iter_mut().enumerate() {
         worker.end(&format!("worker {number}"))?;
     }
-    drop(watch);
+    watch.end()?;
     let mut judge = Command::new(&program);
-    let judged = judge.args(["judge", &url, &logs.display().to_string()]).output();
+    let judged = judge.stderr(Stdio::inherit()).args(["judge", &url, &logs.display().to_string()]).output();
     let judged = judged.map_err(|error| format!("judge: {error}"))?;
     if !judged.status.success() {
         return Err(format!("the judge failed: {}", String::from_utf8_lossy(&judged.stderr).trim()));
@@ -248,12 +291,16 @@ fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<
     for fault in &faults {
         eprintln!("crash-test: {fault}");
     }
+    let left_bytes = status.figure("collected_bytes")? - collected_bytes;
     node.signal("-TERM")?;
     node.end("the memory node")?;
     Ok(vec![
         ("crash.kills", options.kills.into()),
         ("crash.verified", faults.is_empty().into()),
         ("crash.leaked_bytes", figure("live_bytes")?.abs_diff(figure("reachable_bytes")?)),
+        ("crash.swept_bytes", swept_bytes),
+        ("crash.swept_after_ms", swept_after.as_millis() as u64),
+        ("crash.left_bytes", left_bytes),
         ("crash.operations", figure("returned")?),
         ("crash.interrupted", figure("interrupted")?),
         ("crash.longest_wait_ms", longest.as_millis() as u64),

@@ -103,7 +103,15 @@ pub(crate) fn dump(options: &DumpOptions) -> Result<()> {
 
 /// A status as text, given the processes of the last look.
 fn status_text(status: &Status, before: &[MemberStatus]) -> String {
-    let mut text = format!("epoch {}, {} evictions\n\n", status.epoch, status.evictions);
+    let mut text = format!("epoch {}, {} evictions", status.epoch, status.evictions);
+    let bytes = status.swept_bytes + status.collected_bytes;
+    if bytes > 0 {
+        let _ = write!(text, ", {bytes} bytes taken back from the dead");
+    }
+    if status.unswept > 0 {
+        let _ = write!(text, ", those of {} are to come", status.unswept);
+    }
+    text.push_str("\n\n");
     let _ = writeln!(text, "process        pid  heartbeats       epoch");
     for member in &status.members {
         let is_silent = before.contains(member);
@@ -185,6 +193,9 @@ fn status_json(status: &Status) -> Value {
     json!({
         "epoch": status.epoch,
         "evictions": status.evictions,
+        "unswept": status.unswept,
+        "swept_bytes": status.swept_bytes,
+        "collected_bytes": status.collected_bytes,
         "members": status.members.iter().map(member).collect::<Vec<_>>(),
         "nodes": status.heap.iter().zip(&status.classes).map(node).collect::<Vec<_>>(),
         "roots": status.roots.iter().map(root_json).collect::<Vec<_>>(),

@@ -50,6 +50,8 @@ fn prometheus(metrics: &NodeMetrics) -> String {
     one("farfield_connected", "gauge", "Processes that are there.", metrics.connected);
     one("farfield_refused_total", "counter", "Processes that were refused.", metrics.refused);
     one("farfield_evictions_total", "counter", "Processes that ended without leaving.", metrics.evictions);
+    let help = "Memory that was taken back from processes that had ended.";
+    one("farfield_taken_back_bytes_total", "counter", help, metrics.taken_back_bytes);
     let name = "farfield_heap_bytes";
     let _ = writeln!(text, "# HELP {name} Memory of a memory node, by use.\n# TYPE {name} gauge");
     for usage in &metrics.heap {
@@ -77,6 +79,7 @@ fn json(metrics: &NodeMetrics) -> String {
         "connected": metrics.connected,
         "refused": metrics.refused,
         "evictions": metrics.evictions,
+        "taken_back_bytes": metrics.taken_back_bytes,
         "nodes": metrics.heap.iter().map(node).collect::<Vec<_>>(),
     });
     format!("{object}\n")

@@ -79,7 +79,10 @@ struct Members {
     swept: u64,
     sweeper: u64,
     candidates: u64,
-    reserved: [u64; 6],
+    /// The bytes that were taken back in all: swept, and collected.
+    swept_bytes: u64,
+    collected_bytes: u64,
+    reserved: [u64; 4],
     records: [Record; SLOTS_HERE],
 }
 
@@ -267,6 +270,16 @@ pub(crate) fn sweeper() -> Address {
 /// Where the sweeper's list of candidates is, or 0.
 pub(crate) fn candidates() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, candidates)) as u64)
+}
+
+/// The bytes that were swept in all; those that were collected follow.
+pub(crate) fn swept_bytes() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, swept_bytes)) as u64)
+}
+
+/// The bytes that were collected in all.
+pub(crate) fn collected_bytes() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collected_bytes)) as u64)
 }
 
 /// What tells a cluster in shared memory from others that had its name.

@@ -24,6 +24,12 @@ pub struct Status {
     pub epoch: u64,
     /// How many processes have been evicted since the cluster was started.
     pub evictions: u64,
+    /// How many processes have ended whose memory the others have not yet taken back.
+    pub unswept: u64,
+    /// The bytes that were taken back from processes that had ended while others lived, and when nobody did.
+    pub swept_bytes: u64,
+    /// See above.
+    pub collected_bytes: u64,
     /// The processes that are there, this one among them.
     pub members: Vec<MemberStatus>,
     /// How the memory of each memory node is used.
@@ -144,7 +150,12 @@ impl ComputeThread {
         for node in 0..self.heap().geometry.nodes {
             classes.push(self.bytes_by_class(node).await?);
         }
+        let [debts, collected, _, swept] = self.read_words(control::debts(), 4, first_of).await?;
+        let [swept_bytes, collected_bytes] = self.read_words(control::swept_bytes(), 2, first_of).await?;
         Ok(Status {
+            unswept: debts.saturating_sub(collected.max(swept)),
+            swept_bytes,
+            collected_bytes,
             epoch: self.read_word(control::epoch()).await?,
             evictions: self.read_word(control::evictions()).await?,
             members,
@@ -187,6 +198,10 @@ impl ComputeThread {
         let dumped = dump.object(found.at, Layouts::ROOT, depth).await?;
         dumped.ok_or_else(|| Error::from(error::RootNotFound { root: root.into() }))
     }
+}
+
+fn first_of<const N: usize>(words: &[u64]) -> Result<[u64; N]> {
+    Ok(std::array::from_fn(|word| words[word]))
 }
 
 /// A dump under way.

@@ -32,6 +32,10 @@ const TICK: Duration = Duration::from_millis(5);
 /// How long at most, where the epoch stands still.
 const LONGEST_TICK: Duration = Duration::from_millis(40);
 
+/// For how many of the longest ticks the process that leaves waits for the others to go along with the epoch.
+const PATIENCE: u32 = 4;
+/// How long it sleeps in between.
+const NAP: Duration = Duration::from_millis(1);
 /// After a sweep a process begins none for so many times as long as it took.
 const SWEEPS_REST: u32 = 9;
 
@@ -86,7 +90,7 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
         epoch = now;
     }
     sweeper.end().await;
-    ct.leave_garbage().await;
+    leave_garbage(ct, PATIENCE * longest).await;
     ct.leave_heap().await;
     if ct.has_garbage() {
         // Others kept it from being freed, and nobody else knows of it.
@@ -94,6 +98,24 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
     }
     ct.settle().await;
     ct.leave_for_good().await;
+}
+
+/// Frees what the process has retired, as long as the others go along with the epoch.
+async fn leave_garbage(ct: &ComputeThread, patience: Duration) {
+    let mut moved = (ct.process.collector.epoch(), ct.now());
+    loop {
+        ct.take_orphans();
+        if !ct.has_garbage() || ct.now().saturating_sub(moved.1) > patience {
+            return;
+        }
+        ct.try_reclaim().await;
+        let epoch = ct.process.collector.epoch();
+        if epoch > moved.0 {
+            moved = (epoch, ct.now());
+        } else {
+            ct.rest(NAP);
+        }
+    }
 }
 
 /// When the other processes last gave a sign of life.

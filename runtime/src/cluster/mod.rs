@@ -399,7 +399,7 @@ impl Shared {
     }
 
     /// Where the network is simulated.
-    fn world(&self) -> Option<&sim::Shared> {
+    pub(crate) fn world(&self) -> Option<&sim::Shared> {
         self.backing.world()
     }
 

@@ -219,6 +219,9 @@ impl ComputeThread {
         heap.forget_everything();
         let mut map = self.read_map().await?;
         let live = self.mark_all(&mut map, Manner::Alone { frees_locks }).await?;
+        let lost = map.candidates(&self.read_pool(&Pace::default()).await?);
+        let lost = lost.iter().map(|block| block.bytes).sum();
+        self.fetch_add_word(control::collected_bytes(), lost).await?;
         // First of all: what stands in a list must not be in another, too.
         for node in 0..geometry.nodes {
             let first = geometry.segments_of(node).start;
@@ -235,7 +238,7 @@ impl ComputeThread {
         for (node, bytes) in live {
             self.write_word(control::live(geometry.segments_of(node).start), bytes).await?;
         }
-        tracing::info!(freed_bytes = freed, "collected what processes that have ended had left");
+        tracing::info!(lost_bytes = lost, free_bytes = freed, "collected what processes that have ended had left");
         Ok(freed)
     }
 

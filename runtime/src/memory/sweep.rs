@@ -21,13 +21,13 @@
 //! Claim: a candidate that somebody uses when the last veto has been read is vetoed, or found in step 3, or in the pool.
 //!
 //! - *Somebody held it at A, in one of the ways that are [listed](super::witness)*: it was vetoed. Held otherwise, under a guard: that
-//!   guard was over when step 3 began, and what it held had been linked, retired, or put into a list, which is a veto each if it was
+//!   guard was over when step 3 began, and what it held had been linked, held, retired, or put into a list, which is a veto each if it was
 //!   done after A, and else is one of the other cases.
 //! - *A root leads to it.* Take the links on the way there. One that was written after A vetoed what it leads to. One that was written
 //!   before was there in step 3, so it was seen if the block that it is in was looked at: which it was, unless that was in the pool.
 //!   A block that was in the pool after A and is on the way now was taken from there since, and what is in it was written after that.
 //! - *Somebody unlinked it after A.* Until then a root led to it. If that was before step 3 was over, whoever did it has left the
-//!   guard under which he did, and has retired the block, or linked it again: a veto. If it was later, step 3 found it as above.
+//!   guard under which he did, and has retired the block, held it, or linked it again: a veto. If it was later, step 3 found it as above.
 //! - *Somebody got it from the pool after A*: a veto.
 //!
 //! What is lost stays lost: nothing leads to it. A reader may still be in a block that a process unlinked and died before
@@ -185,7 +185,7 @@ impl Map {
     }
 
     /// The blocks that are neither marked nor free.
-    fn candidates(&self, free: &Self) -> Vec<Block> {
+    pub(super) fn candidates(&self, free: &Self) -> Vec<Block> {
         let mut candidates = Vec::new();
         self.for_each_chunk(|segment, chunk, class, all| match class {
             Some(class) => {
@@ -322,6 +322,7 @@ impl ComputeThread {
             return Ok(None);
         }
         let bytes = lost.iter().map(|block| block.bytes).sum();
+        self.fetch_add_word(control::swept_bytes(), bytes).await?;
         let _guard = self.pin();
         for block in lost {
             self.heap().note_lost(block);
@@ -342,7 +343,7 @@ impl ComputeThread {
     }
 
     /// What chunks are used for, and what is in the pool.
-    async fn read_pool(&self, pace: &Pace) -> Result<Map> {
+    pub(super) async fn read_pool(&self, pace: &Pace) -> Result<Map> {
         let heap = self.heap();
         let (grid, geometry) = (heap.grid, heap.geometry);
         let mut free = self.read_map().await?;
@@ -520,16 +521,18 @@ impl ComputeThread {
         let [debts, collected, _, swept, sweeper, list] =
             self.read_words(control::debts(), 6, |words| Ok(std::array::from_fn(|word| words[word]))).await?;
         let is_due = debts != collected && debts != swept;
+        // One that has died over it leaves its list.
+        let is_due = is_due && (sweeper == 0 || !self.is_member(sweeper - 1).await?);
         if list == 0 {
             witness.hear(None);
-            return Ok(is_due && (sweeper == 0 || !self.is_member(sweeper - 1).await?));
+            return Ok(is_due);
         }
         // It is not freed while this thread is pinned, if it is still the one.
         let _guard = self.pin();
         let page = Address::from_bits(self.read_word(control::candidates()).await?);
         if page.is_null() {
             witness.hear(None);
-            return Ok(false);
+            return Ok(is_due);
         }
         let [word, count] = self.read_words(page, HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
         let number = word & !ASKED;
@@ -550,7 +553,7 @@ impl ComputeThread {
             self.write_word(attends, word).await?;
             witness.says(word);
         }
-        Ok(false)
+        Ok(is_due)
     }
 
     async fn hear_of_candidates(&self, page: Address, number: u64, count: usize) -> Result<Arc<Candidates>> {

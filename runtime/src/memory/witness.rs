@@ -4,7 +4,7 @@
 //! keeper, and each of its threads when it next pins, allocates, writes or waits. From then on they *veto* candidates:
 //! - when it hears, those that a thread holds: in its lists of free blocks and in its limbo, as [`Owned`](crate::Owned), as
 //!   [`Held`], or written and perhaps not linked;
-//! - afterwards, those that it retires, deletes, takes from the pool or into its lists, and those whose address is in a word that
+//! - afterwards, those that it retires, deletes, holds, takes from the pool or into its lists, and those whose address is in a word that
 //!   it writes or exchanges.
 //!
 //! When all threads have heard, the keeper adds what ended threads have left, and says so in the process's record. It writes the
@@ -297,7 +297,7 @@ impl<T> fmt::Debug for Held<T> {
 
 impl ThreadHeap {
     /// Vetoes what the thread holds.
-    fn veto_held(&self, candidates: &Candidates) {
+    pub(super) fn veto_held(&self, candidates: &Candidates) {
         for node in &self.nodes {
             node.borrow().veto(&self.grid, candidates);
         }
@@ -366,6 +366,7 @@ impl ComputeThread {
     /// unlinked. No round trip.
     pub fn hold<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Held<T> {
         let (object, heap) = (object.into(), Rc::clone(self.heap()));
+        heap.veto(object.address(), 1);
         let place = heap.holdings.hold(object.address());
         Held { object, heap, place }
     }

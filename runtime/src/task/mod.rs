@@ -82,6 +82,7 @@ impl ComputeThread {
             return drop(timer.await);
         }
         while self.now() < until {
+            self.hear_requests();
             pend_once().await;
         }
     }

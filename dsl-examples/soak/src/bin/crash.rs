@@ -3,10 +3,15 @@
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use farfield::{Cluster, Error, Result};
 use farfield_soak::crash::{judge, work};
+
+/// How often the watch does something though nobody asks it.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// The processes of the crash test.
 #[derive(Parser)]
@@ -64,8 +69,16 @@ fn main() -> ExitCode {
 
 fn watch(url: &str) -> Result<()> {
     Cluster::connect(url)?.run(1, async |ct| {
-        for line in std::io::stdin().lock().lines() {
-            line.map_err(Error::other)?;
+        let (asks, asked) = mpsc::channel();
+        std::thread::spawn(move || std::io::stdin().lock().lines().try_for_each(|line| asks.send(line)));
+        loop {
+            // A thread that is never heard of would keep the memory of the dead from coming back.
+            ct.yield_now().await;
+            match asked.recv_timeout(LOOK) {
+                Ok(line) => drop(line.map_err(Error::other)?),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
             let mut out = std::io::stdout().lock();
             writeln!(out, "{}", ct.reclamation().await?.epoch).map_err(Error::other)?;
             out.flush().map_err(Error::other)?;
