@@ -260,7 +260,7 @@ fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<
         }
     }
     let status = Status { program: programs.join("farfield"), url: url.clone() };
-    let last_kill = Instant::now(); sleep(Duration::from_millis(3000));
+    let last_kill = Instant::now();
     while status.figure("unswept")? > 0 {
         if last_kill.elapsed() > SWEPT_WITHIN {
             faults.push(format!("the memory of the dead has not come back after {SWEPT_WITHIN:?}"));
@@ -277,7 +277,7 @@ fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<
     }
     watch.end()?;
     let mut judge = Command::new(&program);
-    let judged = judge.stderr(Stdio::inherit()).args(["judge", &url, &logs.display().to_string()]).output();
+    let judged = judge.args(["judge", &url, &logs.display().to_string()]).output();
     let judged = judged.map_err(|error| format!("judge: {error}"))?;
     if !judged.status.success() {
         return Err(format!("the judge failed: {}", String::from_utf8_lossy(&judged.stderr).trim()));

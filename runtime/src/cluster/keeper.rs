@@ -90,8 +90,11 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
         epoch = now;
     }
     sweeper.end().await;
-    leave_garbage(ct, PATIENCE * longest).await;
-    ct.leave_heap().await;
+    for _ in 0..2 {
+        leave_garbage(ct, PATIENCE * longest).await;
+        // For this a page may be taken from the pool, and that is garbage, too.
+        ct.leave_heap().await;
+    }
     if ct.has_garbage() {
         // Others kept it from being freed, and nobody else knows of it.
         let _ = ct.fetch_add_word(control::debts(), 1).await;

@@ -283,7 +283,7 @@ impl ComputeThread {
             if at == 0 {
                 at = fresh.address.bits();
             } else {
-                self.heap().put_control_page(fresh);
+                self.put_control_page(fresh);
             }
         }
         let page = Address::from_bits(at);

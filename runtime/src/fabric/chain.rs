@@ -16,6 +16,8 @@ const MOST_KEPT_WORDS: usize = 512;
 pub(crate) struct Chain {
     ops: Vec<Op>,
     words: Vec<u64>,
+    /// Whether addresses in what it writes are no links to objects.
+    is_of_allocator: bool,
 }
 
 /// One operation. `slot` is its first word in the chain's buffer.
@@ -88,6 +90,16 @@ impl Chain {
     pub(crate) fn clear(&mut self) {
         self.ops.clear();
         self.words.clear();
+        self.is_of_allocator = false;
+    }
+
+    /// The addresses in what it writes are no links to objects.
+    pub(crate) fn set_of_allocator(&mut self) {
+        self.is_of_allocator = true;
+    }
+
+    pub(crate) fn is_of_allocator(&self) -> bool {
+        self.is_of_allocator
     }
 
     fn reserve(&mut self, words: usize) -> Range<usize> {

@@ -408,6 +408,12 @@ impl ComputeThread {
         Ok(nodes)
     }
 
+    /// Takes back a part of the control block that is not needed after all.
+    pub(crate) fn put_control_page(&self, block: Block) {
+        self.heap().holdings.forget(block.address);
+        self.heap().put(block);
+    }
+
     /// Memory on the first memory node, all zero, for a part of the control block that grows.
     pub(crate) async fn take_control_page(&self, bytes: u64) -> Result<Block> {
         let heap = self.heap();
@@ -416,10 +422,10 @@ impl ComputeThread {
         heap.holdings.wrote(block.address);
         heap.note_page(block.address, bytes, Kind::internal("epoch slots"));
         if heap.geometry.node_of(block.address.segment()) > 0 {
-            heap.put(block);
+            self.put_control_page(block);
             return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] }));
         }
-        self.write_words(block.address, &vec![0; bytes as usize / WORD_BYTES]).await?;
+        self.write_far(block.address, &vec![0; bytes as usize / WORD_BYTES]).await?;
         Ok(block)
     }
 }

@@ -35,7 +35,7 @@ use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{self, Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::layout::described::{Found, Layouts};
-use crate::place::{ABANDONED, unpack_stamped};
+use crate::place::{ABANDONED, targets};
 use crate::pointer::Address;
 
 /// How many words are read at a time.
@@ -96,6 +96,13 @@ impl Map {
         let is_new = *marks & bit == 0;
         *marks |= bit;
         is_new
+    }
+
+    /// Marks what another map has marked.
+    pub(super) fn mark_all_of(&mut self, other: &Self) {
+        for (mine, theirs) in self.marks.iter_mut().flatten().zip(other.marks.iter().flatten()) {
+            *mine |= theirs;
+        }
     }
 
     /// Whether the large block whose first chunk this is, is in use.
@@ -219,7 +226,7 @@ impl ComputeThread {
         heap.forget_everything();
         let mut map = self.read_map().await?;
         let live = self.mark_all(&mut map, Manner::Alone { frees_locks }).await?;
-        let lost = map.candidates(&self.read_pool(&Pace::default()).await?);
+        let lost = map.candidates(Some(&self.read_pool(&Pace::default()).await?));
         let lost = lost.iter().map(|block| block.bytes).sum();
         self.fetch_add_word(control::collected_bytes(), lost).await?;
         // First of all: what stands in a list must not be in another, too.
@@ -274,6 +281,14 @@ impl ComputeThread {
         Ok(read)
     }
 
+    /// Writes any number of words.
+    pub(crate) async fn write_far(&self, at: Address, words: &[u64]) -> Result<()> {
+        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
+            self.write_words(at.add((index * WORDS_PER_READ * WORD_BYTES) as u64), part).await?;
+        }
+        Ok(())
+    }
+
     /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
     pub(super) async fn mark_all(&self, map: &mut Map, manner: Manner<'_>) -> Result<HashMap<u16, u64>> {
         let frees_locks = matches!(manner, Manner::Alone { frees_locks: true });
@@ -316,7 +331,7 @@ impl ComputeThread {
                         }
                     }
                     _ => pending.extend(words.iter().flat_map(|word| {
-                        [(Address::from_bits(word & !7), None), (unpack_stamped(*word), None)]
+                        targets(*word).map(|at| (Address::from_bits(at.bits() & !7), None))
                     })),
                 }
             }
@@ -376,9 +391,7 @@ impl ComputeThread {
         }
         words.truncate(table.len());
         let free = words.iter().filter(|word| **word == Use::Free.to_word()).count() as u64;
-        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
-            self.write_words(Grid::word(segment, (index * WORDS_PER_READ) as u64), part).await?;
-        }
+        self.write_far(Grid::word(segment, 0), &words).await?;
         self.write_word(control::freed(segment), free).await?;
         self.give_surplus();
         Ok(freed)
@@ -392,9 +405,7 @@ impl ComputeThread {
         words[0] = text.len() as u64;
         bytemuck::cast_slice_mut(&mut words[1..])[..text.len()].copy_from_slice(text.as_bytes());
         let block = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
-        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
-            self.write_words(block.address.add((index * WORDS_PER_READ * WORD_BYTES) as u64), part).await?;
-        }
+        self.write_far(block.address, &words).await?;
         Ok(block.address.bits())
     }
 

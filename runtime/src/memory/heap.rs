@@ -384,11 +384,6 @@ impl ThreadHeap {
         self.take_back(block, block.bytes);
     }
 
-    /// Takes back a part of the control block that is not needed after all.
-    pub(crate) fn put_control_page(&self, block: Block) {
-        self.put(block);
-    }
-
     /// Takes a block back that was no object's.
     pub(super) fn put(&self, block: Block) {
         self.take_back(block, 0);

@@ -132,6 +132,7 @@ impl ComputeThread {
         let mut batch = batch;
         batch.words[0] = seen;
         let mut chain = self.empty_chain();
+        chain.set_of_allocator();
         chain.write(batch.page, &batch.words);
         let slot = chain.compare_exchange(head, seen, link);
         self.submit_and_look(chain, move |ct, done| {
@@ -159,6 +160,7 @@ impl ComputeThread {
             let page = self.read_page(class, head).await?;
             let (next, seen) = (page.next(), head);
             let mut chain = self.empty_chain();
+            chain.set_of_allocator();
             let slot = chain.compare_exchange(at, seen, next);
             let found = self.submit_and(chain, move |ct, done| {
                 let found = done.word(&slot);

@@ -104,9 +104,10 @@ impl ComputeThread {
         }
     }
 
-    /// Gives back what the thread keeps if it has been asked to since it last did.
+    /// Gives back what the thread keeps if it has been asked to since it last did; hears of sweeps, too.
     #[inline]
     pub(crate) fn hear_requests(&self) {
+        self.hear_of_sweep();
         let requests = self.process.requests();
         if requests != self.heap().heard.get() {
             self.answer_request(requests);
@@ -116,7 +117,6 @@ impl ComputeThread {
     #[cold]
     fn answer_request(&self, requests: u64) {
         self.heap().heard.set(requests);
-        self.hear_of_sweep();
         let epoch = self.advance_epoch();
         self.free_expired(epoch);
         self.give_everything();

@@ -3,15 +3,15 @@
 //! What [`collect`](super::collect) does for a process that is alone, one keeper does here beside all others, which go on. It can
 //! not know what they hold, so it asks them; and since they go on, it asks about few blocks and not about all.
 //!
-//! 1. It marks what roots lead to, and reads the pool. Blocks that are neither marked nor in the pool are the *candidates*. Nothing
-//!    rests on this but that they are few: marks that are wrong or old make a candidate too many, or one too few.
+//! 1. It marks what roots lead to. All other blocks are the *candidates*. Nothing rests on this but that they are not all there are:
+//!    marks that are wrong or old make a candidate too many, or one too few.
 //! 2. It publishes their list, and waits until each process [has heard](super::witness) of it. From that moment, *A*, whoever has or
-//!    gets a candidate vetoes it.
-//! 3. It waits for the epoch to advance twice. Then it reads the pool again, and all blocks that are neither candidates nor in the
-//!    pool: any of their words may be a link. So may those of candidates, which lead from candidate to candidate.
+//!    gets a candidate vetoes it, as one that is used or one that is only kept. It reads the pool.
+//! 3. It waits for the epoch to advance twice. It reads the pool again, and then all blocks that have not been in it: any of their
+//!    words may be a link.
 //! 4. It waits for the epoch to advance twice again, and then for each process's vetoes.
-//! 5. What is vetoed is in use, and what a block that is not a candidate leads to, and what either of these leads to. It *retires*
-//!    the rest: those blocks are lost.
+//! 5. A candidate is used if it is vetoed so, or if a block leads to it that is used or no candidate. It *retires* those that are
+//!    neither used nor kept nor were in the pool: those blocks are lost.
 //!
 //! If a process dies meanwhile, its vetoes may have died with it; then nothing is retired, and it is tried again. One that joins
 //! hears of the list before it does anything, and one that leaves gives its vetoes first.
@@ -26,6 +26,7 @@
 //! - *A root leads to it.* Take the links on the way there. One that was written after A vetoed what it leads to. One that was written
 //!   before was there in step 3, so it was seen if the block that it is in was looked at: which it was, unless that was in the pool.
 //!   A block that was in the pool after A and is on the way now was taken from there since, and what is in it was written after that.
+//!   One that is kept was free at A, and so was what is in it; or it was unlinked since, and is not on the way.
 //! - *Somebody unlinked it after A.* Until then a root led to it. If that was before step 3 was over, whoever did it has left the
 //!   guard under which he did, and has retired the block, held it, or linked it again: a veto. If it was later, step 3 found it as above.
 //! - *Somebody got it from the pool after A*: a veto.
@@ -35,13 +36,13 @@
 //!
 //! # What it costs
 //!
-//! It reads all blocks that are in use, once, and what roots lead to twice; for each candidate two words. The others read the
-//! candidates' list once, and while a sweep lasts, look up each word that they write. A bit in 64 of all far memory is kept here
-//! meanwhile. A list has a few hundred to four thousand candidates, after the size of segments: there are as many rounds as that takes.
+//! It reads all blocks that are in use, once, and what roots lead to twice; for each candidate it writes four words. The others read
+//! the list once, and while a sweep lasts, look up each word that they write. A bit in 64 of all far memory is kept here meanwhile.
+//! A list takes up a 16th of a segment at most, or less where memory is short; there are as many rounds as that takes.
 //!
-//! Old words lead somewhere, too: a candidate that nobody uses but that a free block in a thread's list happens to name stays. It
-//! comes back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before
-//! that, either.
+//! Old words lead somewhere, too: a candidate that nobody uses stays if a word that is no link happens to be its address. It comes
+//! back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before that,
+//! either.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -58,19 +59,23 @@ use super::grid::{Run, Use};
 use super::heap::Block;
 use super::witness::Candidates;
 use crate::cluster::ComputeThread;
-use crate::cluster::control::{self, CONTROL_BYTES, HEADER_BYTES, Record};
-use crate::error::Result;
+use crate::cluster::control::{self, Record, SLOT_PAGES};
+use crate::error::{Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
-/// The words in front of a list's entries: its number, and how many there are. The number's lowest bit asks for the vetoes.
+/// The words in front of a list's entries: its number, and how many there are, with all bits turned over. The number's lowest bit asks
+/// for the vetoes.
 const HEAD_WORDS: usize = 2;
-/// Those of an entry: the address with all its bits turned over, so that it is not taken for a link, and the bytes; 0 bytes are a
-/// veto.
+/// Those of an entry: the address and the bytes, with all bits turned over, so that they are not taken for links.
 const ENTRY_WORDS: usize = 2;
+/// Behind the entries there is a word for each that is not 0 if it is used, and another if it is kept.
+const VETO_WORDS: usize = 2;
 const ASKED: u64 = 1;
-/// A list has so many chunks' worth of entries.
-const CHUNKS_PER_LIST: u64 = 4;
+/// A list is no larger than this part of a segment.
+const LIST_SHARE: u64 = 16;
+/// The fewest candidates that a list is made for.
+const FEWEST: usize = 16;
 /// How many vetoes are written at a time.
 const VETOES_PER_CHAIN: usize = 32;
 /// For how long others are waited for in one round.
@@ -184,8 +189,8 @@ impl Map {
         }
     }
 
-    /// The blocks that are neither marked nor free.
-    pub(super) fn candidates(&self, free: &Self) -> Vec<Block> {
+    /// The blocks that are neither marked nor among those that are free.
+    pub(super) fn candidates(&self, free: Option<&Self>) -> Vec<Block> {
         let mut candidates = Vec::new();
         self.for_each_chunk(|segment, chunk, class, all| match class {
             Some(class) => {
@@ -195,7 +200,7 @@ impl Map {
                 });
                 candidates
                     .extend(blocks.filter(|block| {
-                        !self.is_marked(block.address) && !free.is_marked(block.address)
+                        !self.is_marked(block.address) && free.is_none_or(|free| !free.is_marked(block.address))
                     }));
             }
             None => {
@@ -263,18 +268,22 @@ impl ComputeThread {
     async fn sweep_in_rounds(&self, me: u32, pace: &Pace) -> Result<Swept> {
         // One that has died over it may have left a list, which is one of the candidates now.
         self.write_word(control::candidates(), 0).await?;
-        // What others give back to the pool is no candidate.
-        self.process.ask_for_memory();
-        self.fetch_add_word(control::requests(), 1).await?;
-        self.wait_for_epochs(None, pace).await?;
-        let before = self.read_map_beside(pace).await?;
-        let candidates = before.candidates(&self.read_pool(pace).await?);
-        let per_list = (self.list_bytes() as usize / WORD_BYTES - HEAD_WORDS) / ENTRY_WORDS;
-        let mut freed = 0;
-        for part in candidates.chunks(per_list) {
-            match self.sweep_round(me, part, &before, pace).await? {
-                Some(bytes) => freed += bytes,
-                None => return Ok(Swept::Disturbed),
+        let mut before = self.read_map().await?;
+        self.mark_all(&mut before, Manner::Beside(pace)).await?;
+        let mut per_list = self.most_per_list();
+        let mut candidates = before.candidates(None);
+        if candidates.len() > per_list {
+            // Then at least without those that are known to be free.
+            candidates = before.candidates(Some(&self.read_pool(pace).await?));
+        }
+        let (mut freed, mut rest) = (0, &candidates[..]);
+        while !rest.is_empty() {
+            let (part, further) = rest.split_at(per_list.min(rest.len()));
+            match self.sweep_round(me, part, &before, pace).await {
+                Ok(Some(bytes)) => (freed, rest) = (freed + bytes, further),
+                Ok(None) => return Ok(Swept::Disturbed),
+                Err(Error::OutOfMemory(_)) if per_list > FEWEST => per_list /= 2,
+                Err(error) => return Err(error),
             }
         }
         // They are of use to others.
@@ -303,18 +312,23 @@ impl ComputeThread {
         let round = Round { me, evictions, until: self.now() + PATIENCE };
         let candidates = self.publish_candidates(blocks, &round, pace).await?;
         if !self.wait_for_members(candidates.number, &round, pace).await?
-            || !self.wait_for_epochs(Some(&round), pace).await?
         {
             self.end_sweep(pace).await?;
             return Ok(None);
         }
-        let free = self.read_pool(pace).await?;
+        let at_once = self.read_pool(pace).await?;
+        if !self.wait_for_epochs(&round, pace).await? {
+            self.end_sweep(pace).await?;
+            return Ok(None);
+        }
+        let mut free = self.read_pool(pace).await?;
+        free.mark_all_of(&at_once);
         let links = if self.sweeps_without("a second look") {
             Links { found: Vec::new(), of: vec![Vec::new(); blocks.len()] }
         } else {
             self.read_links(&free, &candidates, pace).await?
         };
-        let are_heard = self.wait_for_epochs(Some(&round), pace).await?
+        let are_heard = self.wait_for_epochs(&round, pace).await?
             && self.ask_for_vetoes(&candidates, &round, pace).await?;
         let lost = if are_heard { self.lost(&candidates, before, &free, links, pace).await? } else { Vec::new() };
         self.end_sweep(pace).await?;
@@ -331,15 +345,9 @@ impl ComputeThread {
         Ok(Some(bytes))
     }
 
-    fn list_bytes(&self) -> u64 {
-        CHUNKS_PER_LIST * self.heap().grid.chunk_bytes()
-    }
-
-    /// What chunks are used for, and what roots lead to.
-    async fn read_map_beside(&self, pace: &Pace) -> Result<Map> {
-        let mut map = self.read_map().await?;
-        self.mark_all(&mut map, Manner::Beside(pace)).await?;
-        Ok(map)
+    fn most_per_list(&self) -> usize {
+        let bytes = (self.heap().segment_bytes() / LIST_SHARE).max(2 * self.heap().grid.chunk_bytes());
+        (bytes as usize / WORD_BYTES - HEAD_WORDS) / (ENTRY_WORDS + VETO_WORDS)
     }
 
     /// What chunks are used for, and what is in the pool.
@@ -379,13 +387,12 @@ impl ComputeThread {
         let list = pace.lists.get() + 1;
         pace.lists.set(list);
         let number = (u64::from(round.me) + 1) << 32 | u64::from(list) << 1;
-        let mut words = vec![number, blocks.len() as u64];
-        words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), block.bytes]));
+        let mut words = vec![number, !(blocks.len() as u64)];
+        words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), !block.bytes]));
+        words.extend(std::iter::repeat_n(0, VETO_WORDS * blocks.len()));
         let page = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
         let page = self.heap().grid.whole(page);
-        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
-            self.write_words(page.address.add((index * WORDS_PER_READ * WORD_BYTES) as u64), part).await?;
-        }
+        self.write_far(page.address, &words).await?;
         pace.page.set(Some(page));
         self.write_word(control::candidates(), page.address.bits()).await?;
         Ok(Arc::new(Candidates::new(number, blocks.to_vec())))
@@ -412,18 +419,13 @@ impl ComputeThread {
     }
 
     /// Waits until all guards are over that are held now; gives whether nobody has died meanwhile.
-    async fn wait_for_epochs(&self, round: Option<&Round>, pace: &Pace) -> Result<bool> {
+    async fn wait_for_epochs(&self, round: &Round, pace: &Pace) -> Result<bool> {
         let (mut epoch, _) = self.read_announcements().await?;
         if self.sweeps_without("waiting for guards") {
             epoch -= 2;
         }
-        let until = self.now() + PATIENCE;
         while self.read_word(control::epoch()).await? < epoch + 2 {
-            let goes_on = match round {
-                Some(round) => self.is_undisturbed(round).await?,
-                None => self.now() < until,
-            };
-            if !goes_on {
+            if !self.is_undisturbed(round).await? {
                 return Ok(false);
             }
             self.step().await;
@@ -436,10 +438,12 @@ impl ComputeThread {
     async fn read_links(&self, free: &Map, candidates: &Candidates, pace: &Pace) -> Result<Links> {
         let blocks = candidates.blocks();
         let mut links = Links { found: Vec::new(), of: vec![Vec::new(); blocks.len()] };
-        // The directory and whatever else leads to objects, but not the pool.
-        let roots = (CONTROL_BYTES - HEADER_BYTES) as usize / WORD_BYTES;
-        for word in self.read_far(Address::new(0, HEADER_BYTES), roots).await? {
-            links.found.extend(candidates.in_word(word));
+        // The directory and the addresses of slots. What leads from the pool is known, and counts are no links.
+        let directory = (control::entry(0), control::DIRECTORY_ENTRIES * control::ENTRY_WORDS);
+        for (at, words) in [directory, (control::slot_page(0), SLOT_PAGES)] {
+            for word in self.read_far(at, words).await? {
+                links.found.extend(candidates.in_word(word));
+            }
         }
         let mut chunks = Vec::new();
         free.for_each_chunk(|_, _, class, all| chunks.push((class, all)));
@@ -496,20 +500,21 @@ impl ComputeThread {
     ) -> Result<Vec<Block>> {
         let Some(page) = pace.page.get() else { return Ok(Vec::new()) };
         let blocks = candidates.blocks();
-        let entries = page.address.add((HEAD_WORDS * WORD_BYTES) as u64);
-        let entries = self.read_far(entries, ENTRY_WORDS * blocks.len()).await?;
-        let vetoed = entries.chunks(ENTRY_WORDS).enumerate().filter(|(_, entry)| entry[1] == 0);
-        let mut pending: Vec<usize> = vetoed.map(|(index, _)| index).chain(links.found).collect();
+        let vetoes = page.address.add(((HEAD_WORDS + ENTRY_WORDS * blocks.len()) * WORD_BYTES) as u64);
+        let vetoes = self.read_far(vetoes, VETO_WORDS * blocks.len()).await?;
+        let (used, kept) = vetoes.split_at(blocks.len());
+        let used = used.iter().enumerate().filter(|(_, word)| **word != 0).map(|(index, _)| index);
+        let mut pending: Vec<usize> = used.chain(links.found).collect();
         let mut is_used = vec![false; blocks.len()];
         while let Some(index) = pending.pop() {
             if !std::mem::replace(&mut is_used[index], true) {
                 pending.extend(links.of[index].iter().map(|index| *index as usize));
             }
         }
-        let lost = blocks.iter().zip(is_used).filter(|(block, is_used)| {
-            !is_used && !free.is_marked(block.address) && before.agrees(free, **block)
+        let lost = blocks.iter().zip(is_used).zip(kept).filter(|((block, is_used), kept)| {
+            !is_used && **kept == 0 && !free.is_marked(block.address) && before.agrees(free, **block)
         });
-        Ok(lost.map(|(block, _)| *block).collect())
+        Ok(lost.map(|((block, _), _)| *block).collect())
     }
 
     // ---- whoever is asked --------------------------------------------------------------------------------------
@@ -538,7 +543,7 @@ impl ComputeThread {
         let number = word & !ASKED;
         let candidates = match witness.candidates().filter(|candidates| candidates.number == number) {
             Some(candidates) => candidates,
-            None => self.hear_of_candidates(page, number, count as usize).await?,
+            None => self.hear_of_candidates(page, number, !count as usize).await?,
         };
         self.hear_of_sweep();
         let attends = member.record().add(offset_of!(Record, attends) as u64);
@@ -558,27 +563,28 @@ impl ComputeThread {
 
     async fn hear_of_candidates(&self, page: Address, number: u64, count: usize) -> Result<Arc<Candidates>> {
         let entries = page.add((HEAD_WORDS * WORD_BYTES) as u64);
-        self.heap().check(entries, (count * ENTRY_WORDS * WORD_BYTES) as u64)?;
+        let bytes = (count * (ENTRY_WORDS + VETO_WORDS) * WORD_BYTES) as u64;
+        self.heap().check(entries, bytes)?;
         let words = self.read_far(entries, count * ENTRY_WORDS).await?;
         let blocks = words.chunks(ENTRY_WORDS);
-        let blocks = blocks.map(|words| Block { address: Address::from_bits(!words[0]), bytes: words[1] });
+        let blocks = blocks.map(|words| Block { address: Address::from_bits(!words[0]), bytes: !words[1] });
         let candidates = Arc::new(Candidates::new(number, blocks.collect()));
         self.process.witness.hear(Some(Arc::clone(&candidates)));
-        // So that the threads look.
-        self.process.ask_for_memory();
         Ok(candidates)
     }
 
     async fn write_vetoes(&self, page: Address, candidates: &Candidates) -> Result<()> {
-        let vetoed: Vec<usize> =
-            (0..candidates.blocks().len()).filter(|index| candidates.is_vetoed(*index)).collect();
-        for part in vetoed.chunks(VETOES_PER_CHAIN) {
-            let mut chain = self.empty_chain();
-            for index in part {
-                let word = HEAD_WORDS + index * ENTRY_WORDS + 1;
-                chain.write(page.add((word * WORD_BYTES) as u64), &[0]);
+        let count = candidates.blocks().len();
+        let mut words = HEAD_WORDS + ENTRY_WORDS * count..;
+        for vetoed in candidates.vetoed() {
+            let mut vetoed = words.by_ref().take(count).enumerate().filter(|(index, _)| vetoed.has(*index)).peekable();
+            while vetoed.peek().is_some() {
+                let mut chain = self.empty_chain();
+                for (_, word) in vetoed.by_ref().take(VETOES_PER_CHAIN) {
+                    chain.write(page.add((word * WORD_BYTES) as u64), &[1]);
+                }
+                self.submit(chain).await?;
             }
-            self.submit(chain).await?;
         }
         Ok(())
     }

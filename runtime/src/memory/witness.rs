@@ -1,11 +1,15 @@
 //! What a process says while another sweeps memory: which of the candidates it holds.
 //!
 //! A [sweep](super::sweep) lists *candidates*, blocks that look as if nobody used them. Each process hears of the list from its
-//! keeper, and each of its threads when it next pins, allocates, writes or waits. From then on they *veto* candidates:
-//! - when it hears, those that a thread holds: in its lists of free blocks and in its limbo, as [`Owned`](crate::Owned), as
-//!   [`Held`], or written and perhaps not linked;
-//! - afterwards, those that it retires, deletes, holds, takes from the pool or into its lists, and those whose address is in a word that
-//!   it writes or exchanges.
+//! keeper, and each of its threads when it next pins, allocates, writes or waits. From then on they *veto* candidates, in one of
+//! two ways. A block is *used* that is an object, so that what it leads to is used, too:
+//! - when a thread hears, those that it holds as [`Held`], or has written and perhaps not linked;
+//! - afterwards, those that it holds, and those whose address is in a word that it writes or exchanges.
+//!
+//! A block is *kept* that is none, or no longer:
+//! - when a thread hears, those in its lists of free blocks and in its limbo, and those for an [`Owned`](crate::Owned), which is written
+//!   when it is linked;
+//! - afterwards, those that it retires, deletes, takes from the pool or into its lists.
 //!
 //! When all threads have heard, the keeper adds what ended threads have left, and says so in the process's record. It writes the
 //! vetoes themselves into the list when it is asked for them.
@@ -34,7 +38,7 @@ use super::limbo::Limbo;
 use crate::cluster::ComputeThread;
 use crate::fabric::chain::{Chain, Op};
 use crate::layout::Remote;
-use crate::place::unpack_stamped;
+use crate::place::targets;
 use crate::pointer::{Address, RemotePtr};
 
 /// How many written objects a process remembers. One that has written more vouches for everything.
@@ -46,13 +50,36 @@ pub(crate) struct Candidates {
     pub(crate) number: u64,
     /// In the order of their addresses; none overlap.
     blocks: Vec<Block>,
-    vetoed: Vec<AtomicU64>,
+    used: Marks,
+    kept: Marks,
+}
+
+/// A bit for each candidate.
+pub(crate) struct Marks(Vec<AtomicU64>);
+
+impl Marks {
+    fn new(count: usize) -> Self {
+        Self((0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn set(&self, index: usize) {
+        self.0[index / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
+    }
+
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.0[index / 64].load(Ordering::Relaxed) & 1 << (index % 64) != 0
+    }
 }
 
 impl Candidates {
     pub(crate) fn new(number: u64, blocks: Vec<Block>) -> Self {
-        let vetoed = (0..blocks.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { number, blocks, vetoed }
+        let (used, kept) = (Marks::new(blocks.len()), Marks::new(blocks.len()));
+        Self { number, blocks, used, kept }
+    }
+
+    /// Those that are used, and those that are kept.
+    pub(super) fn vetoed(&self) -> [&Marks; 2] {
+        [&self.used, &self.kept]
     }
 
     pub(crate) fn blocks(&self) -> &[Block] {
@@ -69,31 +96,31 @@ impl Candidates {
     /// The candidates that a word leads to if it is a link, of whichever kind.
     pub(crate) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
         // Marks are below a block's size.
-        [Address::from_bits(word), unpack_stamped(word)].into_iter().filter_map(|at| self.at(at))
+        targets(word).filter_map(|at| self.at(at))
     }
 
-    pub(crate) fn veto(&self, index: usize) {
-        self.vetoed[index / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
+    /// The object at an address is used.
+    fn uses(&self, at: Address) {
+        if let Some(index) = self.at(at) {
+            self.used.set(index);
+        }
     }
 
-    pub(crate) fn is_vetoed(&self, index: usize) -> bool {
-        self.vetoed[index / 64].load(Ordering::Relaxed) & 1 << (index % 64) != 0
+    /// So are those that a word leads to.
+    fn uses_word(&self, word: u64) {
+        self.in_word(word).for_each(|index| self.used.set(index));
     }
 
-    fn veto_word(&self, word: u64) {
-        self.in_word(word).for_each(|index| self.veto(index));
-    }
-
-    /// Vetoes everything that some bytes are part of.
-    pub(super) fn veto_bytes(&self, at: Address, bytes: u64) {
+    /// Everything is kept that some bytes are part of.
+    pub(super) fn keeps(&self, at: Address, bytes: u64) {
         let first = self.at(at).unwrap_or_else(|| self.blocks.partition_point(|block| block.address <= at));
         let end = at.bits().saturating_add(bytes);
         let within = self.blocks[first..].iter().take_while(|block| block.address.bits() < end);
-        (first..).zip(within).for_each(|(index, _)| self.veto(index));
+        (first..).zip(within).for_each(|(index, _)| self.kept.set(index));
     }
 
-    fn veto_everything(&self) {
-        (0..self.blocks.len()).for_each(|index| self.veto(index));
+    fn uses_everything(&self) {
+        (0..self.blocks.len()).for_each(|index| self.used.set(index));
     }
 }
 
@@ -177,8 +204,8 @@ impl Drop for Listener {
 pub(crate) struct Holdings {
     /// Whether anybody could ask.
     are_kept: bool,
-    /// Those that a value of the program stands for, and which of these places are empty.
-    held: RefCell<Vec<Address>>,
+    /// Those that a value of the program stands for, and whether they have been written; and which of these places are empty.
+    held: RefCell<Vec<(Address, bool)>>,
     empty: RefCell<Vec<u32>>,
     /// Those that were written without being linked.
     written: RefCell<Written>,
@@ -201,11 +228,9 @@ impl Written {
 
     fn veto(&self, candidates: &Candidates) {
         if self.are_too_many {
-            return candidates.veto_everything();
+            return candidates.uses_everything();
         }
-        for index in self.objects.iter().filter_map(|at| candidates.at(*at)) {
-            candidates.veto(index);
-        }
+        self.objects.iter().for_each(|at| candidates.uses(*at));
     }
 }
 
@@ -216,23 +241,23 @@ impl Holdings {
 
     /// Takes note of an object, until it is [released](Self::release).
     #[inline]
-    pub(crate) fn hold(&self, object: Address) -> u32 {
+    pub(crate) fn hold(&self, object: Address, is_written: bool) -> u32 {
         if !self.are_kept {
             return 0;
         }
         let mut held = self.held.borrow_mut();
         if let Some(place) = self.empty.borrow_mut().pop() {
-            held[place as usize] = object;
+            held[place as usize] = (object, is_written);
             return place;
         }
-        held.push(object);
+        held.push((object, is_written));
         held.len() as u32 - 1
     }
 
     #[inline]
     pub(crate) fn release(&self, place: u32) {
         if self.are_kept {
-            self.held.borrow_mut()[place as usize] = Address::NULL;
+            self.held.borrow_mut()[place as usize].0 = Address::NULL;
             self.empty.borrow_mut().push(place);
         }
     }
@@ -254,8 +279,12 @@ impl Holdings {
     }
 
     fn veto(&self, candidates: &Candidates) {
-        for index in self.held.borrow().iter().filter_map(|at| candidates.at(*at)) {
-            candidates.veto(index);
+        for (object, is_written) in &*self.held.borrow() {
+            if *is_written {
+                candidates.uses(*object);
+            } else {
+                candidates.keeps(*object, 1);
+            }
         }
         self.written.borrow().veto(candidates);
     }
@@ -308,7 +337,7 @@ impl ThreadHeap {
     #[inline]
     pub(crate) fn veto(&self, at: Address, bytes: u64) {
         if self.process.witness.is_called() {
-            self.with_candidates(|candidates| candidates.veto_bytes(at, bytes));
+            self.with_candidates(|candidates| candidates.keeps(at, bytes));
         }
     }
 
@@ -317,7 +346,7 @@ impl ThreadHeap {
         if self.process.witness.is_called() {
             self.with_candidates(|candidates| {
                 for (at, bytes) in free_blocks(&self.grid, class, entries) {
-                    candidates.veto_bytes(at, bytes);
+                    candidates.keeps(at, bytes);
                 }
             });
         }
@@ -340,19 +369,19 @@ impl ThreadHeap {
 
 impl NodeCache {
     fn veto(&self, grid: &Grid, candidates: &Candidates) {
-        self.for_each(grid, |at, bytes| candidates.veto_bytes(at, bytes));
+        self.for_each(grid, |at, bytes| candidates.keeps(at, bytes));
     }
 }
 
 impl Spare {
     pub(super) fn veto(&self, grid: &Grid, candidates: &Candidates) {
-        self.for_each(grid, |at, bytes| candidates.veto_bytes(at, bytes));
+        self.for_each(grid, |at, bytes| candidates.keeps(at, bytes));
     }
 }
 
 impl Limbo {
     pub(crate) fn veto(&self, candidates: &Candidates) {
-        self.blocks().for_each(|block| candidates.veto_bytes(block.address, block.bytes));
+        self.blocks().for_each(|block| candidates.keeps(block.address, block.bytes));
     }
 }
 
@@ -366,8 +395,10 @@ impl ComputeThread {
     /// unlinked. No round trip.
     pub fn hold<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Held<T> {
         let (object, heap) = (object.into(), Rc::clone(self.heap()));
-        heap.veto(object.address(), 1);
-        let place = heap.holdings.hold(object.address());
+        if heap.process.witness.is_called() {
+            heap.with_candidates(|candidates| candidates.uses(object.address()));
+        }
+        let place = heap.holdings.hold(object.address(), true);
         Held { object, heap, place }
     }
 
@@ -380,7 +411,7 @@ impl ComputeThread {
         false
     }
 
-    /// Hears that somebody sweeps, or no longer does, if that is so.
+    /// Hears that somebody sweeps, if somebody does.
     #[inline]
     pub(crate) fn hear_of_sweep(&self) {
         if self.process.witness.is_called() {
@@ -409,16 +440,16 @@ impl ComputeThread {
     pub(crate) fn veto_written(&self, chain: &Chain) {
         if self.process.witness.is_called() {
             self.hear_now();
-            if self.sweeps_without("written words") {
+            if chain.is_of_allocator() || self.sweeps_without("written words") {
                 return;
             }
             self.heap().with_candidates(|candidates| {
                 for op in chain.ops() {
                     match op {
                         Op::Write { slot, .. } => {
-                            chain.written(slot).iter().for_each(|word| candidates.veto_word(*word));
+                            chain.written(slot).iter().for_each(|word| candidates.uses_word(*word));
                         }
-                        Op::CompareExchange { new, .. } => candidates.veto_word(*new),
+                        Op::CompareExchange { new, .. } => candidates.uses_word(*new),
                         Op::Read { .. } | Op::FetchAdd { .. } => {}
                     }
                 }
@@ -431,7 +462,7 @@ impl ComputeThread {
     pub(crate) fn veto_words(&self, words: &[u64]) {
         if self.process.witness.is_called() {
             self.hear_now();
-            self.heap().with_candidates(|candidates| words.iter().for_each(|word| candidates.veto_word(*word)));
+            self.heap().with_candidates(|candidates| words.iter().for_each(|word| candidates.uses_word(*word)));
         }
     }
 

@@ -40,7 +40,7 @@ pub use link::{CompareExchangeError, Link, LinkWord};
 pub(crate) use lock::ABANDONED;
 pub use lock::{Lock, LockGuard, LockState};
 pub use read::Read;
-pub(crate) use stamped::unpack_stamped;
+pub(crate) use stamped::{targets, unpack_stamped};
 pub use stamped::{Stamped, StampedLink};
 pub use tail::{Tail, TailRef};
 pub use versioned::{Version, Versioned};

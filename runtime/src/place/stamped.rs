@@ -3,10 +3,11 @@
 //! The classic ABA problem: a thread reads a link, the object is removed, freed, allocated again and linked in the same
 //! place, and the thread's `compare_exchange` succeeds though everything has changed. Guards prevent it by keeping the
 //! memory. Where memory is reused at once, a *stamp* does: 16 bits beside the address that each store increments, so
-//! that the word differs unless exactly a multiple of 65,536 stores came between.
+//! that the word differs unless exactly a multiple of 65,535 stores came between.
 //!
 //! To make room for the stamp the address is compressed: 12 bits of segment and 36 bits of offset in units of 8 bytes,
-//! so segments below 4096 and offsets below 512 GiB.
+//! so segments below 4096 and offsets below 512 GiB. A link that leads somewhere never has stamp 0: so a small number and a plain
+//! pointer into segment 0 are not taken for one where memory is looked through for links.
 //!
 //! | bits | what |
 //! |---|---|
@@ -25,6 +26,8 @@ use crate::layout::{DefaultInit, Describer, Field, Initial, Pod, Remote, WORD_BY
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Publish, RemotePtr, Shared};
 
+/// The stamp of a link that begins with a pointer, and the one after the last.
+const FIRST_STAMP: u16 = 1;
 const STAMP_SHIFT: u32 = 48;
 const SEGMENT_SHIFT: u32 = 36;
 const OFFSET_MASK: u64 = (1 << SEGMENT_SHIFT) - 1;
@@ -33,8 +36,8 @@ const SEGMENT_MASK: u64 = (1 << (STAMP_SHIFT - SEGMENT_SHIFT)) - 1;
 /// An atomic pointer with a 16-bit stamp, safe from ABA without guards. It has no marks.
 ///
 /// A field is declared as `StampedLink<Node>`; the operations are those of its [`Place`]. Every store increments the
-/// stamp, which wraps around at 65,536: a thread that sleeps through exactly a multiple of that many stores between its
-/// `load` and its `compare_exchange` is not protected.
+/// stamp, which goes from 65,535 to 1: a thread that sleeps through exactly a multiple of 65,535 stores between its `load` and its
+/// `compare_exchange` is not protected.
 #[repr(transparent)]
 pub struct StampedLink<T>(u64, PhantomData<fn() -> T>);
 
@@ -50,7 +53,7 @@ impl<'g, T> Stamped<'g, T> {
         self.shared
     }
 
-    /// How often the link had been stored to, modulo 65,536.
+    /// How often the link had been stored to, and once more if it has been initialised with a pointer; 1 comes after 65,535.
     pub fn stamp(self) -> u16 {
         self.stamp
     }
@@ -61,7 +64,7 @@ impl<'g, T> Stamped<'g, T> {
 
     /// The word of a link that held this and is made to point to `target`.
     fn successor(self, target: Address) -> Result<u64> {
-        Ok(u64::from(self.stamp.wrapping_add(1)) << STAMP_SHIFT | compress(target)?)
+        Ok(u64::from(self.stamp.checked_add(1).unwrap_or(FIRST_STAMP)) << STAMP_SHIFT | compress(target)?)
     }
 }
 
@@ -69,6 +72,12 @@ impl<'g, T> Stamped<'g, T> {
 pub(crate) fn unpack_stamped(word: u64) -> Address {
     let segment = (word >> SEGMENT_SHIFT) & SEGMENT_MASK;
     Address::new(segment as u16, (word & OFFSET_MASK) * WORD_BYTES as u64)
+}
+
+/// Where a word leads if it is a link, of whichever kind.
+pub(crate) fn targets(word: u64) -> impl Iterator<Item = Address> {
+    let stamped = word >> STAMP_SHIFT > 0;
+    std::iter::once(Address::from_bits(word)).chain(stamped.then(|| unpack_stamped(word)))
 }
 
 fn compress(address: Address) -> Result<u64> {
@@ -120,8 +129,9 @@ impl<T: Remote> Field for StampedLink<T> {
 
     fn encode(init: RemotePtr<T>, out: &mut [u8]) {
         // An address that does not fit becomes one that no access accepts, rather than another object's.
-        let word = compress(init.address()).unwrap_or(OFFSET_MASK | SEGMENT_MASK << SEGMENT_SHIFT);
-        Pod::encode(word, out);
+        let place = compress(init.address()).unwrap_or(OFFSET_MASK | SEGMENT_MASK << SEGMENT_SHIFT);
+        let stamp = if place == 0 { 0 } else { FIRST_STAMP };
+        Pod::encode(u64::from(stamp) << STAMP_SHIFT | place, out);
     }
     fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
         Ok(Stamped::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
@@ -214,7 +224,7 @@ mod tests {
     fn stamps_wrap_around() {
         let last = Stamped::<()>::from_word(0xffff << STAMP_SHIFT | 8);
         assert_eq!(last.stamp(), u16::MAX);
-        assert_eq!(Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(), 0);
+        assert_eq!(Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(), FIRST_STAMP);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl<T: Remote> Owned<T> {
         heap.note_allocated::<T>(block, bytes);
         let mut image = heap.take_image(bytes / WORD_BYTES);
         T::encode(init, bytemuck::cast_slice_mut(&mut image));
-        let held = heap.holdings.hold(block.address);
+        let held = heap.holdings.hold(block.address, false);
         Ok(Self { block, image, heap: Rc::clone(heap), held, published: false, object: PhantomData })
     }
 
