@@ -211,9 +211,9 @@ pub use farfield_macros::test;
 pub use layout::{Pod, Remote, Word};
 pub use memory::chunks::HeapUse;
 pub use memory::guard::Guard;
+pub use memory::holdings::Held;
 pub use memory::local_epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use memory::site::{Policy, Site};
-pub use memory::witness::Held;
 pub use place::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
     LockState, Pending, PendingLock, Place, Read, Readable, Stamped, StampedLink, Tail, TailRef, Version,

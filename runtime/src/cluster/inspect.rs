@@ -150,8 +150,8 @@ impl ComputeThread {
         for node in 0..self.heap().geometry.nodes {
             classes.push(self.bytes_by_class(node).await?);
         }
-        let [debts, collected, _, swept] = self.read_words(control::debts(), 4, first_of).await?;
-        let [swept_bytes, collected_bytes] = self.read_words(control::swept_bytes(), 2, first_of).await?;
+        let [debts, collected, _, swept] = self.read_array(control::debts()).await?;
+        let [swept_bytes, collected_bytes] = self.read_array(control::swept_bytes()).await?;
         Ok(Status {
             unswept: debts.saturating_sub(collected.max(swept)),
             swept_bytes,
@@ -198,10 +198,6 @@ impl ComputeThread {
         let dumped = dump.object(found.at, Layouts::ROOT, depth).await?;
         dumped.ok_or_else(|| Error::from(error::RootNotFound { root: root.into() }))
     }
-}
-
-fn first_of<const N: usize>(words: &[u64]) -> Result<[u64; N]> {
-    Ok(std::array::from_fn(|word| words[word]))
 }
 
 /// A dump under way.

@@ -18,10 +18,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
+use memoffset::offset_of;
+
+use super::control::Record;
 use super::members::Seen;
 use super::run::Run;
 use super::thread::ComputeThread;
-use super::{Cluster, control, members};
+use super::{Cluster, control};
 use crate::error::{Error, Result};
 use crate::fabric::host::{Background, Stop};
 use crate::memory::sweep::{Pace, Swept};
@@ -31,7 +34,6 @@ use crate::task::block_on;
 const TICK: Duration = Duration::from_millis(5);
 /// How long at most, where the epoch stands still.
 const LONGEST_TICK: Duration = Duration::from_millis(40);
-
 /// For how many of the longest ticks the process that leaves waits for the others to go along with the epoch.
 const PATIENCE: u32 = 4;
 /// How long it sleeps in between.
@@ -146,11 +148,18 @@ async fn begin(ct: &ComputeThread, others: &mut Others) -> Result<()> {
     Ok(())
 }
 
+/// Shows that the process lives.
+async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
+    let Some(member) = &ct.process.shared else { return Ok(()) };
+    let sign = u64::from(std::process::id()) << 32 | u64::from(beats);
+    ct.write_word(member.record().add(offset_of!(Record, sign) as u64), sign).await
+}
+
 /// Gives whether memory is to be swept.
 async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<bool> {
     let shared = &ct.cluster().shared;
     shared.look_for_memory_node();
-    members::show_sign(ct, beats).await?;
+    show_sign(ct, beats).await?;
     ct.hear_requests();
     let sweeps = ct.attend_sweep().await?;
     ct.take_orphans();

@@ -198,13 +198,6 @@ pub(super) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store
     }
 }
 
-/// Shows that the process lives.
-pub(super) async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
-    let Some(member) = &ct.process.shared else { return Ok(()) };
-    let sign = u64::from(std::process::id()) << 32 | u64::from(beats);
-    ct.write_word(field(member.record(), offset_of!(Record, sign)), sign).await
-}
-
 impl ComputeThread {
     // ---- coming and going --------------------------------------------------------------------------------------
 

@@ -159,7 +159,12 @@ impl Drop for Run {
         for (number, process) in self.processes.iter().enumerate() {
             let first = (number * self.threads_per_process) as u32;
             let mut threads = first..first + self.threads_per_process as u32;
-            if self.cluster.shared.world().is_none_or(|world| !threads.any(|thread| world.lock().has_lost(thread))) {
+            if self
+                .cluster
+                .shared
+                .world()
+                .is_none_or(|world| !threads.any(|thread| world.lock().has_lost(thread)))
+            {
                 lock(&self.cluster.shared.spare).append(&mut process.take_spare());
             }
             if let Some(identity) = process.is_gone() {

@@ -275,6 +275,11 @@ impl ComputeThread {
         decode(done.words(&slot))
     }
 
+    /// One READ of a few words.
+    pub(crate) async fn read_array<const N: usize>(&self, at: Address) -> Result<[u64; N]> {
+        self.read_words(at, N, |words| Ok(std::array::from_fn(|word| words[word]))).await
+    }
+
     /// One READ of 8 bytes.
     #[inline]
     pub(crate) async fn read_word(&self, at: Address) -> Result<u64> {

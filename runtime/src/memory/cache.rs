@@ -92,6 +92,11 @@ impl NodeCache {
         self.classes.last_mut().expect("one was pushed")
     }
 
+    #[inline]
+    pub(super) fn add_live(&mut self, bytes: u64) {
+        self.live = self.live.wrapping_add(bytes);
+    }
+
     /// A free block.
     #[inline]
     pub(super) fn take(&mut self, class: Class) -> Option<Address> {
@@ -134,7 +139,9 @@ impl NodeCache {
             cache.blocks.iter().for_each(|at| each(*at, cache.bytes));
             cache.further.iter().chain([&cache.rest]).for_each(|piece| each(piece.start, piece.bytes));
         }
-        self.runs.iter().for_each(|run| each(grid.start(run.segment, run.first), run.chunks * grid.chunk_bytes()));
+        self.runs
+            .iter()
+            .for_each(|run| each(grid.start(run.segment, run.first), run.chunks * grid.chunk_bytes()));
     }
 
     /// A class of which there are more than `keep` blocks, or of which there is anything at all if `keep` is 0.

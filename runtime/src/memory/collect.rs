@@ -29,6 +29,7 @@ use super::cache::NodeCache;
 use super::classes::{CLASSES, Class};
 use super::grid::{Grid, Use};
 use super::heap::{Block, ThreadHeap};
+use super::map::Map;
 use super::sweep::Pace;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
@@ -44,76 +45,6 @@ pub(super) const WORDS_PER_READ: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest description that is read, in bytes.
 const LONGEST_DESCRIPTION: u64 = 1 << 20;
-
-/// What is known of the chunks, and which of their blocks are in use.
-pub(super) struct Map {
-    pub(super) grid: Grid,
-    /// By segment.
-    pub(super) tables: Vec<Vec<Use>>,
-    /// By segment, a bit for each word that a block begins at which is in use.
-    marks: Vec<Vec<u64>>,
-}
-
-impl Map {
-    pub(super) fn new(grid: Grid, tables: Vec<Vec<Use>>, segment_bytes: u64) -> Self {
-        let words = (segment_bytes as usize / WORD_BYTES).div_ceil(u64::BITS as usize);
-        let marks = tables.iter().map(|_| vec![0; words]).collect();
-        Self { grid, tables, marks }
-    }
-
-    /// The block that begins at an address.
-    fn block(&self, at: Address) -> Option<Block> {
-        let table = self.tables.get(usize::from(at.segment()))?;
-        let chunk = self.grid.chunk_of(at)?;
-        match table.get(chunk as usize)? {
-            Use::Small(class) if self.grid.begins_block(at, *class) => {
-                Some(Block { address: at, bytes: class.bytes() })
-            }
-            Use::Large(chunks) => {
-                let run = super::grid::Run { segment: at.segment(), first: chunk, chunks: *chunks };
-                let whole = run.first + run.chunks <= table.len() as u64;
-                let align = self.grid.large_align(at.offset());
-                whole.then(|| self.grid.large(run, align)).filter(|block| block.address == at)
-            }
-            _ => None,
-        }
-    }
-
-    fn place(at: Address) -> (usize, u64) {
-        let word = at.offset() as usize / WORD_BYTES;
-        (word / u64::BITS as usize, 1 << (word % u64::BITS as usize))
-    }
-
-    pub(super) fn is_marked(&self, at: Address) -> bool {
-        let (index, bit) = Self::place(at);
-        self.marks[usize::from(at.segment())][index] & bit != 0
-    }
-
-    /// Marks a block; gives whether it was not.
-    pub(super) fn mark(&mut self, block: Block) -> bool {
-        let (index, bit) = Self::place(block.address);
-        let marks = &mut self.marks[usize::from(block.address.segment())][index];
-        let is_new = *marks & bit == 0;
-        *marks |= bit;
-        is_new
-    }
-
-    /// Marks what another map has marked.
-    pub(super) fn mark_all_of(&mut self, other: &Self) {
-        for (mine, theirs) in self.marks.iter_mut().flatten().zip(other.marks.iter().flatten()) {
-            *mine |= theirs;
-        }
-    }
-
-    /// Whether the large block whose first chunk this is, is in use.
-    pub(super) fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
-        // Its address depends on its alignment, which is one of few.
-        let start = self.grid.start(segment, first).offset();
-        let end = start + self.grid.chunk_bytes() * chunks.min(2);
-        let last = (self.marks[usize::from(segment)].len() * u64::BITS as usize * WORD_BYTES) as u64;
-        (start..end.min(last)).step_by(WORD_BYTES).any(|offset| self.is_marked(Address::new(segment, offset)))
-    }
-}
 
 /// How objects are traced.
 #[derive(Clone, Copy)]
@@ -245,7 +176,11 @@ impl ComputeThread {
         for (node, bytes) in live {
             self.write_word(control::live(geometry.segments_of(node).start), bytes).await?;
         }
-        tracing::info!(lost_bytes = lost, free_bytes = freed, "collected what processes that have ended had left");
+        tracing::info!(
+            lost_bytes = lost,
+            free_bytes = freed,
+            "collected what processes that have ended had left"
+        );
         Ok(freed)
     }
 

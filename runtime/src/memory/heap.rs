@@ -17,10 +17,11 @@ use super::cache::{NodeCache, Spare, page_words};
 use super::classes::{Class, MAX_ALIGN};
 use super::global::Process;
 use super::grid::{Grid, Run, Use};
+use super::holdings::Holdings;
 use super::registry::{Registry, refused};
 use super::shortage::Shortage;
 use super::site::{Placement, Policy};
-use super::witness::{Holdings, Listener};
+use super::witness::Listener;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
 use crate::fabric::host::Geometry;
@@ -110,8 +111,8 @@ pub(crate) struct ThreadHeap {
     pub(crate) allocated: Cell<u64>,
     pub(crate) freed: Cell<u64>,
     /// The simulator, which knows each object.
-    watch: Option<Watch>,
-    thread: u32,
+    pub(super) watch: Option<Watch>,
+    pub(super) thread: u32,
     /// Last: when it goes everything has been left to the process.
     pub(super) listener: Listener,
 }
@@ -281,17 +282,14 @@ impl ThreadHeap {
 
     fn allocated(&self, block: Block) -> Block {
         self.allocated.set(self.allocated.get() + 1);
-        let mut node = self.node(block.address).borrow_mut();
-        node.live = node.live.wrapping_add(block.bytes);
-        drop(node);
+        self.node(block.address).borrow_mut().add_live(block.bytes);
         block
     }
 
     /// A block is not for an object after all.
     pub(super) fn disown(&self, block: Block) {
         self.allocated.set(self.allocated.get() - 1);
-        let mut node = self.node(block.address).borrow_mut();
-        node.live = node.live.wrapping_sub(block.bytes);
+        self.node(block.address).borrow_mut().add_live(block.bytes.wrapping_neg());
     }
 
     /// A block from the thread's own lists.
@@ -368,17 +366,9 @@ impl ThreadHeap {
         }
     }
 
-    /// Tells the simulator that memory is used for nothing, whatever it was for.
-    pub(super) fn note_lost(&self, block: Block) {
-        if let Some(watch) = &self.watch {
-            watch.lost(self.thread, block.address, block.bytes);
-        }
-    }
-
     /// Takes an object's block back. No round trip.
     pub(crate) fn free(&self, block: Block) {
-        self.veto(block.address, block.bytes);
-        self.holdings.forget(block.address);
+        self.gives_up(block);
         self.registry.freed(block.address);
         self.freed.set(self.freed.get() + 1);
         self.take_back(block, block.bytes);
@@ -393,7 +383,7 @@ impl ThreadHeap {
     fn take_back(&self, block: Block, live: u64) {
         self.forget_page(block.address);
         let mut node = self.node(block.address).borrow_mut();
-        node.live = node.live.wrapping_sub(live);
+        node.add_live(live.wrapping_neg());
         let is_surplus = if let Some(class) = self.grid.class_of(block.bytes) {
             node.put(class, block.address) > self.keeps()
         } else {

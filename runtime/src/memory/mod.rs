@@ -10,8 +10,10 @@
 //! | [`chunks`] | taking chunks and giving them back |
 //! | [`shortage`] | what is tried before memory is said to be out |
 //! | [`collect`] | what is left by processes that have died |
+//! | [`map`] | what chunks are used for, and which blocks are marked: for both |
 //! | [`sweep`] | the same, while others live |
 //! | [`witness`] | what a process says while another sweeps: which blocks it holds |
+//! | [`holdings`] | objects that a thread holds and no root leads to |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
@@ -30,8 +32,10 @@ pub(crate) mod global;
 pub(crate) mod grid;
 pub(crate) mod guard;
 pub(crate) mod heap;
+pub(crate) mod holdings;
 pub(crate) mod limbo;
 pub(crate) mod local_epoch;
+pub(crate) mod map;
 pub(crate) mod pool;
 pub(crate) mod reclaim;
 pub(crate) mod registry;

@@ -24,8 +24,7 @@ impl ComputeThread {
     pub(crate) fn retire(&self, block: Block) -> Result<()> {
         self.heap().check_retirement(block, self.limbo.borrow().last())?;
         count(&self.counters.retired, 1);
-        self.heap().veto(block.address, block.bytes);
-        self.heap().holdings.forget(block.address);
+        self.heap().gives_up(block);
         self.heap().note_retired(block);
         self.limbo.borrow_mut().push(self.epoch.tag(), block, true);
         let left = self.until_advance.get() - 1;
@@ -43,8 +42,7 @@ impl ComputeThread {
 
     /// Retires a block that was no object's, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
-        self.heap().veto(block.address, block.bytes);
-        self.heap().holdings.forget(block.address);
+        self.heap().gives_up(block);
         self.heap().note_retired(block);
         self.limbo.borrow_mut().push(self.epoch.tag(), block, false);
     }

@@ -44,6 +44,8 @@
 //! back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before that,
 //! either.
 
+mod attend;
+
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -51,15 +53,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use memoffset::offset_of;
-
 use super::classes::{CLASSES, Class};
-use super::collect::{Manner, Map, WORDS_PER_READ};
-use super::grid::{Run, Use};
-use super::heap::Block;
+use super::collect::{Manner, WORDS_PER_READ};
+use super::heap::{Block, ThreadHeap};
+use super::map::Map;
 use super::witness::Candidates;
 use crate::cluster::ComputeThread;
-use crate::cluster::control::{self, Record, SLOT_PAGES};
+use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
@@ -76,8 +76,6 @@ const ASKED: u64 = 1;
 const LIST_SHARE: u64 = 16;
 /// The fewest candidates that a list is made for.
 const FEWEST: usize = 16;
-/// How many vetoes are written at a time.
-const VETOES_PER_CHAIN: usize = 32;
 /// For how long others are waited for in one round.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many READs are done at a stretch.
@@ -89,9 +87,9 @@ pub(crate) struct Pace {
     is_resting: Cell<bool>,
     reads: Cell<u32>,
     /// Tells lists of one process apart.
-    lists: Cell<u32>,
+    count: Cell<u32>,
     /// The list that is published.
-    page: Cell<Option<Block>>,
+    list: Cell<Option<Block>>,
 }
 
 impl Pace {
@@ -156,74 +154,12 @@ struct Links {
     of: Vec<Vec<u32>>,
 }
 
-impl Map {
-    /// The chunks of an object of its own: the first says how many, as long as the others agree.
-    fn run(&self, segment: u16, first: u64) -> Run {
-        let table = &self.tables[usize::from(segment)][first as usize..];
-        let most = if let Use::Large(chunks) = table[0] { chunks.max(1) } else { 1 };
-        let further = table[1..].iter().take_while(|usage| **usage == Use::Continued).count() as u64;
-        Run { segment, first, chunks: most.min(1 + further) }
-    }
-
-    /// Everything that is in use, by chunk: blocks of a class, or what stands on its own.
-    fn for_each_chunk(&self, mut each: impl FnMut(u16, u64, Option<Class>, Block)) {
-        for (segment, table) in (0..).zip(&self.tables) {
-            let mut chunk = 0;
-            while chunk < table.len() as u64 {
-                match table[chunk as usize] {
-                    Use::Free => chunk += 1,
-                    Use::Small(class) => {
-                        let (address, bytes) = self.grid.blocks(segment, chunk, class);
-                        each(segment, chunk, Some(class), Block { address, bytes });
-                        chunk += 1;
-                    }
-                    Use::Large(_) | Use::Continued | Use::Untaken => {
-                        let run = self.run(segment, chunk);
-                        let (address, bytes) =
-                            (self.grid.start(segment, chunk), run.chunks * self.grid.chunk_bytes());
-                        each(segment, chunk, None, Block { address, bytes });
-                        chunk += run.chunks;
-                    }
-                }
-            }
+impl ThreadHeap {
+    /// Tells the simulator that memory is used for nothing, whatever it was for.
+    fn note_lost(&self, block: Block) {
+        if let Some(watch) = &self.watch {
+            watch.lost(self.thread, block.address, block.bytes);
         }
-    }
-
-    /// The blocks that are neither marked nor among those that are free.
-    pub(super) fn candidates(&self, free: Option<&Self>) -> Vec<Block> {
-        let mut candidates = Vec::new();
-        self.for_each_chunk(|segment, chunk, class, all| match class {
-            Some(class) => {
-                let blocks = (0..all.bytes / class.bytes()).map(|index| Block {
-                    address: all.address.add(index * class.bytes()),
-                    bytes: class.bytes(),
-                });
-                candidates
-                    .extend(blocks.filter(|block| {
-                        !self.is_marked(block.address) && free.is_none_or(|free| !free.is_marked(block.address))
-                    }));
-            }
-            None => {
-                let chunks = all.bytes / self.grid.chunk_bytes();
-                // Without a first chunk it was read while somebody wrote it, and whoever holds it does not know it by this address.
-                let is_whole = self.tables[usize::from(segment)][chunk as usize] != Use::Continued;
-                if is_whole && !self.is_large_marked(segment, chunk, chunks) {
-                    candidates.push(all);
-                }
-            }
-        });
-        candidates
-    }
-
-    /// Whether the chunk of a block is put to the same use as in another map.
-    fn agrees(&self, other: &Self, block: Block) -> bool {
-        let Some(first) = self.grid.chunk_of(block.address) else { return false };
-        let segment = usize::from(block.address.segment());
-        let chunks = block.bytes.div_ceil(self.grid.chunk_bytes());
-        (first..first + chunks).all(|chunk| {
-            let usage = |map: &Self| map.tables[segment].get(chunk as usize).copied();
-            usage(self) == usage(other)
-        })
     }
 }
 
@@ -234,8 +170,7 @@ impl ComputeThread {
     pub(crate) async fn sweep(&self, pace: &Pace) -> Result<Swept> {
         let Some(member) = &self.process.shared else { return Ok(Swept::Nothing) };
         let me = member.identity;
-        let [debts, collected, _, swept, sweeper] =
-            self.read_words(control::debts(), 5, |words| Ok(std::array::from_fn(|word| words[word]))).await?;
+        let [debts, collected, _, swept, sweeper] = self.read_array(control::debts()).await?;
         let is_free = sweeper == 0 || !self.is_member(sweeper - 1).await?;
         let word = u64::from(me) + 1;
         if debts == collected
@@ -256,11 +191,11 @@ impl ComputeThread {
 
     /// Takes back the list of candidates, if there is one.
     pub(crate) async fn end_sweep(&self, pace: &Pace) -> Result<()> {
-        if let Some(page) = pace.page.take() {
+        if let Some(list) = pace.list.take() {
             self.write_word(control::candidates(), 0).await?;
             // Others may be reading it.
             let _guard = self.pin();
-            self.retire_block(page);
+            self.retire_block(list);
         }
         Ok(())
     }
@@ -301,18 +236,11 @@ impl ComputeThread {
     // ---- one round ---------------------------------------------------------------------------------------------
 
     /// Sweeps some candidates. Gives the bytes that were lost; nothing if it was disturbed.
-    async fn sweep_round(
-        &self,
-        me: u32,
-        blocks: &[Block],
-        before: &Map,
-        pace: &Pace,
-    ) -> Result<Option<u64>> {
+    async fn sweep_round(&self, me: u32, blocks: &[Block], before: &Map, pace: &Pace) -> Result<Option<u64>> {
         let evictions = self.read_word(control::evictions()).await?;
         let round = Round { me, evictions, until: self.now() + PATIENCE };
         let candidates = self.publish_candidates(blocks, &round, pace).await?;
-        if !self.wait_for_members(candidates.number, &round, pace).await?
-        {
+        if !self.wait_for_members(candidates.number, &round, pace).await? {
             self.end_sweep(pace).await?;
             return Ok(None);
         }
@@ -330,7 +258,8 @@ impl ComputeThread {
         };
         let are_heard = self.wait_for_epochs(&round, pace).await?
             && self.ask_for_vetoes(&candidates, &round, pace).await?;
-        let lost = if are_heard { self.lost(&candidates, before, &free, links, pace).await? } else { Vec::new() };
+        let lost =
+            if are_heard { self.lost(&candidates, before, &free, links, pace).await? } else { Vec::new() };
         self.end_sweep(pace).await?;
         if !are_heard {
             return Ok(None);
@@ -361,15 +290,15 @@ impl ComputeThread {
                 let _guard = self.pin();
                 let mut link = self.read_word(self.pool_at(node, class)).await?;
                 while link != 0 {
-                    let page = self.read_page(class, link).await?;
-                    let of_page = if page.is_member { class } else { heap.page_class };
-                    free.mark(Block { address: page.at, bytes: of_page.bytes() });
-                    for (at, bytes) in super::cache::free_blocks(&grid, class, page.entries()) {
+                    let found = self.read_page(class, link).await?;
+                    let of_page = if found.is_member { class } else { heap.page_class };
+                    free.mark(Block { address: found.at, bytes: of_page.bytes() });
+                    for (at, bytes) in super::cache::free_blocks(&grid, class, found.entries()) {
                         for offset in (0..bytes).step_by(class.bytes() as usize) {
                             free.mark(Block { address: at.add(offset), bytes: class.bytes() });
                         }
                     }
-                    link = page.next();
+                    link = found.next();
                     pace.breathe(self).await;
                 }
             }
@@ -384,17 +313,17 @@ impl ComputeThread {
         round: &Round,
         pace: &Pace,
     ) -> Result<Arc<Candidates>> {
-        let list = pace.lists.get() + 1;
-        pace.lists.set(list);
-        let number = (u64::from(round.me) + 1) << 32 | u64::from(list) << 1;
+        let count = pace.count.get() + 1;
+        pace.count.set(count);
+        let number = (u64::from(round.me) + 1) << 32 | u64::from(count) << 1;
         let mut words = vec![number, !(blocks.len() as u64)];
         words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), !block.bytes]));
         words.extend(std::iter::repeat_n(0, VETO_WORDS * blocks.len()));
-        let page = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
-        let page = self.heap().grid.whole(page);
-        self.write_far(page.address, &words).await?;
-        pace.page.set(Some(page));
-        self.write_word(control::candidates(), page.address.bits()).await?;
+        let list = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
+        let list = self.heap().grid.whole(list);
+        self.write_far(list.address, &words).await?;
+        pace.list.set(Some(list));
+        self.write_word(control::candidates(), list.address.bits()).await?;
         Ok(Arc::new(Candidates::new(number, blocks.to_vec())))
     }
 
@@ -484,8 +413,8 @@ impl ComputeThread {
 
     /// Asks for the vetoes and waits until all are written; gives whether they are.
     async fn ask_for_vetoes(&self, candidates: &Candidates, round: &Round, pace: &Pace) -> Result<bool> {
-        let Some(page) = pace.page.get() else { return Ok(false) };
-        self.write_word(page.address, candidates.number | ASKED).await?;
+        let Some(list) = pace.list.get() else { return Ok(false) };
+        self.write_word(list.address, candidates.number | ASKED).await?;
         self.wait_for_members(candidates.number | ASKED, round, pace).await
     }
 
@@ -498,9 +427,9 @@ impl ComputeThread {
         links: Links,
         pace: &Pace,
     ) -> Result<Vec<Block>> {
-        let Some(page) = pace.page.get() else { return Ok(Vec::new()) };
+        let Some(list) = pace.list.get() else { return Ok(Vec::new()) };
         let blocks = candidates.blocks();
-        let vetoes = page.address.add(((HEAD_WORDS + ENTRY_WORDS * blocks.len()) * WORD_BYTES) as u64);
+        let vetoes = list.address.add(((HEAD_WORDS + ENTRY_WORDS * blocks.len()) * WORD_BYTES) as u64);
         let vetoes = self.read_far(vetoes, VETO_WORDS * blocks.len()).await?;
         let (used, kept) = vetoes.split_at(blocks.len());
         let used = used.iter().enumerate().filter(|(_, word)| **word != 0).map(|(index, _)| index);
@@ -511,96 +440,10 @@ impl ComputeThread {
                 pending.extend(links.of[index].iter().map(|index| *index as usize));
             }
         }
-        let lost = blocks.iter().zip(is_used).zip(kept).filter(|((block, is_used), kept)| {
+        let found = blocks.iter().zip(is_used).zip(kept).filter(|((block, is_used), kept)| {
             !is_used && **kept == 0 && !free.is_marked(block.address) && before.agrees(free, **block)
         });
-        Ok(lost.map(|((block, _), _)| *block).collect())
-    }
-
-    // ---- whoever is asked --------------------------------------------------------------------------------------
-
-    /// For a keeper: hears of a list, and answers. Gives whether there is something to sweep and nobody does.
-    pub(crate) async fn attend_sweep(&self) -> Result<bool> {
-        let Some(member) = &self.process.shared else { return Ok(false) };
-        let witness = &self.process.witness;
-        let [debts, collected, _, swept, sweeper, list] =
-            self.read_words(control::debts(), 6, |words| Ok(std::array::from_fn(|word| words[word]))).await?;
-        let is_due = debts != collected && debts != swept;
-        // One that has died over it leaves its list.
-        let is_due = is_due && (sweeper == 0 || !self.is_member(sweeper - 1).await?);
-        if list == 0 {
-            witness.hear(None);
-            return Ok(is_due);
-        }
-        // It is not freed while this thread is pinned, if it is still the one.
-        let _guard = self.pin();
-        let page = Address::from_bits(self.read_word(control::candidates()).await?);
-        if page.is_null() {
-            witness.hear(None);
-            return Ok(is_due);
-        }
-        let [word, count] = self.read_words(page, HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
-        let number = word & !ASKED;
-        let candidates = match witness.candidates().filter(|candidates| candidates.number == number) {
-            Some(candidates) => candidates,
-            None => self.hear_of_candidates(page, number, !count as usize).await?,
-        };
-        self.hear_of_sweep();
-        let attends = member.record().add(offset_of!(Record, attends) as u64);
-        let has_said = witness.has_said();
-        if has_said & !ASKED != number {
-            if self.has_process_heard(&candidates) {
-                self.write_word(attends, number).await?;
-                witness.says(number);
-            }
-        } else if word != has_said {
-            self.write_vetoes(page, &candidates).await?;
-            self.write_word(attends, word).await?;
-            witness.says(word);
-        }
-        Ok(is_due)
-    }
-
-    async fn hear_of_candidates(&self, page: Address, number: u64, count: usize) -> Result<Arc<Candidates>> {
-        let entries = page.add((HEAD_WORDS * WORD_BYTES) as u64);
-        let bytes = (count * (ENTRY_WORDS + VETO_WORDS) * WORD_BYTES) as u64;
-        self.heap().check(entries, bytes)?;
-        let words = self.read_far(entries, count * ENTRY_WORDS).await?;
-        let blocks = words.chunks(ENTRY_WORDS);
-        let blocks = blocks.map(|words| Block { address: Address::from_bits(!words[0]), bytes: !words[1] });
-        let candidates = Arc::new(Candidates::new(number, blocks.collect()));
-        self.process.witness.hear(Some(Arc::clone(&candidates)));
-        Ok(candidates)
-    }
-
-    async fn write_vetoes(&self, page: Address, candidates: &Candidates) -> Result<()> {
-        let count = candidates.blocks().len();
-        let mut words = HEAD_WORDS + ENTRY_WORDS * count..;
-        for vetoed in candidates.vetoed() {
-            let mut vetoed = words.by_ref().take(count).enumerate().filter(|(index, _)| vetoed.has(*index)).peekable();
-            while vetoed.peek().is_some() {
-                let mut chain = self.empty_chain();
-                for (_, word) in vetoed.by_ref().take(VETOES_PER_CHAIN) {
-                    chain.write(page.add((word * WORD_BYTES) as u64), &[1]);
-                }
-                self.submit(chain).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The process is about to leave: whoever sweeps gets its vetoes.
-    pub(crate) async fn leave_sweep(&self) {
-        let Some(candidates) = self.process.witness.candidates() else { return };
-        let _guard = self.pin();
-        let Ok(page) = self.read_word(control::candidates()).await else { return };
-        let page = Address::from_bits(page);
-        if !page.is_null()
-            && let Ok(word) = self.read_word(page).await
-            && word & !ASKED == candidates.number
-        {
-            let _ = self.write_vetoes(page, &candidates).await;
-        }
+        Ok(found.map(|((block, _), _)| *block).collect())
     }
 }
 

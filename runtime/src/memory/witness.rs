@@ -3,7 +3,7 @@
 //! A [sweep](super::sweep) lists *candidates*, blocks that look as if nobody used them. Each process hears of the list from its
 //! keeper, and each of its threads when it next pins, allocates, writes or waits. From then on they *veto* candidates, in one of
 //! two ways. A block is *used* that is an object, so that what it leads to is used, too:
-//! - when a thread hears, those that it holds as [`Held`], or has written and perhaps not linked;
+//! - when a thread hears, those that it holds as [`Held`](super::holdings::Held), or has written and perhaps not linked;
 //! - afterwards, those that it holds, and those whose address is in a word that it writes or exchanges.
 //!
 //! A block is *kept* that is none, or no longer:
@@ -23,9 +23,6 @@
 //! new object.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
-use std::fmt;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,15 +31,12 @@ use super::classes::Class;
 use super::global::Process;
 use super::grid::Grid;
 use super::heap::{Block, ThreadHeap};
+use super::holdings::Written;
 use super::limbo::Limbo;
 use crate::cluster::ComputeThread;
 use crate::fabric::chain::{Chain, Op};
-use crate::layout::Remote;
 use crate::place::targets;
-use crate::pointer::{Address, RemotePtr};
-
-/// How many written objects a process remembers. One that has written more vouches for everything.
-const MOST_WRITTEN: usize = 1 << 20;
+use crate::pointer::Address;
 
 /// Blocks that look as if nobody used them, and which of them somebody has vetoed.
 pub(crate) struct Candidates {
@@ -100,7 +94,7 @@ impl Candidates {
     }
 
     /// The object at an address is used.
-    fn uses(&self, at: Address) {
+    pub(super) fn uses(&self, at: Address) {
         if let Some(index) = self.at(at) {
             self.used.set(index);
         }
@@ -119,7 +113,7 @@ impl Candidates {
         (first..).zip(within).for_each(|(index, _)| self.kept.set(index));
     }
 
-    fn uses_everything(&self) {
+    pub(super) fn uses_everything(&self) {
         (0..self.blocks.len()).for_each(|index| self.used.set(index));
     }
 }
@@ -133,12 +127,12 @@ pub(crate) struct Witness {
     /// The last list that each of its threads has heard of.
     heard: Mutex<Vec<Arc<AtomicU64>>>,
     /// What its ended threads had written.
-    written: Mutex<Written>,
+    pub(super) written: Mutex<Written>,
     /// What its record says.
     said: AtomicU64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What these protect is whole at every moment.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -199,131 +193,6 @@ impl Drop for Listener {
     }
 }
 
-/// Objects of a thread that no root may lead to.
-#[derive(Default)]
-pub(crate) struct Holdings {
-    /// Whether anybody could ask.
-    are_kept: bool,
-    /// Those that a value of the program stands for, and whether they have been written; and which of these places are empty.
-    held: RefCell<Vec<(Address, bool)>>,
-    empty: RefCell<Vec<u32>>,
-    /// Those that were written without being linked.
-    written: RefCell<Written>,
-}
-
-#[derive(Default)]
-struct Written {
-    objects: HashSet<Address>,
-    are_too_many: bool,
-}
-
-impl Written {
-    fn add(&mut self, objects: impl Iterator<Item = Address>) {
-        self.objects.extend(objects);
-        self.are_too_many |= self.objects.len() > MOST_WRITTEN;
-        if self.are_too_many {
-            self.objects = HashSet::new();
-        }
-    }
-
-    fn veto(&self, candidates: &Candidates) {
-        if self.are_too_many {
-            return candidates.uses_everything();
-        }
-        self.objects.iter().for_each(|at| candidates.uses(*at));
-    }
-}
-
-impl Holdings {
-    pub(super) fn new(are_kept: bool) -> Self {
-        Self { are_kept, ..Self::default() }
-    }
-
-    /// Takes note of an object, until it is [released](Self::release).
-    #[inline]
-    pub(crate) fn hold(&self, object: Address, is_written: bool) -> u32 {
-        if !self.are_kept {
-            return 0;
-        }
-        let mut held = self.held.borrow_mut();
-        if let Some(place) = self.empty.borrow_mut().pop() {
-            held[place as usize] = (object, is_written);
-            return place;
-        }
-        held.push((object, is_written));
-        held.len() as u32 - 1
-    }
-
-    #[inline]
-    pub(crate) fn release(&self, place: u32) {
-        if self.are_kept {
-            self.held.borrow_mut()[place as usize].0 = Address::NULL;
-            self.empty.borrow_mut().push(place);
-        }
-    }
-
-    /// Takes note of an object that is about to be written, and perhaps linked later.
-    pub(crate) fn wrote(&self, object: Address) {
-        if self.are_kept {
-            self.written.borrow_mut().add([object].into_iter());
-        }
-    }
-
-    /// An object has been retired or deleted.
-    #[inline]
-    pub(crate) fn forget(&self, object: Address) {
-        let mut written = self.written.borrow_mut();
-        if !written.objects.is_empty() {
-            written.objects.remove(&object);
-        }
-    }
-
-    fn veto(&self, candidates: &Candidates) {
-        for (object, is_written) in &*self.held.borrow() {
-            if *is_written {
-                candidates.uses(*object);
-            } else {
-                candidates.keeps(*object, 1);
-            }
-        }
-        self.written.borrow().veto(candidates);
-    }
-
-    /// What a thread that ends leaves to its process.
-    pub(super) fn leave(&mut self, process: &Process) {
-        let written = std::mem::take(self.written.get_mut());
-        let mut left = lock(&process.witness.written);
-        left.are_too_many |= written.are_too_many;
-        left.add(written.objects.into_iter());
-    }
-}
-
-/// An object that is kept though no root leads to it: see [`ComputeThread::hold`].
-pub struct Held<T> {
-    object: RemotePtr<T>,
-    heap: Rc<ThreadHeap>,
-    place: u32,
-}
-
-impl<T> Held<T> {
-    /// The object.
-    pub fn as_ptr(&self) -> RemotePtr<T> {
-        self.object
-    }
-}
-
-impl<T> Drop for Held<T> {
-    fn drop(&mut self) {
-        self.heap.holdings.release(self.place);
-    }
-}
-
-impl<T> fmt::Debug for Held<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Held({})", self.object.address())
-    }
-}
-
 impl ThreadHeap {
     /// Vetoes what the thread holds.
     pub(super) fn veto_held(&self, candidates: &Candidates) {
@@ -339,6 +208,13 @@ impl ThreadHeap {
         if self.process.witness.is_called() {
             self.with_candidates(|candidates| candidates.keeps(at, bytes));
         }
+    }
+
+    /// A block is no object any more.
+    #[inline]
+    pub(super) fn gives_up(&self, block: Block) {
+        self.veto(block.address, block.bytes);
+        self.holdings.forget(block.address);
     }
 
     /// The thread takes over free blocks.
@@ -386,28 +262,16 @@ impl Limbo {
 }
 
 impl ComputeThread {
-    /// Keeps an object from being taken for lost, for as long as the value that this gives lives.
-    ///
-    /// When a process has died, the memory of objects that no root leads to is taken back while the others go on. Whatever a guard
-    /// protects is safe from that, and so are an [`Owned`](crate::Owned), what was written with [`Owned::write`](crate::Owned::write)
-    /// by a process that lives, and what is retired. An object that was unlinked and that the program keeps *without a guard*, to
-    /// link it again or to [`delete`](Self::delete) it later, has to be held. Hold it before the guard is dropped under which it was
-    /// unlinked. No round trip.
-    pub fn hold<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Held<T> {
-        let (object, heap) = (object.into(), Rc::clone(self.heap()));
-        if heap.process.witness.is_called() {
-            heap.with_candidates(|candidates| candidates.uses(object.address()));
-        }
-        let place = heap.holdings.hold(object.address(), true);
-        Held { object, heap, place }
+    /// Whether a part of sweeping is left out, for a test to find that out.
+    #[cfg(test)]
+    pub(super) fn sweeps_without(&self, part: &str) -> bool {
+        self.endpoint.virtual_time().is_some_and(|sim| sim.sweeps_without(part))
     }
 
-    /// Whether a part of sweeping is left out, for a test to find that out.
-    #[cfg_attr(not(test), allow(clippy::unused_self))]
+    /// Whether a part of sweeping is left out.
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self)]
     pub(super) fn sweeps_without(&self, _part: &str) -> bool {
-        #[cfg(test)]
-        return self.endpoint.virtual_time().is_some_and(|sim| sim.sweeps_without(_part));
-        #[cfg(not(test))]
         false
     }
 
@@ -462,7 +326,8 @@ impl ComputeThread {
     pub(crate) fn veto_words(&self, words: &[u64]) {
         if self.process.witness.is_called() {
             self.hear_now();
-            self.heap().with_candidates(|candidates| words.iter().for_each(|word| candidates.uses_word(*word)));
+            self.heap()
+                .with_candidates(|candidates| words.iter().for_each(|word| candidates.uses_word(*word)));
         }
     }
 
@@ -478,7 +343,9 @@ impl ComputeThread {
 
     /// For the keeper: whether the process's threads have all heard of a list. If so, what ended threads have left is vetoed, too.
     pub(crate) fn has_process_heard(&self, candidates: &Candidates) -> bool {
-        if !self.process.witness.have_all_heard(candidates.number) && !self.sweeps_without("waiting for threads") {
+        if !self.process.witness.have_all_heard(candidates.number)
+            && !self.sweeps_without("waiting for threads")
+        {
             return false;
         }
         self.process.veto_spare(&self.heap().grid, candidates);

@@ -40,8 +40,8 @@ pub use link::{CompareExchangeError, Link, LinkWord};
 pub(crate) use lock::ABANDONED;
 pub use lock::{Lock, LockGuard, LockState};
 pub use read::Read;
-pub(crate) use stamped::{targets, unpack_stamped};
 pub use stamped::{Stamped, StampedLink};
+pub(crate) use stamped::{targets, unpack_stamped};
 pub use tail::{Tail, TailRef};
 pub use versioned::{Version, Versioned};
 

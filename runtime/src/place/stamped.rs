@@ -224,7 +224,10 @@ mod tests {
     fn stamps_wrap_around() {
         let last = Stamped::<()>::from_word(0xffff << STAMP_SHIFT | 8);
         assert_eq!(last.stamp(), u16::MAX);
-        assert_eq!(Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(), FIRST_STAMP);
+        assert_eq!(
+            Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(),
+            FIRST_STAMP
+        );
     }
 
     #[test]

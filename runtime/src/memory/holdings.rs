@@ -1,0 +1,160 @@
+//! What a thread holds that no root may lead to: told to whoever [sweeps](super::sweep).
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::rc::Rc;
+
+use super::global::Process;
+use super::heap::ThreadHeap;
+use super::witness::{Candidates, lock};
+use crate::cluster::ComputeThread;
+use crate::layout::Remote;
+use crate::pointer::{Address, RemotePtr};
+
+/// How many written objects a process remembers. One that has written more says that it uses everything.
+const MOST_WRITTEN: usize = 1 << 20;
+
+/// Objects of a thread that no root may lead to.
+#[derive(Default)]
+pub(crate) struct Holdings {
+    /// Whether anybody could ask.
+    are_kept: bool,
+    /// Those that a value of the program stands for, and whether they have been written; and which of these places are empty.
+    held: RefCell<Vec<(Address, bool)>>,
+    empty: RefCell<Vec<u32>>,
+    /// Those that were written without being linked.
+    written: RefCell<Written>,
+}
+
+/// Written objects.
+#[derive(Default)]
+pub(super) struct Written {
+    objects: HashSet<Address>,
+    are_too_many: bool,
+}
+
+impl Written {
+    fn add(&mut self, objects: impl Iterator<Item = Address>) {
+        self.objects.extend(objects);
+        self.are_too_many |= self.objects.len() > MOST_WRITTEN;
+        if self.are_too_many {
+            self.objects = HashSet::new();
+        }
+    }
+
+    pub(super) fn veto(&self, candidates: &Candidates) {
+        if self.are_too_many {
+            return candidates.uses_everything();
+        }
+        self.objects.iter().for_each(|at| candidates.uses(*at));
+    }
+}
+
+impl Holdings {
+    pub(super) fn new(are_kept: bool) -> Self {
+        Self { are_kept, ..Self::default() }
+    }
+
+    /// Takes note of an object, until it is [released](Self::release).
+    #[inline]
+    pub(crate) fn hold(&self, object: Address, is_written: bool) -> u32 {
+        if !self.are_kept {
+            return 0;
+        }
+        let mut held = self.held.borrow_mut();
+        if let Some(place) = self.empty.borrow_mut().pop() {
+            held[place as usize] = (object, is_written);
+            return place;
+        }
+        held.push((object, is_written));
+        held.len() as u32 - 1
+    }
+
+    #[inline]
+    pub(crate) fn release(&self, place: u32) {
+        if self.are_kept {
+            self.held.borrow_mut()[place as usize].0 = Address::NULL;
+            self.empty.borrow_mut().push(place);
+        }
+    }
+
+    /// Takes note of an object that is about to be written, and perhaps linked later.
+    pub(crate) fn wrote(&self, object: Address) {
+        if self.are_kept {
+            self.written.borrow_mut().add([object].into_iter());
+        }
+    }
+
+    /// An object has been retired or deleted.
+    #[inline]
+    pub(crate) fn forget(&self, object: Address) {
+        let mut written = self.written.borrow_mut();
+        if !written.objects.is_empty() {
+            written.objects.remove(&object);
+        }
+    }
+
+    pub(super) fn veto(&self, candidates: &Candidates) {
+        for (object, is_written) in &*self.held.borrow() {
+            if *is_written {
+                candidates.uses(*object);
+            } else {
+                candidates.keeps(*object, 1);
+            }
+        }
+        self.written.borrow().veto(candidates);
+    }
+
+    /// What a thread that ends leaves to its process.
+    pub(super) fn leave(&mut self, process: &Process) {
+        let written = std::mem::take(self.written.get_mut());
+        let mut left = lock(&process.witness.written);
+        left.are_too_many |= written.are_too_many;
+        left.add(written.objects.into_iter());
+    }
+}
+
+/// An object that is kept though no root leads to it: see [`ComputeThread::hold`].
+pub struct Held<T> {
+    object: RemotePtr<T>,
+    heap: Rc<ThreadHeap>,
+    place: u32,
+}
+
+impl<T> Held<T> {
+    /// The object.
+    pub fn as_ptr(&self) -> RemotePtr<T> {
+        self.object
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        self.heap.holdings.release(self.place);
+    }
+}
+
+impl<T> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Held({})", self.object.address())
+    }
+}
+
+impl ComputeThread {
+    /// Keeps an object from being taken for lost, for as long as the value that this gives lives.
+    ///
+    /// When a process has died, the memory of objects that no root leads to is taken back while the others go on. Whatever a guard
+    /// protects is safe from that, and so are an [`Owned`](crate::Owned), what was written with [`Owned::write`](crate::Owned::write)
+    /// by a process that lives, and what is retired. An object that was unlinked and that the program keeps *without a guard*, to
+    /// link it again or to [`delete`](Self::delete) it later, has to be held. Hold it before the guard is dropped under which it was
+    /// unlinked. No round trip.
+    pub fn hold<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Held<T> {
+        let (object, heap) = (object.into(), Rc::clone(self.heap()));
+        if heap.process.witness.is_called() {
+            heap.with_candidates(|candidates| candidates.uses(object.address()));
+        }
+        let place = heap.holdings.hold(object.address(), true);
+        Held { object, heap, place }
+    }
+}

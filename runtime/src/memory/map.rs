@@ -1,0 +1,144 @@
+//! A map of far memory: what each chunk is used for, and which blocks are marked.
+
+use super::classes::Class;
+use super::grid::{Grid, Run, Use};
+use super::heap::Block;
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+
+/// What is known of the chunks, and which of their blocks are in use.
+pub(super) struct Map {
+    pub(super) grid: Grid,
+    /// By segment.
+    pub(super) tables: Vec<Vec<Use>>,
+    /// By segment, a bit for each word that a block begins at which is in use.
+    marks: Vec<Vec<u64>>,
+}
+
+impl Map {
+    pub(super) fn new(grid: Grid, tables: Vec<Vec<Use>>, segment_bytes: u64) -> Self {
+        let words = (segment_bytes as usize / WORD_BYTES).div_ceil(u64::BITS as usize);
+        let marks = tables.iter().map(|_| vec![0; words]).collect();
+        Self { grid, tables, marks }
+    }
+
+    /// The block that begins at an address.
+    pub(super) fn block(&self, at: Address) -> Option<Block> {
+        let table = self.tables.get(usize::from(at.segment()))?;
+        let chunk = self.grid.chunk_of(at)?;
+        match table.get(chunk as usize)? {
+            Use::Small(class) if self.grid.begins_block(at, *class) => {
+                Some(Block { address: at, bytes: class.bytes() })
+            }
+            Use::Large(chunks) => {
+                let run = super::grid::Run { segment: at.segment(), first: chunk, chunks: *chunks };
+                let whole = run.first + run.chunks <= table.len() as u64;
+                let align = self.grid.large_align(at.offset());
+                whole.then(|| self.grid.large(run, align)).filter(|block| block.address == at)
+            }
+            _ => None,
+        }
+    }
+
+    fn place(at: Address) -> (usize, u64) {
+        let word = at.offset() as usize / WORD_BYTES;
+        (word / u64::BITS as usize, 1 << (word % u64::BITS as usize))
+    }
+
+    pub(super) fn is_marked(&self, at: Address) -> bool {
+        let (index, bit) = Self::place(at);
+        self.marks[usize::from(at.segment())][index] & bit != 0
+    }
+
+    /// Marks a block; gives whether it was not.
+    pub(super) fn mark(&mut self, block: Block) -> bool {
+        let (index, bit) = Self::place(block.address);
+        let marks = &mut self.marks[usize::from(block.address.segment())][index];
+        let is_new = *marks & bit == 0;
+        *marks |= bit;
+        is_new
+    }
+
+    /// Marks what another map has marked.
+    pub(super) fn mark_all_of(&mut self, other: &Self) {
+        for (mine, theirs) in self.marks.iter_mut().flatten().zip(other.marks.iter().flatten()) {
+            *mine |= theirs;
+        }
+    }
+
+    /// Whether the large block whose first chunk this is, is in use.
+    pub(super) fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
+        // Its address depends on its alignment, which is one of few.
+        let start = self.grid.start(segment, first).offset();
+        let end = start + self.grid.chunk_bytes() * chunks.min(2);
+        let last = (self.marks[usize::from(segment)].len() * u64::BITS as usize * WORD_BYTES) as u64;
+        (start..end.min(last)).step_by(WORD_BYTES).any(|offset| self.is_marked(Address::new(segment, offset)))
+    }
+
+    /// The chunks of an object of its own: the first says how many, as long as the others agree.
+    fn run(&self, segment: u16, first: u64) -> Run {
+        let table = &self.tables[usize::from(segment)][first as usize..];
+        let most = if let Use::Large(chunks) = table[0] { chunks.max(1) } else { 1 };
+        let further = table[1..].iter().take_while(|usage| **usage == Use::Continued).count() as u64;
+        Run { segment, first, chunks: most.min(1 + further) }
+    }
+
+    /// Everything that is in use, by chunk: blocks of a class, or what stands on its own.
+    pub(super) fn for_each_chunk(&self, mut each: impl FnMut(u16, u64, Option<Class>, Block)) {
+        for (segment, table) in (0..).zip(&self.tables) {
+            let mut chunk = 0;
+            while chunk < table.len() as u64 {
+                match table[chunk as usize] {
+                    Use::Free => chunk += 1,
+                    Use::Small(class) => {
+                        let (address, bytes) = self.grid.blocks(segment, chunk, class);
+                        each(segment, chunk, Some(class), Block { address, bytes });
+                        chunk += 1;
+                    }
+                    Use::Large(_) | Use::Continued | Use::Untaken => {
+                        let run = self.run(segment, chunk);
+                        let (address, bytes) =
+                            (self.grid.start(segment, chunk), run.chunks * self.grid.chunk_bytes());
+                        each(segment, chunk, None, Block { address, bytes });
+                        chunk += run.chunks;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The blocks that are neither marked nor among those that are free.
+    pub(super) fn candidates(&self, free: Option<&Self>) -> Vec<Block> {
+        let mut candidates = Vec::new();
+        self.for_each_chunk(|segment, chunk, class, all| {
+            if let Some(class) = class {
+                let blocks = (0..all.bytes / class.bytes()).map(|index| Block {
+                    address: all.address.add(index * class.bytes()),
+                    bytes: class.bytes(),
+                });
+                candidates.extend(blocks.filter(|block| {
+                    !self.is_marked(block.address) && free.is_none_or(|free| !free.is_marked(block.address))
+                }));
+            } else {
+                let chunks = all.bytes / self.grid.chunk_bytes();
+                // Without a first chunk it was read while somebody wrote it, and whoever holds it does not know it by this address.
+                let is_whole = self.tables[usize::from(segment)][chunk as usize] != Use::Continued;
+                if is_whole && !self.is_large_marked(segment, chunk, chunks) {
+                    candidates.push(all);
+                }
+            }
+        });
+        candidates
+    }
+
+    /// Whether the chunk of a block is put to the same use as in another map.
+    pub(super) fn agrees(&self, other: &Self, block: Block) -> bool {
+        let Some(first) = self.grid.chunk_of(block.address) else { return false };
+        let segment = usize::from(block.address.segment());
+        let chunks = block.bytes.div_ceil(self.grid.chunk_bytes());
+        (first..first + chunks).all(|chunk| {
+            let usage = |map: &Self| map.tables[segment].get(chunk as usize).copied();
+            usage(self) == usage(other)
+        })
+    }
+}
