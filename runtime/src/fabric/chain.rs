@@ -20,30 +20,24 @@ pub(crate) struct Chain {
     is_of_allocator: bool,
 }
 
+/// What a READ may find: for the simulator, which refuses the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// An object.
+    Object,
+    /// One that may have been freed: a *peek*, whose poster knows how to tell whether it has.
+    Past,
+    /// Anything.
+    Anything,
+}
+
 /// One operation. `slot` is its first word in the chain's buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// A *peek* may look at memory that has been freed: whoever posted it knows how to tell whether it has.
-    Read {
-        at: Address,
-        slot: Range<usize>,
-        peek: bool,
-    },
-    Write {
-        at: Address,
-        slot: Range<usize>,
-    },
-    CompareExchange {
-        at: Address,
-        expected: u64,
-        new: u64,
-        slot: usize,
-    },
-    FetchAdd {
-        at: Address,
-        addend: u64,
-        slot: usize,
-    },
+    Read { at: Address, slot: Range<usize>, sight: Sight },
+    Write { at: Address, slot: Range<usize> },
+    CompareExchange { at: Address, expected: u64, new: u64, slot: usize },
+    FetchAdd { at: Address, addend: u64, slot: usize },
 }
 
 /// Where an operation's result will be: a range of the chain's words.
@@ -72,8 +66,8 @@ impl Op {
     /// What it is called.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Read { peek: false, .. } => "READ",
-            Self::Read { peek: true, .. } => "peek",
+            Self::Read { sight: Sight::Object, .. } => "READ",
+            Self::Read { .. } => "peek",
             Self::Write { .. } => "WRITE",
             Self::CompareExchange { .. } => "CAS",
             Self::FetchAdd { .. } => "FAA",
@@ -110,14 +104,21 @@ impl Chain {
 
     pub(crate) fn read(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), peek: false });
+        self.ops.push(Op::Read { at, slot: slot.clone(), sight: Sight::Object });
         Slot(slot)
     }
 
     /// A READ of what may not be an object any more.
     pub(crate) fn peek(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), peek: true });
+        self.ops.push(Op::Read { at, slot: slot.clone(), sight: Sight::Past });
+        Slot(slot)
+    }
+
+    /// A READ of whatever is there.
+    pub(crate) fn scan(&mut self, at: Address, words: usize) -> Slot {
+        let slot = self.reserve(words);
+        self.ops.push(Op::Read { at, slot: slot.clone(), sight: Sight::Anything });
         Slot(slot)
     }
 

@@ -113,8 +113,7 @@ impl ThreadHeap {
         if ct.take_page(node, class, head).await? {
             return Ok(true);
         }
-        let usage = Use::Small(class);
-        let wanted = Wanted { usage, chunks: 1, block_bytes: class.bytes(), insist: false };
+        let wanted = Wanted { class: Some(class), block_bytes: class.bytes(), insist: false };
         let run = ct.take_run(node, wanted, rotate, Some(counts)).await?;
         let Some(run) = run else { return Ok(false) };
         let (start, bytes) = self.grid.blocks(run.segment, run.first, class);
@@ -137,8 +136,7 @@ impl ThreadHeap {
         ct.give_surplus();
         // As in `refill`.
         let _guard = ct.pin();
-        let chunks = self.grid.chunks_for(block_bytes);
-        let wanted = Wanted { usage: Use::Large(chunks), chunks, block_bytes, insist };
+        let wanted = Wanted { class: None, block_bytes, insist };
         let run = ct.take_run(node, wanted, rotate, None).await?;
         let block = run.map(|run| self.grid.large(run, self.grid.large_align(block_bytes)));
         if let Some(block) = block {
@@ -156,9 +154,8 @@ impl ThreadHeap {
 /// Chunks side by side that are wanted.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// What for.
-    usage: Use,
-    chunks: u64,
+    /// The class of blocks that they are cut into, if not for one large one.
+    class: Option<Class>,
     /// The size of the block, or of one of the blocks, that they must have room for.
     block_bytes: u64,
     /// Whether to look for free ones even where there seem to be none.
@@ -166,11 +163,17 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// What chunks of a segment are used for, and how many it takes.
+    fn usage(self, grid: &Grid, segment: u16) -> (Use, u64) {
+        let chunks = grid.chunks_for(segment, self.block_bytes);
+        self.class.map_or((Use::Large(chunks), chunks), |class| (Use::Small(class), 1))
+    }
+
     /// Whether chunks have room, one of which may be the short one at the end of its segment.
     fn fits(self, grid: &Grid, run: Run) -> bool {
-        let room = match self.usage {
-            Use::Small(class) => grid.blocks(run.segment, run.first, class).1,
-            _ => grid.large(run, grid.large_align(self.block_bytes)).bytes,
+        let room = match self.class {
+            Some(class) => grid.blocks(run.segment, run.first, class).1,
+            None => grid.large(run, grid.large_align(self.block_bytes)).bytes,
         };
         room >= self.block_bytes
     }
@@ -228,12 +231,13 @@ impl ComputeThread {
                 Some(counts) => counts,
                 None => self.read_words(control::taken(segment), 2, |words| Ok([words[0], words[1]])).await?,
             };
+            let (usage, chunks) = wanted.usage(&grid, segment);
             let mut run = None;
-            if wanted.insist || free.cast_signed() >= wanted.chunks.cast_signed() {
+            if wanted.insist || free.cast_signed() >= chunks.cast_signed() {
                 run = self.claim_free(segment, wanted).await?;
             }
             if run.is_none() && taken < grid.chunks(segment) {
-                run = self.take_fresh(segment, wanted.chunks, wanted.usage).await?;
+                run = self.take_fresh(segment, chunks, usage).await?;
                 if let Some(short) = run.filter(|run| !wanted.fits(&grid, *run)) {
                     heap.give_run(short);
                     run = None;
@@ -274,7 +278,7 @@ impl ComputeThread {
 
     /// Takes chunks that are free again. A READ of the table, and a chain with a CAS for each chunk.
     async fn claim_free(&self, segment: u16, wanted: Wanted) -> Result<Option<Run>> {
-        let Wanted { usage, chunks, .. } = wanted;
+        let (usage, chunks) = wanted.usage(&self.heap().grid, segment);
         let table = self.heap().grid.chunks(segment) as usize;
         loop {
             let found = self.read_words(Grid::word(segment, 0), table, |words| {

@@ -249,7 +249,7 @@ impl ComputeThread {
                 let words = block.bytes as usize / WORD_BYTES;
                 let words = match manner {
                     Manner::Alone { .. } => self.read_far(at, words).await?,
-                    Manner::Beside(pace) => self.peek_far(at, words, pace).await?,
+                    Manner::Beside(pace) => self.scan_far(at, words, pace).await?,
                 };
                 match (&layouts, of) {
                     (Some(layouts), Some(of)) => {

@@ -162,10 +162,11 @@ impl Grid {
         block_align(bytes).min(self.chunk_bytes())
     }
 
-    /// How many chunks hold a large block.
-    pub(crate) fn chunks_for(&self, block_bytes: u64) -> u64 {
-        // A chunk begins at a multiple of a 16th of its size.
-        let padding = self.large_align(block_bytes).saturating_sub(self.chunk_bytes() / 16);
+    /// How many chunks of a segment hold a large block.
+    pub(crate) fn chunks_for(&self, segment: u16, block_bytes: u64) -> u64 {
+        // An alignment divides a chunk's size, so it is as far from the beginning of every chunk.
+        let origin = self.origin(segment);
+        let padding = origin.next_multiple_of(self.large_align(block_bytes)) - origin;
         (block_bytes + padding).div_ceil(self.chunk_bytes())
     }
 
@@ -307,15 +308,20 @@ mod tests {
 
     #[test]
     fn a_large_block_knows_its_chunks() {
-        for segment_bytes in [65_536, 1 << 22, 1 << 26] {
+        // Some begin their chunks where large blocks are aligned, some do not.
+        let small = (50_000..70_000).step_by(8);
+        for (segment, segment_bytes) in
+            small.chain([1 << 22, 1 << 26]).flat_map(|bytes| [(0, bytes), (1, bytes)])
+        {
             let grid = grid(segment_bytes);
             for bytes in [grid.chunk_bytes() / 2 + 8, grid.chunk_bytes(), 5 * grid.chunk_bytes() + 8] {
                 for align in [8, 64, 1024] {
                     let bytes = grid.block_bytes(bytes, align);
-                    let run = Run { segment: 1, first: 7, chunks: grid.chunks_for(bytes) };
+                    let run = Run { segment, first: 7, chunks: grid.chunks_for(segment, bytes) };
                     let block = grid.large(run, grid.large_align(bytes));
                     assert!(block.bytes >= bytes && block.address.offset().is_multiple_of(align));
                     assert_eq!(grid.run_of(block), Some(run));
+                    assert_eq!(grid.whole(Block { bytes, ..block }), block, "as its object knows it");
                 }
             }
         }

@@ -320,7 +320,6 @@ impl ComputeThread {
         words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), !block.bytes]));
         words.extend(std::iter::repeat_n(0, VETO_WORDS * blocks.len()));
         let list = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
-        let list = self.heap().grid.whole(list);
         self.write_far(list.address, &words).await?;
         pace.list.set(Some(list));
         self.write_word(control::candidates(), list.address.bits()).await?;
@@ -379,7 +378,7 @@ impl ComputeThread {
         for (class, all) in chunks {
             let end = all.address.offset() + all.bytes;
             let bytes = all.bytes - end.saturating_sub(self.heap().segment_bytes());
-            let words = self.peek_far(all.address, bytes as usize / WORD_BYTES, pace).await?;
+            let words = self.scan_far(all.address, bytes as usize / WORD_BYTES, pace).await?;
             let per_block = class.map_or(words.len(), Class::words).max(1);
             for (index, words) in words.chunks(per_block).enumerate() {
                 let at = all.address.add((index * per_block * WORD_BYTES) as u64);
@@ -397,12 +396,12 @@ impl ComputeThread {
     }
 
     /// Reads any number of words, beside others that may be freeing what is there.
-    pub(super) async fn peek_far(&self, at: Address, words: usize, pace: &Pace) -> Result<Vec<u64>> {
+    pub(super) async fn scan_far(&self, at: Address, words: usize, pace: &Pace) -> Result<Vec<u64>> {
         let mut read = Vec::with_capacity(words);
         while read.len() < words {
             let mut chain = self.empty_chain();
             let count = (words - read.len()).min(WORDS_PER_READ);
-            let slot = chain.peek(at.add((read.len() * WORD_BYTES) as u64), count);
+            let slot = chain.scan(at.add((read.len() * WORD_BYTES) as u64), count);
             let done = self.submit(chain).await?;
             read.extend_from_slice(done.words(&slot));
             drop(done);

@@ -4,7 +4,7 @@ use super::blocks::{Blocks, Kind, Misuse};
 use super::trace::{NOBODY, Names};
 use super::trace::{Record, Trace, What, Who};
 use crate::error::{self, Error, Finding, Result};
-use crate::fabric::chain::Op;
+use crate::fabric::chain::{Op, Sight};
 use crate::layout::WORD_BYTES;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
@@ -21,6 +21,15 @@ pub(crate) struct Books {
     seed: u64,
     /// The first thing that was found wrong.
     finding: Option<(Finding, u64, String)>,
+}
+
+/// Whether an operation may find that.
+fn sees(op: &Op, misuse: Misuse) -> bool {
+    match op {
+        Op::Read { sight: Sight::Past, .. } => matches!(misuse, Misuse::Freed(_)),
+        Op::Read { sight: Sight::Anything, .. } => true,
+        _ => false,
+    }
 }
 
 impl Books {
@@ -70,8 +79,7 @@ impl Books {
         }
         match self.blocks.accessed(op.at(), op.words()) {
             Ok(_) => Ok(()),
-            // A peek may look anywhere.
-            Err(_) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
+            Err(misuse) if sees(op, misuse) => Ok(()),
             Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
         }
     }
@@ -85,7 +93,7 @@ impl Books {
         }
         match self.blocks.accessed(at, 1) {
             Ok(_) => Ok(()),
-            Err(_) if matches!(op, Op::Read { peek: true, .. }) => Ok(()),
+            Err(misuse) if sees(op, misuse) => Ok(()),
             Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
         }
     }
