@@ -106,3 +106,42 @@ fn an_account_survives_its_owner() {
         assert!(ended[0].is_some() && ended[2].is_some());
     }
 }
+
+// ANCHOR: hold
+#[remote]
+struct Job {
+    number: u64,
+}
+
+#[remote]
+struct Desk {
+    next: Link<Job>,
+}
+
+/// Takes the job that lies on the desk, and does it without keeping a guard, which would hold reclamation back all the while.
+async fn work(desk: RemotePtr<Desk>, ct: &ComputeThread) -> farfield::Result<u64> {
+    let job = {
+        let g = ct.pin();
+        // Nothing leads to the job any more.
+        let job = desk.next().swap(&g, Shared::NULL).await?;
+        ct.hold(job)
+    };
+    let number = job.as_ptr().number().read(&ct.pin()).await?;
+    ct.delete(job.as_ptr()).await?;
+    Ok(number)
+}
+// ANCHOR_END: hold
+
+#[test]
+fn a_job_is_held_until_it_is_done() {
+    with_cluster("hold", |url| {
+        let done = Cluster::connect(url)?.run(1, async |ct| {
+            let desk = Desk::new_in(ct, Desk::init()).await?.write(ct).await?;
+            let job = Job::new_in(ct, Job::init(7)).await?;
+            desk.next().store(&ct.pin(), job).await?;
+            work(desk, ct).await
+        })?;
+        assert_eq!(done, [7]);
+        Ok(())
+    });
+}

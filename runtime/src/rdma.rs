@@ -38,7 +38,7 @@ pub struct MemoryNodeOptions {
     pub listen: SocketAddr,
     /// How many segments, 1 to 1024.
     pub segments: usize,
-    /// The size of each, 27272 bytes to 256 TiB, rounded down to words.
+    /// The size of each, 27336 bytes to 256 TiB, rounded down to words.
     pub segment_bytes: u64,
     /// A file with the cluster's secret, readable by its owner only. Without one anybody is let in who has none either.
     pub secret_file: Option<PathBuf>,

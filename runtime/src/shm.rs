@@ -54,7 +54,7 @@ pub struct MemoryNodeOptions {
     pub nodes: u16,
     /// How many segments each has; 1024 in all.
     pub segments: u16,
-    /// The size of each, 27272 bytes to 256 TiB, rounded down to words. The system gives the memory when the node starts.
+    /// The size of each, 27336 bytes to 256 TiB, rounded down to words. The system gives the memory when the node starts.
     pub segment_bytes: u64,
     /// A file with the cluster's secret, readable by its owner only. Without one every process of the user is let in.
     pub secret_file: Option<PathBuf>,
@@ -92,7 +92,7 @@ impl MemoryNode {
         };
         let bytes = options.segment_bytes / WORD_BYTES as u64 * WORD_BYTES as u64;
         if !(control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&bytes) {
-            let reason = "a segment has 27272 bytes (its control block and a word) to 256 TiB";
+            let reason = "a segment has 27336 bytes (its control block and a word) to 256 TiB";
             return Err(invalid("segment size", options.segment_bytes.to_string(), reason));
         }
         let (nodes, segments) = (options.nodes, options.segments);

@@ -26,6 +26,10 @@ pub(crate) fn run() -> Result<(), String> {
     step("model checking", || {
         workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
     })?;
+    // What takes thousands of seeds, and is not run where it is not optimised.
+    let members =
+        ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "sweep", "evicted"];
+    step("the dead", || workspace::run(&members, &[]))?;
     step("book", book::run)?;
     step("lints with RDMA", || {
         let clippy = ["clippy", "--all-targets", "--quiet", "--features", rdma::FEATURES];

@@ -59,7 +59,8 @@ impl<T> Shared<'_, T> {
         Self::unmarked(self.address)
     }
 
-    /// The plain pointer, without marks and without the guard's protection.
+    /// The plain pointer, without marks and without the guard's protection. If the object has been unlinked, and is used when the
+    /// guard is gone, [hold](crate::ComputeThread::hold) it.
     #[inline]
     pub const fn as_ptr(self) -> RemotePtr<T> {
         RemotePtr::from_address(self.address)

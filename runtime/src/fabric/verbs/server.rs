@@ -123,7 +123,7 @@ impl Server {
         }
         let bytes = options.segment_bytes / WORD_BYTES as u64 * WORD_BYTES as u64;
         if !(control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&bytes) {
-            let reason = "a segment has 27272 bytes (its control block and a word) to 256 TiB";
+            let reason = "a segment has 27336 bytes (its control block and a word) to 256 TiB";
             return Err(invalid("segment size", options.segment_bytes.to_string(), reason));
         }
         let devices = Device::all()?;
