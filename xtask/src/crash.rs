@@ -156,6 +156,15 @@ impl Status {
         let said: serde_json::Value = serde_json::from_slice(&said.stdout).map_err(|error| failed(&error))?;
         said[name].as_u64().ok_or_else(|| failed(&format_args!("it has no {name}")))
     }
+
+    /// Waits until all memory of the dead has come back, or should have; gives how long that took.
+    fn wait_until_swept(&self) -> Result<Duration, String> {
+        let began = Instant::now();
+        while began.elapsed() <= SWEPT_WITHIN && self.figure("unswept")? > 0 {
+            sleep(Duration::from_millis(20));
+        }
+        Ok(began.elapsed())
+    }
 }
 
 /// The test as it runs.
@@ -262,15 +271,10 @@ fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<
         }
     }
     let status = Status { program: programs.join("farfield"), url: url.clone() };
-    let last_kill = Instant::now();
-    while status.figure("unswept")? > 0 {
-        if last_kill.elapsed() > SWEPT_WITHIN {
-            faults.push(format!("the memory of the dead has not come back after {SWEPT_WITHIN:?}"));
-            break;
-        }
-        sleep(Duration::from_millis(20));
+    let swept_after = status.wait_until_swept()?;
+    if swept_after > SWEPT_WITHIN {
+        faults.push(format!("the memory of the dead has not come back after {SWEPT_WITHIN:?}"));
     }
-    let swept_after = last_kill.elapsed();
     let swept_bytes = status.figure("swept_bytes")?;
     let collected_bytes = status.figure("collected_bytes")?;
     Process::start(&program, &["stop", &url])?.end("stopping")?;
