@@ -411,7 +411,8 @@ impl ComputeThread {
     ///
     /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
     /// to give back what is surplus. For an object that others may still hold a pointer to, use
-    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim).
+    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). One that has been unlinked and is kept until then without a guard has to
+    /// be [held](Self::hold).
     ///
     /// # Errors
     /// [`Error::InvalidPointer`] if no object can be there.

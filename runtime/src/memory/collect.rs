@@ -103,7 +103,9 @@ impl ComputeThread {
             return Ok(false);
         }
         let is_alone = self.members().await?.iter().all(|member| member.identity == me);
-        if !is_alone {
+        // This process's keeper may be sweeping. It looks for a collector as this looks for it.
+        let sweeper = self.read_word(control::sweeper()).await?;
+        if !is_alone || sweeper == word {
             self.write_word(control::collector(), 0).await?;
         }
         Ok(is_alone)

@@ -89,6 +89,9 @@ impl Holdings {
     /// An object has been retired or deleted.
     #[inline]
     pub(crate) fn forget(&self, object: Address) {
+        if !self.are_kept {
+            return;
+        }
         let mut written = self.written.borrow_mut();
         if !written.objects.is_empty() {
             written.objects.remove(&object);

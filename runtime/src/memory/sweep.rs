@@ -180,7 +180,11 @@ impl ComputeThread {
         {
             return Ok(Swept::Nothing);
         }
-        let outcome = self.sweep_in_rounds(me, pace).await;
+        let outcome = match self.read_word(control::collector()).await? {
+            0 => self.sweep_in_rounds(me, pace).await,
+            // Somebody wants to be alone.
+            _ => Ok(Swept::Nothing),
+        };
         self.end_sweep(pace).await?;
         if let Ok(Swept::Bytes(_)) = outcome {
             self.write_word(control::swept(), debts).await?;

@@ -17,7 +17,8 @@ use crate::pointer::Address;
 const VETOES_PER_CHAIN: usize = 32;
 
 impl ComputeThread {
-    /// For a keeper: hears of a list, and answers. One round trip where nobody sweeps. Gives whether there is something to sweep and nobody does.
+    /// For a keeper: hears of a list, and answers. One round trip where nobody sweeps. Gives whether there is something to sweep and
+    /// nobody does.
     pub(crate) async fn attend_sweep(&self) -> Result<bool> {
         let Some(member) = &self.process.shared else { return Ok(false) };
         let witness = &self.process.witness;
