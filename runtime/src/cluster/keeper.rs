@@ -219,6 +219,6 @@ impl<'a> Sweeper<'a> {
     /// The process leaves: whatever has been listed is not.
     pub(crate) async fn end(&mut self) {
         self.sweep = None;
-        let _ = self.ct.end_sweep(&self.pace).await;
+        let _ = self.ct.abandon_sweep(&self.pace).await;
     }
 }

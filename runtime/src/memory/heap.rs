@@ -446,7 +446,7 @@ impl ThreadHeap {
     }
 
     /// The block that begins at `at`. One READ if the process does not know the chunk.
-    async fn look_up(&self, ct: &ComputeThread, at: Address) -> Result<Block> {
+    pub(super) async fn look_up(&self, ct: &ComputeThread, at: Address) -> Result<Block> {
         let none = || refused(at, PointerFault::NoObject);
         let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
         let usage = match self.known_class(at) {

@@ -38,18 +38,19 @@
 //!
 //! It reads all blocks that are in use, once, and what roots lead to twice; for each candidate it writes four words. The others read
 //! the list once, and while a sweep lasts, look up each word that they write. A bit in 64 of all far memory is kept here meanwhile.
-//! A list takes up a 16th of a segment at most, or less where memory is short; there are as many rounds as that takes.
+//! A list takes up a 32nd of a segment at most, or less where memory is short; there are as many rounds as that takes, and as many
+//! passes as free something.
 //!
 //! Old words lead somewhere, too: a candidate that nobody uses stays if a word that is no link happens to be its address. It comes
 //! back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before that,
 //! either.
 
 mod attend;
+mod list;
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -72,8 +73,8 @@ const ENTRY_WORDS: usize = 2;
 /// Behind the entries there is a word for each that is not 0 if it is used, and another if it is kept.
 const VETO_WORDS: usize = 2;
 const ASKED: u64 = 1;
-/// A list is no larger than this part of a segment.
-const LIST_SHARE: u64 = 16;
+/// How often all candidates are gone through.
+const MOST_PASSES: u32 = 8;
 /// The fewest candidates that a list is made for.
 const FEWEST: usize = 16;
 /// For how long others are waited for in one round.
@@ -185,7 +186,7 @@ impl ComputeThread {
             // Somebody wants to be alone.
             _ => Ok(Swept::Nothing),
         };
-        self.end_sweep(pace).await?;
+        self.take_back_list(pace).await?;
         if let Ok(Swept::Bytes(_)) = outcome {
             self.write_word(control::swept(), debts).await?;
         }
@@ -193,39 +194,25 @@ impl ComputeThread {
         outcome
     }
 
-    /// Takes back the list of candidates, if there is one.
-    pub(crate) async fn end_sweep(&self, pace: &Pace) -> Result<()> {
-        if let Some(list) = pace.list.take() {
-            self.write_word(control::candidates(), 0).await?;
-            // Others may be reading it.
-            let _guard = self.pin();
-            self.retire_block(list);
+    async fn sweep_in_rounds(&self, me: u32, pace: &Pace) -> Result<Swept> {
+        self.take_over_lists(pace).await?;
+        let mut freed = 0;
+        for _ in 0..MOST_PASSES {
+            let Some((bytes, rounds)) = self.sweep_pass(me, pace).await? else { return Ok(Swept::Disturbed) };
+            freed += bytes;
+            // What was lost leads from one list to another.
+            if bytes == 0 || rounds <= 1 {
+                break;
+            }
+            self.wait_for_garbage(pace).await;
         }
-        Ok(())
+        self.wait_for_garbage(pace).await;
+        tracing::info!(freed_bytes = freed, "swept what processes that have ended had left");
+        Ok(Swept::Bytes(freed))
     }
 
-    async fn sweep_in_rounds(&self, me: u32, pace: &Pace) -> Result<Swept> {
-        // One that has died over it may have left a list, which is one of the candidates now.
-        self.write_word(control::candidates(), 0).await?;
-        let mut before = self.read_map().await?;
-        self.mark_all(&mut before, Manner::Beside(pace)).await?;
-        let mut per_list = self.most_per_list();
-        let mut candidates = before.candidates(None);
-        if candidates.len() > per_list {
-            // Then at least without those that are known to be free.
-            candidates = before.candidates(Some(&self.read_pool(pace).await?));
-        }
-        let (mut freed, mut rest) = (0, &candidates[..]);
-        while !rest.is_empty() {
-            let (part, further) = rest.split_at(per_list.min(rest.len()));
-            match self.sweep_round(me, part, &before, pace).await {
-                Ok(Some(bytes)) => (freed, rest) = (freed + bytes, further),
-                Ok(None) => return Ok(Swept::Disturbed),
-                Err(Error::OutOfMemory(_)) if per_list > FEWEST => per_list /= 2,
-                Err(error) => return Err(error),
-            }
-        }
-        // They are of use to others.
+    /// Waits, for a while, until what was lost is free, and gives it to whoever needs it.
+    async fn wait_for_garbage(&self, pace: &Pace) {
         for _ in 0..64 {
             if !self.has_garbage() {
                 break;
@@ -233,8 +220,30 @@ impl ComputeThread {
             pace.rest(self).await;
         }
         self.give_everything();
-        tracing::info!(freed_bytes = freed, "swept what processes that have ended had left");
-        Ok(Swept::Bytes(freed))
+    }
+
+    /// Sweeps all candidates once, in as many rounds as it takes. Gives the bytes that were lost, and how many rounds there were;
+    /// nothing if it was disturbed.
+    async fn sweep_pass(&self, me: u32, pace: &Pace) -> Result<Option<(u64, u32)>> {
+        let mut before = self.read_map().await?;
+        self.mark_all(&mut before, Manner::Beside(pace)).await?;
+        let mut per_list = self.most_per_list(&before);
+        let mut candidates = before.candidates(None);
+        if candidates.len() > per_list {
+            // Then at least without those that are known to be free.
+            candidates = before.candidates(Some(&self.read_pool(pace).await?));
+        }
+        let (mut freed, mut rounds, mut rest) = (0, 0, &candidates[..]);
+        while !rest.is_empty() {
+            let (part, further) = rest.split_at(per_list.min(rest.len()));
+            match self.sweep_round(me, part, &before, pace).await {
+                Ok(Some(bytes)) => (freed, rounds, rest) = (freed + bytes, rounds + 1, further),
+                Ok(None) => return Ok(None),
+                Err(Error::OutOfMemory(_)) if per_list > FEWEST => per_list /= 2,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some((freed, rounds)))
     }
 
     // ---- one round ---------------------------------------------------------------------------------------------
@@ -245,12 +254,10 @@ impl ComputeThread {
         let round = Round { me, evictions, until: self.now() + PATIENCE };
         let candidates = self.publish_candidates(blocks, &round, pace).await?;
         if !self.wait_for_members(candidates.number, &round, pace).await? {
-            self.end_sweep(pace).await?;
             return Ok(None);
         }
         let at_once = self.read_pool(pace).await?;
         if !self.wait_for_epochs(&round, pace).await? {
-            self.end_sweep(pace).await?;
             return Ok(None);
         }
         let mut free = self.read_pool(pace).await?;
@@ -262,25 +269,20 @@ impl ComputeThread {
         };
         let are_heard = self.wait_for_epochs(&round, pace).await?
             && self.ask_for_vetoes(&candidates, &round, pace).await?;
-        let lost =
-            if are_heard { self.lost(&candidates, before, &free, links, pace).await? } else { Vec::new() };
-        self.end_sweep(pace).await?;
         if !are_heard {
             return Ok(None);
         }
+        let lost = self.lost(&candidates, before, &free, links, pace).await?;
         let bytes = lost.iter().map(|block| block.bytes).sum();
         self.fetch_add_word(control::swept_bytes(), bytes).await?;
-        let _guard = self.pin();
+        let guard = self.pin();
         for block in lost {
             self.heap().note_lost(block);
             self.retire_block(block);
         }
+        drop(guard);
+        self.take_back_list(pace).await?;
         Ok(Some(bytes))
-    }
-
-    fn most_per_list(&self) -> usize {
-        let bytes = (self.heap().segment_bytes() / LIST_SHARE).max(2 * self.heap().grid.chunk_bytes());
-        (bytes as usize / WORD_BYTES - HEAD_WORDS) / (ENTRY_WORDS + VETO_WORDS)
     }
 
     /// What chunks are used for, and what is in the pool.
@@ -308,26 +310,6 @@ impl ComputeThread {
             }
         }
         Ok(free)
-    }
-
-    /// Writes a list and says where it is.
-    async fn publish_candidates(
-        &self,
-        blocks: &[Block],
-        round: &Round,
-        pace: &Pace,
-    ) -> Result<Arc<Candidates>> {
-        let count = pace.count.get() + 1;
-        pace.count.set(count);
-        let number = (u64::from(round.me) + 1) << 32 | u64::from(count) << 1;
-        let mut words = vec![number, !(blocks.len() as u64)];
-        words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), !block.bytes]));
-        words.extend(std::iter::repeat_n(0, VETO_WORDS * blocks.len()));
-        let list = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
-        self.write_far(list.address, &words).await?;
-        pace.list.set(Some(list));
-        self.write_word(control::candidates(), list.address.bits()).await?;
-        Ok(Arc::new(Candidates::new(number, blocks.to_vec())))
     }
 
     /// Whether nobody has died since the round began, and there is time.

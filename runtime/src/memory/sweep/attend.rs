@@ -39,6 +39,11 @@ impl ComputeThread {
         }
         let [word, count] = self.read_words(page, HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
         let number = word & !ASKED;
+        if number == 0 {
+            // It is over.
+            witness.hear(None);
+            return Ok(is_due);
+        }
         let candidates = match witness.candidates().filter(|candidates| candidates.number == number) {
             Some(candidates) => candidates,
             None => self.hear_of_candidates(page, number, !count as usize).await?,

@@ -178,7 +178,7 @@ struct Outcome {
 
 fn run(seed: u64, without: &str) -> Result<Outcome> {
     let url = format!(
-        "sim:seed={seed},threads-per-node=2,stall=2%,jitter=90%,leaks=ignore,dead=marked,size=2MiB,sweeps-without={without}"
+        "sim:seed={seed},threads-per-node=2,stall=2%,jitter=90%,leaks=ignore,dead=marked,size=16MiB,sweeps-without={without}"
     );
     let cluster = Cluster::connect(&url)?;
     let simulation = cluster.simulation().expect("it is simulated");

@@ -1,0 +1,102 @@
+//! The list of candidates in far memory: its making and its end.
+
+use std::sync::Arc;
+
+use super::{ENTRY_WORDS, HEAD_WORDS, Pace, Round, VETO_WORDS};
+use crate::cluster::{ComputeThread, control};
+use crate::error::Result;
+use crate::layout::WORD_BYTES;
+use crate::memory::grid::Use;
+use crate::memory::heap::Block;
+use crate::memory::map::Map;
+use crate::memory::witness::Candidates;
+use crate::pointer::Address;
+
+/// A list is no larger than this part of a segment.
+const LIST_SHARE: u64 = 32;
+/// Nor than this part of what is free.
+const FREE_SHARE: u64 = 8;
+
+impl ComputeThread {
+    /// How many candidates are listed at a time: others must not run out of memory for it.
+    pub(super) fn most_per_list(&self, map: &Map) -> usize {
+        let (grid, segments) = (map.grid, self.heap().geometry.segments_of(0));
+        let free = segments.map(|segment| {
+            let used = map.tables[usize::from(segment)].iter().filter(|usage| **usage != Use::Free).count();
+            (grid.chunks(segment) - used as u64) * grid.chunk_bytes()
+        });
+        let bytes = (self.heap().segment_bytes() / LIST_SHARE).min(free.sum::<u64>() / FREE_SHARE);
+        let bytes = bytes.max(grid.chunk_bytes());
+        (bytes as usize / WORD_BYTES - HEAD_WORDS) / (ENTRY_WORDS + VETO_WORDS)
+    }
+
+    /// Writes a list and says where it is.
+    pub(super) async fn publish_candidates(
+        &self,
+        blocks: &[Block],
+        round: &Round,
+        pace: &Pace,
+    ) -> Result<Arc<Candidates>> {
+        let count = pace.count.get() + 1;
+        pace.count.set(count);
+        let number = (u64::from(round.me) + 1) << 32 | u64::from(count) << 1;
+        let mut words = vec![number, !(blocks.len() as u64)];
+        words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), !block.bytes]));
+        words.extend(std::iter::repeat_n(0, VETO_WORDS * blocks.len()));
+        let list = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
+        self.write_far(list.address, &words).await?;
+        pace.list.set(Some(list));
+        self.write_word(control::candidates(), list.address.bits()).await?;
+        Ok(Arc::new(Candidates::new(number, blocks.to_vec())))
+    }
+
+    /// Takes back the list of candidates, if there is one. Until it can be freed its address stays where it is found, so that it is not
+    /// lost with whoever has made it.
+    pub(super) async fn take_back_list(&self, pace: &Pace) -> Result<()> {
+        let Some(list) = pace.list.get() else { return Ok(()) };
+        self.write_word(control::former_candidates(), list.address.bits()).await?;
+        self.write_word(control::candidates(), 0).await?;
+        self.wait_for_readers(pace).await?;
+        pace.list.set(None);
+        self.write_word(control::former_candidates(), 0).await?;
+        self.put_control_page(list);
+        Ok(())
+    }
+
+    /// Takes over what a sweeper that has died has left.
+    pub(super) async fn take_over_lists(&self, pace: &Pace) -> Result<()> {
+        let former = Address::from_bits(self.read_word(control::former_candidates()).await?);
+        let last = Address::from_bits(self.read_word(control::candidates()).await?);
+        // The same, if it died just then.
+        for at in [Some(former), Some(last).filter(|last| *last != former)].into_iter().flatten() {
+            if !at.is_null()
+                && let Ok(list) = self.heap().look_up(self, at).await
+            {
+                pace.list.set(Some(list));
+                self.take_back_list(pace).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody reads a list any more that has been ended.
+    async fn wait_for_readers(&self, pace: &Pace) -> Result<()> {
+        let (epoch, _) = self.read_announcements().await?;
+        while self.read_word(control::epoch()).await? < epoch + 2 {
+            self.step().await;
+            pace.rest(self).await;
+        }
+        Ok(())
+    }
+
+    /// The process leaves in the middle of a sweep.
+    pub(crate) async fn abandon_sweep(&self, pace: &Pace) -> Result<()> {
+        if let Some(list) = pace.list.take() {
+            self.write_word(control::candidates(), 0).await?;
+            // Others may be reading it.
+            let _guard = self.pin();
+            self.retire_block(list);
+        }
+        Ok(())
+    }
+}
