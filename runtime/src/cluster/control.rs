@@ -82,8 +82,8 @@ struct Members {
     /// The bytes that were taken back in all: swept, and collected.
     swept_bytes: u64,
     collected_bytes: u64,
-    /// A list that nobody begins to read any more, and that is to be freed.
-    former_candidates: u64,
+    /// Where the sweeper's list is, also before it is published and when nobody is to read it any more.
+    own_list: u64,
     reserved: [u64; 3],
     records: [Record; SLOTS_HERE],
 }
@@ -274,9 +274,9 @@ pub(crate) fn candidates() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, candidates)) as u64)
 }
 
-/// Where a list of candidates is that is to be freed, or 0.
-pub(crate) fn former_candidates() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, former_candidates)) as u64)
+/// Where the sweeper's list is, whether others are to read it or not; or 0.
+pub(crate) fn own_list() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, own_list)) as u64)
 }
 
 /// The bytes that were swept in all; those that were collected follow.

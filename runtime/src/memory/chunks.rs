@@ -420,6 +420,13 @@ impl ComputeThread {
 
     /// Memory on the first memory node, all zero, for a part of the control block that grows.
     pub(crate) async fn take_control_page(&self, bytes: u64) -> Result<Block> {
+        let block = self.take_control_block(bytes).await?;
+        self.write_far(block.address, &vec![0; bytes as usize / WORD_BYTES]).await?;
+        Ok(block)
+    }
+
+    /// The same, with anything in it.
+    pub(crate) async fn take_control_block(&self, bytes: u64) -> Result<Block> {
         let heap = self.heap();
         let block = heap.allocate(self, (0, false), bytes, WORD_BYTES as u64).await?;
         heap.disown(block);
@@ -429,7 +436,6 @@ impl ComputeThread {
             self.put_control_page(block);
             return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] }));
         }
-        self.write_far(block.address, &vec![0; bytes as usize / WORD_BYTES]).await?;
         Ok(block)
     }
 }

@@ -195,7 +195,7 @@ impl ComputeThread {
     }
 
     async fn sweep_in_rounds(&self, me: u32, pace: &Pace) -> Result<Swept> {
-        self.take_over_lists(pace).await?;
+        self.take_over_list(pace).await?;
         let mut freed = 0;
         for _ in 0..MOST_PASSES {
             let Some((bytes, rounds)) = self.sweep_pass(me, pace).await? else { return Ok(Swept::Disturbed) };

@@ -43,38 +43,37 @@ impl ComputeThread {
         let mut words = vec![number, !(blocks.len() as u64)];
         words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), !block.bytes]));
         words.extend(std::iter::repeat_n(0, VETO_WORDS * blocks.len()));
-        let list = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
-        self.write_far(list.address, &words).await?;
+        let list = self.take_control_block((words.len() * WORD_BYTES) as u64).await?;
         pace.list.set(Some(list));
+        // From now on it is found by whoever comes after this process.
+        self.write_word(control::own_list(), list.address.bits()).await?;
+        self.write_far(list.address, &words).await?;
         self.write_word(control::candidates(), list.address.bits()).await?;
         Ok(Arc::new(Candidates::new(number, blocks.to_vec())))
     }
 
-    /// Takes back the list of candidates, if there is one. Until it can be freed its address stays where it is found, so that it is not
-    /// lost with whoever has made it.
+    /// Takes back the list of candidates, if there is one. From when it was allocated until it is freed its address is
+    /// where others find it, so it is not lost with whoever has made it.
     pub(super) async fn take_back_list(&self, pace: &Pace) -> Result<()> {
         let Some(list) = pace.list.get() else { return Ok(()) };
-        self.write_word(control::former_candidates(), list.address.bits()).await?;
         self.write_word(control::candidates(), 0).await?;
         self.wait_for_readers(pace).await?;
         pace.list.set(None);
-        self.write_word(control::former_candidates(), 0).await?;
+        self.write_word(control::own_list(), 0).await?;
         self.put_control_page(list);
+        // At once: this process may be the next to die.
+        self.give_surplus();
         Ok(())
     }
 
     /// Takes over what a sweeper that has died has left.
-    pub(super) async fn take_over_lists(&self, pace: &Pace) -> Result<()> {
-        let former = Address::from_bits(self.read_word(control::former_candidates()).await?);
-        let last = Address::from_bits(self.read_word(control::candidates()).await?);
-        // The same, if it died just then.
-        for at in [Some(former), Some(last).filter(|last| *last != former)].into_iter().flatten() {
-            if !at.is_null()
-                && let Ok(list) = self.heap().look_up(self, at).await
-            {
-                pace.list.set(Some(list));
-                self.take_back_list(pace).await?;
-            }
+    pub(super) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
+        let at = Address::from_bits(self.read_word(control::own_list()).await?);
+        if !at.is_null()
+            && let Ok(list) = self.heap().look_up(self, at).await
+        {
+            pace.list.set(Some(list));
+            self.take_back_list(pace).await?;
         }
         Ok(())
     }
@@ -93,6 +92,7 @@ impl ComputeThread {
     pub(crate) async fn abandon_sweep(&self, pace: &Pace) -> Result<()> {
         if let Some(list) = pace.list.take() {
             self.write_word(control::candidates(), 0).await?;
+            self.write_word(control::own_list(), 0).await?;
             // Others may be reading it.
             let _guard = self.pin();
             self.retire_block(list);
