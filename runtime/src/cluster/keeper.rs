@@ -38,6 +38,8 @@ const LONGEST_TICK: Duration = Duration::from_millis(40);
 const PATIENCE: u32 = 4;
 /// How long it sleeps in between.
 const NAP: Duration = Duration::from_millis(1);
+/// For how many ticks nobody must have died before a sweep is begun: another death would disturb it.
+const QUIET_TICKS: u32 = 40;
 /// After a sweep a process begins none for so many times as long as it took.
 const SWEEPS_REST: u32 = 9;
 
@@ -72,7 +74,7 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
     let mut goes_on = first.is_ok();
     let _ = joined.send(first);
     let (mut beats, mut rest, mut epoch) = (1, shortest, 0);
-    let mut sweeper = Sweeper::new(ct);
+    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * shortest);
     while goes_on && !stop.wait(rest) {
         beats += 1;
         let ticked = tick(ct, beats, &mut others).await;
@@ -155,8 +157,8 @@ async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
     ct.write_word(member.record().add(offset_of!(Record, sign) as u64), sign).await
 }
 
-/// Gives whether memory is to be swept.
-async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<bool> {
+/// Gives what is owed if memory is to be swept.
+async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Option<u64>> {
     let shared = &ct.cluster().shared;
     shared.look_for_memory_node();
     show_sign(ct, beats).await?;
@@ -183,22 +185,30 @@ pub(crate) struct Sweeper<'a> {
     began: Duration,
     /// When the next may begin.
     next: Duration,
+    /// What is owed, and since when no more than that; and for how long it has to stay so before a sweep is begun.
+    owed: (Option<u64>, Duration),
+    quiet: Duration,
 }
 
 type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<Swept>> + 'a>>;
 
 impl<'a> Sweeper<'a> {
-    pub(crate) fn new(ct: &'a ComputeThread) -> Self {
-        Self { ct, pace: Rc::default(), sweep: None, began: Duration::ZERO, next: Duration::ZERO }
+    pub(crate) fn new(ct: &'a ComputeThread, quiet: Duration) -> Self {
+        let zero = Duration::ZERO;
+        Self { ct, pace: Rc::default(), sweep: None, began: zero, next: zero, owed: (None, zero), quiet }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
         self.sweep.is_some()
     }
 
-    /// Begins a sweep if there is something to sweep, and goes on with the one that has begun, for a while.
-    pub(crate) async fn go_on(&mut self, is_due: bool, until: Duration) {
+    /// Begins a sweep if something is owed and nobody has died for a while, and goes on with the one that has begun, for a while.
+    pub(crate) async fn go_on(&mut self, owed: Option<u64>, until: Duration) {
         let (ct, now) = (self.ct, self.ct.now());
+        if owed != self.owed.0 {
+            self.owed = (owed, now);
+        }
+        let is_due = owed.is_some() && now.saturating_sub(self.owed.1) >= self.quiet;
         if self.sweep.is_none() && is_due && now >= self.next {
             let pace = Rc::clone(&self.pace);
             self.sweep = Some(Box::pin(async move { ct.sweep(&pace).await }));

@@ -17,32 +17,33 @@ use crate::pointer::Address;
 const VETOES_PER_CHAIN: usize = 32;
 
 impl ComputeThread {
-    /// For a keeper: hears of a list, and answers. One round trip where nobody sweeps. Gives whether there is something to sweep and
-    /// nobody does.
-    pub(crate) async fn attend_sweep(&self) -> Result<bool> {
-        let Some(member) = &self.process.shared else { return Ok(false) };
+    /// For a keeper: hears of a list, and answers. One round trip where nobody sweeps. Gives what is owed if
+    /// nobody sweeps it up.
+    pub(crate) async fn attend_sweep(&self) -> Result<Option<u64>> {
+        let Some(member) = &self.process.shared else { return Ok(None) };
         let witness = &self.process.witness;
         let [debts, collected, _, swept, sweeper, list] = self.read_array(control::debts()).await?;
         let is_due = debts != collected && debts != swept;
         // One that has died over it leaves its list.
         let is_due = is_due && (sweeper == 0 || !self.is_member(sweeper - 1).await?);
+        let owed = is_due.then_some(debts);
         if list == 0 {
             witness.hear(None);
-            return Ok(is_due);
+            return Ok(owed);
         }
         // It is not freed while this thread is pinned, if it is still the one.
         let _guard = self.pin();
         let page = Address::from_bits(self.read_word(control::candidates()).await?);
         if page.is_null() {
             witness.hear(None);
-            return Ok(is_due);
+            return Ok(owed);
         }
         let [word, count] = self.read_words(page, HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
         let number = word & !ASKED;
         if number == 0 {
             // It is over.
             witness.hear(None);
-            return Ok(is_due);
+            return Ok(owed);
         }
         let candidates = match witness.candidates().filter(|candidates| candidates.number == number) {
             Some(candidates) => candidates,
@@ -61,7 +62,7 @@ impl ComputeThread {
             self.write_word(attends, word).await?;
             witness.says(word);
         }
-        Ok(is_due)
+        Ok(owed)
     }
 
     async fn hear_of_candidates(&self, page: Address, number: u64, count: usize) -> Result<Arc<Candidates>> {

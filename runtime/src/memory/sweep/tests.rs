@@ -152,7 +152,7 @@ async fn keep(ct: &ComputeThread, shelf: RemotePtr<Shelf>, held: Held<Item>) -> 
 
 /// What a keeper does.
 async fn keep_house(ct: &ComputeThread, working: &AtomicUsize) -> Result<()> {
-    let mut sweeper = Sweeper::new(ct);
+    let mut sweeper = Sweeper::new(ct, Duration::ZERO);
     let mut idle = 0;
     while idle < 400 {
         ct.evict_gone(|_| false).await?;
