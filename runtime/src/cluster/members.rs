@@ -286,11 +286,8 @@ impl ComputeThread {
     /// The thread has nothing more to do: its process leaves if it was the last.
     pub(crate) async fn leave_members(&self) {
         self.finish_step().await;
-        if self.process.thread_is_gone().is_some()
-            && let Some(places) = self.process.shared.as_ref().and_then(Member::take_back_places)
-        {
-            // If its memory node is gone, so are they.
-            let _ = self.vacate(places).await;
+        if self.process.thread_is_gone().is_some() {
+            self.leave_for_good().await;
         }
     }
 
@@ -299,6 +296,7 @@ impl ComputeThread {
         self.leave_sweep().await;
         self.finish_step().await;
         if let Some(places) = self.process.shared.as_ref().and_then(Member::take_back_places) {
+            // If its memory node is gone, so are they.
             let _ = self.vacate(places).await;
         }
     }

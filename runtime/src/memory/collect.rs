@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::cache::NodeCache;
+use super::candidates::Lot;
 use super::classes::{CLASSES, Class};
 use super::grid::{Grid, Use};
 use super::heap::{Block, ThreadHeap};
@@ -103,12 +104,16 @@ impl ComputeThread {
             return Ok(false);
         }
         let is_alone = self.members().await?.iter().all(|member| member.identity == me);
-        // This process's keeper may be sweeping. It looks for a collector as this looks for it.
-        let sweeper = self.read_word(control::sweeper()).await?;
-        if !is_alone || sweeper == word {
+        if !is_alone {
             self.write_word(control::collector(), 0).await?;
+            return Ok(false);
         }
-        Ok(is_alone)
+        // This process's keeper may be sweeping. It looks for a collector as this looks for it, so it begins nothing new.
+        let mut backoff = self.backoff();
+        while self.read_word(control::sweeper()).await? == word {
+            backoff.wait().await;
+        }
+        Ok(true)
     }
 
     /// Does something while nobody else takes part in the cluster; nothing if somebody does.
@@ -160,7 +165,7 @@ impl ComputeThread {
         let mut map = self.read_map().await?;
         let live = self.mark_all(&mut map, Manner::Alone { frees_locks }).await?;
         let lost = map.candidates(Some(&self.read_pool(&Pace::default()).await?));
-        let lost = lost.iter().map(|block| block.bytes).sum();
+        let lost = lost.iter().map(Lot::asked_bytes).sum();
         self.fetch_add_word(control::collected_bytes(), lost).await?;
         // First of all: what stands in a list must not be in another, too.
         for node in 0..geometry.nodes {

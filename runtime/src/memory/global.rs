@@ -32,9 +32,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use super::cache::Spare;
+use super::candidates::Candidates;
 use super::epoch::Collector;
 use super::grid::{Grid, Known};
-use super::witness::{Candidates, Witness};
+use super::witness::Witness;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::error::Result;

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
 
+use super::candidates::Candidates;
 use super::global::Process;
 use super::heap::ThreadHeap;
-use super::witness::{Candidates, lock};
+use super::witness::lock;
 use crate::cluster::ComputeThread;
 use crate::layout::Remote;
 use crate::pointer::{Address, RemotePtr};

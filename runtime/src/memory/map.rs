@@ -1,5 +1,6 @@
 //! A map of far memory: what each chunk is used for, and which blocks are marked.
 
+use super::candidates::Lot;
 use super::classes::Class;
 use super::grid::{Grid, Run, Use};
 use super::heap::Block;
@@ -108,24 +109,30 @@ impl Map {
     }
 
     /// The blocks that are neither marked nor among those that are free.
-    pub(super) fn candidates(&self, free: Option<&Self>) -> Vec<Block> {
+    pub(super) fn candidates(&self, free: Option<&Self>) -> Vec<Lot> {
         let mut candidates = Vec::new();
         self.for_each_chunk(|segment, chunk, class, all| {
-            if let Some(class) = class {
-                let blocks = (0..all.bytes / class.bytes()).map(|index| Block {
-                    address: all.address.add(index * class.bytes()),
-                    bytes: class.bytes(),
-                });
-                candidates.extend(blocks.filter(|block| {
-                    !self.is_marked(block.address) && free.is_none_or(|free| !free.is_marked(block.address))
-                }));
+            let lot = if let Some(class) = class {
+                let first = Block { bytes: class.bytes(), ..all };
+                let mut lot = Lot::new(first, (all.bytes / class.bytes()) as usize);
+                for (index, Block { address, .. }) in lot.blocks().enumerate() {
+                    if !self.is_marked(address) && free.is_none_or(|free| !free.is_marked(address)) {
+                        lot.ask(index);
+                    }
+                }
+                lot
             } else {
                 let chunks = all.bytes / self.grid.chunk_bytes();
+                let mut lot = Lot::new(all, 1);
                 // Without a first chunk it was read while somebody wrote it, and whoever holds it does not know it by this address.
                 let is_whole = self.tables[usize::from(segment)][chunk as usize] != Use::Continued;
                 if is_whole && !self.is_large_marked(segment, chunk, chunks) {
-                    candidates.push(all);
+                    lot.ask(0);
                 }
+                lot
+            };
+            if !lot.is_empty() {
+                candidates.push(lot);
             }
         });
         candidates

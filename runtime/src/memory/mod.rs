@@ -24,6 +24,7 @@
 //! | [`site`] | where a new object goes |
 
 pub(crate) mod cache;
+pub(crate) mod candidates;
 pub(crate) mod chunks;
 pub(crate) mod classes;
 pub(crate) mod collect;

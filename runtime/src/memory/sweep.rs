@@ -36,10 +36,10 @@
 //!
 //! # What it costs
 //!
-//! It reads all blocks that are in use, once, and what roots lead to twice; for each candidate it writes four words. The others read
-//! the list once, and while a sweep lasts, look up each word that they write. A bit in 64 of all far memory is kept here meanwhile.
-//! A list takes up a 32nd of a segment at most, or less where memory is short; there are as many rounds as that takes, and as many
-//! passes as free something.
+//! It reads all blocks that are in use, once, and what roots lead to twice; for each block of a chunk with candidates it writes three
+//! bits. The others read one of those, write the rest, and while a sweep lasts, look up each word that they write. A bit in 64
+//! of all far memory is kept here meanwhile. A list takes up a 32nd of a segment at most, which is enough for all of a segment, or less
+//! where memory is short; there are as many rounds as that takes, and as many passes as free something.
 //!
 //! Old words lead somewhere, too: a candidate that nobody uses stays if a word that is no link happens to be its address. It comes
 //! back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before that,
@@ -54,29 +54,23 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::candidates::{Candidates, HEAD_WORDS, Lot, bits};
 use super::classes::{CLASSES, Class};
 use super::collect::{Manner, WORDS_PER_READ};
 use super::heap::{Block, ThreadHeap};
 use super::map::Map;
-use super::witness::Candidates;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
-/// The words in front of a list's entries: its number, and how many there are, with all bits turned over. The number's lowest bit asks
-/// for the vetoes.
-const HEAD_WORDS: usize = 2;
-/// Those of an entry: the address and the bytes, with all bits turned over, so that they are not taken for links.
-const ENTRY_WORDS: usize = 2;
-/// Behind the entries there is a word for each that is not 0 if it is used, and another if it is kept.
-const VETO_WORDS: usize = 2;
+/// In a list's number: its vetoes are asked for.
 const ASKED: u64 = 1;
 /// How often all candidates are gone through.
 const MOST_PASSES: u32 = 8;
-/// The fewest candidates that a list is made for.
-const FEWEST: usize = 16;
+/// The shortest list that is worth making, in words.
+const FEWEST_WORDS: usize = 64;
 /// For how long others are waited for in one round.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many READs are done at a stretch.
@@ -148,11 +142,20 @@ struct Round {
 }
 
 /// What was found in step 3.
+#[derive(Default)]
 struct Links {
     /// The candidates that something else leads to.
     found: Vec<usize>,
-    /// Where each candidate leads.
-    of: Vec<Vec<u32>>,
+    /// From which candidate to which, in the order of where from.
+    between: Vec<(usize, usize)>,
+}
+
+impl Links {
+    /// Where a candidate leads.
+    fn of(&self, index: usize) -> impl Iterator<Item = usize> {
+        let first = self.between.partition_point(|(from, _)| *from < index);
+        self.between[first..].iter().take_while(move |(from, _)| *from == index).map(|(_, to)| *to)
+    }
 }
 
 impl ThreadHeap {
@@ -227,19 +230,23 @@ impl ComputeThread {
     async fn sweep_pass(&self, me: u32, pace: &Pace) -> Result<Option<(u64, u32)>> {
         let mut before = self.read_map().await?;
         self.mark_all(&mut before, Manner::Beside(pace)).await?;
-        let mut per_list = self.most_per_list(&before);
+        let mut most_words = self.most_list_words(&before);
         let mut candidates = before.candidates(None);
-        if candidates.len() > per_list {
+        if candidates.iter().map(Lot::words).sum::<usize>() > most_words {
             // Then at least without those that are known to be free.
             candidates = before.candidates(Some(&self.read_pool(pace).await?));
         }
         let (mut freed, mut rounds, mut rest) = (0, 0, &candidates[..]);
         while !rest.is_empty() {
-            let (part, further) = rest.split_at(per_list.min(rest.len()));
+            let ends = rest.iter().scan(HEAD_WORDS, |words, lot| {
+                *words += lot.words();
+                Some(*words)
+            });
+            let (part, further) = rest.split_at(ends.take_while(|end| *end <= most_words).count().max(1));
             match self.sweep_round(me, part, &before, pace).await {
                 Ok(Some(bytes)) => (freed, rounds, rest) = (freed + bytes, rounds + 1, further),
                 Ok(None) => return Ok(None),
-                Err(Error::OutOfMemory(_)) if per_list > FEWEST => per_list /= 2,
+                Err(Error::OutOfMemory(_)) if most_words > FEWEST_WORDS => most_words /= 2,
                 Err(error) => return Err(error),
             }
         }
@@ -249,10 +256,10 @@ impl ComputeThread {
     // ---- one round ---------------------------------------------------------------------------------------------
 
     /// Sweeps some candidates. Gives the bytes that were lost; nothing if it was disturbed.
-    async fn sweep_round(&self, me: u32, blocks: &[Block], before: &Map, pace: &Pace) -> Result<Option<u64>> {
+    async fn sweep_round(&self, me: u32, lots: &[Lot], before: &Map, pace: &Pace) -> Result<Option<u64>> {
         let evictions = self.read_word(control::evictions()).await?;
         let round = Round { me, evictions, until: self.now() + PATIENCE };
-        let candidates = self.publish_candidates(blocks, &round, pace).await?;
+        let candidates = self.publish_candidates(lots, &round, pace).await?;
         if !self.wait_for_members(candidates.number, &round, pace).await? {
             return Ok(None);
         }
@@ -263,7 +270,7 @@ impl ComputeThread {
         let mut free = self.read_pool(pace).await?;
         free.mark_all_of(&at_once);
         let links = if self.sweeps_without("a second look") {
-            Links { found: Vec::new(), of: vec![Vec::new(); blocks.len()] }
+            Links::default()
         } else {
             self.read_links(&free, &candidates, pace).await?
         };
@@ -350,8 +357,8 @@ impl ComputeThread {
 
     /// Looks for what leads to candidates, in everything that is neither a candidate nor free.
     async fn read_links(&self, free: &Map, candidates: &Candidates, pace: &Pace) -> Result<Links> {
-        let blocks = candidates.blocks();
-        let mut links = Links { found: Vec::new(), of: vec![Vec::new(); blocks.len()] };
+        let mut links = Links::default();
+        let list = pace.list.get().map(|list| list.address);
         // The directory and the addresses of slots. What leads from the pool is known, and counts are no links.
         let directory = (control::entry(0), control::DIRECTORY_ENTRIES * control::ENTRY_WORDS);
         for (at, words) in [directory, (control::slot_page(0), SLOT_PAGES)] {
@@ -368,16 +375,19 @@ impl ComputeThread {
             let per_block = class.map_or(words.len(), Class::words).max(1);
             for (index, words) in words.chunks(per_block).enumerate() {
                 let at = all.address.add((index * per_block * WORD_BYTES) as u64);
-                if free.is_marked(at) {
+                let is_list =
+                    list.is_some_and(|list| (at..at.add((words.len() * WORD_BYTES) as u64)).contains(&list));
+                if is_list || free.is_marked(at) {
                     continue;
                 }
                 let found = words.iter().flat_map(|word| candidates.in_word(*word));
-                match candidates.at(at).filter(|index| blocks[*index].address == at) {
-                    Some(candidate) => links.of[candidate].extend(found.map(|index| index as u32)),
+                match candidates.at(at).filter(|index| candidates.block(*index).address == at) {
+                    Some(candidate) => links.between.extend(found.map(|index| (candidate, index))),
                     None => links.found.extend(found),
                 }
             }
         }
+        links.between.sort_unstable();
         Ok(links)
     }
 
@@ -413,22 +423,20 @@ impl ComputeThread {
         pace: &Pace,
     ) -> Result<Vec<Block>> {
         let Some(list) = pace.list.get() else { return Ok(Vec::new()) };
-        let blocks = candidates.blocks();
-        let vetoes = list.address.add(((HEAD_WORDS + ENTRY_WORDS * blocks.len()) * WORD_BYTES) as u64);
-        let vetoes = self.read_far(vetoes, VETO_WORDS * blocks.len()).await?;
-        let (used, kept) = vetoes.split_at(blocks.len());
-        let used = used.iter().enumerate().filter(|(_, word)| **word != 0).map(|(index, _)| index);
-        let mut pending: Vec<usize> = used.chain(links.found).collect();
-        let mut is_used = vec![false; blocks.len()];
+        let (offset, count) = candidates.vetoes();
+        let vetoes = self.read_far(list.address.add(offset), count).await?;
+        let [used, kept] = [&vetoes[..count / 2], &vetoes[count / 2..]].map(|words| words.iter().copied());
+        let mut pending: Vec<usize> = bits(used).chain(links.found.iter().copied()).collect();
+        let mut is_vetoed = vec![false; candidates.most()];
         while let Some(index) = pending.pop() {
-            if !std::mem::replace(&mut is_used[index], true) {
-                pending.extend(links.of[index].iter().map(|index| *index as usize));
+            if !std::mem::replace(&mut is_vetoed[index], true) {
+                pending.extend(links.of(index));
             }
         }
-        let found = blocks.iter().zip(is_used).zip(kept).filter(|((block, is_used), kept)| {
-            !is_used && **kept == 0 && !free.is_marked(block.address) && before.agrees(free, **block)
-        });
-        Ok(found.map(|((block, _), _)| *block).collect())
+        bits(kept).for_each(|index| is_vetoed[index] = true);
+        let others = candidates.indices().filter(|index| !is_vetoed[*index]);
+        let blocks = others.map(|index| candidates.block(index));
+        Ok(blocks.filter(|block| !free.is_marked(block.address) && before.agrees(free, *block)).collect())
     }
 }
 

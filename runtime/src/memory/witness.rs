@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::cache::{NodeCache, Spare, free_blocks};
+use super::candidates::Candidates;
 use super::classes::Class;
 use super::global::Process;
 use super::grid::Grid;
@@ -35,88 +36,7 @@ use super::holdings::Written;
 use super::limbo::Limbo;
 use crate::cluster::ComputeThread;
 use crate::fabric::chain::{Chain, Op};
-use crate::place::targets;
 use crate::pointer::Address;
-
-/// Blocks that look as if nobody used them, and which of them somebody has vetoed.
-pub(crate) struct Candidates {
-    /// Tells this list from all others.
-    pub(crate) number: u64,
-    /// In the order of their addresses; none overlap.
-    blocks: Vec<Block>,
-    used: Marks,
-    kept: Marks,
-}
-
-/// A bit for each candidate.
-pub(crate) struct Marks(Vec<AtomicU64>);
-
-impl Marks {
-    fn new(count: usize) -> Self {
-        Self((0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    fn set(&self, index: usize) {
-        self.0[index / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
-    }
-
-    pub(super) fn has(&self, index: usize) -> bool {
-        self.0[index / 64].load(Ordering::Relaxed) & 1 << (index % 64) != 0
-    }
-}
-
-impl Candidates {
-    pub(crate) fn new(number: u64, blocks: Vec<Block>) -> Self {
-        let (used, kept) = (Marks::new(blocks.len()), Marks::new(blocks.len()));
-        Self { number, blocks, used, kept }
-    }
-
-    /// Those that are used, and those that are kept.
-    pub(super) fn vetoed(&self) -> [&Marks; 2] {
-        [&self.used, &self.kept]
-    }
-
-    pub(crate) fn blocks(&self) -> &[Block] {
-        &self.blocks
-    }
-
-    /// The candidate that an address is in.
-    pub(crate) fn at(&self, at: Address) -> Option<usize> {
-        let index = self.blocks.partition_point(|block| block.address <= at).checked_sub(1)?;
-        let block = self.blocks[index];
-        (at.bits() - block.address.bits() < block.bytes).then_some(index)
-    }
-
-    /// The candidates that a word leads to if it is a link, of whichever kind.
-    pub(crate) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
-        // Marks are below a block's size.
-        targets(word).filter_map(|at| self.at(at))
-    }
-
-    /// The object at an address is used.
-    pub(super) fn uses(&self, at: Address) {
-        if let Some(index) = self.at(at) {
-            self.used.set(index);
-        }
-    }
-
-    /// So are those that a word leads to.
-    fn uses_word(&self, word: u64) {
-        self.in_word(word).for_each(|index| self.used.set(index));
-    }
-
-    /// Everything is kept that some bytes are part of.
-    pub(super) fn keeps(&self, at: Address, bytes: u64) {
-        let first = self.at(at).unwrap_or_else(|| self.blocks.partition_point(|block| block.address <= at));
-        let end = at.bits().saturating_add(bytes);
-        let within = self.blocks[first..].iter().take_while(|block| block.address.bits() < end);
-        (first..).zip(within).for_each(|(index, _)| self.kept.set(index));
-    }
-
-    pub(super) fn uses_everything(&self) {
-        (0..self.blocks.len()).for_each(|index| self.used.set(index));
-    }
-}
 
 /// A process's part in sweeps.
 #[derive(Default)]

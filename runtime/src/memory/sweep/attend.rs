@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use memoffset::offset_of;
 
-use super::{ASKED, ENTRY_WORDS, HEAD_WORDS, VETO_WORDS};
+use super::ASKED;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, Record};
 use crate::error::Result;
 use crate::layout::WORD_BYTES;
-use crate::memory::heap::Block;
-use crate::memory::witness::Candidates;
+use crate::memory::candidates::{Candidates, HEAD_WORDS, LOT_WORDS, Marks};
 use crate::pointer::Address;
 
-/// How many vetoes are written at a time.
+/// How many words of vetoes are written at a time.
 const VETOES_PER_CHAIN: usize = 32;
 
 impl ComputeThread {
@@ -65,37 +64,53 @@ impl ComputeThread {
         Ok(owed)
     }
 
-    async fn hear_of_candidates(&self, page: Address, number: u64, count: usize) -> Result<Arc<Candidates>> {
-        let entries = page.add((HEAD_WORDS * WORD_BYTES) as u64);
-        let bytes = (count * (ENTRY_WORDS + VETO_WORDS) * WORD_BYTES) as u64;
-        self.heap().check(entries, bytes)?;
-        let words = self.read_far(entries, count * ENTRY_WORDS).await?;
-        let blocks = words.chunks(ENTRY_WORDS);
-        let blocks = blocks.map(|words| Block { address: Address::from_bits(!words[0]), bytes: !words[1] });
-        let candidates = Arc::new(Candidates::new(number, blocks.collect()));
+    async fn hear_of_candidates(&self, page: Address, number: u64, lots: usize) -> Result<Arc<Candidates>> {
+        let at = page.add((HEAD_WORDS * WORD_BYTES) as u64);
+        let words = lots.saturating_mul(LOT_WORDS);
+        self.heap().check(at, words.saturating_mul(WORD_BYTES) as u64)?;
+        let (lots, bits) = Candidates::lots_from(&self.read_far(at, words).await?);
+        let at = at.add((words * WORD_BYTES) as u64);
+        self.heap().check(at, (bits * WORD_BYTES) as u64)?;
+        let candidates = Candidates::from_bits(number, &lots, self.read_far(at, bits).await?);
+        let candidates = Arc::new(candidates);
         self.process.witness.hear(Some(Arc::clone(&candidates)));
         Ok(candidates)
     }
 
+    /// Adds the process's vetoes to those of others.
     async fn write_vetoes(&self, page: Address, candidates: &Candidates) -> Result<()> {
-        let count = candidates.blocks().len();
-        let mut words = HEAD_WORDS + ENTRY_WORDS * count..;
-        for vetoed in candidates.vetoed() {
-            let mut vetoed =
-                words.by_ref().take(count).enumerate().filter(|(index, _)| vetoed.has(*index)).peekable();
-            while vetoed.peek().is_some() {
+        let (offset, count) = candidates.vetoes();
+        let vetoed = candidates.vetoed().into_iter().flat_map(Marks::words);
+        let known = self.read_far(page.add(offset), count).await?;
+        let missing = vetoed.zip(known).enumerate().map(|(index, (mine, known))| (index, mine, known));
+        let mut missing: Vec<_> = missing.filter(|(_, mine, known)| mine & !known != 0).collect();
+        while !missing.is_empty() {
+            let mut changed = Vec::new();
+            for some in missing.chunks(VETOES_PER_CHAIN) {
                 let mut chain = self.empty_chain();
-                for (_, word) in vetoed.by_ref().take(VETOES_PER_CHAIN) {
-                    chain.write(page.add((word * WORD_BYTES) as u64), &[1]);
+                chain.set_of_allocator();
+                let exchange = |(index, mine, known): &(usize, u64, u64)| {
+                    let at = page.add(offset + (index * WORD_BYTES) as u64);
+                    chain.compare_exchange(at, *known, known | mine)
+                };
+                let slots: Vec<_> = some.iter().map(exchange).collect();
+                let done = self.submit(chain).await?;
+                for ((index, mine, known), slot) in some.iter().zip(&slots) {
+                    let now = done.word(slot);
+                    if now != *known && mine & !now != 0 {
+                        changed.push((*index, *mine, now));
+                    }
                 }
-                self.submit(chain).await?;
             }
+            missing = changed;
         }
         Ok(())
     }
 
     /// The process is about to leave: whoever sweeps gets its vetoes.
     pub(crate) async fn leave_sweep(&self) {
+        // What ended threads have left, it leaves to others.
+        let _ = self.attend_sweep().await;
         let Some(candidates) = self.process.witness.candidates() else { return };
         let _guard = self.pin();
         let Ok(page) = self.read_word(control::candidates()).await else { return };

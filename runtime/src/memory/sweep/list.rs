@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{ENTRY_WORDS, HEAD_WORDS, Pace, Round, VETO_WORDS};
+use super::{Pace, Round};
 use crate::cluster::{ComputeThread, control};
 use crate::error::Result;
 use crate::layout::WORD_BYTES;
+use crate::memory::candidates::{Candidates, Lot};
 use crate::memory::grid::Use;
-use crate::memory::heap::Block;
 use crate::memory::map::Map;
-use crate::memory::witness::Candidates;
 use crate::pointer::Address;
 
 /// A list is no larger than this part of a segment.
@@ -18,38 +17,36 @@ const LIST_SHARE: u64 = 32;
 const FREE_SHARE: u64 = 8;
 
 impl ComputeThread {
-    /// How many candidates are listed at a time: others must not run out of memory for it.
-    pub(super) fn most_per_list(&self, map: &Map) -> usize {
+    /// How many words a list may have: others must not run out of memory for it.
+    pub(super) fn most_list_words(&self, map: &Map) -> usize {
         let (grid, segments) = (map.grid, self.heap().geometry.segments_of(0));
         let free = segments.map(|segment| {
             let used = map.tables[usize::from(segment)].iter().filter(|usage| **usage != Use::Free).count();
             (grid.chunks(segment) - used as u64) * grid.chunk_bytes()
         });
         let bytes = (self.heap().segment_bytes() / LIST_SHARE).min(free.sum::<u64>() / FREE_SHARE);
-        let bytes = bytes.max(grid.chunk_bytes());
-        (bytes as usize / WORD_BYTES - HEAD_WORDS) / (ENTRY_WORDS + VETO_WORDS)
+        bytes.max(grid.chunk_bytes() / 2) as usize / WORD_BYTES
     }
 
     /// Writes a list and says where it is.
     pub(super) async fn publish_candidates(
         &self,
-        blocks: &[Block],
+        lots: &[Lot],
         round: &Round,
         pace: &Pace,
     ) -> Result<Arc<Candidates>> {
         let count = pace.count.get() + 1;
         pace.count.set(count);
         let number = (u64::from(round.me) + 1) << 32 | u64::from(count) << 1;
-        let mut words = vec![number, !(blocks.len() as u64)];
-        words.extend(blocks.iter().flat_map(|block| [!block.address.bits(), !block.bytes]));
-        words.extend(std::iter::repeat_n(0, VETO_WORDS * blocks.len()));
+        let candidates = Candidates::new(number, lots);
+        let words = candidates.to_words(lots);
         let list = self.take_control_block((words.len() * WORD_BYTES) as u64).await?;
         pace.list.set(Some(list));
         // From now on it is found by whoever comes after this process.
         self.write_word(control::own_list(), list.address.bits()).await?;
         self.write_far(list.address, &words).await?;
         self.write_word(control::candidates(), list.address.bits()).await?;
-        Ok(Arc::new(Candidates::new(number, blocks.to_vec())))
+        Ok(Arc::new(candidates))
     }
 
     /// Takes back the list of candidates, if there is one. From when it was allocated until it is freed its address is

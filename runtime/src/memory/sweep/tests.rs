@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-use super::Candidates;
-use super::{Manner, Pace};
+use super::{Candidates, Manner, Pace};
 use crate::Held;
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
@@ -211,13 +210,12 @@ fn run(seed: u64, without: &str) -> Result<Outcome> {
         ct.mark_all(&mut before, Manner::Beside(&pace)).await?;
         let lost = before.candidates(Some(&ct.read_pool(&pace).await?));
         // What this thread has is not lost.
-        let lost = Candidates::new(1, lost);
+        let lost = Candidates::new(1, &lost);
         ct.heap().veto_held(&lost);
         ct.process.veto_spare(&ct.heap().grid, &lost);
-        let lost = (0..lost.blocks().len())
-            .filter(|index| lost.vetoed().iter().all(|vetoed| !vetoed.has(*index)))
-            .map(|index| lost.blocks()[index]);
-        let lost: Vec<_> = lost.collect();
+        let is_vetoed = |index| lost.vetoed().iter().any(|vetoed| vetoed.has(index));
+        let lost: Vec<_> =
+            lost.indices().filter(|index| !is_vetoed(*index)).map(|index| lost.block(index)).collect();
         let swept = ct.read_word(control::swept()).await?;
         Ok([lost.iter().map(|block| block.bytes).sum(), swept])
     })?[0];

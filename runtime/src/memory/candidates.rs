@@ -1,0 +1,297 @@
+//! The candidates of a [sweep](super::sweep): blocks that look as if nobody used them, and which of them somebody has vetoed.
+//!
+//! Blocks lie side by side in chunks, so a bit says of each whether it is a candidate; two more say how it was vetoed. In far memory
+//! a list is made of words: its number, how many lots there are, for each lot where it is and what it is cut into, and then the bits
+//! of all lots, three times. That is a 40th of the memory that the lots are, where blocks have the smallest size, and less
+//! where they are larger.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::heap::Block;
+use crate::layout::WORD_BYTES;
+use crate::place::targets;
+use crate::pointer::Address;
+
+/// The words in front of a list's lots: its number, and how many lots there are. The number's lowest bit asks for the vetoes.
+pub(super) const HEAD_WORDS: usize = 2;
+/// Those of a lot: its address, and its blocks' size and how many there are; with all bits turned over, so that they are not taken for
+/// links.
+pub(super) const LOT_WORDS: usize = 2;
+/// How many times each bit is there: asked, used, kept.
+const COPIES: usize = 3;
+const BITS: usize = u64::BITS as usize;
+const COUNT_SHIFT: u32 = 48;
+
+/// Blocks of one size that lie side by side, and which of them are candidates.
+#[derive(Clone)]
+pub(crate) struct Lot {
+    first: Block,
+    count: usize,
+    asked: Vec<u64>,
+}
+
+impl Lot {
+    /// So many blocks from the first one on, none of them a candidate. There are fewer than 2^16.
+    pub(super) fn new(first: Block, count: usize) -> Self {
+        Self { first, count, asked: vec![0; count.div_ceil(BITS)] }
+    }
+
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Block> + use<> {
+        let Block { address, bytes } = self.first;
+        (0..self.count as u64).map(move |index| Block { address: address.add(index * bytes), bytes })
+    }
+
+    /// A block is a candidate.
+    pub(super) fn ask(&mut self, index: usize) {
+        self.asked[index / BITS] |= 1 << (index % BITS);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.asked.iter().all(|word| *word == 0)
+    }
+
+    /// How many bytes its candidates have.
+    pub(super) fn asked_bytes(&self) -> u64 {
+        self.first.bytes * self.asked.iter().map(|word| u64::from(word.count_ones())).sum::<u64>()
+    }
+
+    /// How many words of a list it takes.
+    pub(super) fn words(&self) -> usize {
+        LOT_WORDS + COPIES * self.asked.len()
+    }
+
+    fn to_words(&self) -> [u64; LOT_WORDS] {
+        [!self.first.address.bits(), !(self.first.bytes | (self.count as u64) << COUNT_SHIFT)]
+    }
+
+    /// What a list's words say; nothing is asked yet.
+    fn from_words(words: &[u64]) -> Self {
+        let (address, cut) = (Address::from_bits(!words[0]), !words[1]);
+        let bytes = cut & ((1 << COUNT_SHIFT) - 1);
+        Self::new(Block { address, bytes: bytes.max(1) }, (cut >> COUNT_SHIFT) as usize)
+    }
+}
+
+/// Where a lot is, and where its bits are.
+struct Cut {
+    first: Block,
+    count: usize,
+    bit: usize,
+}
+
+/// A list. A candidate is known by the place of its bit.
+pub(crate) struct Candidates {
+    /// Tells this list from all others.
+    pub(crate) number: u64,
+    /// In the order of their addresses; none overlap.
+    lots: Vec<Cut>,
+    asked: Vec<u64>,
+    used: Marks,
+    kept: Marks,
+}
+
+/// A bit for each block.
+pub(crate) struct Marks(Vec<AtomicU64>);
+
+impl Marks {
+    fn new(words: usize) -> Self {
+        Self((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn set(&self, index: usize) {
+        self.0[index / BITS].fetch_or(1 << (index % BITS), Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.0[index / BITS].load(Ordering::Relaxed) & 1 << (index % BITS) != 0
+    }
+
+    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|word| word.load(Ordering::Relaxed))
+    }
+}
+
+/// The places of the bits that are set.
+pub(super) fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usize> {
+    words.enumerate().flat_map(|(index, word)| {
+        let rest = |word: &u64| Some(word & (word - 1)).filter(|word| *word != 0);
+        std::iter::successors(Some(word).filter(|word| *word != 0), rest)
+            .map(move |word| index * BITS + word.trailing_zeros() as usize)
+    })
+}
+
+impl Candidates {
+    pub(super) fn new(number: u64, lots: &[Lot]) -> Self {
+        let (mut cuts, mut asked) = (Vec::new(), Vec::new());
+        for lot in lots {
+            cuts.push(Cut { first: lot.first, count: lot.count, bit: asked.len() * BITS });
+            asked.extend_from_slice(&lot.asked);
+        }
+        let [used, kept] = [(); 2].map(|()| Marks::new(asked.len()));
+        Self { number, lots: cuts, asked, used, kept }
+    }
+
+    /// The words of a list before anything is vetoed.
+    pub(super) fn to_words(&self, lots: &[Lot]) -> Vec<u64> {
+        let mut words = vec![self.number, !(lots.len() as u64)];
+        words.extend(lots.iter().flat_map(Lot::to_words));
+        words.extend_from_slice(&self.asked);
+        words.resize(words.len() + (COPIES - 1) * self.asked.len(), 0);
+        words
+    }
+
+    /// The lots that a list's words say, of which nothing is asked yet, and how many words the bits are.
+    pub(super) fn lots_from(words: &[u64]) -> (Vec<Lot>, usize) {
+        let lots: Vec<_> = words.chunks_exact(LOT_WORDS).map(Lot::from_words).collect();
+        let bits = lots.iter().map(|lot| lot.asked.len()).sum();
+        (lots, bits)
+    }
+
+    /// The list whose lots are known by now, and whose bits are these.
+    pub(super) fn from_bits(number: u64, lots: &[Lot], asked: Vec<u64>) -> Self {
+        Self { asked, ..Self::new(number, lots) }
+    }
+
+    /// Where the words of the vetoes are in a list, from its beginning, and how many there are: first those of blocks that are used, then
+    /// those of blocks that are kept.
+    pub(super) fn vetoes(&self) -> (u64, usize) {
+        let before = HEAD_WORDS + LOT_WORDS * self.lots.len() + self.asked.len();
+        ((before * WORD_BYTES) as u64, (COPIES - 1) * self.asked.len())
+    }
+
+    /// Those that are used, and those that are kept.
+    pub(super) fn vetoed(&self) -> [&Marks; 2] {
+        [&self.used, &self.kept]
+    }
+
+    /// All of them.
+    pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
+        bits(self.asked.iter().copied())
+    }
+
+    /// How many there could be.
+    pub(super) fn most(&self) -> usize {
+        self.asked.len() * BITS
+    }
+
+    pub(super) fn block(&self, index: usize) -> Block {
+        let lot = &self.lots[self.lots.partition_point(|lot| lot.bit <= index) - 1];
+        let bytes = lot.first.bytes;
+        Block { address: lot.first.address.add((index - lot.bit) as u64 * bytes), bytes }
+    }
+
+    /// The candidate that an address is in.
+    pub(super) fn at(&self, at: Address) -> Option<usize> {
+        let lot = &self.lots[self.lots.partition_point(|lot| lot.first.address <= at).checked_sub(1)?];
+        let within = (at.bits() - lot.first.address.bits()) / lot.first.bytes;
+        (within < lot.count as u64).then_some(lot.bit + within as usize).filter(|index| self.is_asked(*index))
+    }
+
+    fn is_asked(&self, index: usize) -> bool {
+        self.asked[index / BITS] & 1 << (index % BITS) != 0
+    }
+
+    /// The candidates that a word leads to if it is a link, of whichever kind.
+    pub(super) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
+        // Marks are below a block's size.
+        targets(word).filter_map(|at| self.at(at))
+    }
+
+    /// The object at an address is used.
+    pub(super) fn uses(&self, at: Address) {
+        if let Some(index) = self.at(at) {
+            self.used.set(index);
+        }
+    }
+
+    /// So are those that a word leads to.
+    pub(super) fn uses_word(&self, word: u64) {
+        self.in_word(word).for_each(|index| self.used.set(index));
+    }
+
+    /// Everything is kept that some bytes are part of.
+    pub(super) fn keeps(&self, at: Address, bytes: u64) {
+        let (start, end) = (at.bits(), at.bits().saturating_add(bytes));
+        let after = self.lots.partition_point(|lot| lot.first.address <= at);
+        for lot in &self.lots[after.saturating_sub(1)..] {
+            let (from, size) = (lot.first.address.bits(), lot.first.bytes);
+            if from >= end {
+                break;
+            }
+            let first = start.saturating_sub(from) / size;
+            let last = (end - from).div_ceil(size).min(lot.count as u64);
+            let bits = (first..last).map(|index| lot.bit + index as usize);
+            bits.filter(|index| self.is_asked(*index)).for_each(|index| self.kept.set(index));
+        }
+    }
+
+    pub(super) fn uses_everything(&self) {
+        self.indices().for_each(|index| self.used.set(index));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(offset: u64, bytes: u64) -> Block {
+        Block { address: Address::new(0, offset), bytes }
+    }
+
+    fn candidates() -> (Candidates, Vec<Lot>) {
+        let mut lots = vec![Lot::new(block(4096, 48), 70), Lot::new(block(16384, 40_000), 1)];
+        for index in [0, 1, 63, 64, 69] {
+            lots[0].ask(index);
+        }
+        lots[1].ask(0);
+        (Candidates::new(2, &lots), lots)
+    }
+
+    fn vetoed(candidates: &Candidates) -> [Vec<usize>; 2] {
+        candidates.vetoed().map(|marks| bits(marks.words()).collect())
+    }
+
+    #[test]
+    fn a_candidate_is_known_by_any_address_in_it() {
+        let (candidates, _) = candidates();
+        let indices: Vec<_> = candidates.indices().collect();
+        assert_eq!(indices, [0, 1, 63, 64, 69, 128]);
+        for index in indices {
+            let Block { address, bytes } = candidates.block(index);
+            assert_eq!(candidates.at(address), Some(index));
+            assert_eq!(candidates.at(address.add(bytes - 1)), Some(index));
+        }
+        // Before all, between two, behind the last of a lot, behind all.
+        for offset in [4088, 4096 + 2 * 48, 4096 + 70 * 48, 16384 + 40_000] {
+            assert_eq!(candidates.at(Address::new(0, offset)), None, "{offset}");
+        }
+        assert_eq!(candidates.at(Address::new(1, 4096)), None);
+    }
+
+    #[test]
+    fn what_some_bytes_are_part_of_is_kept() {
+        let (candidates, _) = candidates();
+        candidates.keeps(Address::new(0, 4096 + 48), 1);
+        assert_eq!(vetoed(&candidates), [vec![], vec![1]]);
+        candidates.keeps(Address::new(0, 4096 + 64 * 48 - 1), 2);
+        assert_eq!(vetoed(&candidates), [vec![], vec![1, 63, 64]]);
+        candidates.keeps(Address::new(0, 0), 1 << 20);
+        assert_eq!(vetoed(&candidates), [vec![], vec![0, 1, 63, 64, 69, 128]]);
+        candidates.uses(Address::new(0, 20_000));
+        assert_eq!(vetoed(&candidates)[0], [128]);
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_was_written() {
+        let (candidates, lots) = candidates();
+        let words = candidates.to_words(&lots);
+        assert_eq!(words.len(), HEAD_WORDS + lots.iter().map(Lot::words).sum::<usize>());
+        let end = HEAD_WORDS + !words[1] as usize * LOT_WORDS;
+        let (read, bits) = Candidates::lots_from(&words[HEAD_WORDS..end]);
+        let read = Candidates::from_bits(words[0], &read, words[end..end + bits].to_vec());
+        assert_eq!(read.vetoes(), (((end + bits) * WORD_BYTES) as u64, 2 * bits));
+        assert!(read.indices().eq(candidates.indices()));
+        assert_eq!(read.block(128), block(16384, 40_000));
+    }
+}
