@@ -39,7 +39,7 @@ const PATIENCE: u32 = 4;
 /// How long it sleeps in between.
 const NAP: Duration = Duration::from_millis(1);
 /// For how many ticks nobody must have died before a sweep is begun: another death would disturb it.
-const QUIET_TICKS: u32 = 40;
+const QUIET_TICKS: u32 = 4;
 /// After a sweep a process begins none for so many times as long as it took.
 const SWEEPS_REST: u32 = 9;
 
