@@ -153,14 +153,14 @@ async fn keep(ct: &ComputeThread, shelf: RemotePtr<Shelf>, held: Held<Item>) -> 
 async fn keep_house(ct: &ComputeThread, working: &AtomicUsize) -> Result<()> {
     let mut sweeper = Sweeper::new(ct, Duration::ZERO);
     let mut idle = 0;
-    while idle < 400 {
+    while idle < 400 && ct.now() < Duration::from_secs(1) {
         ct.evict_gone(|_| false).await?;
-        let is_due = ct.attend_sweep().await?;
-        sweeper.go_on(is_due, Duration::from_micros(50)).await;
+        let owed = ct.attend_sweep().await?;
+        sweeper.go_on(owed, Duration::from_micros(50)).await;
         ct.try_reclaim().await;
         ct.sleep(Duration::from_micros(5)).await;
-        // Whoever died, died at work.
-        let is_over = working.load(Ordering::Relaxed) == 0 || idle > 0;
+        // Whoever died, died at work. A sweep that was disturbed is tried again after a rest.
+        let is_over = working.load(Ordering::Relaxed) == 0 && owed.is_none() && !sweeper.is_busy();
         idle = if is_over { idle + 1 } else { 0 };
     }
     sweeper.end().await;

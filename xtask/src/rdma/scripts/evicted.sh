@@ -7,18 +7,27 @@ intset --structure lazy-list --key-ub 64 --insert 50 --remove 50 --tasks 4 --num
     --cluster $cluster >/dev/null 2>stopped.txt &
 stopped=$!
 sleep 3
-kill -STOP $stopped
-set_is_sound --structure lazy-list --threads 2 --tasks 8 --num-ops 400 --cluster $cluster
 # Only who is there for longer than a lease can tell that another is silent.
 farfield status $cluster --watch --format json >/dev/null &
 watch=$!
+sleep 1
+kill -STOP $stopped
+set_is_sound --structure lazy-list --threads 2 --tasks 8 --num-ops 400 --cluster $cluster
 for look in 1 2 3 4 5 6 7 8 9 10; do
     farfield status $cluster --format json >status.json
     grep -q '"evictions":1' status.json && break
     sleep 1
 done
-cat status.json
 grep -q '"evictions":1' status.json
+# The watch takes back what it had in its hands.
+for look in 1 2 3 4 5 6 7 8 9 10; do
+    grep -q '"unswept":0' status.json && break
+    sleep 1
+    farfield status $cluster --format json >status.json
+done
+cat status.json
+grep -q '"unswept":0' status.json
+grep -q '"swept_bytes":[1-9]' status.json
 kill -9 $watch
 kill -CONT $stopped
 code=0
