@@ -395,7 +395,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
         drop(objects);
         values(ct).await
     });
-    assert_eq!(after.unwrap(), before.unwrap());
+    assert_eq!(after.as_ref().unwrap(), before.as_ref().unwrap());
 
     drop(target);
     // The first run of several processes here has the number of the first one there.
@@ -405,6 +405,18 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     small.segment_bytes = 1 << 19;
     let small = Node::serve(&small).unwrap();
     assert!(small.connect().restore(&file).unwrap_err().to_string().contains("of this size"));
+    let mut larger = options("larger");
+    larger.segment_bytes = 3 << 20;
+    let larger = Node::serve(&larger).unwrap();
+    let target = larger.connect();
+    target.restore(&file).unwrap();
+    let after = target.run(1, async |ct| {
+        let found = values(ct).await?;
+        // Also of what the smaller ones had no room for.
+        while Cell::new_in(ct, Cell::init(1)).await?.write(ct).await?.address().offset() < 2 << 20 {}
+        Ok(found)
+    });
+    assert_eq!(after.as_ref().unwrap(), before.as_ref().unwrap());
     let other = from.connect();
     assert!(source.checkpoint(&file).unwrap_err().to_string().contains("other processes take part"));
     drop(other);

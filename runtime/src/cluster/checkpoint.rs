@@ -10,8 +10,8 @@
 //! A file is read twice: once to see whether it is whole, then to take it in. So one that is cut off or altered changes nothing.
 //!
 //! Pointers stay valid: an address is a segment and an offset, and both stay. So the cluster that a checkpoint is restored into has as
-//! many segments, or more, of the *same size*, since that decides where chunks are. How segments are divided among memory nodes may
-//! differ. What only the old cluster's processes knew, such as free blocks, is found again by
+//! many segments, or more, of the same size, or larger. (Up to 512 KiB a segment's size decides how large its chunks are; there it may
+//! not grow beyond a power of two.) How segments are divided among memory nodes may differ. What only the old cluster's processes knew, such as free blocks, is found again by
 //! [collecting](crate::memory::collect) memory: what no root leads to is not there afterwards. A lock that was held is free, and its
 //! next owner is told; names that threads had claimed are free, and barriers begin anew: processes are numbered anew, and so are runs.
 
@@ -24,6 +24,7 @@ use sha2::{Digest, Sha256};
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
 use super::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
+use crate::fabric::host::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
@@ -52,6 +53,13 @@ pub(crate) struct Header {
 impl Header {
     fn segments(&self) -> u64 {
         self.nodes * self.segments_per_node
+    }
+
+    /// Where chunks were.
+    fn grid(&self) -> Grid {
+        // Only the size matters.
+        let segment_bytes = self.segment_bytes;
+        Grid::new(Geometry { nodes: 1, segments_per_node: 1, segment_bytes })
     }
 
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
@@ -177,8 +185,8 @@ impl Cluster {
         self.alone("checkpoint", async |ct| save(ct, path).await)
     }
 
-    /// Takes in what [`checkpoint`](Self::checkpoint) has written. The cluster has to be new and empty, and to have segments of the same
-    /// size, and as many or more. All pointers are valid as they were.
+    /// Takes in what [`checkpoint`](Self::checkpoint) has written. The cluster has to be new and empty, and to have as many segments or
+    /// more, of the same size or larger; sizes up to 512 KiB may not grow beyond a power of two. All pointers are valid as they were.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] if the file can not be read, is none, was cut off or altered, or does not fit; then nothing has changed.
@@ -190,9 +198,8 @@ impl Cluster {
 }
 
 /// The words of a segment that chunks take up, given how many have been taken.
-fn used(grid: &Grid, segment: u16, taken: u64, segment_bytes: u64) -> usize {
-    let end = (grid.origin(segment) + taken * grid.chunk_bytes()).min(segment_bytes);
-    (end - grid.origin(segment)) as usize / WORD_BYTES
+fn used(grid: &Grid, segment: u16, taken: u64) -> usize {
+    (taken * grid.chunk_bytes()).min(grid.bytes(segment)) as usize / WORD_BYTES
 }
 
 async fn save(ct: &ComputeThread, path: &Path) -> Result<u64> {
@@ -228,9 +235,8 @@ async fn save_to(ct: &ComputeThread, path: &Path, beside: &Path) -> Result<u64> 
         let segment = segment as u16;
         let taken = ct.read_word(control::taken(segment)).await?.min(grid.chunks(segment));
         to.write(&taken.to_ne_bytes())?;
-        copy_out(ct, &mut to, Grid::word(segment, 0), taken as usize).await?;
-        let words = used(&grid, segment, taken, geometry.segment_bytes);
-        copy_out(ct, &mut to, grid.start(segment, 0), words).await?;
+        copy_out(ct, &mut to, grid.word(segment, 0), taken as usize).await?;
+        copy_out(ct, &mut to, grid.start(segment, 0), used(&grid, segment, taken)).await?;
     }
     copy_out(ct, &mut to, control::entry(0), DIRECTORY_WORDS).await?;
     let bytes = to.end()?;
@@ -250,12 +256,13 @@ async fn copy_out(ct: &ComputeThread, to: &mut Writer<'_>, from: Address, words:
 }
 
 async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Result<()> {
-    let geometry = ct.heap().geometry;
-    if header.segment_bytes != geometry.segment_bytes || header.segments() > u64::from(geometry.segments()) {
+    let (geometry, grid) = (ct.heap().geometry, ct.heap().grid);
+    let was = header.grid();
+    if !grid.extends(&was) || header.segments() > u64::from(geometry.segments()) {
         return Err(failed(
             path,
             format!(
-                "it has {} segments of {} bytes: the cluster needs as many of this size, or more, and has {} of {}",
+                "it has {} segments of {} bytes: the cluster needs as many or more, of this size or larger, and has {} of {}",
                 header.segments(),
                 header.segment_bytes,
                 geometry.segments(),
@@ -271,16 +278,14 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
     let io = |cause: io::Error| failed(path, cause.to_string());
     let mut from = Reader { file: BufReader::new(File::open(path).map_err(io)?), left: body, path };
     from.words(HEADER_BYTES / WORD_BYTES)?;
-    let grid = ct.heap().grid;
     for segment in 0..header.segments() {
         let segment = segment as u16;
         let taken = from.words(1)?[0];
-        if taken > grid.chunks(segment) {
+        if taken > was.chunks(segment) {
             return Err(failed(path, "it says that more is used than there is"));
         }
-        copy_in(ct, &mut from, Grid::word(segment, 0), taken as usize).await?;
-        let words = used(&grid, segment, taken, geometry.segment_bytes);
-        copy_in(ct, &mut from, grid.start(segment, 0), words).await?;
+        copy_in(ct, &mut from, grid.word(segment, 0), taken as usize).await?;
+        copy_in(ct, &mut from, grid.start(segment, 0), used(&was, segment, taken)).await?;
         ct.write_word(control::taken(segment), taken).await?;
     }
     copy_in(ct, &mut from, control::entry(0), DIRECTORY_WORDS).await?;

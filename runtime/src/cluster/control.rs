@@ -14,7 +14,7 @@
 //! | 17088..19152 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
 //! | 19152..27328 | segment 0 | the [members](super::members): counts, and a record of 64 bytes for the process of each slot |
 //!
-//! The chunk table follows.
+//! The chunks follow, and the chunk table is at the segment's end.
 
 use memoffset::{offset_of, span_of};
 
@@ -24,7 +24,7 @@ use crate::pointer::Address;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.
-pub(crate) const LAYOUT_VERSION: u64 = 4;
+pub(crate) const LAYOUT_VERSION: u64 = 5;
 
 /// The header of every segment.
 #[repr(C)]

@@ -47,7 +47,7 @@ impl HeapUse {
     ) -> Self {
         let mut usage = Self { node, ..Self::default() };
         for (segment, [taken, free, live]) in geometry.segments_of(node).zip(heads) {
-            let bytes = geometry.segment_bytes - grid.origin(segment);
+            let bytes = grid.bytes(segment);
             let used = taken.min(grid.chunks(segment)).saturating_sub(free) * grid.chunk_bytes();
             usage.size_bytes += bytes;
             usage.live_bytes = usage.live_bytes.wrapping_add(live);
@@ -271,7 +271,7 @@ impl ComputeThread {
         );
         let Some(run) = took.await? else { return Ok(None) };
         let mut chain = self.empty_chain();
-        chain.write(Grid::word(segment, run.first), &words_for(usage, chunks));
+        chain.write(self.heap().grid.word(segment, run.first), &words_for(usage, chunks));
         // Waited for: no object may be where its chunk does not say so.
         self.submit_or(chain, move |_, _| Some(run), give).await
     }
@@ -281,7 +281,7 @@ impl ComputeThread {
         let (usage, chunks) = wanted.usage(&self.heap().grid, segment);
         let table = self.heap().grid.chunks(segment) as usize;
         loop {
-            let found = self.read_words(Grid::word(segment, 0), table, |words| {
+            let found = self.read_words(self.heap().grid.word(segment, 0), table, |words| {
                 let mut free = 0;
                 for (chunk, word) in (0..).zip(words) {
                     free = if Use::from_word(*word) == Use::Free { free + 1 } else { 0 };
@@ -300,7 +300,7 @@ impl ComputeThread {
                 .into_iter()
                 .zip(run.first..)
                 .map(|(word, chunk)| {
-                    chain.compare_exchange(Grid::word(segment, chunk), Use::Free.to_word(), word)
+                    chain.compare_exchange(self.heap().grid.word(segment, chunk), Use::Free.to_word(), word)
                 })
                 .collect();
             let claimed = self.submit_or(
@@ -338,7 +338,7 @@ impl ComputeThread {
             while let Some(run) = { cache.borrow_mut().runs.pop() } {
                 let mut chain = self.empty_chain();
                 chain.write(
-                    Grid::word(run.segment, run.first),
+                    self.heap().grid.word(run.segment, run.first),
                     &vec![Use::Free.to_word(); run.chunks as usize],
                 );
                 chain.fetch_add(control::freed(run.segment), run.chunks);

@@ -28,7 +28,7 @@ use std::time::Duration;
 use super::cache::NodeCache;
 use super::candidates::Lot;
 use super::classes::{CLASSES, Class};
-use super::grid::{Grid, Use};
+use super::grid::Use;
 use super::heap::{Block, ThreadHeap};
 use super::map::Map;
 use super::sweep::Pace;
@@ -204,7 +204,7 @@ impl ComputeThread {
     pub(crate) async fn read_table(&self, segment: u16) -> Result<Vec<Use>> {
         let chunks = self.heap().grid.chunks(segment);
         let taken = self.read_word(control::taken(segment)).await?.min(chunks) as usize;
-        let words = self.read_far(Grid::word(segment, 0), taken).await?;
+        let words = self.read_far(self.heap().grid.word(segment, 0), taken).await?;
         Ok(words.into_iter().map(Use::from_word).collect())
     }
 
@@ -333,7 +333,7 @@ impl ComputeThread {
         }
         words.truncate(table.len());
         let free = words.iter().filter(|word| **word == Use::Free.to_word()).count() as u64;
-        self.write_far(Grid::word(segment, 0), &words).await?;
+        self.write_far(self.heap().grid.word(segment, 0), &words).await?;
         self.write_word(control::freed(segment), free).await?;
         self.give_surplus();
         Ok(freed)

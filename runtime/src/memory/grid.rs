@@ -1,8 +1,9 @@
 //! Chunks: what a segment is divided into.
 //!
-//! Behind its header (and segment 0's control block) a segment has the *chunk table*, a word for each chunk, and then the
-//! chunks. All have one size, a 64th of the segment rounded up to a power of two, 1 to 16 KiB; the last may be shorter. A
-//! chunk's word is its header, kept apart so that blocks are aligned as they are and one READ gets all headers:
+//! Behind its header (and segment 0's control block) a segment has its chunks, and at its end the *chunk table*, a word for each. All
+//! have one size, a 64th of the segment rounded up to a power of two, 1 to 16 KiB; the last may be shorter. So in
+//! all segments of more than 512 KiB chunks are where they are in larger ones. A chunk's word is its header, kept apart so that blocks are aligned
+//! as they are and one READ gets all headers:
 //!
 //! | low 8 bits | the other 56 | the chunk is |
 //! |---|---|---|
@@ -69,12 +70,12 @@ pub(crate) struct Run {
 }
 
 /// Where the chunks are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     shift: u32,
-    segment_bytes: u64,
-    /// Where the chunks begin: in segment 0, and in the others.
+    /// Where the chunks begin, and where the table does: in segment 0, and in the others.
     origins: [u64; 2],
+    tables: [u64; 2],
 }
 
 impl Grid {
@@ -83,34 +84,55 @@ impl Grid {
         // Large enough to make an exchange with the memory node rare, small enough that a few threads and sizes do not use
         // up a small segment.
         let chunk_bytes = (segment_bytes / 64).next_power_of_two().clamp(1024, 16 * 1024);
-        let origin = |segment| {
-            let table = control::first_free(segment);
-            let most_chunks = segment_bytes.saturating_sub(table).div_ceil(chunk_bytes);
-            (table + most_chunks * WORD_BYTES as u64).next_multiple_of(chunk_bytes / 16).min(segment_bytes)
+        let table = |segment| {
+            let most_chunks =
+                segment_bytes.saturating_sub(control::first_free(segment)).div_ceil(chunk_bytes);
+            segment_bytes.saturating_sub(most_chunks * WORD_BYTES as u64)
         };
-        Self { shift: chunk_bytes.trailing_zeros(), segment_bytes, origins: [origin(0), origin(1)] }
+        let origin =
+            |segment| control::first_free(segment).next_multiple_of(chunk_bytes / 16).min(table(segment));
+        let (origins, tables) = ([origin(0), origin(1)], [table(0), table(1)]);
+        Self { shift: chunk_bytes.trailing_zeros(), origins, tables }
     }
 
     pub(crate) fn chunk_bytes(&self) -> u64 {
         1 << self.shift
     }
 
-    /// Where a segment's chunks begin, and its control structures end.
+    /// Where a segment's chunks begin.
     #[inline]
     pub(crate) fn origin(&self, segment: u16) -> u64 {
         self.origins[usize::from(segment > 0)]
     }
 
+    /// Where they end: behind is the chunk table.
+    #[inline]
+    pub(crate) fn limit(&self, segment: u16) -> u64 {
+        self.tables[usize::from(segment > 0)]
+    }
+
+    /// The bytes between.
+    pub(crate) fn bytes(&self, segment: u16) -> u64 {
+        self.limit(segment) - self.origin(segment)
+    }
+
+    /// Whether all chunks of another are where they are in this one.
+    pub(crate) fn extends(&self, other: &Self) -> bool {
+        self.shift == other.shift
+            && self.origins == other.origins
+            && self.tables.iter().zip(other.tables).all(|(mine, its)| *mine >= its)
+    }
+
     /// How many chunks a segment has.
     pub(crate) fn chunks(&self, segment: u16) -> u64 {
-        (self.segment_bytes - self.origin(segment)).div_ceil(self.chunk_bytes())
+        self.bytes(segment).div_ceil(self.chunk_bytes())
     }
 
     /// The number of the chunk that an address is in.
     #[inline]
     pub(crate) fn chunk_of(&self, at: Address) -> Option<u64> {
         let behind = at.offset().checked_sub(self.origin(at.segment()))?;
-        (at.offset() < self.segment_bytes).then_some(behind >> self.shift)
+        (at.offset() < self.limit(at.segment())).then_some(behind >> self.shift)
     }
 
     pub(crate) fn start(&self, segment: u16, chunk: u64) -> Address {
@@ -119,12 +141,12 @@ impl Grid {
 
     /// Where a chunk ends.
     fn end(&self, segment: u16, chunk: u64) -> u64 {
-        (self.origin(segment) + ((chunk + 1) << self.shift)).min(self.segment_bytes)
+        (self.origin(segment) + ((chunk + 1) << self.shift)).min(self.limit(segment))
     }
 
     /// A chunk's word in the table.
-    pub(crate) fn word(segment: u16, chunk: u64) -> Address {
-        Address::new(segment, control::first_free(segment)).add(chunk * WORD_BYTES as u64)
+    pub(crate) fn word(&self, segment: u16, chunk: u64) -> Address {
+        Address::new(segment, self.limit(segment)).add(chunk * WORD_BYTES as u64)
     }
 
     /// The size of the block for an object: that of a class, or what it needs if it has chunks of its own.
@@ -274,7 +296,7 @@ mod tests {
             let grid = grid(bytes);
             for segment in [0, 1] {
                 let chunks = grid.chunks(segment);
-                assert!(Grid::word(segment, chunks).offset() <= grid.origin(segment), "the table has room");
+                assert!(grid.word(segment, chunks).offset() <= bytes, "the table has room");
                 let mut next = grid.origin(segment);
                 for chunk in 0..chunks {
                     let start = grid.start(segment, chunk);
@@ -283,11 +305,29 @@ mod tests {
                     assert_eq!(grid.chunk_of(start), Some(chunk));
                     assert_eq!(grid.chunk_of(Address::new(segment, next - 8)), Some(chunk));
                 }
-                assert_eq!(next, bytes);
-                assert_eq!(grid.chunk_of(Address::new(segment, bytes)), None);
+                assert_eq!(next, grid.limit(segment));
+                assert_eq!(grid.chunk_of(Address::new(segment, next)), None);
                 assert_eq!(grid.chunk_of(Address::new(segment, grid.origin(segment) - 8)), None);
             }
         }
+    }
+
+    #[test]
+    fn chunks_are_where_they_are_in_larger_segments() {
+        for (bytes, larger) in [(513 << 10, 1 << 20), (1 << 20, 1 << 30), ((1 << 28) - 8, 1 << 28)] {
+            let (grid, larger) = (grid(bytes), grid(larger));
+            for segment in [0, 1] {
+                let chunks = grid.chunks(segment);
+                assert!(chunks <= larger.chunks(segment));
+                assert!((0..chunks).all(|chunk| grid.start(segment, chunk) == larger.start(segment, chunk)));
+            }
+            assert!(larger.extends(&grid) && !grid.extends(&larger));
+        }
+    }
+
+    #[test]
+    fn small_segments_are_cut_smaller() {
+        assert!(!grid(1 << 20).extends(&grid(512 << 10)) && grid(512 << 10).extends(&grid(300 << 10)));
     }
 
     #[test]

@@ -451,7 +451,7 @@ impl ThreadHeap {
         let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
         let usage = match self.known_class(at) {
             Some(class) => Use::Small(class),
-            None => Use::from_word(ct.read_word(Grid::word(at.segment(), chunk)).await?),
+            None => Use::from_word(ct.read_word(self.grid.word(at.segment(), chunk)).await?),
         };
         match usage {
             Use::Small(class) if self.grid.begins_block(at, class) => {
@@ -475,7 +475,7 @@ impl ThreadHeap {
         } else if u32::from(address.segment()) >= self.geometry.segments() {
             PointerFault::NoSegment { segments: self.geometry.segments() }
         } else if address.offset() < self.grid.origin(address.segment())
-            || address.offset().saturating_add(bytes) > self.geometry.segment_bytes
+            || address.offset().saturating_add(bytes) > self.grid.limit(address.segment())
         {
             PointerFault::PastSegment { size_bytes: self.geometry.segment_bytes }
         } else {

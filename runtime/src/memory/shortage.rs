@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::grid::{Grid, Use};
+use super::grid::Use;
 use super::heap::Block;
 use super::pool::Page;
 use crate::cluster::ComputeThread;
@@ -244,7 +244,7 @@ impl ComputeThread {
             self.heap().note_page(block.address, block.bytes, Kind::internal("chunk"));
             self.heap().process.known.learn(&grid, segment, chunk, None);
             let mut chain = self.empty_chain();
-            chain.write(Grid::word(segment, chunk), &[Use::Large(1).to_word()]);
+            chain.write(self.heap().grid.word(segment, chunk), &[Use::Large(1).to_word()]);
             self.submit_and_look(chain, |_, _| ());
             blocks.push(block);
         }

@@ -370,7 +370,7 @@ impl ComputeThread {
         free.for_each_chunk(|_, _, class, all| chunks.push((class, all)));
         for (class, all) in chunks {
             let end = all.address.offset() + all.bytes;
-            let bytes = all.bytes - end.saturating_sub(self.heap().segment_bytes());
+            let bytes = all.bytes - end.saturating_sub(self.heap().grid.limit(all.address.segment()));
             let words = self.scan_far(all.address, bytes as usize / WORD_BYTES, pace).await?;
             let per_block = class.map_or(words.len(), Class::words).max(1);
             for (index, words) in words.chunks(per_block).enumerate() {

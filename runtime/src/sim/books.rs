@@ -74,7 +74,7 @@ impl Books {
     /// Judges an operation before its first word.
     #[inline]
     pub(crate) fn check(&mut self, op: &Op, who: Who) -> Result<()> {
-        if !self.judging || op.at().offset() < self.grid.origin(op.at().segment()) {
+        if !self.judging || self.grid.chunk_of(op.at()).is_none() {
             return Ok(());
         }
         match self.blocks.accessed(op.at(), op.words()) {
@@ -88,7 +88,7 @@ impl Books {
     #[inline]
     pub(crate) fn check_again(&mut self, op: &Op, word: usize, who: Who) -> Result<()> {
         let at = op.at().add((word * WORD_BYTES) as u64);
-        if !self.judging || at.offset() < self.grid.origin(at.segment()) {
+        if !self.judging || self.grid.chunk_of(at).is_none() {
             return Ok(());
         }
         match self.blocks.accessed(at, 1) {
