@@ -318,7 +318,7 @@ pub(crate) fn initial_words(is_first: bool) -> impl Iterator<Item = (u64, u64)> 
     [version].into_iter().chain(epoch).chain([(offset_of!(Header, magic) as u64, MAGIC)])
 }
 
-/// What the word at an address below a segment's first free byte is called.
+/// What the word at an address in front of a segment's chunks is called.
 pub(crate) fn describe(at: Address) -> String {
     let offset = at.offset() as usize;
     let header = ["magic", "version", "taken chunks", "freed chunks", "live bytes"];
@@ -348,7 +348,7 @@ pub(crate) fn describe(at: Address) -> String {
                 Some(word) if word < SLOTS_HERE * RECORD_WORDS => {
                     format!("member[{}].{}", word / RECORD_WORDS, word % RECORD_WORDS)
                 }
-                Some(word) => format!("chunk[{}]", word - SLOTS_HERE * RECORD_WORDS),
+                Some(_) => "unallocated".to_owned(),
             },
         };
     }
@@ -357,7 +357,6 @@ pub(crate) fn describe(at: Address) -> String {
         return format!("pool of {} bytes", class.map_or(0, Class::bytes));
     }
     match offset.checked_sub(offset_of!(Control, directory)) {
-        Some(offset) if at.segment() > 0 => format!("chunk[{}]", offset / size_of::<u64>()),
         Some(offset) if at.segment() == 0 && offset < size_of::<[Entry; DIRECTORY_ENTRIES]>() => {
             entry(offset)
         }

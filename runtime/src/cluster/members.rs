@@ -270,6 +270,13 @@ impl ComputeThread {
             return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
         }
         let mut at = self.read_word(control::slot_page(page)).await?;
+        // One makes the page, and of those who come with it only some who have waited in vain.
+        let (mut backoff, mut patience) = (self.backoff(), if within == 0 { 0 } else { 12 });
+        while at == 0 && patience > 0 {
+            backoff.wait().await;
+            patience -= 1;
+            at = self.read_word(control::slot_page(page)).await?;
+        }
         if at == 0 {
             let fresh = self.take_control_page(control::SLOT_PAGE_BYTES).await?;
             at = self.compare_exchange_word(control::slot_page(page), 0, fresh.address.bits()).await?;

@@ -149,6 +149,12 @@ impl Grid {
         Address::new(segment, self.limit(segment)).add(chunk * WORD_BYTES as u64)
     }
 
+    /// The chunk whose word in the table is at an address.
+    pub(crate) fn chunk_of_word(&self, at: Address) -> Option<u64> {
+        let within = at.offset().checked_sub(self.limit(at.segment()))?;
+        Some(within / WORD_BYTES as u64).filter(|chunk| *chunk < self.chunks(at.segment()))
+    }
+
     /// The size of the block for an object: that of a class, or what it needs if it has chunks of its own.
     #[inline]
     pub(crate) fn block_bytes(&self, bytes: u64, align: u64) -> u64 {
@@ -297,6 +303,8 @@ mod tests {
             for segment in [0, 1] {
                 let chunks = grid.chunks(segment);
                 assert!(grid.word(segment, chunks).offset() <= bytes, "the table has room");
+                let word = |chunk| grid.chunk_of_word(grid.word(segment, chunk));
+                assert_eq!((word(0), word(chunks)), ((chunks > 0).then_some(0), None));
                 let mut next = grid.origin(segment);
                 for chunk in 0..chunks {
                     let start = grid.start(segment, chunk);

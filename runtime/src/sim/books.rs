@@ -43,7 +43,7 @@ impl Books {
     }
 
     pub(crate) fn names(&self) -> Names<'_> {
-        Names { blocks: &self.blocks, first_id: self.first_id }
+        Names { blocks: &self.blocks, grid: &self.grid, first_id: self.first_id }
     }
 
     /// Notes what is wrong; the first time counts.

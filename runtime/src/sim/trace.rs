@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::blocks::{Blocks, Kind};
 use crate::cluster::{ThreadId, control};
 use crate::layout::{FieldInfo, WORD_BYTES, fingerprint};
+use crate::memory::grid::Grid;
 use crate::pointer::Address;
 
 /// How many records are kept.
@@ -219,6 +220,7 @@ impl Trace {
 /// What turns words and addresses into names.
 pub(crate) struct Names<'a> {
     pub(crate) blocks: &'a Blocks,
+    pub(crate) grid: &'a Grid,
     /// The identity of thread 0; the others follow.
     pub(crate) first_id: u64,
 }
@@ -234,7 +236,7 @@ impl Names<'_> {
     /// What was done where, to which fields, with which values.
     pub(crate) fn action(&self, record: &Record) -> String {
         let Record { what, at, object, .. } = *record;
-        let place = |words: u32| place(at, words as usize, object);
+        let place = |words: u32| self.place(at, words as usize, object);
         match what {
             What::Read { words, seen } => {
                 format!("READ   {} = {}", place(words), self.fields(record, &seen, words as usize))
@@ -305,6 +307,19 @@ impl Names<'_> {
         }
     }
 
+    /// An address and what it is called: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.
+    fn place(&self, at: Address, words: usize, object: Option<(Kind, Address)>) -> String {
+        let name = match object {
+            Some((kind, start)) if words == 1 => field_name(kind, at.bits() - start.bits()),
+            Some((kind, _)) => kind.name.to_owned(),
+            None => match self.grid.chunk_of_word(at) {
+                Some(chunk) => format!("chunk[{chunk}]"),
+                None => control::describe(at),
+            },
+        };
+        format!("{at} {name}")
+    }
+
     /// A word as whatever it looks like: a pointer to an object and its marks, a small number, or bits.
     fn value(&self, word: u64) -> String {
         let (address, marks) = (Address::from_bits(word & !7), word & 7);
@@ -315,16 +330,6 @@ impl Names<'_> {
             _ => format!("{word:#x}"),
         }
     }
-}
-
-/// An address and what it is called: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.
-fn place(at: Address, words: usize, object: Option<(Kind, Address)>) -> String {
-    let name = match object {
-        Some((kind, start)) if words == 1 => field_name(kind, at.bits() - start.bits()),
-        Some((kind, _)) => kind.name.to_owned(),
-        None => control::describe(at),
-    };
-    format!("{at} {name}")
 }
 
 /// The field that a byte of an object is in: `Node.next`, and where in it if it is not at its start.
