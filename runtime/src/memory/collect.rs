@@ -20,7 +20,7 @@
 //! become free, and the unmarked blocks of the others go to the pool. A collector that dies leaves at most less in the pool than
 //! there could be; what has been collected is written last, so the next one begins again.
 //!
-//! It costs a READ for each object, one for each chunk table, and for each chunk in use a block's worth of giving back.
+//! It costs a READ for each object, of which up to 32 are one round trip, one for each chunk table, and for each chunk in use a block's worth of giving back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,8 +44,13 @@ use crate::pointer::Address;
 pub(super) const WORDS_PER_READ: usize = 1024;
 /// How long a process waits that joins while another keeps others out.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How many objects are read at a time.
+const OBJECTS_PER_CHAIN: usize = 32;
 /// The longest description that is read, in bytes.
 const LONGEST_DESCRIPTION: u64 = 1 << 20;
+
+/// The type of an object, in the description of its root, if it is known.
+type Type = Option<usize>;
 
 /// How objects are traced.
 #[derive(Clone, Copy)]
@@ -54,6 +59,10 @@ pub(super) enum Manner<'a> {
     Alone { frees_locks: bool },
     /// Others are at work: what is found may be true no more.
     Beside(&'a Pace),
+}
+
+fn words_of(block: Block) -> usize {
+    block.bytes as usize / WORD_BYTES
 }
 
 impl ThreadHeap {
@@ -247,38 +256,81 @@ impl ComputeThread {
             let layouts = self.read_description(root.description).await?;
             let of = layouts.as_ref().map(|_| Layouts::ROOT);
             let mut pending = vec![(root.at, of)];
-            while let Some((at, of)) = pending.pop() {
-                let Some(block) = map.block(at) else { continue };
-                if !map.mark(block) {
-                    continue;
-                }
-                *live.entry(self.node_of(at)).or_default() += block.bytes;
-                let words = block.bytes as usize / WORD_BYTES;
-                let words = match manner {
-                    Manner::Alone { .. } => self.read_far(at, words).await?,
-                    Manner::Beside(pace) => self.scan_far(at, words, pace).await?,
-                };
-                match (&layouts, of) {
-                    (Some(layouts), Some(of)) => {
-                        let mut locks = Vec::new();
-                        layouts.look(of, &words, &mut |found| match found {
-                            Found::Pointer(at, of) => pending.push((at, of)),
-                            Found::Lock(offset) => locks.push(offset),
-                        });
-                        for offset in locks.into_iter().filter(|_| frees_locks) {
-                            let held = words[offset as usize / WORD_BYTES];
-                            if held > ABANDONED {
-                                self.write_word(at.add(offset), ABANDONED).await?;
+            while !pending.is_empty() {
+                let objects = Self::take_unmarked(&mut pending, map);
+                let blocks: Vec<_> = objects.iter().map(|(block, _)| *block).collect();
+                let read = self.read_blocks(&blocks, manner).await?;
+                let mut rest = &read[..];
+                for (block, of) in objects {
+                    let words;
+                    (words, rest) = rest.split_at(words_of(block));
+                    let at = block.address;
+                    *live.entry(self.node_of(at)).or_default() += block.bytes;
+                    match (&layouts, of) {
+                        (Some(layouts), Some(of)) => {
+                            let mut locks = Vec::new();
+                            layouts.look(of, words, &mut |found| match found {
+                                Found::Pointer(at, of) => pending.push((at, of)),
+                                Found::Lock(offset) => locks.push(offset),
+                            });
+                            for offset in locks.into_iter().filter(|_| frees_locks) {
+                                let held = words[offset as usize / WORD_BYTES];
+                                if held > ABANDONED {
+                                    self.write_word(at.add(offset), ABANDONED).await?;
+                                }
                             }
                         }
+                        _ => pending.extend(words.iter().flat_map(|word| {
+                            targets(*word).map(|at| (Address::from_bits(at.bits() & !7), None))
+                        })),
                     }
-                    _ => pending.extend(words.iter().flat_map(|word| {
-                        targets(*word).map(|at| (Address::from_bits(at.bits() & !7), None))
-                    })),
                 }
             }
         }
         Ok(live)
+    }
+
+    /// Takes objects that are not marked yet, and marks them: as many as are read in one round trip.
+    fn take_unmarked(pending: &mut Vec<(Address, Type)>, map: &mut Map) -> Vec<(Block, Type)> {
+        let (mut objects, mut words) = (Vec::new(), 0);
+        while objects.len() < OBJECTS_PER_CHAIN
+            && let Some((at, of)) = pending.pop()
+        {
+            let Some(block) = map.block(at) else { continue };
+            words += words_of(block);
+            if words > WORDS_PER_READ && !objects.is_empty() {
+                pending.push((at, of));
+                break;
+            }
+            if map.mark(block) {
+                objects.push((block, of));
+            } else {
+                words -= words_of(block);
+            }
+        }
+        objects
+    }
+
+    /// Reads blocks one behind the other: all in one round trip, or one that is larger than what is read at a time.
+    async fn read_blocks(&self, blocks: &[Block], manner: Manner<'_>) -> Result<Vec<u64>> {
+        if let [block] = blocks {
+            return match manner {
+                Manner::Alone { .. } => self.read_far(block.address, words_of(*block)).await,
+                Manner::Beside(pace) => self.scan_far(block.address, words_of(*block), pace).await,
+            };
+        }
+        let mut chain = self.empty_chain();
+        let read = |block: &Block| match manner {
+            Manner::Alone { .. } => chain.read(block.address, words_of(*block)),
+            Manner::Beside(_) => chain.scan(block.address, words_of(*block)),
+        };
+        let slots: Vec<_> = blocks.iter().map(read).collect();
+        let done = self.submit(chain).await?;
+        let words = slots.iter().flat_map(|slot| done.words(slot)).copied().collect();
+        if let Manner::Beside(pace) = manner {
+            pace.breathe(self).await;
+        }
+        Ok(words)
     }
 
     /// The description at an address; nothing if there is none that makes sense.

@@ -36,7 +36,7 @@
 //!
 //! # What it costs
 //!
-//! It reads all blocks that are in use, once, and what roots lead to twice; for each block of a chunk with candidates it writes three
+//! It reads all blocks that are in use, once, 8 KiB at a time, and what roots lead to twice, up to 32 objects at a time; for each block of a chunk with candidates it writes three
 //! bits. The others read one of those, write the rest, and while a sweep lasts, look up each word that they write. A bit in 64
 //! of all far memory is kept here meanwhile. A list takes up a 32nd of a segment at most, which is enough for all of a segment, or less
 //! where memory is short; there are as many rounds as that takes, and as many passes as free something.
@@ -71,7 +71,7 @@ const ASKED: u64 = 1;
 const MOST_PASSES: u32 = 8;
 /// The shortest list that is worth making, in words.
 const FEWEST_WORDS: usize = 64;
-/// For how long others are waited for in one round.
+/// For how long others are waited for at a time.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many READs are done at a stretch.
 const READS_PER_BREATH: u32 = 32;
@@ -89,7 +89,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Lets others have the thread now and then.
-    async fn breathe(&self, ct: &ComputeThread) {
+    pub(super) async fn breathe(&self, ct: &ComputeThread) {
         self.reads.set(self.reads.get() + 1);
         if self.reads.get().is_multiple_of(READS_PER_BREATH) {
             ct.yield_now().await;
@@ -138,7 +138,6 @@ pub(crate) enum Swept {
 struct Round {
     me: u32,
     evictions: u64,
-    until: Duration,
 }
 
 /// What was found in step 3.
@@ -258,7 +257,7 @@ impl ComputeThread {
     /// Sweeps some candidates. Gives the bytes that were lost; nothing if it was disturbed.
     async fn sweep_round(&self, me: u32, lots: &[Lot], before: &Map, pace: &Pace) -> Result<Option<u64>> {
         let evictions = self.read_word(control::evictions()).await?;
-        let round = Round { me, evictions, until: self.now() + PATIENCE };
+        let round = Round { me, evictions };
         let candidates = self.publish_candidates(lots, &round, pace).await?;
         if !self.wait_for_members(candidates.number, &round, pace).await? {
             return Ok(None);
@@ -319,17 +318,18 @@ impl ComputeThread {
         Ok(free)
     }
 
-    /// Whether nobody has died since the round began, and there is time.
-    async fn is_undisturbed(&self, round: &Round) -> Result<bool> {
-        Ok(self.now() < round.until && self.read_word(control::evictions()).await? == round.evictions)
+    /// Whether nobody has died since the round began, and it is not too late.
+    async fn is_undisturbed(&self, round: &Round, until: Duration) -> Result<bool> {
+        Ok(self.now() < until && self.read_word(control::evictions()).await? == round.evictions)
     }
 
     /// Waits until all members say `word`; gives whether they do and nobody has died.
     async fn wait_for_members(&self, word: u64, round: &Round, pace: &Pace) -> Result<bool> {
+        let until = self.now() + PATIENCE;
         loop {
             let members = self.members().await?;
             // What it says was said before whoever is gone was evicted.
-            if !self.is_undisturbed(round).await? || members.iter().any(|member| member.is_gone()) {
+            if !self.is_undisturbed(round, until).await? || members.iter().any(|member| member.is_gone()) {
                 return Ok(false);
             }
             if members.iter().all(|member| member.attends() == word) {
@@ -341,12 +341,13 @@ impl ComputeThread {
 
     /// Waits until all guards are over that are held now; gives whether nobody has died meanwhile.
     async fn wait_for_epochs(&self, round: &Round, pace: &Pace) -> Result<bool> {
+        let until = self.now() + PATIENCE;
         let (mut epoch, _) = self.read_announcements().await?;
         if self.sweeps_without("waiting for guards") {
             epoch -= 2;
         }
         while self.read_word(control::epoch()).await? < epoch + 2 {
-            if !self.is_undisturbed(round).await? {
+            if !self.is_undisturbed(round, until).await? {
                 return Ok(false);
             }
             self.step().await;
