@@ -11,9 +11,10 @@
 //!
 //! Pointers stay valid: an address is a segment and an offset, and both stay. So the cluster that a checkpoint is restored into has as
 //! many segments, or more, of the same size, or larger. (Up to 512 KiB a segment's size decides how large its chunks are; there it may
-//! not grow beyond a power of two.) How segments are divided among memory nodes may differ. What only the old cluster's processes knew, such as free blocks, is found again by
-//! [collecting](crate::memory::collect) memory: what no root leads to is not there afterwards. A lock that was held is free, and its
-//! next owner is told; names that threads had claimed are free, and barriers begin anew: processes are numbered anew, and so are runs.
+//! not grow beyond a power of two.) How segments are divided among memory nodes may differ. What only the old cluster's processes knew,
+//! such as free blocks, is found again by [collecting](crate::memory::collect) memory: what no root leads to is not there afterwards. A
+//! lock that was held is free, and its next owner is told; names that threads had claimed are free, and barriers begin anew: processes
+//! are numbered anew, and so are runs.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};

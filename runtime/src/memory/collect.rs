@@ -7,9 +7,10 @@
 //!
 //! # When
 //!
-//! By a process that joins and finds nobody else, before it has done anything; while others live, memory is [swept](super::sweep). Nobody then holds a block that no root leads to, since
-//! there is nobody. Who joins meanwhile waits. Between the two it is as with Dekker's algorithm: a process makes its record and then
-//! looks for a collector; a collector says so and then looks for records; so one of them sees the other.
+//! By a process that joins and finds nobody else, before it has done anything; while others live, memory is [swept](super::sweep).
+//! Nobody then holds a block that no root leads to, since there is nobody. Who joins meanwhile waits. Between the two it is as with
+//! Dekker's algorithm: a process makes its record and then looks for a collector; a collector says so and then looks for records; so
+//! one of them sees the other.
 //!
 //! # What it takes and gives
 //!
@@ -20,7 +21,8 @@
 //! become free, and the unmarked blocks of the others go to the pool. A collector that dies leaves at most less in the pool than
 //! there could be; what has been collected is written last, so the next one begins again.
 //!
-//! It costs a READ for each object, of which up to 32 are one round trip, one for each chunk table, and for each chunk in use a block's worth of giving back.
+//! It costs a READ for each object, of which up to 32 are one round trip, one for each chunk table, and for each chunk in use a block's
+//! worth of giving back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -256,8 +258,11 @@ impl ComputeThread {
             let layouts = self.read_description(root.description).await?;
             let of = layouts.as_ref().map(|_| Layouts::ROOT);
             let mut pending = vec![(root.at, of)];
-            while !pending.is_empty() {
+            loop {
                 let objects = Self::take_unmarked(&mut pending, map);
+                if objects.is_empty() {
+                    break;
+                }
                 let blocks: Vec<_> = objects.iter().map(|(block, _)| *block).collect();
                 let read = self.read_blocks(&blocks, manner).await?;
                 let mut rest = &read[..];

@@ -36,10 +36,11 @@
 //!
 //! # What it costs
 //!
-//! It reads all blocks that are in use, once, 8 KiB at a time, and what roots lead to twice, up to 32 objects at a time; for each block of a chunk with candidates it writes three
-//! bits. The others read one of those, write the rest, and while a sweep lasts, look up each word that they write. A bit in 64
-//! of all far memory is kept here meanwhile. A list takes up a 32nd of a segment at most, which is enough for all of a segment, or less
-//! where memory is short; there are as many rounds as that takes, and as many passes as free something.
+//! It reads all blocks that are in use, once, 8 KiB at a time, and before that all that roots lead to, up to 32 objects at a time; for
+//! each block of a chunk with candidates it writes three bits. The others read one of those and write the rest, and while a sweep
+//! lasts, look up each word that they write. A bit in 64 of all far memory is kept here meanwhile. A list takes up a 32nd of a segment
+//! at most, which is enough for all of a segment, or less where memory is short; there are as many rounds as that takes, and as many
+//! passes as free something.
 //!
 //! Old words lead somewhere, too: a candidate that nobody uses stays if a word that is no link happens to be its address. It comes
 //! back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before that,
