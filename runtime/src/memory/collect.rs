@@ -316,7 +316,7 @@ impl ComputeThread {
         objects
     }
 
-    /// Reads blocks one behind the other: all in one round trip, or one that is larger than what is read at a time.
+    /// Reads blocks one behind the other: all at the same time, or one that is larger than what is read at a time.
     async fn read_blocks(&self, blocks: &[Block], manner: Manner<'_>) -> Result<Vec<u64>> {
         if let [block] = blocks {
             return match manner {
@@ -324,18 +324,35 @@ impl ComputeThread {
                 Manner::Beside(pace) => self.scan_far(block.address, words_of(*block), pace).await,
             };
         }
-        let mut chain = self.empty_chain();
-        let read = |block: &Block| match manner {
-            Manner::Alone { .. } => chain.read(block.address, words_of(*block)),
-            Manner::Beside(_) => chain.scan(block.address, words_of(*block)),
-        };
-        let slots: Vec<_> = blocks.iter().map(read).collect();
-        let done = self.submit(chain).await?;
-        let words = slots.iter().flat_map(|slot| done.words(slot)).copied().collect();
+        let mut read: Vec<Vec<u64>> = vec![Vec::new(); blocks.len()];
+        let mut nodes: Vec<u16> = blocks.iter().map(|block| self.node_of(block.address)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        // A chain goes to one memory node; those to several are under way together.
+        let submitted = nodes.into_iter().map(|node| {
+            let mut chain = self.empty_chain();
+            let mut slots = Vec::new();
+            for (index, block) in blocks.iter().enumerate() {
+                if self.node_of(block.address) == node {
+                    let slot = match manner {
+                        Manner::Alone { .. } => chain.read(block.address, words_of(*block)),
+                        Manner::Beside(_) => chain.scan(block.address, words_of(*block)),
+                    };
+                    slots.push((index, slot));
+                }
+            }
+            (slots, self.submit(chain))
+        });
+        for (slots, submitted) in submitted.collect::<Vec<_>>() {
+            let done = submitted.await?;
+            for (index, slot) in slots {
+                read[index] = done.words(&slot).to_vec();
+            }
+        }
         if let Manner::Beside(pace) = manner {
             pace.breathe(self).await;
         }
-        Ok(words)
+        Ok(read.concat())
     }
 
     /// The description at an address; nothing if there is none that makes sense.
