@@ -371,6 +371,10 @@ impl ComputeThread {
 
     /// Posts a chain, at once; the future waits for it. What is posted takes effect, also if the future is dropped.
     pub(crate) fn submit(&self, chain: Chain) -> Submitted<'_> {
+        debug_assert!(
+            chain.ops().windows(2).all(|two| self.node_of(two[0].at()) == self.node_of(two[1].at())),
+            "a chain goes to one memory node"
+        );
         for op in chain.ops() {
             match op {
                 Op::Read { slot, .. } => self.count_read(slot.len()),
