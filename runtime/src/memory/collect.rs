@@ -120,8 +120,12 @@ impl ComputeThread {
             return Ok(false);
         }
         // This process's keeper may be sweeping. It looks for a collector as this looks for it, so it begins nothing new.
-        let mut backoff = self.backoff();
+        let (mut backoff, began) = (self.backoff(), self.now());
         while self.read_word(control::sweeper()).await? == word {
+            if self.now().saturating_sub(began) > PATIENCE {
+                self.write_word(control::collector(), 0).await?;
+                return Ok(false);
+            }
             backoff.wait().await;
         }
         Ok(true)

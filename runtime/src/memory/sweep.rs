@@ -175,8 +175,9 @@ impl ComputeThread {
         let Some(member) = &self.process.shared else { return Ok(Swept::Nothing) };
         let me = member.identity;
         let [debts, collected, _, swept, sweeper] = self.read_array(control::debts()).await?;
-        let is_free = sweeper == 0 || !self.is_member(sweeper - 1).await?;
         let word = u64::from(me) + 1;
+        // An earlier sweep of this process may have failed before it could say that it was over.
+        let is_free = sweeper == 0 || sweeper == word || !self.is_member(sweeper - 1).await?;
         if debts == collected
             || debts == swept
             || !is_free
