@@ -29,7 +29,6 @@
 use std::cell::Cell;
 
 use farfield::prelude::*;
-use farfield::{Backoff, Site};
 // ANCHOR_END: imports
 
 // ANCHOR: node

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
 use crate::cluster::{Cluster, ComputeThread};
-use crate::error::{Error, Result};
+use crate::error::{Error, Printable, Result};
 
 /// The variable that names another cluster than the program's own.
 const CLUSTER_VARIABLE: &str = "FARFIELD_CLUSTER";
@@ -73,7 +73,7 @@ pub fn run_sim_test<E: Display + 'static>(
         let url = format!("{url}{separator}seed={seed}");
         let cluster = Cluster::connect(&url).unwrap_or_else(|error| panic!("{error}"));
         let Some(simulation) = cluster.simulation() else {
-            panic!("cluster URL `{url}`: a test with `sim` needs a simulated cluster, `sim:`");
+            panic!("cluster URL `{}`: a test with `sim` needs a simulated cluster, `sim:`", Printable(url));
         };
         let body = async |ct: &ComputeThread| body(ct).await.map_err(own_error);
         let outcome = catch_unwind(AssertUnwindSafe(|| cluster.run_surviving(threads, body)));
@@ -99,7 +99,7 @@ pub fn run_sim_test<E: Display + 'static>(
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     let number = value.parse();
-    Some(number.unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
+    Some(number.unwrap_or_else(|_| panic!("{variable}={} is not a number", Printable(&value))))
 }
 
 /// An error of any type as one of ours; one of ours as it is, since `run` tells them apart.

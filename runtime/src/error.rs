@@ -1,8 +1,13 @@
 //! What can go wrong, and what to do about it.
 
-use std::fmt;
+mod printable;
+
+use std::fmt::{self, Write};
+
+pub use printable::Printable;
 
 use crate::pointer::Address;
+use printable::Escaping;
 
 /// The result of everything that touches far memory.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -15,26 +20,60 @@ macro_rules! errors {
         #[error($($message:tt)*)]
         $variant:ident { $($(#[doc = $field_doc:literal])* $field:ident: $ty:ty,)* }
     )*) => {
-        /// Why an operation failed. Each message is one line and names the value at fault.
-        #[derive(Debug, thiserror::Error)]
+        /// Why an operation failed.
+        ///
+        /// Its message is one line and names the value at fault; control characters of names and URLs are escaped. `{:?}` shows the
+        /// same line, because that is what `fn main() -> farfield::Result<()>` prints; `{:#?}` shows the variant and its fields.
+        ///
+        /// ```
+        /// let error = farfield::Cluster::connect("moon:\n").unwrap_err();
+        /// assert_eq!(format!("{error:?}"), error.to_string());
+        /// assert!(error.to_string().starts_with("cluster URL `moon:\\n`: unknown fabric `moon`"));
+        /// assert!(format!("{error:#?}").starts_with("InvalidUrl("));
+        /// ```
         #[non_exhaustive]
         pub enum Error {
             $(
                 $(#[doc = $doc])*
-                #[error(transparent)]
                 $variant(Box<$variant>),
             )*
-            /// A failure of the program's own, passed through `cluster.run`.
-            #[error("{0}")]
+            /// A failure of the program's own, passed through `cluster.run`. Its message is shown as it is.
             Other(Box<Box<dyn std::error::Error + Send + Sync>>),
+        }
+        impl fmt::Display for Error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$variant(error) => fmt::Display::fmt(error, f),)*
+                    Self::Other(error) => fmt::Display::fmt(error, f),
+                }
+            }
+        }
+        impl fmt::Debug for Error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                if !f.alternate() {
+                    return fmt::Display::fmt(self, f);
+                }
+                match self {
+                    $(Self::$variant(error) => f.debug_tuple(stringify!($variant)).field(error).finish(),)*
+                    Self::Other(error) => f.debug_tuple("Other").field(error).finish(),
+                }
+            }
         }
         $(
             $(#[doc = $doc])*
-            #[derive(Debug, thiserror::Error)]
-            #[error($($message)*)]
+            #[derive(Debug)]
+            #[non_exhaustive]
             pub struct $variant {
                 $($(#[doc = $field_doc])* pub $field: $ty,)*
             }
+            impl fmt::Display for $variant {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    #[allow(unused_variables)] // a field need not be in the message
+                    let Self { $($field),* } = self;
+                    write!(Escaping(f), $($message)*)
+                }
+            }
+            impl std::error::Error for $variant {}
             impl From<$variant> for Error {
                 #[cold]
                 fn from(error: $variant) -> Self {
@@ -255,6 +294,8 @@ errors! {
         cause: std::io::Error,
     }
 }
+
+impl std::error::Error for Error {}
 
 /// A result costs no more than its value and a tag: see [`errors`].
 const _: () = assert!(size_of::<Error>() == 16);

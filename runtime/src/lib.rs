@@ -79,8 +79,8 @@ mod stopper;
 mod task;
 
 pub use cluster::{
-    Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, MemberStatus, Metrics, Reclamation, RootStatus,
-    Status, ThreadId, parse_size,
+    Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, MemberStatus, Metrics, Random, Reclamation,
+    RootStatus, Status, ThreadId, parse_size,
 };
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
@@ -225,8 +225,8 @@ pub use task::Backoff;
 /// What a program that defines or uses remote structs needs.
 pub mod prelude {
     pub use crate::{
-        Atomic, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place, RemotePtr, Result,
-        Shared, Stamped, StampedLink, Tail, Versioned, Word, fetch, remote,
+        Atomic, Backoff, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
+        RemotePtr, Result, Shared, Site, Stamped, StampedLink, Tail, Versioned, Word, fetch, remote,
     };
 }
 

@@ -2,7 +2,6 @@
 
 use farfield::prelude::*;
 use farfield::{Error, Remote};
-use rand::RngExt;
 
 #[remote]
 struct Node {
@@ -237,9 +236,9 @@ async fn churn(ct: &ComputeThread, turns: u64) -> Result<()> {
     ct.barrier("there").await?;
     for turn in 0..turns {
         let g = &ct.pin();
-        let at = ct.rng().random_range(0..16);
-        let is_large = ct.rng().random_ratio(1, 10);
-        let words = ct.rng().random_range(if is_large { 100..800 } else { 0..40 });
+        let at = ct.random_range(0..16);
+        let is_large = ct.random_range(0..10) == 0;
+        let words = ct.random_range(if is_large { 100..800 } else { 0..40 });
         let id = turn << 16 | words as u64;
         let place = table.objects().at(at);
         let old = match Long::new_in(ct, Long::init(id, vec![id; words])).await {

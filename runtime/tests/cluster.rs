@@ -200,16 +200,14 @@ fn a_run_without_threads_is_refused() {
 
 #[test]
 fn threads_have_identities_and_random_numbers_of_their_own() {
-    use rand::RngExt;
     let cluster = Cluster::connect("local:seed=3").unwrap();
-    let first = cluster.run(4, async |ct| Ok((ct.id(), ct.rng().random::<u64>()))).unwrap();
-    let second = cluster.run(4, async |ct| Ok((ct.id(), ct.rng().random::<u64>()))).unwrap();
+    let first = cluster.run(4, async |ct| Ok((ct.id(), ct.random::<u64>()))).unwrap();
+    let second = cluster.run(4, async |ct| Ok((ct.id(), ct.random::<u64>()))).unwrap();
     let mut ids: Vec<_> = first.iter().chain(&second).map(|(id, _)| *id).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 8);
-    let again =
-        Cluster::connect("local:seed=3").unwrap().run(4, async |ct| Ok(ct.rng().random::<u64>())).unwrap();
+    let again = Cluster::connect("local:seed=3").unwrap().run(4, async |ct| Ok(ct.random::<u64>())).unwrap();
     assert_eq!(first.iter().map(|(_, number)| *number).collect::<Vec<_>>(), again, "by seed and identity");
 }
 

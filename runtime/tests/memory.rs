@@ -231,15 +231,14 @@ fn no_two_live_objects_overlap() {
     }
     let cluster = Cluster::connect("local:nodes=2,segments=2,size=256KiB").unwrap();
     let ranges = cluster.run(4, async |ct| {
-        use rand::RngExt;
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for round in 0..400_u64 {
-            let kind = ct.rng().random_range(0..3);
+            let kind = ct.random_range(0..3);
             let (address, bytes) = match kind {
                 0 => (Small::new_in(ct, Small::init(round)).await?.write(ct).await?.address(), 8),
                 1 => (Aligned::new_in(ct, Aligned::init([round; 9])).await?.write(ct).await?.address(), 128),
                 _ => {
-                    let length = ct.rng().random_range(0..1500);
+                    let length = ct.random_range(0..1500);
                     let long = Long::new_in(ct, Long::init(vec![7; length])).await?.write(ct).await?;
                     if length % 2 == 0 {
                         ct.delete(long).await?;

@@ -9,7 +9,6 @@ use farfield::error::Error;
 use farfield::prelude::*;
 use farfield::sim::{Finding, Simulation};
 use farfield::{Address, RemotePtr};
-use rand::RngExt;
 
 /// A network on which a round trip takes 2 us and nothing else takes time.
 const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,leaks=ignore";
@@ -203,7 +202,7 @@ fn long_reads_are_torn() {
             if ct.index() == 0 {
                 let page = Page::new_in(ct, Page::init([7; 16])).await?;
                 root.cells().at(0).store(ct, page.as_ptr().address().bits()).await?;
-                let pause = ct.rng().random_range(0..10_000);
+                let pause = ct.random_range(0..10_000);
                 ct.sleep(Duration::from_nanos(pause)).await;
                 let page = page.write(ct).await?;
                 ct.barrier("read").await?;

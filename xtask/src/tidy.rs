@@ -31,6 +31,9 @@ const FABRIC_ONLY: &[&str] =
 /// Where [`FABRIC_ONLY`] holds, but for the fabrics themselves: in the library and in what is built on it.
 const ABOVE_FABRICS: &[&str] = &["runtime/src/", "dsl-examples/src/"];
 
+/// A crate that the library's interface does not name: its major versions would be ours.
+const PRIVATE_CRATE: &str = "rand";
+
 /// What is left over from work in progress.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!("];
 
@@ -80,10 +83,53 @@ fn check(name: &str, text: &str) -> Vec<String> {
             breach("a path of somebody's machine".to_owned());
         }
     }
+    if name.starts_with("runtime/src/") {
+        let exposed = exposed(text, PRIVATE_CRATE).into_iter();
+        breaches.extend(exposed.map(|(number, word)| {
+            format!("{name}:{number}: the public interface names `{word}` of the crate `{PRIVATE_CRATE}`")
+        }));
+    }
     if UNSAFE_FILES.contains(&name) && !text.lines().any(is_unsafe) {
         breaches.push(format!("{name}: has no `unsafe` any more: take it off the list in xtask/src/tidy.rs"));
     }
     breaches
+}
+
+/// Where a public item's declaration names a crate or what is imported from it: the line where the item begins, and the word.
+///
+/// A declaration is what stands from `pub` to the `{`, `;`, `=` or `,` that ends it. Not looked at: items that are public in a crate or
+/// module only, and bodies.
+fn exposed(text: &str, of: &str) -> Vec<(usize, String)> {
+    let words = |code: &str| {
+        let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let mut theirs = vec![of.to_owned()];
+    for line in code.iter().filter(|line| line.trim_start().starts_with(&format!("use {of}::"))) {
+        // The last word of each path is what is imported.
+        let paths = line.split(['{', '}', ',', ';']).filter_map(|path| words(path).pop());
+        theirs.extend(paths.filter(|word| word != "self"));
+    }
+    let mut found = Vec::new();
+    for (start, line) in code.iter().enumerate().filter(|(_, line)| line.trim_start().starts_with("pub ")) {
+        let is_use = line.trim_start().starts_with("pub use ");
+        let mut declaration = String::new();
+        for part in &code[start..] {
+            let end = part.find(if is_use { &[';'][..] } else { &['{', ';'] });
+            // A field ends with its line.
+            let is_field =
+                part.trim_end().ends_with(',') && !declaration.contains('(') && !line.contains('(');
+            declaration.push_str(&part[..end.unwrap_or(part.len())]);
+            if end.is_some() || is_field {
+                break;
+            }
+        }
+        found.extend(
+            words(&declaration).into_iter().find(|word| theirs.contains(word)).map(|word| (start + 1, word)),
+        );
+    }
+    found
 }
 
 /// Whether a line has the keyword, not a longer name such as that of a lint.
@@ -148,6 +194,40 @@ mod tests {
         }
         assert!(breach(library, &"//! Runs.\n".repeat(501)).contains("two ideas"));
         assert!(breach("dsl-examples/tests/a.rs", "let path = \"/home/me\";").contains("machine"));
+    }
+
+    #[test]
+    fn types_of_a_private_crate_stay_private() {
+        let file = |code: &str| {
+            format!("//! A.\nuse rand::rngs::SmallRng;\nuse rand::{{Rng, RngExt as _}};\n{code}\n")
+        };
+        for exposed in [
+            "    pub fn rng(&self) -> RefMut<'_, SmallRng> {",
+            "    pub fn rng(\n        &self,\n    ) -> SmallRng {",
+            "    pub async fn draw(rng: &mut impl Rng, a: u64) -> Result<()> {",
+            "    pub rng: SmallRng,",
+            "pub struct A(pub SmallRng);",
+            "pub use rand::Rng;",
+            "pub type Generator = SmallRng;",
+            "pub fn f() -> rand::rngs::StdRng {",
+            "pub trait Draw: Rng {",
+        ] {
+            let found = breach("runtime/src/cluster/a.rs", &file(exposed));
+            assert!(found.contains("a.rs:4: the public interface names"), "{exposed}: {found}");
+        }
+        for sound in [
+            "    pub(crate) fn rng(&self) -> SmallRng {",
+            "    pub fn random(&self) -> u64 {\n        SmallRng::seed_from_u64(1).random()",
+            "    pub a: u64,\n    rng: SmallRng,",
+            "/// Unlike `rand`'s.\npub fn random() -> u64 { // not rand",
+        ] {
+            assert_eq!(breach("runtime/src/cluster/a.rs", &file(sound)), "", "{sound}");
+        }
+        assert_eq!(
+            breach("dsl-examples/src/a.rs", &file("pub fn f(rng: SmallRng) {")),
+            "",
+            "not the library's"
+        );
     }
 
     #[test]

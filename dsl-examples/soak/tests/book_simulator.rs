@@ -9,7 +9,6 @@ use farfield::prelude::*;
 use farfield::sim::{Fault, Finding, Happened, History};
 use farfield::{Error, Result};
 use farfield_examples::HarrisList;
-use rand::RngExt;
 
 // ANCHOR: broken
 use farfield_soak::mutants::lazy_list_does_not_validate::LazyList;
@@ -33,8 +32,8 @@ async fn take_turns(ct: &ComputeThread) -> Result<()> {
     let tallies = tallies.await?;
 
     for _ in 0..3 {
-        let key = ct.rng().random_range(0..2);
-        let inserts: bool = ct.rng().random();
+        let key = ct.random_range(0..2);
+        let inserts: bool = ct.random();
         if inserts && set.insert(key, ct).await? {
             tallies.inserted().at(key as usize).fetch_add(ct, 1).await?;
         } else if !inserts && set.remove(key, ct).await? {
@@ -94,7 +93,7 @@ async fn what_is_removed_is_gone(ct: &ComputeThread) -> Result<()> {
     let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await);
     let set = LazyList::attach(root.await?, ct).await?;
     for _ in 0..3 {
-        let key = ct.rng().random_range(0..2);
+        let key = ct.random_range(0..2);
         set.insert(key, ct).await?;
         set.remove(key, ct).await?;
     }

@@ -15,7 +15,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use farfield::prelude::*;
-use rand::RngExt;
 
 /// What deferring deletions costs as the number of compute nodes grows, in the simulator
 #[derive(Parser)]
@@ -98,8 +97,8 @@ fn measure(args: &Args, mode: Mode, remote_percent: u32, nodes: u16) -> Result<P
         let home = (ct.index() / threads as usize) as u16;
         let mut objects = Vec::new();
         for number in 0..iterations {
-            let is_remote = ct.rng().random_range(0..100) < remote_percent;
-            let elsewhere = if is_remote && nodes > 1 { ct.rng().random_range(1..nodes) } else { 0 };
+            let is_remote = ct.random_range(0..100) < remote_percent;
+            let elsewhere = if is_remote && nodes > 1 { ct.random_range(1..nodes) } else { 0 };
             let site = ct.on_node((home + elsewhere) % nodes);
             objects.push(Object::new_in(site, Object::init(u64::from(number))).await?.write(ct).await?);
         }

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use farfield::prelude::*;
 use farfield_examples::lazy_list::LazyList;
-use rand::RngExt;
 
 /// What ten million insertions and removals leave behind in a heap that holds twice the live set
 #[derive(Parser)]
@@ -39,8 +38,8 @@ async fn used(ct: &ComputeThread) -> Result<(u64, u64)> {
 
 async fn update(set: &LazyList<u64>, keys: u64, operations: u64, ct: &ComputeThread) -> Result<()> {
     for _ in 0..operations {
-        let key = ct.rng().random_range(0..keys);
-        let inserts: bool = ct.rng().random();
+        let key = ct.random_range(0..keys);
+        let inserts: bool = ct.random();
         if inserts {
             set.insert(key, ct).await?;
         } else {

@@ -29,6 +29,7 @@ fn atomics(device: &DeviceInfo) -> &'static str {
         Atomics::None => "none",
         Atomics::Device => "among operations through it",
         Atomics::Global => "with respect to the processors too",
+        _ => "of another kind",
     }
 }
 

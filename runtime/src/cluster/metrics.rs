@@ -55,6 +55,7 @@ pub struct Reclamation {
 
 /// Who holds reclamation back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HeldBackBy {
     /// A thread of this process, by its number in the run, which holds a guard.
     Thread(usize),

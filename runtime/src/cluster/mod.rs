@@ -19,6 +19,7 @@
 //! | [`submitted`] | waiting for a chain |
 //! | [`left`] | chains that nobody waits for |
 //! | [`metrics`] | what each asked of far memory |
+//! | [`random`] | its random numbers |
 
 pub(crate) mod backing;
 mod barrier;
@@ -32,6 +33,7 @@ pub(crate) mod keeper;
 mod left;
 pub(crate) mod members;
 mod metrics;
+mod random;
 mod run;
 mod simulated;
 mod standing;
@@ -49,6 +51,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use inspect::{Dumped, DumpedValue, MemberStatus, RootStatus, Status};
 pub(crate) use metrics::count;
 pub use metrics::{HeldBackBy, Metrics, Reclamation};
+pub use random::Random;
 pub(crate) use submitted::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};
 pub use url::parse_size;

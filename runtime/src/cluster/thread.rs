@@ -177,12 +177,8 @@ impl ComputeThread {
         self.endpoint.now()
     }
 
-    /// The thread's random generator: small, fast, seeded by the cluster's seed and the thread's identity. Not for
-    /// secrets.
-    ///
-    /// # Panics
-    /// If a value from an earlier call is still alive.
-    pub fn rng(&self) -> RefMut<'_, SmallRng> {
+    /// The thread's random generator, seeded by the cluster's seed and the thread's identity.
+    pub(crate) fn rng(&self) -> RefMut<'_, SmallRng> {
         self.rng.borrow_mut()
     }
 

@@ -21,6 +21,7 @@ pub struct Site<'a> {
 /// machine, where each machine has both. A thread takes memory in chunks of up to 16 KiB; which segment of a node a chunk
 /// comes from is part of the policy. A node that is full is passed over for the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
     /// Any node, at random: `rand`.
     Random,

@@ -98,6 +98,7 @@ impl<T: Remote> DefaultInit for Link<T> {
 }
 
 /// A `compare_exchange` that found something else than it expected. Nothing was changed.
+#[non_exhaustive]
 pub struct CompareExchangeError<S, P> {
     /// What the link holds.
     pub current: S,

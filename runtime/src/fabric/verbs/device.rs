@@ -24,6 +24,7 @@ const HUGE_PAGE_BITS: u8 = 21;
 
 /// Whether a device's atomics are atomic with respect to anything, and to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Atomics {
     /// It has none: Farfield can not use it.
     None,

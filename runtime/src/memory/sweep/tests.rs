@@ -4,8 +4,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rand::RngExt;
-
 use super::{Candidates, Manner, Pace};
 use crate::Held;
 use crate::cluster::ComputeThread;
@@ -33,13 +31,13 @@ async fn shelf(ct: &ComputeThread) -> Result<RemotePtr<Shelf>> {
 }
 
 fn slot(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Place<Link<Item>> {
-    let index = ct.rng().random_range(0..SLOTS);
+    let index = ct.random_range(0..SLOTS);
     shelf.slots().get(index).expect("it is in range")
 }
 
 async fn dawdle(ct: &ComputeThread) {
-    let long = if ct.rng().random_bool(0.1) { 300_000 } else { 20_000 };
-    let nanoseconds = ct.rng().random_range(0..long);
+    let long = if ct.random_chance(0.1) { 300_000 } else { 20_000 };
+    let nanoseconds = ct.random_range(0..long);
     ct.sleep(Duration::from_nanos(nanoseconds)).await;
 }
 
@@ -87,7 +85,7 @@ async fn give_up(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>)
 
 /// One step of a thread's work.
 async fn work(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
-    let what = ct.rng().random_range(0..6);
+    let what = ct.random_range(0..6);
     // Held for longer than any guard.
     if what == 5 {
         let held = {
@@ -113,8 +111,8 @@ async fn work(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
         }
         2 => {
             let Some(item) = take(g, shelf).await? else { return Ok(()) };
-            let long = if ct.rng().random_bool(0.2) { 4000 } else { 20 };
-            let microseconds = ct.rng().random_range(0..long);
+            let long = if ct.random_chance(0.2) { 4000 } else { 20 };
+            let microseconds = ct.random_range(0..long);
             ct.sleep(Duration::from_micros(microseconds)).await;
             give_up(g, shelf, item).await?;
         }
@@ -142,8 +140,8 @@ async fn work(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
 }
 
 async fn keep(ct: &ComputeThread, shelf: RemotePtr<Shelf>, held: Held<Item>) -> Result<()> {
-    let long = if ct.rng().random_bool(0.1) { 2000 } else { 50 };
-    let microseconds = ct.rng().random_range(0..long);
+    let long = if ct.random_chance(0.1) { 2000 } else { 50 };
+    let microseconds = ct.random_range(0..long);
     ct.sleep(Duration::from_micros(microseconds)).await;
     let g = &ct.pin();
     put(g, shelf, Shared::unmarked(held.as_ptr().address())).await
