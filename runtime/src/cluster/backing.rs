@@ -19,9 +19,6 @@ use crate::memory::grid::Grid;
 use crate::pointer::Address;
 use crate::sim::books::Books;
 
-/// Identities that a process has for its compute threads, as a power of two; the process's number stands above.
-pub(super) const THREADS_PER_PROCESS_BITS: u32 = 24;
-
 /// Where far memory is.
 pub(super) enum Backing {
     /// In this process.
@@ -77,11 +74,6 @@ impl Backing {
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Some(client.number()),
         }
-    }
-
-    /// The identity of the process's first compute thread. No other process of the cluster has it, nor those that follow.
-    pub(super) fn first_thread(&self) -> u64 {
-        1 + (u64::from(self.identity().unwrap_or(0)) << THREADS_PER_PROCESS_BITS)
     }
 
     /// How long the process may go without a sign of life, where somebody gives it in the background.

@@ -100,7 +100,7 @@ impl Cluster {
         if self.shared.active_runs.load(Ordering::SeqCst) > 0 {
             return invalid("runs are under way");
         }
-        let run = Arc::new(Run::alone(self));
+        let run = Arc::new(Run::alone(self)?);
         let ct = ComputeThread::new(self, &run, 0);
         let done = block_on(&ct, async {
             let done = ct.while_alone(body).await;
@@ -114,7 +114,7 @@ impl Cluster {
     /// Waits for the other parts, if this process is one of several; gives what they have agreed on.
     pub(super) fn meet(&self, threads: usize) -> Result<Option<Joint>> {
         let Some(group) = &self.group else { return Ok(None) };
-        let run = Arc::new(Run::alone(self));
+        let run = Arc::new(Run::alone(self)?);
         let ct = ComputeThread::new(self, &run, 0);
         let met = block_on(&ct, async {
             let met = meet(&ct, group, threads).await;

@@ -48,7 +48,10 @@ pub(super) fn start(cluster: &Cluster) -> Result<Background> {
     let (joined, waits) = mpsc::channel();
     let kept = cluster.without_keeper();
     let keeper = Background::start("keeper", move |stop| {
-        let run = Arc::new(Run::of_keeper(&kept));
+        let run = match Run::of_keeper(&kept) {
+            Ok(run) => Arc::new(run),
+            Err(error) => return drop(joined.send(Err(error))),
+        };
         let ct = ComputeThread::new(&kept, &run, 0);
         block_on(&ct, keep(&ct, stop, joined));
     })?;

@@ -20,6 +20,7 @@
 //! | [`left`] | chains that nobody waits for |
 //! | [`metrics`] | what each asked of far memory |
 //! | [`random`] | its random numbers |
+//! | [`tokens`] | the words that a thread puts into locks |
 
 pub(crate) mod backing;
 mod barrier;
@@ -39,10 +40,10 @@ mod simulated;
 mod standing;
 mod submitted;
 mod thread;
+mod tokens;
 pub(crate) mod url;
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -74,6 +75,7 @@ use backing::Backing;
 use group::Group;
 use run::Run;
 use simulated::{Simulated, look_for_leaks};
+use standing::Identities;
 use url::Config;
 
 /// A connection to far memory, from which compute threads are started.
@@ -116,9 +118,7 @@ pub(crate) struct Shared {
     /// What threads had retired that have ended, and the free blocks that they held.
     orphans: Mutex<Vec<Limbo>>,
     spare: Mutex<Spare>,
-    /// Identities of the threads that are running.
-    live: Mutex<HashSet<ThreadId>>,
-    next_thread: AtomicU64,
+    identities: Mutex<Identities>,
     next_run: AtomicU64,
     active_runs: AtomicUsize,
     /// What ended threads had counted.
@@ -193,7 +193,7 @@ impl Cluster {
             shared: Arc::new(Shared {
                 url: url.into(),
                 config,
-                next_thread: AtomicU64::new(backing.first_thread()),
+                identities: Mutex::new(Identities::new(backing.identity())),
                 backing,
                 process,
                 is_lost: AtomicBool::new(false),
@@ -202,7 +202,6 @@ impl Cluster {
                 registry: Arc::new(Registry::new(is_alone)),
                 orphans: Mutex::default(),
                 spare: Mutex::default(),
-                live: Mutex::default(),
                 next_run: AtomicU64::new(1),
                 active_runs: AtomicUsize::new(0),
                 totals: Mutex::default(),
@@ -316,7 +315,7 @@ impl Cluster {
         let _span = tracing::debug_span!("run", threads).entered();
         let joint = self.meet(threads)?;
         shared.active_runs.fetch_add(1, Ordering::SeqCst);
-        let run = Arc::new(Run::new(self, threads, joint));
+        let run = Arc::new(Run::new(self, threads, joint)?);
         let drained = DrainOnDrop(shared);
         let Some(world) = shared.world() else {
             let results = run_threads(

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::group::Joint;
 use super::{Cluster, Metrics, Shared, ThreadId, lock};
+use crate::error::Result;
 use crate::memory::global::Process;
 
 /// The threads of one [`Cluster::run`].
@@ -33,24 +34,23 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(cluster: &Cluster, threads: usize, joint: Option<Joint>) -> Self {
+    pub(crate) fn new(cluster: &Cluster, threads: usize, joint: Option<Joint>) -> Result<Self> {
         let shared = &cluster.shared;
         // Each simulated compute node is a process of its own.
         let threads_per_process = shared.threads_per_process().unwrap_or(threads);
-        let first_id = shared.take_thread_ids(threads as u64);
+        let first_id = shared.begin_identities(threads as u64)?;
         let processes = match &shared.process {
             Some(process) => {
                 process.add_threads(threads);
                 vec![Arc::clone(process)]
             }
-            None => own_processes(shared, first_id, threads, threads_per_process),
+            None => own_processes(shared, first_id.get(), threads, threads_per_process),
         };
         let run = Self {
             cluster: cluster.clone(),
             number: shared.next_run.fetch_add(1, Ordering::Relaxed),
             threads,
-            first_id: NonZeroU64::new(first_id)
-                .expect("identities start at 1 and 64 bits of them do not run out"),
+            first_id,
             processes,
             threads_per_process,
             has_own_processes: shared.process.is_none(),
@@ -61,15 +61,14 @@ impl Run {
         };
         // What threads of earlier runs held is for those of this one's first process.
         run.processes[0].give_spare(std::mem::take(&mut *lock(&shared.spare)));
-        lock(&shared.live).extend((0..threads).map(|index| run.id_of(index)));
-        run
+        Ok(run)
     }
 
     /// A run of one thread that computes nothing.
-    pub(super) fn alone(cluster: &Cluster) -> Self {
-        let mut run = Self::new(cluster, 1, None);
+    pub(super) fn alone(cluster: &Cluster) -> Result<Self> {
+        let mut run = Self::new(cluster, 1, None)?;
         run.is_in_background = true;
-        run
+        Ok(run)
     }
 
     pub(super) fn is_in_background(&self) -> bool {
@@ -77,11 +76,11 @@ impl Run {
     }
 
     /// What the [keeper](super::keeper) belongs to: a run of one thread, in the process that all runs are in.
-    pub(super) fn of_keeper(cluster: &Cluster) -> Self {
-        let run = Self::alone(cluster);
+    pub(super) fn of_keeper(cluster: &Cluster) -> Result<Self> {
+        let run = Self::alone(cluster)?;
         // It was counted when the process was made.
         run.processes[0].add_threads(1_usize.wrapping_neg());
-        run
+        Ok(run)
     }
 
     pub(crate) fn id_of(&self, index: usize) -> ThreadId {
@@ -145,7 +144,7 @@ impl Run {
     pub(crate) fn depart(&self, index: usize, metrics: Metrics) {
         let shared = &self.cluster.shared;
         *lock(&shared.totals) += metrics;
-        lock(&shared.live).remove(&self.id_of(index));
+        shared.end_identity(self.id_of(index));
         self.departed.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -19,6 +19,7 @@ use super::left::Left;
 use super::metrics::{Counters, count};
 use super::run::Run;
 use super::submitted::Submitted;
+use super::tokens::Tokens;
 use super::{Cluster, Metrics};
 use crate::error::{Error, Result};
 use crate::fabric::chain::{Chain, Op};
@@ -35,19 +36,12 @@ use crate::place::ResultsPool;
 use crate::pointer::Address;
 use crate::pointer::RemotePtr;
 
-/// Tells a compute thread from all others of the cluster. Never zero, so that a lock's word can name its owner.
+/// Tells a compute thread from all others of the cluster that live. Never zero, so that a lock's word can name its owner.
+///
+/// On `local:` and `sim:` no identity is used twice. On `shm:` and `rdma:` it consists of the process's number, which is never used
+/// twice, and a number in the process, which may be used again after 16,777,215 threads of the process, if its thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub(crate) NonZeroU64);
-
-impl ThreadId {
-    /// Bits of a token that tell the acquisitions of one thread apart.
-    const SEQUENCE_BITS: u32 = 16;
-
-    /// Whose token it is; nobody's if it is 0.
-    pub(crate) fn of_token(token: u64) -> Option<Self> {
-        NonZeroU64::new(token >> Self::SEQUENCE_BITS).map(Self)
-    }
-}
 
 impl fmt::Display for ThreadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,8 +76,7 @@ pub struct ComputeThread {
     /// Places for the results of [`Chain`](crate::Chain)s, in use or not.
     pub(crate) results: ResultsPool,
     rng: RefCell<SmallRng>,
-    /// Tells this thread's tokens apart.
-    sequence: Cell<u16>,
+    tokens: Tokens,
     /// Whether other processes of the run have been told that it has ended.
     has_departed: Cell<bool>,
     /// The task that runs, or ran last.
@@ -125,7 +118,7 @@ impl ComputeThread {
             owed_error: Cell::new(None),
             results: ResultsPool::default(),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
-            sequence: Cell::new(0),
+            tokens: Tokens::new(id),
             has_departed: Cell::new(false),
             task,
             index: run.threads_before() + index,
@@ -187,11 +180,18 @@ impl ComputeThread {
         self.counters.snapshot(self.endpoint.doorbells(), self.heap.allocated.get(), self.heap.freed.get())
     }
 
-    /// A word that no other thread uses, and this one not again for a while: its identity and a number.
+    /// An odd word that names this thread, and that no other acquisition of the cluster uses until it is
+    /// [settled](Self::settle_token). See [`tokens`](super::tokens).
+    #[inline]
     pub(crate) fn token(&self) -> u64 {
-        let sequence = self.sequence.get().wrapping_add(1);
-        self.sequence.set(sequence);
-        self.id.0.get() << ThreadId::SEQUENCE_BITS | u64::from(sequence)
+        let shared = &self.cluster.shared;
+        self.tokens.issue(|| shared.begin_identities(1).ok().map(ThreadId))
+    }
+
+    /// A token may be issued again: its attempt has failed, or what ends or undoes it is posted.
+    #[inline]
+    pub(crate) fn settle_token(&self, token: u64) {
+        self.tokens.settle(token);
     }
 
     pub(crate) fn heap(&self) -> &Rc<ThreadHeap> {
@@ -450,5 +450,8 @@ impl Drop for ComputeThread {
         }
         self.depart();
         self.run.depart(self.index_here, self.metrics());
+        for identity in self.tokens.take_further() {
+            self.cluster.shared.end_identity(identity);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `Lock`: mutual exclusion in far memory.
 //!
-//! The word is 0, or a token: the identity of the thread that holds the lock and a number that tells this acquisition
-//! from others of the thread. Acquiring is a CAS from 0, releasing a WRITE of 0.
+//! The word is 0, or a [token](crate::cluster::tokens): the identity of the thread that holds the lock and a number that tells
+//! this acquisition from others of the thread that are not over. Acquiring is a CAS from 0, releasing a WRITE of 0.
 //! A waiting thread backs off and lets its other tasks run, since one of them may be the owner.
 //!
 //! Those who wait try again by CAS, without looking first: by the time a look has come back, whoever released the lock
@@ -12,7 +12,7 @@
 //! # When the owner dies
 //!
 //! Whoever waits looks now and then whether the owner [is still there](crate::cluster::members). If it is gone, the waiting thread
-//! takes the lock by a CAS from the *owner's* token: of several one succeeds, and a token is never used again. What the
+//! takes the lock by a CAS from the *owner's* token: of several one succeeds, and a dead thread puts its token nowhere again. What the
 //! lock protects may be half changed then, so the [guard says so](LockGuard::needs_recovery). Until its holder says
 //! that it has put things right, releasing the lock leaves the word at 1 instead of 0: free, but the next owner is told again, also
 //! if this one dies or gives up in the middle.
@@ -40,7 +40,8 @@ pub struct LockState {
 }
 
 impl LockState {
-    /// The thread that holds it.
+    /// The thread that holds it: the [identity](ComputeThread::id) of that thread. A thread that holds several hundred locks for
+    /// a long time gets further identities, and takes further locks under those.
     pub fn owner(self) -> Option<ThreadId> {
         ThreadId::of_token(self.token)
     }
@@ -265,12 +266,14 @@ impl<'ct> LockGuard<'ct> {
         Self { ct, at, held, free }
     }
 
-    /// There is nothing to release: the CAS has failed.
+    /// There is nothing to release: the CAS has failed, or the WRITE that releases the lock is posted.
     pub(in crate::place) fn forget(&mut self) {
-        self.held = Held::No;
+        if let Held::Yes { token } | Held::InFlight { token } = std::mem::replace(&mut self.held, Held::No) {
+            self.ct.settle_token(token);
+        }
     }
 
-    /// Leaves the CAS that is in flight, or will be, to somebody else; gives its token.
+    /// Leaves the CAS that is in flight, or will be, to the caller, and returns its token, which the caller settles.
     pub(in crate::place) fn abandon(&mut self) -> Option<u64> {
         match std::mem::replace(&mut self.held, Held::No) {
             Held::InFlight { token } => Some(token),
@@ -293,7 +296,7 @@ impl<'ct> LockGuard<'ct> {
         chain.write(self.at, &[self.free]);
         let released = self.ct.submit(chain);
         // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.
-        self.held = Held::No;
+        self.forget();
         released.await.map(drop)
     }
 }
@@ -303,9 +306,10 @@ impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         match self.held {
             Held::Yes { .. } => self.ct.post_word(self.at, self.free),
-            Held::No => {}
+            Held::No => return,
             // Releases it if this acquisition succeeded; any other owner is left alone.
             Held::InFlight { token } => self.ct.post_exchange(self.at, token, self.free),
         }
+        self.forget();
     }
 }

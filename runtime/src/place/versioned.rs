@@ -1,7 +1,7 @@
 //! `Versioned<T>`: a value of several words that is never seen half-written.
 //!
 //! A sequence lock: a version word in front of the value, even when the value is whole. A writer replaces it by a
-//! token of its own, which is odd, by CAS; that also keeps other writers out. Then it writes the value and the next even
+//! [token](crate::cluster::tokens) of its own, which is odd, by CAS; that also keeps other writers out. Then it writes the value and the next even
 //! version in one chain. A reader reads
 //! the version, the value and the version again, in one chain; operations of a chain take effect in program order, so
 //! if both versions are the same even number, no write came between and the value is whole. (Reading version and value
@@ -111,7 +111,7 @@ impl<T: Pod> Place<Versioned<T>> {
         ct.heap().return_image(image);
         // Once posted, the chain itself ends the write.
         let written = ct.submit(chain);
-        std::mem::forget(lock);
+        lock.settle();
         written.await.map(drop)
     }
 }
@@ -131,21 +131,28 @@ impl<'a> WriteLock<'a> {
         loop {
             let version = Version(ct.read_word(at).await?);
             if !version.is_being_written() {
-                let token = ct.token() << 1 | 1;
+                let token = ct.token();
                 // Exists before the CAS is posted, so that it undoes one that is dropped in flight.
                 let lock = Self { ct, at, even: version.0, token };
                 if ct.compare_exchange_word(at, version.0, token).await? == version.0 {
                     return Ok(lock);
                 }
-                std::mem::forget(lock);
+                lock.settle();
             }
             backoff.wait().await;
         }
+    }
+
+    /// There is nothing to undo: the CAS has failed, or the chain is posted that ends the write.
+    fn settle(self) {
+        self.ct.settle_token(self.token);
+        std::mem::forget(self);
     }
 }
 
 impl Drop for WriteLock<'_> {
     fn drop(&mut self) {
         self.ct.post_exchange(self.at, self.token, self.even);
+        self.ct.settle_token(self.token);
     }
 }

@@ -201,10 +201,10 @@ impl Server {
             reason.to_owned()
         };
         Join::parse(&join, &self.secret, &hello.nonce, &nonce).map_err(&mut refuse)?;
-        let client = self.next_client.fetch_add(1, Ordering::Relaxed);
-        if client >= MOST_CLIENTS {
-            return Err(refuse("too many clients have connected since it was started"));
-        }
+        let order = Ordering::Relaxed;
+        let client =
+            self.next_client.fetch_update(order, order, |next| (next < MOST_CLIENTS).then_some(next + 1));
+        let client = client.map_err(|_| refuse("too many clients have connected since it was started"))?;
         let (stride, _) = stride(self.options.geometry);
         let segments = (0..u64::from(self.options.geometry.segments()))
             .map(|segment| Segment { base: segment * stride, rkey: 0 });

@@ -275,7 +275,7 @@ impl<'g> Chain<'g> {
             self.results.parts.borrow_mut()[index] = done.into_chain();
             self.results.done.set(index + 1);
         }
-        self.results.are_released();
+        self.results.are_released(self.ct);
         Ok(())
     }
 
@@ -298,7 +298,7 @@ impl<'g> Chain<'g> {
         let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };
         self.results.are_posted(0, 1);
         self.ct.post(part)?;
-        self.results.are_released();
+        self.results.are_released(self.ct);
         Ok(())
     }
 }
@@ -359,6 +359,7 @@ impl Drop for Chain<'_> {
             if part < self.results.posted.get() {
                 self.ct.post_exchange(at, token, free);
             }
+            self.ct.settle_token(token);
         }
         for block in self.results.publishes.borrow_mut().drain(..) {
             self.ct.heap().free(block);

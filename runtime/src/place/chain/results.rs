@@ -84,7 +84,9 @@ impl ResultsPool {
                 }
                 results.posted.set(0);
                 results.done.set(0);
-                results.abandoned.borrow_mut().clear();
+                for (_, _, token, _) in results.abandoned.borrow_mut().drain(..) {
+                    ct.settle_token(token);
+                }
                 // A chain leaves no release and no block behind.
                 debug_assert!(results.releases.borrow().is_empty() && results.publishes.borrow().is_empty());
                 return results;
@@ -108,8 +110,10 @@ impl Results {
     }
 
     /// The locks that the chain releases are released, or will be. (Otherwise their guards do it.)
-    pub(super) fn are_released(&self) {
-        self.releases.borrow_mut().clear();
+    pub(super) fn are_released(&self, ct: &ComputeThread) {
+        for parts in self.releases.borrow_mut().drain(..) {
+            LockGuard::from_parts(ct, parts).forget();
+        }
     }
 
     /// The words of a result.
