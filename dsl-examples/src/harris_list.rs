@@ -66,7 +66,7 @@ struct Position<'g, K: Word> {
     pred: Shared<'g, Node<K>>,
     curr: Shared<'g, Node<K>>,
     /// What `curr` links to.
-    next: Shared<'g, Node<K>>,
+    next: Shared<'g, Node<K>, NodeMarked>,
     /// Whether `curr` holds the key.
     found: bool,
 }
@@ -82,7 +82,7 @@ impl<K: Word + Ord> HarrisList<K> {
     /// Whether `key` is in the set. Passes marked nodes without unlinking them.
     pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
-        let mut curr = self.head().next().load(g).await?;
+        let mut curr = self.head().next().load(g).await?.without_marks();
         loop {
             let node = curr.read(g).await?;
             if curr == self.tail() || node.key >= key {
@@ -97,7 +97,7 @@ impl<K: Word + Ord> HarrisList<K> {
         let mut backoff = g.backoff();
         'restart: loop {
             let mut pred = self.head().shared(g);
-            let mut curr = pred.next().load(g).await?;
+            let mut curr = pred.next().load(g).await?.without_marks();
             loop {
                 let node = curr.read(g).await?;
                 if node.next.is_deleted() {
@@ -117,7 +117,7 @@ impl<K: Word + Ord> HarrisList<K> {
                     return Ok(Position { pred, curr, next: node.next, found });
                 }
                 pred = curr;
-                curr = node.next;
+                curr = node.next.without_marks();
             }
         }
     }
@@ -184,7 +184,7 @@ impl<K: Word + Ord> HarrisList<K> {
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
         let g = &ct.pin();
         let mut keys: Vec<K> = Vec::new();
-        let mut curr = self.head().next().load(g).await?;
+        let mut curr = self.head().next().load(g).await?.without_marks();
         while curr != self.tail() {
             let node = curr.read(g).await?;
             let fault = if node.next.is_deleted() {
@@ -201,7 +201,7 @@ impl<K: Word + Ord> HarrisList<K> {
                 )));
             }
             keys.push(node.key);
-            curr = node.next;
+            curr = node.next.without_marks();
         }
         Ok(keys)
     }

@@ -103,7 +103,7 @@ impl<K: Word + Ord> LazyList<K> {
     /// Whether `key` is in the set.
     pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
-        let mut curr = self.head().next().load(g).await?;
+        let mut curr = self.head().next().load(g).await?.without_marks();
         loop {
             let node = curr.read(g).await?;
             if curr == self.tail() || node.key >= key {
@@ -118,7 +118,7 @@ impl<K: Word + Ord> LazyList<K> {
     /// The neighbours that `key` belongs between, by READs alone.
     async fn find<'g>(&self, key: K, g: &'g Guard<'_>) -> Result<Position<'g, K>> {
         let mut pred = self.head().shared(g);
-        let mut curr = pred.next().load(g).await?;
+        let mut curr = pred.next().load(g).await?.without_marks();
         loop {
             let node = curr.read(g).await?;
             if curr == self.tail() || node.key >= key {
@@ -308,7 +308,7 @@ impl<K: Word + Ord> LazyList<K> {
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
         let g = &ct.pin();
         let mut keys: Vec<K> = Vec::new();
-        let mut curr = self.head().next().load(g).await?;
+        let mut curr = self.head().next().load(g).await?.without_marks();
         while curr != self.tail() {
             let node = curr.read(g).await?;
             let fault = if node.next.is_deleted() {
@@ -327,7 +327,7 @@ impl<K: Word + Ord> LazyList<K> {
                 )));
             }
             keys.push(node.key);
-            curr = node.next;
+            curr = node.next.without_marks();
         }
         Ok(keys)
     }

@@ -51,7 +51,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
         g: &'g Guard<'_>,
     ) -> Result<(Shared<'g, Node<K>>, Shared<'g, Node<K>>)> {
         let mut pred = self.head().shared(g);
-        let mut curr = pred.next().load(g).await?;
+        let mut curr = pred.next().load(g).await?.without_marks();
         while curr != self.tail() && curr.key().read(g).await? < key {
             pred = curr;
             curr = pred.next().load(g).await?.without_marks();
@@ -207,7 +207,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
         let g = &ct.pin();
         let mut keys: Vec<K> = Vec::new();
-        let mut curr = self.head().next().load(g).await?;
+        let mut curr = self.head().next().load(g).await?.without_marks();
         while curr != self.tail() {
             let (key, next) = (curr.key().read(g).await?, curr.next().load(g).await?);
             let locked = curr.lock().state(g).await?.is_held();
@@ -217,7 +217,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
                 )));
             }
             keys.push(key);
-            curr = next;
+            curr = next.without_marks();
         }
         Ok(keys)
     }

@@ -21,7 +21,7 @@ async fn find<'g>(
     g: &'g Guard<'_>,
 ) -> Result<(Shared<'g, Node<u64>>, Shared<'g, Node<u64>>, bool)> {
     let mut pred = list.head().shared(g);
-    let mut curr = pred.next().load(g).await?;
+    let mut curr = pred.next().load(g).await?.without_marks();
     loop {
         let node = curr.read(g).await?; // the key, the link and its mark
         if curr == list.tail() || node.key >= key {

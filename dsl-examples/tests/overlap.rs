@@ -40,7 +40,8 @@ fn round_trips(
 #[test]
 fn a_chain_over_two_nodes_waits_between_them() {
     let took = round_trips(EXACT, async |ct, [first, second]| {
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         let first = chain.load(first.value());
         let second = chain.load(second.value());
         chain.submit().await?;
@@ -53,7 +54,8 @@ fn a_chain_over_two_nodes_waits_between_them() {
 #[test]
 fn two_chains_awaited_together_overlap() {
     let took = round_trips(EXACT, async |ct, [first, second]| {
-        let (mut one, mut two) = (ct.chain(), ct.chain());
+        let g = &ct.pin();
+        let (mut one, mut two) = (g.chain(), g.chain());
         let first = one.load(first.value());
         let second = two.load(second.value());
         try_join(one.submit(), two.submit()).await?;

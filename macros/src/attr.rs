@@ -153,16 +153,58 @@ pub(crate) fn local(attr: &Attribute, errors: &mut Errors) -> TokenStream {
     start
 }
 
-/// The names in `#[marks(a, b)]`.
-pub(crate) fn marks(attr: &Attribute, errors: &mut Errors) -> Vec<Ident> {
+/// What `#[marks(…)]` says of a link.
+pub(crate) enum Marks {
+    /// `#[marks(a, b)]`: the names of its bits, lowest first.
+    Named(Vec<Ident>),
+    /// `#[marks(like = NodeMarked)]`: those that another link has.
+    Like(Path),
+}
+
+/// The option of `#[marks(…)]` that names another link's marks.
+const LIKE: &str = "like";
+
+/// The names in `#[marks(a, b)]`, or the path in `#[marks(like = path)]`.
+pub(crate) fn marks(attr: &Attribute, errors: &mut Errors) -> Marks {
     let Meta::List(list) = &attr.meta else {
         errors.at(attr, "name the marks: `#[marks(deleted)]`");
-        return Vec::new();
+        return Marks::Named(Vec::new());
     };
+    let like = |input: syn::parse::ParseStream<'_>| {
+        let name: Ident = input.parse()?;
+        input.parse::<Token![=]>()?;
+        if name != LIKE {
+            let message = format!(
+                "write `#[marks({name})]`, or `#[marks(like = NodeMarked)]` for the marks of another link"
+            );
+            return Err(syn::Error::new_spanned(name, message));
+        }
+        input.call(Path::parse_mod_style)
+    };
+    let is_like = |input: syn::parse::ParseStream<'_>| {
+        let is = input.peek(Ident) && input.peek2(Token![=]);
+        input.parse::<TokenStream>()?;
+        Ok(is)
+    };
+    if list.parse_args_with(is_like).unwrap_or(false) {
+        return match errors.ok(list.parse_args_with(like)) {
+            Some(path) => Marks::Like(path),
+            None => Marks::Named(Vec::new()),
+        };
+    }
     let names = errors.ok(list.parse_args_with(Punctuated::<Ident, Token![,]>::parse_terminated));
     let names: Vec<Ident> = names.into_iter().flatten().collect();
     if names.is_empty() && list.tokens.is_empty() {
         errors.at(attr, "name the marks: `#[marks(deleted)]`");
     }
-    names
+    Marks::Named(names)
+}
+
+/// The name in `#[accessor(name)]`.
+pub(crate) fn accessor(attr: &Attribute, errors: &mut Errors) -> Option<Ident> {
+    if !matches!(&attr.meta, Meta::List(list) if !list.tokens.is_empty()) {
+        errors.at(attr, "name the accessor: `#[accessor(other_name)]`");
+        return None;
+    }
+    errors.ok(attr.parse_args::<Ident>())
 }

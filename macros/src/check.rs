@@ -1,11 +1,11 @@
 //! Every rejection but those of [field types](crate::field_type), with what to write instead.
 
-use quote::format_ident;
+use quote::{ToTokens, format_ident};
 use syn::{Attribute, GenericParam, Generics, Ident, Type};
 
 use crate::errors::Errors;
-use crate::field_type::{arguments, is_called, last_segment};
-use crate::model::{Model, private};
+use crate::field_type::{arguments, is_called, last_segment, link};
+use crate::model::{MarkSet, Model, private};
 
 /// What generated methods and those of pointers and places are called: theirs are found before a field's accessor.
 const RESERVED: &[&str] = &[
@@ -46,10 +46,7 @@ pub(crate) fn marks(
     align: u64,
     errors: &mut Errors,
 ) {
-    let mut element = ty;
-    while let Type::Array(array) = element {
-        element = &array.elem;
-    }
+    let element = link(ty);
     if is_called(element, "StampedLink") {
         return errors.at(attr, "a `StampedLink` has no marks, its spare bits are the stamp: use a `Link`");
     }
@@ -77,18 +74,32 @@ pub(crate) fn marks(
     }
 }
 
-/// Reports a name that no field in far memory can have, and gives one that it can.
-pub(crate) fn name(name: Ident, generics: &Generics, errors: &mut Errors) -> Ident {
-    if RESERVED.iter().any(|reserved| name == reserved) {
-        let message =
-            format!("a field cannot be called `{name}`: handles or pointers have a method of that name");
-        errors.at(&name, message);
-    } else if generics.const_params().any(|param| param.ident == name) {
+/// Reports a name that no field in far memory can have, or none of its accessors. Gives names that they can have.
+pub(crate) fn name(
+    mut name: Ident,
+    accessor: Option<Ident>,
+    generics: &Generics,
+    errors: &mut Errors,
+) -> (Ident, Ident) {
+    if generics.const_params().any(|param| param.ident == name) {
         errors.at(&name, format!("`{name}` is a parameter of this struct already: use another name"));
-    } else {
-        return name;
+        name = format_ident!("{name}_");
     }
-    format_ident!("{name}_")
+    let is_named = accessor.is_some();
+    let accessor = accessor.unwrap_or_else(|| name.clone());
+    if !RESERVED.iter().any(|reserved| accessor == reserved) {
+        return (name, accessor);
+    }
+    let message = if is_named {
+        format!("an accessor cannot be called `{accessor}`: handles or pointers have a method of that name")
+    } else {
+        format!(
+            "handles or pointers have a method `{name}`: name the field's accessors otherwise, with `#[accessor({name}_field)]`"
+        )
+    };
+    errors.at(&accessor, message);
+    let accessor = format_ident!("{accessor}_");
+    (name, accessor)
 }
 
 /// Reports names of fields that generated code uses for something else.
@@ -99,26 +110,53 @@ pub(crate) fn names(model: &Model, errors: &mut Errors) {
             errors.at(name, "a field's name cannot begin with `__`: those of generated fields do");
         }
     }
-    for mark in &model.marks {
-        for name in remote().filter(|name| mark.methods().contains(name)) {
-            let mark = &mark.name;
-            let message =
-                format!("a field cannot be called `{name}`: the mark `{mark}` has a method of that name");
+    let accessors = || model.fields.iter().map(|field| &field.accessor);
+    for (index, field) in model.fields.iter().enumerate() {
+        let accessor = &field.accessor;
+        // Fields of one name are the compiler's to report.
+        if accessor != &field.name
+            && accessors().enumerate().any(|(other, name)| other != index && name == accessor)
+        {
+            errors.at(
+                accessor,
+                format!("`{accessor}` is the accessor of another field already: use another name"),
+            );
+        }
+    }
+    for mark in model.marks.iter().flat_map(|set| &set.names) {
+        for name in accessors().filter(|name| MarkSet::methods(mark).contains(name)) {
+            let message = format!(
+                "the mark `{mark}` has a method `{name}`: rename the mark, or the field's accessors with `#[accessor({name}_field)]`"
+            );
             errors.at(name, message);
         }
     }
 }
 
-/// Reports attributes of a field that would change what the macro has seen.
-pub(crate) fn field_attributes(attrs: &[Attribute], errors: &mut Errors) {
-    let known = ["doc", "allow", "expect", "warn", "deny", "deprecated", "local", "marks"];
+/// Reports attributes of a field that would change what the macro has seen, or that would reach nothing.
+pub(crate) fn field_attributes(attrs: &[Attribute], is_local: bool, errors: &mut Errors) {
+    let own = ["local", "marks", "accessor"];
+    let known = ["doc", "allow", "warn", "deny", "forbid", "deprecated", "must_use"];
     for (index, attr) in attrs.iter().enumerate() {
         let path = attr.path();
         if path.is_ident("cfg") || path.is_ident("cfg_attr") {
             errors.at(attr, "a layout must be the same in every build: put `#[cfg]` on the struct, with one struct for each case");
-        } else if !known.iter().any(|name| path.is_ident(name)) {
-            errors.at(attr, "unknown attribute: fields of a remote struct take `#[local]` and `#[marks(…)]`");
-        } else if ["local", "marks"]
+        } else if path.is_ident("expect") {
+            errors.at(
+                attr,
+                "a field becomes several items, and a lint may be expected of one only: write `#[allow(…)]`",
+            );
+        } else if is_local && path.is_ident("must_use") {
+            errors.at(attr, "`#[must_use]` is for a field's accessors, and a `#[local]` field has none");
+        } else if !own.iter().chain(&known).any(|name| path.is_ident(name)) {
+            let name = path.to_token_stream().to_string().replace(' ', "");
+            errors.at(
+                attr,
+                format!(
+                    "`#[{name}]` on a field reaches nothing that is generated: fields take `#[local]`, `#[marks(…)]`, `#[accessor(…)]`, documentation, lint levels, `#[deprecated]` and `#[must_use]`"
+                ),
+            );
+        } else if own
             .iter()
             .any(|own| path.is_ident(own) && attrs[..index].iter().any(|a| a.path().is_ident(own)))
         {

@@ -12,7 +12,7 @@ use syn::{Attribute, GenericParam, Generics, Type};
 
 use crate::errors::Errors;
 use crate::implement::text;
-use crate::model::{Model, RemoteField, private};
+use crate::model::{MarkSet, Model, RemoteField, private};
 
 /// The expansion of `#[remote(options)] item`.
 pub(crate) fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -30,7 +30,7 @@ fn expand(model: &Model) -> TokenStream {
     quote! {
         #types
         #marks
-        #[allow(dead_code, clippy::missing_errors_doc, clippy::too_many_arguments)]
+        #[allow(dead_code, deprecated, clippy::missing_errors_doc, clippy::too_many_arguments)]
         const _: () = {
             use #ff as __ff;
             #handle
@@ -60,6 +60,11 @@ fn docs(own: &[Attribute], ours: &str) -> TokenStream {
     quote!(#(#own)* #gap #[doc = #ours])
 }
 
+/// A field's lint levels: for generated items that have none of its other attributes.
+fn lint_levels(field: &RemoteField) -> impl Iterator<Item = &Attribute> {
+    field.attrs.iter().filter(|attr| !attr.path().is_ident("deprecated"))
+}
+
 /// A zero-sized type that uses every type parameter: one that only stands in its own recursion is not used otherwise.
 fn marker(model: &Model) -> TokenStream {
     let parameters = parameters(model);
@@ -72,8 +77,9 @@ fn parameters(model: &Model) -> TokenStream {
     quote!(fn() -> (#(#parameters,)*))
 }
 
-fn snapshot_generics(model: &Model) -> Generics {
-    let mut generics = model.generics.clone();
+/// The struct's parameters, behind the lifetime of a guard.
+fn guarded(generics: &Generics) -> Generics {
+    let mut generics = generics.clone();
     generics.params.insert(0, syn::parse_quote!('g));
     generics
 }
@@ -85,32 +91,42 @@ fn types(model: &Model) -> TokenStream {
     let [this, fields, init, snapshot] =
         ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
     let where_clause = &generics.where_clause;
-    let snapshot_generics = snapshot_generics(model);
+    let fields_generics = guarded(generics);
+    let is_borrowed = model.snapshot_is_borrowed();
+    let snapshot_generics = if is_borrowed { &fields_generics } else { generics };
+    // Bound to nothing, or to the guard, which it also names where only types in a generic struct's fields do.
+    let (guard, bound) = if is_borrowed {
+        (quote!('g), quote!((&'g (), #parameters)))
+    } else {
+        (quote!('static), quote!(#parameters))
+    };
     let align = proc_macro2::Literal::u64_unsuffixed(*align);
     let each = |write: &dyn Fn(&RemoteField) -> TokenStream| -> Vec<TokenStream> {
         model.fields.iter().map(write).collect()
     };
-    let kept = each(&|RemoteField { name, ty, .. }| {
-        let ty = of(ty, &ff, &quote!(Stored));
-        quote!(#name: #ty)
+    let kept = each(&|field| {
+        let RemoteField { name, ty, .. } = field;
+        let (levels, ty) = (lint_levels(field), of(ty, &ff, &quote!(Stored)));
+        quote!(#(#levels)* #name: #ty)
     });
     let locals = model.locals.iter().map(|local| {
         let (attrs, vis, name, ty) = (&local.attrs, &local.vis, &local.name, &local.ty);
         quote!(#(#attrs)* #vis #name: #ty)
     });
-    let cells = each(&|RemoteField { name, ty, .. }| {
-        let cell = of(ty, &ff, &quote!(Cell));
-        quote!(#name: #cell)
+    let cells = each(&|field| {
+        let RemoteField { name, ty, .. } = field;
+        let (levels, cell) = (lint_levels(field), of(ty, &ff, &quote!(Cell)));
+        quote!(#(#levels)* #name: #cell)
     });
-    let initial = each(&|RemoteField { vis, name, ty, .. }| {
+    let initial = each(&|RemoteField { attrs, vis, name, ty, .. }| {
         let (docs, init) =
             (docs(&[], &format!("What `{}` starts as.", text(name))), of(ty, &ff, &quote!(Init)));
-        quote!(#docs #vis #name: #init)
+        quote!(#docs #(#attrs)* #vis #name: #init)
     });
-    let values = each(&|RemoteField { docs: own, vis, name, ty, .. }| {
+    let values = each(&|RemoteField { docs: own, attrs, vis, name, ty, .. }| {
         let (docs, value) =
-            (docs(own, &format!("What `{}` held.", text(name))), of(ty, &ff, &quote!(Value<'g>)));
-        quote!(#docs #vis #name: #value)
+            (docs(own, &format!("What `{}` held.", text(name))), of(ty, &ff, &quote!(Value<#guard>)));
+        quote!(#docs #(#attrs)* #vis #name: #value)
     });
     let about = |what: &str| format!(" {what}");
     let [of_this, of_fields, of_init, of_snapshot] = [
@@ -135,7 +151,10 @@ fn types(model: &Model) -> TokenStream {
         }
         #[doc = #of_fields]
         #[repr(transparent)]
-        #vis struct #fields #generics (#ff::Address, #marker) #where_clause;
+        #vis struct #fields #fields_generics (
+            #ff::Address,
+            ::core::marker::PhantomData<(&'g (), #parameters)>,
+        ) #where_clause;
         #[doc = #of_init]
         #[must_use]
         #vis struct #init #generics #where_clause {
@@ -146,7 +165,7 @@ fn types(model: &Model) -> TokenStream {
         #[allow(dead_code)]
         #vis struct #snapshot #snapshot_generics #where_clause {
             #(#values,)*
-            __guard: ::core::marker::PhantomData<(&'g (), #parameters)>,
+            __guard: ::core::marker::PhantomData<#bound>,
         }
     }
 }
@@ -158,22 +177,24 @@ fn handle(model: &Model) -> TokenStream {
     let init = model.item("Init");
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let accessors = model.fields.iter().map(|field| {
-        let RemoteField { docs: own, vis, name, ty, .. } = field;
+        let RemoteField { docs: own, attrs, must_use, vis, name, accessor, ty, .. } = field;
         let ours =
             format!("`{}` if it is frozen, as read on `attach`; else its place. No round trip.", text(name));
         let docs = docs(own, &ours);
         let (kept_type, kept) = (of(ty, &ff, &quote!(Kept<'_>)), of(ty, &ff, &quote!(kept)));
         quote! {
             #docs
-            #vis fn #name(&self) -> #kept_type {
+            #(#attrs)*
+            #must_use
+            #vis fn #accessor(&self) -> #kept_type {
                 #kept(&self.#name)
             }
         }
     });
     let arguments = model.fields.iter().filter(|field| !field.has_default).map(|field| {
         let RemoteField { name, ty, is_parameter, .. } = field;
-        let init = of(ty, &ff, &quote!(Init));
-        if *is_parameter { quote!(#name: #ty) } else { quote!(#name: #init) }
+        let (levels, init) = (lint_levels(field), of(ty, &ff, &quote!(Init)));
+        if *is_parameter { quote!(#(#levels)* #name: #ty) } else { quote!(#(#levels)* #name: #init) }
     });
     let values = model.fields.iter().map(|field| {
         let RemoteField { name, ty, .. } = field;
@@ -210,20 +231,24 @@ fn handle(model: &Model) -> TokenStream {
 fn fields(model: &Model) -> TokenStream {
     let Model { name: owner, generics, .. } = model;
     let item = model.item("Fields");
-    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let (_, type_generics, where_clause) = generics.split_for_impl();
+    let guarded = guarded(generics);
+    let (impl_generics, item_generics, _) = guarded.split_for_impl();
     let accessors = model.fields.iter().enumerate().map(|(index, field)| {
-        let RemoteField { docs: own, vis, name, ty, .. } = field;
+        let RemoteField { docs: own, attrs, must_use, vis, name, accessor, ty, .. } = field;
         let docs = docs(own, &format!("The place of `{}`. No round trip.", text(name)));
         let index = proc_macro2::Literal::usize_unsuffixed(index);
         quote! {
             #docs
-            #vis fn #name(&self) -> __ff::Place<#ty> {
+            #(#attrs)*
+            #must_use
+            #vis fn #accessor(&self) -> __ff::Place<'g, #ty> {
                 __ff::place::<#owner #type_generics, #ty, #index>(self.0)
             }
         }
     });
     quote! {
-        impl #impl_generics #item #type_generics #where_clause {
+        impl #impl_generics #item #item_generics #where_clause {
             #(#accessors)*
         }
     }
@@ -234,11 +259,12 @@ fn init(model: &Model) -> TokenStream {
     let item = model.item("Init");
     let (impl_generics, type_generics, where_clause) = model.generics.split_for_impl();
     let setters = model.fields.iter().filter(|field| field.has_default).map(|field| {
-        let RemoteField { vis, name, ty, .. } = field;
+        let RemoteField { attrs, vis, name, ty, .. } = field;
         let docs = docs(&[], &format!("Sets what `{}` starts as.", text(name)));
         let init = quote_spanned!(ty.span()=> __ff::Init<#ty>);
         quote! {
             #docs
+            #(#attrs)*
             #vis fn #name(mut self, value: impl __ff::Initial<#init>) -> Self {
                 self.#name = __ff::Initial::into_init(value);
                 self
@@ -252,46 +278,49 @@ fn init(model: &Model) -> TokenStream {
     }
 }
 
-/// The helpers for named marks: methods of whatever has marks.
-fn marks(model: &Model) -> Option<TokenStream> {
-    if model.marks.is_empty() {
-        return None;
-    }
+/// For each list of marks: a type that stands for it in a link's type, and the helpers of what such a link holds.
+fn marks(model: &Model) -> TokenStream {
     let Model { vis, name: owner, krate, .. } = model;
     let ff = private(krate);
-    let item = model.item("Marks");
-    let helpers = model.marks.iter().map(|mark| {
-        let (name, bit) = (text(&mark.name), proc_macro2::Literal::u64_unsuffixed(1 << mark.bit));
-        let [is, with, without] = mark.methods();
-        let [of_is, of_with, of_without] = [
-            format!(" Whether the mark `{name}` is set."),
-            format!(" The same address and marks, with `{name}` set."),
-            format!(" The same address and marks, without `{name}`."),
-        ];
+    let sets = model.marks.iter().map(|set| {
+        let (brand, trait_name) = (set.brand(), set.helpers());
+        let helpers = (0..).zip(&set.names).filter(|(bit, name)| !set.names[..*bit].contains(name));
+        let helpers = helpers.map(|(bit, mark)| {
+            let (name, bit) = (text(mark), proc_macro2::Literal::u64_unsuffixed(1 << bit.min(63)));
+            let [is, with, without] = MarkSet::methods(mark);
+            let [of_is, of_with, of_without] = [
+                format!(" Whether the mark `{name}` is set."),
+                format!(" The same address and marks, with `{name}` set."),
+                format!(" The same address and marks, without `{name}`."),
+            ];
+            quote! {
+                #[doc = #of_is]
+                fn #is(&self) -> bool {
+                    self.has_mark(#bit)
+                }
+                #[doc = #of_with]
+                fn #with(self) -> Self {
+                    self.set_mark(#bit)
+                }
+                #[doc = #of_without]
+                fn #without(self) -> Self {
+                    self.clear_mark(#bit)
+                }
+            }
+        });
+        let of_brand = format!(" The marks of a link in [`{owner}`], as part of the link's type.");
+        let of_trait = format!(" What a link with the marks [`{brand}`] holds can say of them.");
         quote! {
-            #[doc = #of_is]
-            fn #is(&self) -> bool {
-                self.has_mark(#bit)
-            }
-            #[doc = #of_with]
-            fn #with(self) -> Self {
-                self.set_mark(#bit)
-            }
-            #[doc = #of_without]
-            fn #without(self) -> Self {
-                self.clear_mark(#bit)
+            #[doc = #of_brand]
+            #vis enum #brand {}
+            #[doc = #of_trait]
+            #[allow(dead_code)]
+            #vis trait #trait_name: #ff::Marked {
+                #(#helpers)*
             }
         }
     });
-    let doc = format!(" The named marks of the links in [`{owner}`].");
-    Some(quote! {
-        #[doc = #doc]
-        #[allow(dead_code)]
-        #vis trait #item: #ff::Marked {
-            #(#helpers)*
-        }
-        impl<T: #ff::Marked> #item for T {}
-    })
+    quote!(#(#sets)*)
 }
 
 /// The traits: a list for the runtime's `implement!`.
@@ -315,6 +344,9 @@ fn implementations(model: &Model) -> TokenStream {
         GenericParam::Lifetime(param) => &param.lifetime.ident,
     });
     let where_clause = &generics.where_clause;
+    let guard = model.snapshot_is_borrowed().then(|| quote!('g,));
+    let (brands, helpers): (Vec<_>, Vec<_>) =
+        model.marks.iter().map(|set| (set.brand(), set.helpers())).unzip();
     let list = model.fields.iter().enumerate().map(|(index, RemoteField { name, ty, .. })| {
         let index = proc_macro2::Literal::usize_unsuffixed(index);
         let [encode, decode, store, shape] =
@@ -328,10 +360,10 @@ fn implementations(model: &Model) -> TokenStream {
     quote! {
         __ff::implement! {
             impl [#(#parameters),*] for #name [#(#arguments),*] [#where_clause];
-            #this #fields #init #snapshot;
+            #this #fields #init #snapshot [#guard];
             { #(#list)* }
             { #(#locals = [#starts];)* }
-            #tail [#tail_bytes] [#tail_shape]
+            #tail [#tail_bytes] [#tail_shape] { #(#brands #helpers;)* }
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Which types a field can be declared as, as far as their names tell; the compiler tells the rest.
 
 use quote::ToTokens;
-use syn::{Error, GenericArgument, Ident, PathArguments, PathSegment, Result, Type};
+use syn::{
+    Error, GenericArgument, Generics, Ident, PathArguments, PathSegment, Result, Type, TypeParam,
+    TypeParamBound, WherePredicate,
+};
 
 /// Types that can not live in far memory, and what to use.
 const REFUSED: &[(&str, &str)] = &[
@@ -91,6 +94,99 @@ pub(crate) fn has_default(ty: &Type) -> bool {
         Type::Paren(inner) => has_default(&inner.elem),
         Type::Group(inner) => has_default(&inner.elem),
         other => WITH_DEFAULT.iter().any(|name| is_called(other, name)),
+    }
+}
+
+/// Types whose values are bound to nothing, wherever they are read.
+const PLAIN: &[&str] = &[
+    "bool",
+    "char",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "u128",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "i128",
+    "f32",
+    "f64",
+    "Atomic",
+    "Lock",
+    "Versioned",
+    "RemotePtr",
+];
+
+/// Traits that only plain values have.
+const PLAIN_TRAITS: &[&str] = &["Word", "Pod", "Integer"];
+
+/// Whether a field of this type is known to have a value that no guard bounds: neither a link nor a tail, nor a name that may
+/// stand for one.
+pub(crate) fn is_plain(ty: &Type, generics: &Generics) -> bool {
+    match ty {
+        Type::Array(array) => is_plain(&array.elem, generics),
+        Type::Paren(inner) => is_plain(&inner.elem, generics),
+        Type::Group(inner) => is_plain(&inner.elem, generics),
+        other => {
+            PLAIN.iter().any(|name| is_called(other, name))
+                || generics.type_params().any(|param| {
+                    is_called(other, &param.ident.to_string()) && bounds(param, generics).any(is_plain_trait)
+                })
+        }
+    }
+}
+
+/// A parameter's bounds, wherever they stand.
+fn bounds<'a>(param: &'a TypeParam, generics: &'a Generics) -> impl Iterator<Item = &'a TypeParamBound> {
+    let clauses = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let named = |ty: &Type| matches!(ty, Type::Path(path) if path.path.is_ident(&param.ident));
+    let elsewhere = clauses.filter_map(move |clause| match clause {
+        WherePredicate::Type(bound) if named(&bound.bounded_ty) => Some(&bound.bounds),
+        _ => None,
+    });
+    param.bounds.iter().chain(elsewhere.flatten())
+}
+
+fn is_plain_trait(bound: &TypeParamBound) -> bool {
+    let TypeParamBound::Trait(bound) = bound else { return false };
+    bound.path.segments.last().is_some_and(|segment| PLAIN_TRAITS.iter().any(|name| segment.ident == name))
+}
+
+/// The type of the links that marks on a field of type `ty` are for: its own, an array's, or a tail's.
+pub(crate) fn link(ty: &Type) -> &Type {
+    match ty {
+        Type::Array(array) => link(&array.elem),
+        Type::Paren(inner) => link(&inner.elem),
+        Type::Group(inner) => link(&inner.elem),
+        other => match last_segment(other).filter(|segment| segment.ident == "Tail") {
+            Some(tail) => arguments(tail).next().map_or(other, link),
+            None => other,
+        },
+    }
+}
+
+/// Gives the links in a field's type, `Link<T>`, marks: `Link<T, brand>`.
+pub(crate) fn set_marks(ty: &mut Type, brand: &Type) {
+    match ty {
+        Type::Array(array) => set_marks(&mut array.elem, brand),
+        Type::Paren(inner) => set_marks(&mut inner.elem, brand),
+        Type::Group(inner) => set_marks(&mut inner.elem, brand),
+        Type::Path(path) => {
+            let Some(segment) = path.path.segments.last_mut() else { return };
+            let PathArguments::AngleBracketed(arguments) = &mut segment.arguments else { return };
+            if segment.ident == "Link" {
+                arguments.args.push(GenericArgument::Type(brand.clone()));
+            } else if segment.ident == "Tail" {
+                for argument in &mut arguments.args {
+                    if let GenericArgument::Type(inner) = argument {
+                        set_marks(inner, brand);
+                    }
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -36,11 +36,15 @@ struct List {
     bounds: TokenStream,
     /// The layout, the accessors, the initial values, the snapshot.
     types: [Ident; 4],
+    /// The guard's lifetime, if the snapshot has it.
+    guard: TokenStream,
     fields: Vec<Field>,
     /// The names and starting values of `#[local]` fields.
     locals: Vec<(Ident, TokenStream)>,
     /// The last field, and its `<type as Field>::` `tail_bytes`, `SHAPE`.
     tail: (Ident, TokenStream, TokenStream),
+    /// For each list of marks its type and the trait of its helpers.
+    marks: Vec<(Ident, Ident)>,
 }
 
 fn verbatim(input: ParseStream<'_>) -> syn::Result<TokenStream> {
@@ -59,6 +63,7 @@ impl Parse for List {
         let (handle, arguments, bounds) = (name(input)?, verbatim(input)?, verbatim(input)?);
         input.parse::<Token![;]>()?;
         let types = [name(input)?, name(input)?, name(input)?, name(input)?];
+        let guard = verbatim(input)?;
         input.parse::<Token![;]>()?;
         let (mut fields, mut locals) = (Vec::new(), Vec::new());
         let list;
@@ -79,7 +84,14 @@ impl Parse for List {
             list.parse::<Token![;]>()?;
         }
         let tail = (name(input)?, verbatim(input)?, verbatim(input)?);
-        Ok(Self { parameters, handle, arguments, bounds, types, fields, locals, tail })
+        let mut marks = Vec::new();
+        let list;
+        braced!(list in input);
+        while !list.is_empty() {
+            marks.push((name(&list)?, name(&list)?));
+            list.parse::<Token![;]>()?;
+        }
+        Ok(Self { parameters, handle, arguments, bounds, types, guard, fields, locals, tail, marks })
     }
 }
 
@@ -88,7 +100,8 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
         Ok(list) => list,
         Err(error) => return error.into_compile_error(),
     };
-    let List { parameters, handle, arguments, bounds, types: [this, fields, init, snapshot], .. } = &list;
+    let List { parameters, handle, arguments, bounds, types: [this, fields, init, snapshot], guard, .. } =
+        &list;
     let (tail, tail_bytes, tail_shape) = &list.tail;
     let names: Vec<&Ident> = list.fields.iter().map(|field| &field.name).collect();
     let indices: Vec<&LitInt> = list.fields.iter().map(|field| &field.index).collect();
@@ -101,12 +114,14 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
         list.locals.iter().map(|(name, start)| (name, start)).unzip();
     // Not to be seen by the user's expressions for local fields.
     let (at, bytes) = (Ident::new("at", Span::mixed_site()), Ident::new("bytes", Span::mixed_site()));
+    let (brands, helpers): (Vec<&Ident>, Vec<&Ident>) =
+        list.marks.iter().map(|(brand, helpers)| (brand, helpers)).unzip();
     let (handle_text, snapshot_text) = (text(handle), text(snapshot));
     quote! {
         impl<#parameters> __ff::Field for #handle<#arguments> #bounds {
             type Cell = #this<#arguments>;
             type Init = #init<#arguments>;
-            type Value<'g> = #snapshot<'g, #arguments>;
+            type Value<'g> = #snapshot<#guard #arguments>;
             type Stored = Self;
             type Kept<'a> = &'a Self;
             const FINGERPRINT: u64 = __ff::fingerprint_of::<Self>();
@@ -152,13 +167,17 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
         impl<#parameters> __ff::FrozenField for #handle<#arguments> #bounds {}
         // SAFETY: the accessors are generated as `repr(transparent)` over an address, as `Remote` asks.
         unsafe impl<#parameters> __ff::Remote for #handle<#arguments> #bounds {
-            type Fields = #fields<#arguments>;
+            type Fields<'g> = #fields<'g, #arguments>;
             const NAME: &'static str = #handle_text;
             const FIELDS: &'static [__ff::FieldInfo] = &[
                 #(__ff::FieldInfo::new(#texts, ::core::mem::offset_of!(#this<#arguments>, #names), #shape),)*
             ];
         }
-        impl<'g, #parameters> ::core::clone::Clone for #snapshot<'g, #arguments> #bounds {
+        #(
+            impl __ff::Marks for #brands {}
+            impl<T: __ff::Remote> #helpers for __ff::Shared<'_, T, #brands> {}
+        )*
+        impl<#guard #parameters> ::core::clone::Clone for #snapshot<#guard #arguments> #bounds {
             fn clone(&self) -> Self {
                 Self {
                     #(#names: ::core::clone::Clone::clone(&self.#names),)*
@@ -166,7 +185,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
                 }
             }
         }
-        impl<'g, #parameters> ::core::fmt::Debug for #snapshot<'g, #arguments> #bounds {
+        impl<#guard #parameters> ::core::fmt::Debug for #snapshot<#guard #arguments> #bounds {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                 f.debug_struct(#snapshot_text)#(.field(#texts, &self.#names))*.finish()
             }

@@ -102,15 +102,22 @@ fn a_tail_is_last() {
 #[test]
 fn names_that_are_taken_are_refused() {
     for name in ["this", "new_in", "read", "clone", "into", "eq"] {
-        let message =
-            format!("a field cannot be called `{name}`: handles or pointers have a method of that name");
+        let message = format!(
+            "handles or pointers have a method `{name}`: name the field's accessors otherwise, with `#[accessor({name}_field)]`"
+        );
         check(&format!("{name}: u64"), &[&message]);
+        check(&format!("#[accessor({name}_field)] {name}: u64"), &[]);
+        let message =
+            format!("an accessor cannot be called `{name}`: handles or pointers have a method of that name");
+        check(&format!("#[accessor({name})] other: u64"), &[&message]);
         check(&format!("#[local] {name}: u64, other: u64"), &[]);
     }
     check("n: u64", &["`n` is a parameter of this struct already: use another name"]);
     check("__x: u64", &["a field's name cannot begin with `__`: those of generated fields do"]);
     for name in ["is_gone", "with_gone", "without_gone"] {
-        let message = format!("a field cannot be called `{name}`: the mark `gone` has a method of that name");
+        let message = format!(
+            "the mark `gone` has a method `{name}`: rename the mark, or the field's accessors with `#[accessor({name}_field)]`"
+        );
         check(&format!("#[marks(gone)] next: Link<Self>, {name}: u64"), &[&message]);
     }
 }
@@ -143,9 +150,14 @@ fn marks_that_a_link_cannot_have_are_refused() {
     );
     check("#[local] #[marks(a)] next: u64, key: K", &["a `#[local]` field is no link and has no marks"]);
     check("#[marks(a, b)] left: Link<Self>, #[marks(a, b)] right: [Link<Self>; 2]", &[]);
+    // Each list has marks of its own.
+    check("#[marks(a)] left: Link<Self>, #[marks(b, a)] right: Link<Self>", &[]);
+    check("#[marks(a)] next: Tail<Link<Self>>", &[]);
+    check("#[marks(a)] next: Tail<u64>", &["only a `Link` has marks"]);
+    check("#[marks(like = other::NodeMarked)] next: Link<Self>", &[]);
     check(
-        "#[marks(a)] left: Link<Self>, #[marks(b, a)] right: Link<Self>",
-        &["`a` is another bit in another link of this struct: use another name"],
+        "#[marks(of = other::NodeMarked)] next: Link<Self>",
+        &["write `#[marks(of)]`, or `#[marks(like = NodeMarked)]` for the marks of another link"],
     );
 }
 
@@ -171,7 +183,26 @@ fn options_are_known_and_stand_once() {
     check("#[local] #[local] a: u64, key: K", &["this attribute stands here already"]);
     check(
         "#[serde(skip)] a: u64",
-        &["unknown attribute: fields of a remote struct take `#[local]` and `#[marks(…)]`"],
+        &[
+            "`#[serde]` on a field reaches nothing that is generated: fields take `#[local]`, `#[marks(…)]`, `#[accessor(…)]`, documentation, lint levels, `#[deprecated]` and `#[must_use]`",
+        ],
+    );
+    check(
+        "#[expect(dead_code)] a: u64",
+        &["a field becomes several items, and a lint may be expected of one only: write `#[allow(…)]`"],
+    );
+    check(
+        "#[local] #[must_use] a: u64, key: K",
+        &["`#[must_use]` is for a field's accessors, and a `#[local]` field has none"],
+    );
+    check(
+        "#[local] #[accessor(b)] a: u64, key: K",
+        &["a `#[local]` field has no accessor: it is an ordinary field of the handle"],
+    );
+    check("#[accessor] a: u64", &["name the accessor: `#[accessor(other_name)]`"]);
+    check(
+        "#[accessor(key)] a: u64, key: K",
+        &["`key` is the accessor of another field already: use another name"],
     );
     let message =
         "a layout must be the same in every build: put `#[cfg]` on the struct, with one struct for each case";

@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Expr, Fields, GenericParam, Generics, Ident, Item, Lifetime, Path, Type, Visibility};
 
-use crate::attr::{self, RemoteOptions};
+use crate::attr::{self, Marks, RemoteOptions};
 use crate::errors::Errors;
 use crate::{check, field_type};
 
@@ -28,17 +28,25 @@ pub(crate) struct Model {
     pub(crate) fields: Vec<RemoteField>,
     /// The fields of the handle only.
     pub(crate) locals: Vec<LocalField>,
-    /// The marks of all links, by name.
-    pub(crate) marks: Vec<Mark>,
+    /// The marks that its links declare.
+    pub(crate) marks: Vec<MarkSet>,
 }
 
 /// A field in far memory.
 pub(crate) struct RemoteField {
     pub(crate) docs: Vec<Attribute>,
+    /// Lint levels and `#[deprecated]`: for whatever of the field is generated.
+    pub(crate) attrs: Vec<Attribute>,
+    /// `#[must_use]`: for the accessors.
+    pub(crate) must_use: Option<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) name: Ident,
-    /// As declared, but `[F; N]` is `Array<F, N>`.
+    /// What its accessors are called: its name, unless `#[accessor(…)]` says otherwise.
+    pub(crate) accessor: Ident,
+    /// As declared, but `[F; N]` is `Array<F, N>` and a link with marks is a `Link<T, M>`.
     pub(crate) ty: Type,
+    /// Whether its value in a snapshot may be bound to a guard.
+    pub(crate) is_borrowed: bool,
     /// Whether a new object needs no value for it.
     pub(crate) has_default: bool,
     /// Whether its type is a type parameter, which is then also the type of its initial value.
@@ -54,18 +62,43 @@ pub(crate) struct LocalField {
     pub(crate) start: TokenStream,
 }
 
-/// A named mark bit.
-pub(crate) struct Mark {
-    pub(crate) name: Ident,
-    pub(crate) bit: u32,
+/// The named mark bits of one link, or of several that have the same.
+pub(crate) struct MarkSet {
+    /// Lowest bit first; wrong names too: what is done with them is no further mistake.
+    pub(crate) names: Vec<Ident>,
+    /// What the names of its items begin with.
+    stem: Ident,
 }
 
-impl Mark {
-    /// The names of its methods: to ask, to set, to clear.
-    pub(crate) fn methods(&self) -> [Ident; 3] {
-        let name = self.name.unraw();
-        ["is", "with", "without"].map(|verb| format_ident!("{verb}_{name}", span = self.name.span()))
+impl MarkSet {
+    /// The type that stands for these marks in a link's type.
+    pub(crate) fn brand(&self) -> Ident {
+        format_ident!("{}Marked", self.stem)
     }
+
+    /// The trait that has the helpers.
+    pub(crate) fn helpers(&self) -> Ident {
+        format_ident!("{}Marks", self.stem)
+    }
+
+    /// The names of a mark's methods: to ask, to set, to clear.
+    pub(crate) fn methods(mark: &Ident) -> [Ident; 3] {
+        let name = mark.unraw();
+        ["is", "with", "without"].map(|verb| format_ident!("{verb}_{name}", span = mark.span()))
+    }
+}
+
+/// `like_this` as `LikeThis`.
+fn camel_case(name: &Ident) -> String {
+    let name = name.unraw().to_string();
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters
+            .next()
+            .map(|first| first.to_uppercase().chain(letters).collect::<String>())
+            .unwrap_or_default()
+    };
+    name.split('_').map(capital).collect()
 }
 
 impl Model {
@@ -130,6 +163,7 @@ impl Model {
             errors.at(&self.name, "a remote struct needs at least one field in far memory");
         }
         let had_lifetimes = check::lifetimes(&mut self.generics, errors);
+        self.declare_marks(&fields);
         for (index, field) in fields.into_iter().enumerate() {
             self.add_field(field, Some(index) == last, had_lifetimes, errors);
         }
@@ -139,17 +173,26 @@ impl Model {
     fn add_field(&mut self, mut field: syn::Field, is_last: bool, had_lifetimes: bool, errors: &mut Errors) {
         let name = field.ident.expect("the fields are named");
         let own = |name: &'static str| field.attrs.iter().filter(move |attr| attr.path().is_ident(name));
-        check::field_attributes(&field.attrs, errors);
+        let is_local = own("local").next().is_some();
+        check::field_attributes(&field.attrs, is_local, errors);
         let marks = own("marks").next();
         let needs_lifetime = had_lifetimes && is_unusable(&field.ty);
         if let Some(local) = own("local").next() {
             if let Some(marks) = marks {
                 errors.at(marks, "a `#[local]` field is no link and has no marks");
             }
+            if let Some(accessor) = own("accessor").next() {
+                errors.at(
+                    accessor,
+                    "a `#[local]` field has no accessor: it is an ordinary field of the handle",
+                );
+            }
             let start = attr::local(local, errors);
             let (ty, start) =
                 if needs_lifetime { (syn::parse_quote!(()), quote!(())) } else { (field.ty, start) };
-            let keep = |attr: &&Attribute| !attr.path().is_ident("local") && !attr.path().is_ident("marks");
+            let keep = |attr: &&Attribute| {
+                !["local", "marks", "accessor"].iter().any(|own| attr.path().is_ident(own))
+            };
             let attrs = field.attrs.iter().filter(keep).cloned().collect();
             self.locals.push(LocalField { attrs, vis: field.vis, name, ty, start });
             return;
@@ -157,11 +200,18 @@ impl Model {
         let (_, type_generics, _) = self.generics.split_for_impl();
         SelfNamed(self.name.clone(), quote!(#type_generics)).visit_type_mut(&mut field.ty);
         if let Some(marks) = marks {
-            self.add_marks(marks, &field.ty, errors);
+            let brand = self.brand(marks, &field.ty, errors);
+            field_type::set_marks(&mut field.ty, &brand);
         }
-        let name = check::name(name, &self.generics, errors);
+        let accessor = own("accessor").next().and_then(|attr| attr::accessor(attr, errors));
+        let (name, accessor) = check::name(name, accessor, &self.generics, errors);
         let docs = own("doc").cloned().collect();
+        let must_use = own("must_use").next().cloned();
+        let levels = ["allow", "warn", "deny", "forbid", "deprecated"];
+        let attrs = field.attrs.iter().filter(|attr| levels.iter().any(|level| attr.path().is_ident(level)));
+        let attrs = attrs.cloned().collect();
         let is_parameter = self.type_parameter(&field.ty).is_some();
+        let is_borrowed = !field_type::is_plain(&field.ty, &self.generics);
         let has_default = field_type::has_default(&field.ty);
         let ty = if needs_lifetime {
             refused(&field.ty, &self.krate)
@@ -171,24 +221,61 @@ impl Model {
                 None => refused(&field.ty, &self.krate),
             }
         };
-        self.fields.push(RemoteField { docs, vis: field.vis, name, ty, has_default, is_parameter });
+        let vis = field.vis;
+        self.fields.push(RemoteField {
+            docs,
+            attrs,
+            must_use,
+            vis,
+            name,
+            accessor,
+            ty,
+            is_borrowed,
+            has_default,
+            is_parameter,
+        });
     }
 
-    /// Adds the names in `#[marks(…)]`, wrong ones too: what is done with them is no further mistake.
-    fn add_marks(&mut self, attr: &Attribute, ty: &Type, errors: &mut Errors) {
-        let names = attr::marks(attr, errors);
-        check::marks(attr, &names, ty, &self.name, self.align, errors);
-        for (bit, name) in (0..).zip(&names) {
-            match self.marks.iter().find(|mark| mark.name == *name) {
-                None => self.marks.push(Mark { name: name.clone(), bit }),
-                Some(mark) if mark.bit == bit || names[..bit as usize].contains(name) => {}
-                Some(_) => {
-                    let message =
-                        format!("`{name}` is another bit in another link of this struct: use another name");
-                    errors.at(name, message);
-                }
+    /// Collects the lists of marks in `#[marks(a, b)]`. Links with the same list have the same marks. If there is one list,
+    /// its items are named after the struct, else after struct and field.
+    fn declare_marks(&mut self, fields: &[syn::Field]) {
+        for field in fields {
+            // What is wrong is reported when the field is added.
+            let marks = field.attrs.iter().find(|attr| attr.path().is_ident("marks"));
+            let Some(Marks::Named(names)) = marks.map(|attr| attr::marks(attr, &mut Errors::default()))
+            else {
+                continue;
+            };
+            if !names.is_empty() && !self.marks.iter().any(|set| set.names == names) {
+                let field = field.ident.as_ref().expect("the fields are named");
+                self.marks.push(MarkSet { names, stem: format_ident!("{}{}", self.name, camel_case(field)) });
             }
         }
+        if let [only] = &mut self.marks[..] {
+            only.stem = self.name.clone();
+        }
+    }
+
+    /// The type that stands for the marks that `attr` gives a link.
+    fn brand(&mut self, attr: &Attribute, ty: &Type, errors: &mut Errors) -> Type {
+        let marks = attr::marks(attr, errors);
+        let names = if let Marks::Named(names) = &marks { &names[..] } else { &[] };
+        check::marks(attr, names, ty, &self.name, self.align, errors);
+        match &marks {
+            Marks::Like(path) => syn::parse_quote!(#path),
+            Marks::Named(names) => match self.marks.iter().find(|set| set.names == *names) {
+                Some(set) => {
+                    let brand = set.brand();
+                    syn::parse_quote!(#brand)
+                }
+                None => syn::parse_quote!(()),
+            },
+        }
+    }
+
+    /// Whether a snapshot may hold what is bound to a guard: it then has the guard's lifetime.
+    pub(crate) fn snapshot_is_borrowed(&self) -> bool {
+        self.fields.iter().any(|field| field.is_borrowed)
     }
 
     /// The type parameter that a type is.
@@ -203,9 +290,13 @@ impl Model {
         if self.fields.is_empty() {
             self.fields.push(RemoteField {
                 docs: vec![],
+                attrs: vec![],
+                must_use: None,
                 vis: Visibility::Inherited,
                 name: format_ident!("invalid", span = Span::mixed_site()),
+                accessor: format_ident!("invalid", span = Span::mixed_site()),
                 ty: syn::parse_quote!(u64),
+                is_borrowed: false,
                 has_default: false,
                 is_parameter: false,
             });

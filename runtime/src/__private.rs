@@ -11,7 +11,7 @@ pub use crate::layout::{
 };
 pub use crate::memory::site::Site;
 pub use crate::place::{Place, attach, fetch};
-pub use crate::pointer::{Address, Owned, RemotePtr, Shared};
+pub use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
 pub use crate::{ComputeThread, Error, Result};
 pub use refused::Refused;
 pub use std::result::Result::Ok;
@@ -36,7 +36,7 @@ pub trait Marked: Sized {
     fn clear_mark(self, bit: u64) -> Self;
 }
 
-impl<T: Remote> Marked for Shared<'_, T> {
+impl<T: Remote, M> Marked for Shared<'_, T, M> {
     #[inline]
     fn has_mark(&self, bit: u64) -> bool {
         self.marks() & bit != 0
@@ -81,8 +81,8 @@ pub const fn offset<T: Remote, const INDEX: usize>() -> usize {
 
 /// The place of field number `INDEX` of the `T` at `at`.
 #[inline]
-pub const fn place<T: Remote, F, const INDEX: usize>(at: Address) -> Place<F> {
-    Place::from_address(at.add(offset::<T, INDEX>() as u64))
+pub const fn place<'g, T: Remote, F, const INDEX: usize>(at: Address) -> Place<'g, F> {
+    Place::at_address(at.add(offset::<T, INDEX>() as u64))
 }
 
 /// The part of an image or of a snapshot's bytes that begins with field number `INDEX` of a `T`.

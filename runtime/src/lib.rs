@@ -178,7 +178,9 @@ pub use farfield_macros::main;
 /// | `#[remote(align = N)]` | objects are aligned to `N` bytes: a power of two from 8 to 4096 |
 /// | `#[remote(crate = path)]` | where the crate is, if it was renamed |
 /// | `#[local]`, `#[local(default = EXPR)]` | the field is in the handle only |
-/// | `#[marks(a, b)]` | names for a [`Link`]'s mark bits, lowest first |
+/// | `#[marks(a, b)]` | names for the mark bits of a [`Link`], an array or a [`Tail`] of them, lowest first |
+/// | `#[marks(like = path)]` | the marks that another link has, by the type that declares them (`NodeMarked`) |
+/// | `#[accessor(name)]` | what the field's accessors are called, if not like the field |
 ///
 /// | generated for `Node` | what it is |
 /// |---|---|
@@ -188,8 +190,9 @@ pub use farfield_macros::main;
 /// | `NodeInit`, `Node::init(…)` | the values of a new object: an argument for each field without a default, a setter for each other |
 /// | `Node::new_in(site, init)` | allocates, and builds the image: an [`Owned`]`<Node>` |
 /// | `Node::attach(ptr, ct)` | builds a handle: one READ, or none if no field is frozen |
-/// | `NodeSnapshot` | what `read` gives |
-/// | `NodeMarks` | `is_deleted`, `with_deleted`, `without_deleted` on every [`Shared`] |
+/// | `NodeSnapshot<'g>` | what `read` returns; without `'g` where no field's value can be bound to a guard |
+/// | `NodeMarked` | the marks of `next`, as part of its type: it is a `Link<Node<K>, NodeMarked>`, which holds a [`Shared`]`<'g, Node<K>, NodeMarked>` |
+/// | `NodeMarks` | `is_deleted`, `with_deleted`, `without_deleted` on what such a link holds, and on no other pointer |
 /// | `impl Remote for Node` | name, fields, size, alignment and fingerprint, as constants |
 ///
 /// What a field may be declared as is told at [`Field`](layout::Field), and what its place can do at [`Place`]. The book has
@@ -219,7 +222,7 @@ pub use place::{
     LockState, Pending, PendingLock, Place, Read, Readable, Stamped, StampedLink, Tail, TailRef, Version,
     Versioned,
 };
-pub use pointer::{Address, Owned, Publish, RemotePtr, Shared};
+pub use pointer::{Address, Marks, Owned, Pointer, Publish, RemotePtr, Shared};
 pub use task::Backoff;
 
 /// What a program that defines or uses remote structs needs.

@@ -61,7 +61,11 @@ fn every_operation_gives_its_result() {
             let hits = chain.load(one.hits());
             chain.store(one.next(), two);
             let next = chain.load(one.next());
-            let marked = chain.compare_exchange_link(one.next(), two, two.shared(g).with_deleted());
+            let marked = chain.compare_exchange_link(
+                one.next(),
+                two,
+                two.shared(g).as_marked::<NodeMarked>().with_deleted(),
+            );
             let small = chain.read(one.small());
             let whole = chain.read(one);
             chain.submit().await?;
@@ -87,7 +91,8 @@ fn a_change_of_memory_node_costs_a_round_trip_and_keeps_the_order() {
     everywhere(async |ct| {
         let (here, there) = (node(1, 0, ct).await?, node(2, 1, ct).await?);
         let took = round_trips(ct, async || {
-            let mut chain = ct.chain();
+            let g = &ct.pin();
+            let mut chain = g.chain();
             chain.store(here.hits(), 1);
             chain.store(there.hits(), 2);
             let first = chain.load(there.hits());
@@ -154,7 +159,8 @@ fn a_chain_that_is_dropped_gives_everything_back() {
 fn a_lock_that_nobody_looks_for_is_given_back() {
     everywhere(async |ct| {
         let root = node(1, 0, ct).await?;
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         drop(chain.try_lock(root.lock()));
         let lock = chain.try_lock(root.lock());
         chain.submit().await?;
@@ -168,7 +174,8 @@ fn a_lock_that_nobody_looks_for_is_given_back() {
 fn a_failed_chain_stops_where_it_fails() {
     everywhere(async |ct| {
         let root = node(1, 0, ct).await?;
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         chain.store(root.hits(), 3);
         let nothing = chain.load(RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits());
         chain.store(root.hits(), 4);
@@ -182,7 +189,8 @@ fn a_failed_chain_stops_where_it_fails() {
 #[test]
 fn an_empty_chain_costs_nothing() {
     everywhere(async |ct| {
-        let chain = ct.chain();
+        let g = &ct.pin();
+        let chain = g.chain();
         assert!(chain.is_empty());
         takes(round_trips(ct, async || chain.submit().await).await?, 0);
         Ok(())
@@ -247,7 +255,8 @@ fn what_is_posted_is_done_before_what_comes_next() {
         let root = node(1, 0, ct).await?;
         let lock = root.lock().acquire(ct).await?;
         let took = round_trips(ct, async || {
-            let mut chain = ct.chain();
+            let g = &ct.pin();
+            let mut chain = g.chain();
             chain.store(root.hits(), 5);
             chain.release(lock);
             chain.post()
@@ -267,7 +276,8 @@ fn what_is_posted_is_done_before_what_comes_next() {
 fn a_chain_over_several_nodes_is_not_posted_without_waiting() {
     everywhere(async |ct| {
         let (here, there) = (node(1, 0, ct).await?, node(2, 1, ct).await?);
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         chain.store(here.hits(), 1);
         chain.store(there.hits(), 2);
         match chain.post() {
@@ -286,7 +296,8 @@ fn the_error_of_what_was_posted_is_not_lost() {
     let cluster = Cluster::connect(EXACT).unwrap();
     let run = cluster.run(1, async |ct| {
         let post = || {
-            let mut chain = ct.chain();
+            let g = &ct.pin();
+            let mut chain = g.chain();
             chain.store(wrong(), 1);
             chain.post()
         };
@@ -306,7 +317,8 @@ fn the_error_of_what_was_posted_is_not_lost() {
     // Where operations are done at once, so is this one.
     let cluster = Cluster::connect("local:size=1MiB").unwrap();
     let run = cluster.run(1, async |ct| {
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         chain.store(wrong(), 1);
         chain.post()
     });
@@ -318,7 +330,8 @@ fn a_failed_chain_releases_its_locks_all_the_same() {
     everywhere(async |ct| {
         let root = node(1, 0, ct).await?;
         let lock = root.lock().acquire(ct).await?;
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         chain.store(RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits(), 1);
         chain.release(lock);
         assert!(chain.submit().await.is_err());
@@ -364,7 +377,8 @@ fn only_a_peek_may_look_at_what_is_freed() {
     let looks = async |ct: &ComputeThread, peeks: bool| {
         let root = node(1, 0, ct).await?;
         ct.delete(root).await?;
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         let seen = if peeks { chain.peek(root) } else { chain.read(root) };
         chain.submit().await?;
         seen.get().map(|seen| assert_eq!(seen.key, 1, "nobody has used the memory again"))
@@ -374,7 +388,8 @@ fn only_a_peek_may_look_at_what_is_freed() {
     assert!(matches!(read, Err(Error::Simulation(_))), "{read:?}");
     // A peek at what never was an object is no guess.
     let wild = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         drop(chain.peek(RemotePtr::<Node>::from_address(Address::new(0, 1 << 20))));
         chain.submit().await
     });

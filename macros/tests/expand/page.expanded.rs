@@ -16,9 +16,9 @@ struct PageThis<const N: usize> {
 }
 /// The accessors of a [`Page`] in far memory; pointers to it dereference to this.
 #[repr(transparent)]
-struct PageFields<const N: usize>(
+struct PageFields<'g, const N: usize>(
     ::farfield::__private::Address,
-    ::core::marker::PhantomData<fn() -> ()>,
+    ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 );
 /// The values to build a new [`Page`] from.
 #[must_use]
@@ -45,7 +45,7 @@ struct PageSnapshot<'g, const N: usize> {
     records: <Tail<u16> as ::farfield::__private::Field>::Value<'g>,
     __guard: ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 }
-#[allow(dead_code, clippy::missing_errors_doc, clippy::too_many_arguments)]
+#[allow(dead_code, deprecated, clippy::missing_errors_doc, clippy::too_many_arguments)]
 const _: () = {
     use ::farfield::__private as __ff;
     impl<const N: usize> Page<N> {
@@ -97,17 +97,17 @@ const _: () = {
             <Tail<u16> as __ff::Field>::kept(&self.records)
         }
     }
-    impl<const N: usize> PageFields<N> {
+    impl<'g, const N: usize> PageFields<'g, N> {
         /// The place of `header`. No round trip.
-        fn header(&self) -> __ff::Place<Header> {
+        fn header(&self) -> __ff::Place<'g, Header> {
             __ff::place::<Page<N>, Header, 0>(self.0)
         }
         /// The place of `counts`. No round trip.
-        fn counts(&self) -> __ff::Place<::farfield::Array<Atomic<u32>, N>> {
+        fn counts(&self) -> __ff::Place<'g, ::farfield::Array<Atomic<u32>, N>> {
             __ff::place::<Page<N>, ::farfield::Array<Atomic<u32>, N>, 1>(self.0)
         }
         /// The place of `records`. No round trip.
-        fn records(&self) -> __ff::Place<Tail<u16>> {
+        fn records(&self) -> __ff::Place<'g, Tail<u16>> {
             __ff::place::<Page<N>, Tail<u16>, 2>(self.0)
         }
     }
@@ -122,16 +122,16 @@ const _: () = {
         }
     }
     __ff::implement! {
-        impl [const N : usize] for Page[N] []; PageThis PageFields PageInit PageSnapshot;
-        { header 0 : [< Header as __ff::Field > ::encode] [< Header as __ff::Field >
-        ::decode] [< Header as __ff::Field > ::store] [< Header as __ff::Field >
-        ::SHAPE]; counts 1 : [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field >
-        ::encode] [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::decode]
-        [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::store] [<
-        ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::SHAPE]; records 2 : [<
-        Tail < u16 > as __ff::Field > ::encode] [< Tail < u16 > as __ff::Field >
+        impl [const N : usize] for Page[N] []; PageThis PageFields PageInit
+        PageSnapshot['g,]; { header 0 : [< Header as __ff::Field > ::encode] [< Header as
+        __ff::Field > ::decode] [< Header as __ff::Field > ::store] [< Header as
+        __ff::Field > ::SHAPE]; counts 1 : [< ::farfield::Array < Atomic < u32 >, N > as
+        __ff::Field > ::encode] [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field
+        > ::decode] [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::store]
+        [< ::farfield::Array < Atomic < u32 >, N > as __ff::Field > ::SHAPE]; records 2 :
+        [< Tail < u16 > as __ff::Field > ::encode] [< Tail < u16 > as __ff::Field >
         ::decode] [< Tail < u16 > as __ff::Field > ::store] [< Tail < u16 > as
         __ff::Field > ::SHAPE]; } {} records[< Tail < u16 > as __ff::Field >
-        ::tail_bytes] [< Tail < u16 > as __ff::Field > ::SHAPE]
+        ::tail_bytes] [< Tail < u16 > as __ff::Field > ::SHAPE] {}
     }
 };

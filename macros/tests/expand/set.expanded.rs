@@ -17,9 +17,9 @@ pub(crate) struct SetThis {
 }
 /// The accessors of a [`Set`] in far memory; pointers to it dereference to this.
 #[repr(transparent)]
-pub(crate) struct SetFields(
+pub(crate) struct SetFields<'g>(
     ::farfield::__private::Address,
-    ::core::marker::PhantomData<fn() -> ()>,
+    ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 );
 /// The values to build a new [`Set`] from.
 #[must_use]
@@ -32,14 +32,14 @@ pub(crate) struct SetInit {
 }
 /// Every field of a [`Set`], from one READ.
 #[allow(dead_code)]
-pub(crate) struct SetSnapshot<'g> {
+pub(crate) struct SetSnapshot {
     /// What `head` held.
-    head: <RemotePtr<Node<u64>> as ::farfield::__private::Field>::Value<'g>,
+    head: <RemotePtr<Node<u64>> as ::farfield::__private::Field>::Value<'static>,
     /// What `size` held.
-    size: <Atomic<u64> as ::farfield::__private::Field>::Value<'g>,
-    __guard: ::core::marker::PhantomData<(&'g (), fn() -> ())>,
+    size: <Atomic<u64> as ::farfield::__private::Field>::Value<'static>,
+    __guard: ::core::marker::PhantomData<fn() -> ()>,
 }
-#[allow(dead_code, clippy::missing_errors_doc, clippy::too_many_arguments)]
+#[allow(dead_code, deprecated, clippy::missing_errors_doc, clippy::too_many_arguments)]
 const _: () = {
     use ::farfield::__private as __ff;
     impl Set {
@@ -80,13 +80,13 @@ const _: () = {
             <Atomic<u64> as __ff::Field>::kept(&self.size)
         }
     }
-    impl SetFields {
+    impl<'g> SetFields<'g> {
         /// The place of `head`. No round trip.
-        fn head(&self) -> __ff::Place<RemotePtr<Node<u64>>> {
+        fn head(&self) -> __ff::Place<'g, RemotePtr<Node<u64>>> {
             __ff::place::<Set, RemotePtr<Node<u64>>, 0>(self.0)
         }
         /// The place of `size`. No round trip.
-        fn size(&self) -> __ff::Place<Atomic<u64>> {
+        fn size(&self) -> __ff::Place<'g, Atomic<u64>> {
             __ff::place::<Set, Atomic<u64>, 1>(self.0)
         }
     }
@@ -98,7 +98,7 @@ const _: () = {
         }
     }
     __ff::implement! {
-        impl [] for Set[] []; SetThis SetFields SetInit SetSnapshot; { head 0 : [<
+        impl [] for Set[] []; SetThis SetFields SetInit SetSnapshot[]; { head 0 : [<
         RemotePtr < Node < u64 > > as __ff::Field > ::encode] [< RemotePtr < Node < u64 >
         > as __ff::Field > ::decode] [< RemotePtr < Node < u64 > > as __ff::Field >
         ::store] [< RemotePtr < Node < u64 > > as __ff::Field > ::SHAPE]; size 1 : [<
@@ -106,7 +106,7 @@ const _: () = {
         ::decode] [< Atomic < u64 > as __ff::Field > ::store] [< Atomic < u64 > as
         __ff::Field > ::SHAPE]; } { restarts = [::core::default::Default::default()];
         limit = [7]; } size[< Atomic < u64 > as __ff::Field > ::tail_bytes] [< Atomic <
-        u64 > as __ff::Field > ::SHAPE]
+        u64 > as __ff::Field > ::SHAPE] {}
     }
     <Set as __ff::Remote>::PROVEN;
     ::core::assert!(::core::mem::align_of:: < SetThis > () >= 8);

@@ -57,9 +57,9 @@ impl<T> Deref for Refused<T> {
 }
 
 /// The operations of the type's places.
-impl<T> Deref for Place<Refused<T>> {
-    type Target = Place<T>;
-    fn deref(&self) -> &Place<T> {
+impl<'g, T> Deref for Place<'g, Refused<T>> {
+    type Target = Place<'g, T>;
+    fn deref(&self) -> &Place<'g, T> {
         unreachable!("the program was refused")
     }
 }

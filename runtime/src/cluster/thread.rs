@@ -33,8 +33,7 @@ use crate::memory::heap::{Block, ThreadHeap};
 use crate::memory::limbo::Limbo;
 use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
-use crate::pointer::Address;
-use crate::pointer::RemotePtr;
+use crate::pointer::{Address, Pointer, RemotePtr};
 
 /// Tells a compute thread from all others of the cluster that live. Never zero, so that a lock's word can name its owner.
 ///
@@ -416,9 +415,9 @@ impl ComputeThread {
     ///
     /// # Errors
     /// [`Error::InvalidPointer`] if no object can be there.
-    pub async fn delete<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Result<()> {
-        let ptr = object.into();
-        let block = Block::of(ptr, self).await?;
+    pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
+        let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
+        let block = Block::of(object, self).await?;
         self.heap.check_deletion(block)?;
         self.heap.free(block);
         // Getting a page may fail; the block is free all the same.

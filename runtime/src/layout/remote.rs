@@ -7,7 +7,7 @@ use crate::pointer::Address;
 ///
 /// # Safety
 ///
-/// `Self::Fields` is `#[repr(transparent)]` over [`Address`]. Everything else is checked: by the compiler in
+/// `Self::Fields<'g>` is `#[repr(transparent)]` over [`Address`], for every `'g`. Everything else is checked: by the compiler in
 /// [`Remote::PROVEN`], or at run time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `#[remote]` struct",
@@ -15,8 +15,8 @@ use crate::pointer::Address;
     note = "pointers into far memory lead to structs annotated with `#[remote]`"
 )]
 pub unsafe trait Remote: Field {
-    /// The accessors: an [`Address`] with a method for each field.
-    type Fields: 'static;
+    /// The accessors: an [`Address`] with a method for each field, whose places live for `'g`.
+    type Fields<'g>;
 
     /// The struct's name, without its parameters.
     const NAME: &'static str;
@@ -34,14 +34,14 @@ pub unsafe trait Remote: Field {
 
     /// The accessors of the object at `address`.
     #[inline]
-    fn fields(address: &Address) -> &Self::Fields {
+    fn fields<'a, 'g: 'a>(address: &'a Address) -> &'a Self::Fields<'g> {
         const {
-            assert!(size_of::<Self::Fields>() == size_of::<Address>());
-            assert!(align_of::<Self::Fields>() == align_of::<Address>());
+            assert!(size_of::<Self::Fields<'static>>() == size_of::<Address>());
+            assert!(align_of::<Self::Fields<'static>>() == align_of::<Address>());
         }
         // SAFETY: `Fields` is transparent over `Address` by this trait's contract, so a reference to one is a valid
-        // reference to the other; the lifetime is that of the borrow.
-        unsafe { &*std::ptr::from_ref(address).cast::<Self::Fields>() }
+        // reference to the other; the reference's lifetime is that of the borrow, and `'g` is in no value.
+        unsafe { &*std::ptr::from_ref(address).cast::<Self::Fields<'g>>() }
     }
 }
 

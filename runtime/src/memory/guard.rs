@@ -41,7 +41,7 @@ impl Guard<'_> {
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be there; in debug builds if none is, or it is
     /// retired already.
-    pub async fn sched_reclaim<T: Remote>(&self, object: Shared<'_, T>) -> Result<()> {
+    pub async fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> Result<()> {
         self.ct.retire(Block::of::<T>(object.as_ptr(), self).await?)?;
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;

@@ -10,8 +10,7 @@ use super::global::Process;
 use super::heap::ThreadHeap;
 use super::witness::lock;
 use crate::cluster::ComputeThread;
-use crate::layout::Remote;
-use crate::pointer::{Address, RemotePtr};
+use crate::pointer::{Address, Pointer, RemotePtr};
 
 /// How many written objects a process remembers. One that has written more says that it uses everything.
 const MOST_WRITTEN: usize = 1 << 20;
@@ -153,8 +152,9 @@ impl ComputeThread {
     /// by a process that lives, and what is retired. An object that was unlinked and that the program keeps *without a guard*, to
     /// link it again or to [`delete`](Self::delete) it later, has to be held. Hold it before the guard is dropped under which it was
     /// unlinked. No round trip.
-    pub fn hold<T: Remote>(&self, object: impl Into<RemotePtr<T>>) -> Held<T> {
-        let (object, heap) = (object.into(), Rc::clone(self.heap()));
+    pub fn hold<P: Pointer>(&self, object: P) -> Held<P::Pointee> {
+        let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
+        let heap = Rc::clone(self.heap());
         if heap.process.witness.is_called() {
             heap.with_candidates(|candidates| candidates.uses(object.address()));
         }

@@ -2,7 +2,7 @@
 
 use crate::cluster::ComputeThread;
 use crate::memory::guard::Guard;
-use crate::pointer::{Address, RemotePtr, Shared};
+use crate::pointer::{Address, Pointer};
 
 /// A thread to allocate with, and on which memory node.
 ///
@@ -72,8 +72,8 @@ impl ComputeThread {
     /// A site on the memory node that `neighbour` is on, so that one chain can reach both.
     ///
     /// Falls back to other nodes when that one is full.
-    pub fn near<T>(&self, neighbour: impl Into<RemotePtr<T>>) -> Site<'_> {
-        Site { ct: self, placement: Placement::Near(neighbour.into().address()) }
+    pub fn near(&self, neighbour: impl Pointer) -> Site<'_> {
+        Site { ct: self, placement: Placement::Near(neighbour.points_to()) }
     }
 
     /// A site that a policy picks, whatever the cluster's is.
@@ -84,12 +84,6 @@ impl ComputeThread {
     /// A site on memory node `node`; the number wraps around at the number of nodes.
     pub fn on_node(&self, node: u16) -> Site<'_> {
         Site { ct: self, placement: Placement::Node(node) }
-    }
-}
-
-impl<T> From<Shared<'_, T>> for RemotePtr<T> {
-    fn from(shared: Shared<'_, T>) -> Self {
-        shared.as_ptr()
     }
 }
 

@@ -68,14 +68,14 @@ impl<F: DefaultInit, const N: usize> DefaultInit for Array<F, N> {
     }
 }
 
-impl<F: Field, const N: usize> Place<Array<F, N>> {
+impl<'g, F: Field, const N: usize> Place<'g, Array<F, N>> {
     /// How many elements there are.
     pub const LEN: usize = N;
 
     /// The place of element `index`, or `None` past the end. No round trip.
     #[inline]
-    pub fn get(self, index: usize) -> Option<Place<F>> {
-        (index < N).then(|| Place::from_address(self.address().add((index * size_of::<F::Cell>()) as u64)))
+    pub fn get(self, index: usize) -> Option<Place<'g, F>> {
+        (index < N).then(|| Place::at_address(self.address().add((index * size_of::<F::Cell>()) as u64)))
     }
 
     /// The place of element `index`. No round trip.
@@ -83,7 +83,7 @@ impl<F: Field, const N: usize> Place<Array<F, N>> {
     /// # Panics
     /// If `index` is `N` or more, as indexing does; [`get`](Self::get) does not.
     #[inline]
-    pub fn at(self, index: usize) -> Place<F> {
+    pub fn at(self, index: usize) -> Place<'g, F> {
         self.get(index).unwrap_or_else(|| panic!("index {index} of an array of {N}"))
     }
 }

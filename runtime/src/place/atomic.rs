@@ -19,8 +19,8 @@ impl<T: Word> Field for Atomic<T> {
     type Cell = Self;
     type Init = T;
     type Value<'g> = T;
-    type Stored = Place<Self>;
-    type Kept<'a> = Place<Self>;
+    type Stored = Place<'static, Self>;
+    type Kept<'a> = Place<'static, Self>;
 
     const FINGERPRINT: u64 = fingerprint::wrap("Atomic", T::FINGERPRINT);
     const FROZEN: bool = false;
@@ -38,11 +38,11 @@ impl<T: Word> Field for Atomic<T> {
         from_word(at, <u64 as crate::layout::Pod>::decode(bytes).unwrap_or_default())
     }
     #[inline]
-    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     #[inline]
-    fn kept(stored: &Place<Self>) -> Place<Self> {
+    fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {
         *stored
     }
 }
@@ -64,10 +64,10 @@ fn from_word<T: Word>(at: Address, word: u64) -> Result<T> {
 ///
 /// All fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory, and those
 /// that give a value with [`Error::InvalidValue`](crate::Error::InvalidValue) if no `T` has the bits found.
-impl<T: Word> Place<Atomic<T>> {
+impl<'g, T: Word> Place<'g, Atomic<T>> {
     /// The value. One round trip.
     #[inline]
-    pub fn load(self, ct: &ComputeThread) -> Read<'_, Atomic<T>> {
+    pub fn load(self, ct: &'g ComputeThread) -> Read<'g, Atomic<T>> {
         Read::new(self.address(), ct)
     }
 
@@ -118,7 +118,7 @@ impl<T: Word> Place<Atomic<T>> {
     }
 }
 
-impl<T: Integer> Place<Atomic<T>> {
+impl<T: Integer> Place<'_, Atomic<T>> {
     /// Adds, wrapping around, and gives what it was. One round trip for 64-bit integers, two for narrower ones.
     #[inline]
     pub async fn fetch_add(self, ct: &ComputeThread, addend: T) -> Result<T> {
@@ -155,7 +155,7 @@ impl<T: Integer> Place<Atomic<T>> {
 
 macro_rules! bitwise {
     ($($name:ident $trait:ident $op:tt $what:literal)*) => {
-        impl<T: Word> Place<Atomic<T>> {$(
+        impl<T: Word> Place<'_, Atomic<T>> {$(
             #[doc = concat!("Sets the value to its bitwise ", $what, " with `other`, and gives what it was. Two round trips.")]
             pub async fn $name(self, ct: &ComputeThread, other: T) -> Result<T>
             where

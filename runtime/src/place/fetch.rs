@@ -12,9 +12,9 @@ use crate::memory::guard::Guard;
 use crate::pointer::Address;
 
 /// Places that can be read together: a tuple of one to eight.
-pub trait FieldGroup {
-    /// Their values, in order.
-    type Values<'g>;
+pub trait FieldGroup<'g> {
+    /// Their values, in order. They live no longer than the places.
+    type Values;
 
     /// The first byte of the span that covers them, and its length.
     #[doc(hidden)]
@@ -22,7 +22,7 @@ pub trait FieldGroup {
 
     /// Their values, from the bytes of the words from `first` on.
     #[doc(hidden)]
-    fn decode<'g>(&self, first: Address, bytes: &[u8]) -> Result<Self::Values<'g>>;
+    fn decode(&self, first: Address, bytes: &[u8]) -> Result<Self::Values>;
 }
 
 /// The bytes that lie between two fields of one group at most; more means that they are not of one object.
@@ -35,7 +35,7 @@ const MAX_SPAN_BYTES: u64 = 1 << 20;
 /// [`Error::InvalidArgument`] if the fields are more than 1 MiB apart.
 #[doc(hidden)]
 #[inline]
-pub async fn fetch<'g, G: FieldGroup>(g: &'g Guard<'_>, group: G) -> Result<G::Values<'g>> {
+pub async fn fetch<'g, G: FieldGroup<'g>>(g: &'g Guard<'_>, group: G) -> Result<G::Values> {
     let ct: &ComputeThread = g;
     let (start, length) = group.span();
     if length > MAX_SPAN_BYTES {
@@ -53,8 +53,8 @@ pub async fn fetch<'g, G: FieldGroup>(g: &'g Guard<'_>, group: G) -> Result<G::V
 
 macro_rules! field_groups {
     ($(($($field:ident $place:ident),+))*) => {$(
-        impl<$($field: Field),+> FieldGroup for ($(Place<$field>,)+) {
-            type Values<'g> = ($($field::Value<'g>,)+);
+        impl<'g, $($field: Field),+> FieldGroup<'g> for ($(Place<'g, $field>,)+) {
+            type Values = ($($field::Value<'g>,)+);
 
             #[inline]
             fn span(&self) -> (Address, u64) {
@@ -70,7 +70,7 @@ macro_rules! field_groups {
             }
 
             #[inline]
-            fn decode<'g>(&self, first: Address, bytes: &[u8]) -> Result<Self::Values<'g>> {
+            fn decode(&self, first: Address, bytes: &[u8]) -> Result<Self::Values> {
                 let ($($place,)+) = self;
                 Ok(($({
                     let at = $place.address();

@@ -9,47 +9,81 @@ use crate::error::Result;
 use crate::fabric::chain::Chain;
 use crate::layout::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 use crate::memory::guard::Guard;
-use crate::pointer::{Address, Publish, RemotePtr, Shared};
+use crate::pointer::{Address, Marks, Publish, RemotePtr, Shared};
 
 /// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment leaves free (three at least).
 ///
-/// A field is declared as `Link<Node>`, with `#[marks(deleted)]` if its marks have names; the operations are those of
-/// its [`Place`].
+/// A field is declared as `Link<Node>`, with `#[marks(deleted)]` if its marks have names, which makes it a
+/// `Link<Node, NodeMarked>`; the operations are those of its [`Place`].
 #[repr(transparent)]
-pub struct Link<T>(u64, PhantomData<fn() -> T>);
+pub struct Link<T, M = ()>(u64, PhantomData<fn() -> (T, M)>);
 
 /// What a link holds, or is to hold: an address and marks. Made from a `Shared` or a `RemotePtr`; null by default.
-pub struct LinkWord<T> {
+pub struct LinkWord<T, M = ()> {
     pub(super) word: u64,
-    target: PhantomData<fn() -> T>,
+    target: PhantomData<fn() -> (T, M)>,
 }
 
-impl<T> Default for LinkWord<T> {
-    fn default() -> Self {
-        Self { word: 0, target: PhantomData }
+impl<T, M> LinkWord<T, M> {
+    #[inline]
+    const fn new(word: u64) -> Self {
+        Self { word, target: PhantomData }
     }
 }
 
-impl<T: Remote> From<RemotePtr<T>> for LinkWord<T> {
+impl<T, M> Default for LinkWord<T, M> {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl<T, M> Clone for LinkWord<T, M> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, M> Copy for LinkWord<T, M> {}
+impl<T, M> PartialEq for LinkWord<T, M> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+impl<T, M> Eq for LinkWord<T, M> {}
+impl<T: Remote, M> fmt::Debug for LinkWord<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shared::<T, M>::from_word(self.word).fmt(f)
+    }
+}
+
+impl<T: Remote, M> From<RemotePtr<T>> for LinkWord<T, M> {
     #[inline]
     fn from(ptr: RemotePtr<T>) -> Self {
-        Self { word: ptr.address().bits(), target: PhantomData }
+        Self::new(ptr.address().bits())
     }
 }
 
-impl<T: Remote> From<Shared<'_, T>> for LinkWord<T> {
+impl<T: Remote, M> From<Shared<'_, T, M>> for LinkWord<T, M> {
+    #[inline]
+    fn from(shared: Shared<'_, T, M>) -> Self {
+        Self::new(shared.to_word())
+    }
+}
+
+impl<T: Remote, M: Marks> From<Shared<'_, T>> for LinkWord<T, M> {
     #[inline]
     fn from(shared: Shared<'_, T>) -> Self {
-        Self { word: shared.to_word(), target: PhantomData }
+        Self::new(shared.to_word())
     }
 }
 
-impl<T: Remote> Field for Link<T> {
+impl<T: Remote, M: 'static> Field for Link<T, M> {
     type Cell = Self;
-    type Init = LinkWord<T>;
-    type Value<'g> = Shared<'g, T>;
-    type Stored = Place<Self>;
-    type Kept<'a> = Place<Self>;
+    type Init = LinkWord<T, M>;
+    type Value<'g> = Shared<'g, T, M>;
+    type Stored = Place<'static, Self>;
+    type Kept<'a> = Place<'static, Self>;
 
     // The pointee's name only: it may be the struct that the link is in.
     const FINGERPRINT: u64 = fingerprint::wrap("Link", fingerprint::name(T::NAME));
@@ -60,7 +94,7 @@ impl<T: Remote> Field for Link<T> {
     }
 
     #[inline]
-    fn encode(init: LinkWord<T>, out: &mut [u8]) {
+    fn encode(init: LinkWord<T, M>, out: &mut [u8]) {
         Pod::encode(init.word, out);
     }
     #[inline]
@@ -68,31 +102,38 @@ impl<T: Remote> Field for Link<T> {
         Ok(Shared::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
     }
     #[inline]
-    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     #[inline]
-    fn kept(stored: &Place<Self>) -> Place<Self> {
+    fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {
         *stored
     }
 }
 
-impl<T: Remote> Initial<LinkWord<T>> for RemotePtr<T> {
+impl<T: Remote, M> Initial<LinkWord<T, M>> for RemotePtr<T> {
     #[inline]
-    fn into_init(self) -> LinkWord<T> {
+    fn into_init(self) -> LinkWord<T, M> {
         self.into()
     }
 }
 
-impl<T: Remote> Initial<LinkWord<T>> for Shared<'_, T> {
+impl<T: Remote, M> Initial<LinkWord<T, M>> for Shared<'_, T, M> {
     #[inline]
-    fn into_init(self) -> LinkWord<T> {
+    fn into_init(self) -> LinkWord<T, M> {
         self.into()
     }
 }
 
-impl<T: Remote> DefaultInit for Link<T> {
-    fn default_init() -> LinkWord<T> {
+impl<T: Remote, M: Marks> Initial<LinkWord<T, M>> for Shared<'_, T> {
+    #[inline]
+    fn into_init(self) -> LinkWord<T, M> {
+        self.into()
+    }
+}
+
+impl<T: Remote, M: 'static> DefaultInit for Link<T, M> {
+    fn default_init() -> LinkWord<T, M> {
         LinkWord::default()
     }
 }
@@ -117,10 +158,10 @@ pub(super) type Exchanged<S, P> = Result<S, CompareExchangeError<S, P>>;
 
 /// Operations are sequentially consistent and fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the
 /// object is not in far memory.
-impl<T: Remote> Place<Link<T>> {
+impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
     /// What the link holds, protected by `g`. One round trip.
     #[inline]
-    pub fn load<'g>(self, g: &'g Guard<'_>) -> Read<'g, Link<T>> {
+    pub fn load(self, g: &'g Guard<'_>) -> Read<'g, Link<T, M>> {
         Read::new(self.address(), g)
     }
 
@@ -131,8 +172,8 @@ impl<T: Remote> Place<Link<T>> {
     ///
     /// # Errors
     /// Those of a WRITE. An `Owned` whose publication failed half-way is not freed: it may be visible.
-    pub async fn store<'g>(self, g: &'g Guard<'_>, mut new: impl Publish<T>) -> Result<Shared<'g, T>> {
-        let target = new.target();
+    pub async fn store(self, g: &'g Guard<'_>, mut new: impl Publish<T, M>) -> Result<Shared<'g, T, M>> {
+        let target = Shared::<'g, T, M>::from_word(new.word());
         if new.image().is_none() {
             g.write_word(self.address(), target.to_word()).await?;
             return Ok(target);
@@ -148,7 +189,7 @@ impl<T: Remote> Place<Link<T>> {
     ///
     /// # Errors
     /// As [`compare_exchange`](Self::compare_exchange).
-    pub async fn swap<'g>(self, g: &'g Guard<'_>, mut new: impl Publish<T>) -> Result<Shared<'g, T>> {
+    pub async fn swap(self, g: &'g Guard<'_>, mut new: impl Publish<T, M>) -> Result<Shared<'g, T, M>> {
         let mut current = self.load(g).await?;
         let mut backoff = g.backoff();
         loop {
@@ -167,15 +208,15 @@ impl<T: Remote> Place<Link<T>> {
     ///
     /// # Errors
     /// Those of a CAS. An `Owned` whose publication failed half-way is not freed: it may be visible.
-    pub async fn compare_exchange<'g, P: Publish<T>>(
+    pub async fn compare_exchange<P: Publish<T, M>>(
         self,
         g: &'g Guard<'_>,
-        current: impl Into<LinkWord<T>>,
+        current: impl Into<LinkWord<T, M>>,
         mut new: P,
-    ) -> Result<Exchanged<Shared<'g, T>, P>> {
+    ) -> Result<Exchanged<Shared<'g, T, M>, P>> {
         let expected = current.into().word;
-        let target = new.target();
-        let found = exchange(g, self.address(), expected, target.to_word(), &mut new).await?;
+        let target = Shared::<'g, T, M>::from_word(new.word());
+        let found = exchange::<T, M>(g, self.address(), expected, target.to_word(), &mut new).await?;
         Ok(if found == expected {
             Ok(target)
         } else {
@@ -188,12 +229,12 @@ impl<T: Remote> Place<Link<T>> {
 ///
 /// While operations are in flight `new` counts as published: if the future is dropped then, the link may hold it, and
 /// its block must not be freed under a WRITE.
-pub(super) async fn exchange<T: Remote>(
+pub(super) async fn exchange<T: Remote, M>(
     ct: &ComputeThread,
     at: Address,
     expected: u64,
     word: u64,
-    new: &mut impl Publish<T>,
+    new: &mut impl Publish<T, M>,
 ) -> Result<u64> {
     if new.image().is_none() {
         return ct.compare_exchange_word(at, expected, word).await;
@@ -208,10 +249,10 @@ pub(super) async fn exchange<T: Remote>(
 
 /// A chain for the link at `link` that begins with the image of `new`; if one chain can not reach both, the image is
 /// written here and the chain is empty.
-pub(super) async fn chain_with_image<T: Remote>(
+pub(super) async fn chain_with_image<T: Remote, M>(
     ct: &ComputeThread,
     link: Address,
-    new: &impl Publish<T>,
+    new: &impl Publish<T, M>,
 ) -> Result<Chain> {
     let mut chain = ct.empty_chain();
     if let Some((object, image)) = new.image() {

@@ -86,8 +86,8 @@ impl Field for Lock {
     /// A new lock is free.
     type Init = ();
     type Value<'g> = LockState;
-    type Stored = Place<Self>;
-    type Kept<'a> = Place<Self>;
+    type Stored = Place<'static, Self>;
+    type Kept<'a> = Place<'static, Self>;
 
     const FINGERPRINT: u64 = fingerprint::name("Lock");
     const FROZEN: bool = false;
@@ -103,11 +103,11 @@ impl Field for Lock {
         Ok(LockState { token: <u64 as Pod>::decode(bytes).unwrap_or_default() })
     }
     #[inline]
-    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     #[inline]
-    fn kept(stored: &Place<Self>) -> Place<Self> {
+    fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {
         *stored
     }
 }
@@ -116,10 +116,10 @@ impl DefaultInit for Lock {
     fn default_init() {}
 }
 
-impl Place<Lock> {
+impl<'g> Place<'g, Lock> {
     /// Takes the lock if it is free. One round trip, two if its last owner [died](LockGuard::needs_recovery).
     #[inline]
-    pub async fn try_acquire(self, ct: &ComputeThread) -> Result<Option<LockGuard<'_>>> {
+    pub async fn try_acquire(self, ct: &'g ComputeThread) -> Result<Option<LockGuard<'g>>> {
         match self.attempt(ct, 0).await? {
             Ok(guard) => Ok(Some(guard)),
             Err(ABANDONED) => Ok(self.attempt(ct, ABANDONED).await?.ok()),
@@ -129,7 +129,7 @@ impl Place<Lock> {
 
     /// Takes the lock if its word is `expected`; otherwise gives the word.
     #[inline]
-    async fn attempt(self, ct: &ComputeThread, expected: u64) -> Result<Result<LockGuard<'_>, u64>> {
+    async fn attempt(self, ct: &'g ComputeThread, expected: u64) -> Result<Result<LockGuard<'g>, u64>> {
         let token = ct.token();
         // The guard exists before the CAS is posted: if the future is dropped while it is in flight, the lock may be
         // taken, and only the guard knows what to undo.
@@ -153,14 +153,14 @@ impl Place<Lock> {
     /// Those of a CAS; [`Error::CannotConnect`](crate::Error::CannotConnect) if the memory node has ended that would know
     /// whether the owner has.
     #[inline]
-    pub async fn acquire(self, ct: &ComputeThread) -> Result<LockGuard<'_>> {
+    pub async fn acquire(self, ct: &'g ComputeThread) -> Result<LockGuard<'g>> {
         match self.attempt(ct, 0).await? {
             Ok(guard) => Ok(guard),
             Err(found) => self.wait_and_acquire(ct, found).await,
         }
     }
 
-    async fn wait_and_acquire(self, ct: &ComputeThread, mut found: u64) -> Result<LockGuard<'_>> {
+    async fn wait_and_acquire(self, ct: &'g ComputeThread, mut found: u64) -> Result<LockGuard<'g>> {
         let mut backoff = Backoff::for_turn(ct);
         let mut attempts = 1;
         loop {
@@ -178,7 +178,7 @@ impl Place<Lock> {
 
     /// Whether it is held at this moment, and by whom. One round trip.
     #[inline]
-    pub fn state(self, ct: &ComputeThread) -> Read<'_, Lock> {
+    pub fn state(self, ct: &'g ComputeThread) -> Read<'g, Lock> {
         Read::new(self.address(), ct)
     }
 }

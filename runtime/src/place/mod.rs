@@ -52,75 +52,89 @@ use crate::layout::{FrozenField, Remote, WORD_BYTES};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, RemotePtr, Shared};
 
-/// The address of a field declared as `F`.
+/// The address of a field declared as `F`, which may be used for `'g`.
+///
+/// A place got from a [`Shared<'g, T>`](Shared), directly or through other places, snapshots or tails, lives for `'g`: using it
+/// when the guard is gone does not compile. A place got from a [`RemotePtr`] or a handle is a `Place<'static, F>`: it may
+/// be used as long as the pointer may, which the program has to know.
 #[repr(transparent)]
-pub struct Place<F> {
+pub struct Place<'g, F> {
     address: Address,
     field: PhantomData<fn() -> F>,
+    guard: PhantomData<&'g ()>,
 }
 
-impl<F> Place<F> {
-    /// What is taken to be an `F` at `address`.
+impl<F> Place<'_, F> {
+    /// What is taken to be an `F` at `address`, for as long as the caller says.
     #[inline]
-    pub const fn from_address(address: Address) -> Self {
-        Self { address, field: PhantomData }
+    pub(crate) const fn at_address(address: Address) -> Self {
+        Self { address, field: PhantomData, guard: PhantomData }
     }
 
-    /// Where it is.
+    /// Where it is. For comparing and printing: an address protects nothing.
     #[inline]
     pub const fn address(self) -> Address {
         self.address
     }
 }
 
-impl<F> Clone for Place<F> {
+impl<F> Place<'static, F> {
+    /// What is taken to be an `F` at `address`. As with [`RemotePtr::from_address`], nothing keeps it there: a wrong address
+    /// gives an error or stale values, never undefined behaviour.
+    #[inline]
+    pub const fn from_address(address: Address) -> Self {
+        Self::at_address(address)
+    }
+}
+
+impl<F> Clone for Place<'_, F> {
     #[inline]
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<F> Copy for Place<F> {}
-impl<F> PartialEq for Place<F> {
+impl<F> Copy for Place<'_, F> {}
+impl<F> PartialEq for Place<'_, F> {
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
     }
 }
-impl<F> Eq for Place<F> {}
-impl<F> fmt::Debug for Place<F> {
+impl<F> Eq for Place<'_, F> {}
+impl<F> fmt::Debug for Place<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Place({})", self.address)
     }
 }
 
 /// A nested struct's place has its fields' accessors.
-impl<T: Remote> Deref for Place<T> {
-    type Target = T::Fields;
+impl<'g, T: Remote> Deref for Place<'g, T> {
+    type Target = T::Fields<'g>;
     #[inline]
-    fn deref(&self) -> &T::Fields {
+    fn deref(&self) -> &T::Fields<'g> {
         T::fields(&self.address)
     }
 }
 
-impl<F: FrozenField> Place<F> {
+impl<'g, F: FrozenField> Place<'g, F> {
     /// Reads the field: one READ. It is whole if it is frozen; what changes in it may be torn between words.
     ///
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer), or [`Error::InvalidValue`](crate::Error::InvalidValue) if no value has the bits found.
     #[inline]
-    pub fn read<'g>(self, g: &'g Guard<'_>) -> Read<'g, F> {
+    pub fn read(self, g: &'g Guard<'_>) -> Read<'g, F> {
         Read::new(self.address, g)
     }
 }
 
-impl<T: Remote> Shared<'_, T> {
+impl<'g, T: Remote, M> Shared<'g, T, M> {
     /// Reads every field with one READ, however many there are. What changes may be torn between fields, never inside
-    /// a word.
+    /// a word. The links in the snapshot live no longer than this pointer, whichever guard they are read under.
     ///
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if it is null or does not point into far memory; [`Error::InvalidValue`](crate::Error::InvalidValue) if a field
     /// has bits that no value of its type has.
     #[inline]
-    pub fn read<'r>(self, g: &'r Guard<'_>) -> Read<'r, T> {
+    pub fn read(self, g: &'g Guard<'_>) -> Read<'g, T> {
         Read::new(self.address(), g)
     }
 }

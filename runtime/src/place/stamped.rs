@@ -117,8 +117,8 @@ impl<T: Remote> Field for StampedLink<T> {
     /// The pointer it starts with, at stamp 0; null unless told otherwise.
     type Init = RemotePtr<T>;
     type Value<'g> = Stamped<'g, T>;
-    type Stored = Place<Self>;
-    type Kept<'a> = Place<Self>;
+    type Stored = Place<'static, Self>;
+    type Kept<'a> = Place<'static, Self>;
 
     const FINGERPRINT: u64 = fingerprint::wrap("StampedLink", fingerprint::name(T::NAME));
     const FROZEN: bool = false;
@@ -136,15 +136,15 @@ impl<T: Remote> Field for StampedLink<T> {
     fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
         Ok(Stamped::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
     }
-    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
-    fn kept(stored: &Place<Self>) -> Place<Self> {
+    fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {
         *stored
     }
 }
 
-impl<T: Remote> Initial<RemotePtr<T>> for Shared<'_, T> {
+impl<T: Remote, M> Initial<RemotePtr<T>> for Shared<'_, T, M> {
     fn into_init(self) -> RemotePtr<T> {
         self.as_ptr()
     }
@@ -158,25 +158,25 @@ impl<T: Remote> DefaultInit for StampedLink<T> {
 
 /// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`] if the object is not in far memory,
 /// or a pointer to be stored does not fit beside a stamp.
-impl<T: Remote> Place<StampedLink<T>> {
+impl<'g, T: Remote> Place<'g, StampedLink<T>> {
     /// What the link holds. One round trip.
-    pub fn load<'g>(self, g: &'g Guard<'_>) -> Read<'g, StampedLink<T>> {
+    pub fn load(self, g: &'g Guard<'_>) -> Read<'g, StampedLink<T>> {
         Read::new(self.address(), g)
     }
 
     /// Makes the link point to `new`, whatever it holds. Two round trips, more under contention: the new stamp depends
     /// on the old.
-    pub async fn store<'g>(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
+    pub async fn store(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
         Ok(self.exchanged(g, new).await?.1)
     }
 
     /// Makes the link point to `new` and gives what it held. Two round trips, more under contention.
-    pub async fn swap<'g>(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
+    pub async fn swap(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
         Ok(self.exchanged(g, new).await?.0)
     }
 
     /// Makes the link point to `new`; gives what it held and what it holds.
-    async fn exchanged<'g>(
+    async fn exchanged(
         self,
         g: &'g Guard<'_>,
         mut new: impl Publish<T>,
@@ -195,15 +195,15 @@ impl<T: Remote> Place<StampedLink<T>> {
     /// Makes the link point to `new` if it holds `current`, address and stamp, and increments the stamp.
     ///
     /// One round trip, as for [`Link`](crate::Link). If the link holds something else, the error has it, and `new` back.
-    pub async fn compare_exchange<'g, P: Publish<T>>(
+    pub async fn compare_exchange<P: Publish<T>>(
         self,
         g: &'g Guard<'_>,
         current: Stamped<'_, T>,
         mut new: P,
     ) -> Result<Exchanged<Stamped<'g, T>, P>> {
-        let word = current.successor(new.target().address())?;
+        let word = current.successor(new.address())?;
         let expected = word_of(current)?;
-        let found = exchange(g, self.address(), expected, word, &mut new).await?;
+        let found = exchange::<T, ()>(g, self.address(), expected, word, &mut new).await?;
         Ok(if found == expected {
             Ok(Stamped::from_word(word))
         } else {

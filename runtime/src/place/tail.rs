@@ -7,7 +7,7 @@ use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::layout::scratch::bytes;
-use crate::layout::{Describer, Field, FrozenField, Pod, WORD_BYTES, fingerprint};
+use crate::layout::{Describer, Field, Pod, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::Address;
 
@@ -28,9 +28,9 @@ impl<F: Field> Tail<F> {
 impl<F: Field> Field for Tail<F> {
     type Cell = Self;
     type Init = Vec<F::Init>;
-    type Value<'g> = TailRef<F>;
-    type Stored = TailRef<F>;
-    type Kept<'a> = TailRef<F>;
+    type Value<'g> = TailRef<'g, F>;
+    type Stored = TailRef<'static, F>;
+    type Kept<'a> = TailRef<'static, F>;
 
     const FINGERPRINT: u64 = {
         assert!(F::TAIL_STRIDE == 0, "a tail's elements can not have tails");
@@ -56,17 +56,17 @@ impl<F: Field> Field for Tail<F> {
     }
     fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
         let length = <u64 as Pod>::decode(bytes).unwrap_or_default();
-        Ok(TailRef { place: Place::from_address(at), length })
+        Ok(TailRef { place: Place::at_address(at), length })
     }
-    fn store(at: Address, bytes: &[u8]) -> Result<TailRef<F>> {
+    fn store(at: Address, bytes: &[u8]) -> Result<TailRef<'static, F>> {
         Self::decode(at, bytes)
     }
-    fn kept(stored: &TailRef<F>) -> TailRef<F> {
+    fn kept(stored: &TailRef<'static, F>) -> TailRef<'static, F> {
         *stored
     }
 }
 
-impl<F: Field> Place<Tail<F>> {
+impl<'g, F: Field> Place<'g, Tail<F>> {
     /// How many elements there are. One READ.
     pub async fn len(self, ct: &ComputeThread) -> Result<u64> {
         ct.read_word(self.address()).await
@@ -74,18 +74,18 @@ impl<F: Field> Place<Tail<F>> {
 
     /// The place of element `index`, which is not compared with the length: past the end there are other objects, or
     /// nothing. [`TailRef::get`] compares. No round trip.
-    pub fn at(self, index: u64) -> Place<F> {
+    pub fn at(self, index: u64) -> Place<'g, F> {
         let offset = index.saturating_mul(size_of::<F::Cell>() as u64);
-        Place::from_address(self.address().add(Tail::<F>::ELEMENTS_OFFSET as u64).add(offset))
+        Place::at_address(self.address().add(Tail::<F>::ELEMENTS_OFFSET as u64).add(offset))
     }
 }
 
-impl<F: FrozenField> Place<Tail<F>> {
+impl<'g, F: Field> Place<'g, Tail<F>> {
     /// Elements `range`, which is not compared with the length. One READ.
     ///
     /// # Errors
     /// [`Error::InvalidPointer`] if they reach past the segment, [`Error::InvalidValue`] if no value has the bits found.
-    pub async fn read<'g>(self, g: &'g Guard<'_>, range: Range<u64>) -> Result<Vec<F::Value<'g>>> {
+    pub async fn read(self, g: &'g Guard<'_>, range: Range<u64>) -> Result<Vec<F::Value<'g>>> {
         let count = range.end.saturating_sub(range.start) as usize;
         if count == 0 {
             return Ok(Vec::new());
@@ -119,12 +119,12 @@ impl<F: FrozenField> Place<Tail<F>> {
 const MAX_READ_BYTES: usize = 64 << 20;
 
 /// A tail whose length is known: what a snapshot or a handle holds of a [`Tail`].
-pub struct TailRef<F: Field> {
-    place: Place<Tail<F>>,
+pub struct TailRef<'g, F: Field> {
+    place: Place<'g, Tail<F>>,
     length: u64,
 }
 
-impl<F: Field> TailRef<F> {
+impl<'g, F: Field> TailRef<'g, F> {
     /// How many elements there are.
     pub fn len(&self) -> u64 {
         self.length
@@ -136,33 +136,33 @@ impl<F: Field> TailRef<F> {
     }
 
     /// The place of element `index`, or `None` past the end. No round trip.
-    pub fn get(&self, index: u64) -> Option<Place<F>> {
+    pub fn get(&self, index: u64) -> Option<Place<'g, F>> {
         (index < self.length).then(|| self.place.at(index))
     }
 
     /// The tail's own place.
-    pub fn place(&self) -> Place<Tail<F>> {
+    pub fn place(&self) -> Place<'g, Tail<F>> {
         self.place
     }
 }
 
-impl<F: FrozenField> TailRef<F> {
+impl<'g, F: Field> TailRef<'g, F> {
     /// All elements. One READ.
     ///
     /// # Errors
     /// As [`Place::read`](Place#method.read).
-    pub async fn read<'g>(&self, g: &'g Guard<'_>) -> Result<Vec<F::Value<'g>>> {
+    pub async fn read(&self, g: &'g Guard<'_>) -> Result<Vec<F::Value<'g>>> {
         self.place.read(g, 0..self.length).await
     }
 }
 
-impl<F: Field> Clone for TailRef<F> {
+impl<F: Field> Clone for TailRef<'_, F> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<F: Field> Copy for TailRef<F> {}
-impl<F: Field> fmt::Debug for TailRef<F> {
+impl<F: Field> Copy for TailRef<'_, F> {}
+impl<F: Field> fmt::Debug for TailRef<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{} elements at {}]", self.length, self.place.address())
     }

@@ -45,8 +45,8 @@ impl<T: Pod> Field for Versioned<T> {
     type Cell = Self;
     type Init = T;
     type Value<'g> = Version;
-    type Stored = Place<Self>;
-    type Kept<'a> = Place<Self>;
+    type Stored = Place<'static, Self>;
+    type Kept<'a> = Place<'static, Self>;
 
     const FINGERPRINT: u64 = fingerprint::wrap("Versioned", T::FINGERPRINT);
     const FROZEN: bool = false;
@@ -61,15 +61,15 @@ impl<T: Pod> Field for Versioned<T> {
     fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
         Ok(Version(<u64 as Pod>::decode(bytes).unwrap_or_default()))
     }
-    fn store(at: Address, _: &[u8]) -> Result<Place<Self>> {
+    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
-    fn kept(stored: &Place<Self>) -> Place<Self> {
+    fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {
         *stored
     }
 }
 
-impl<T: Pod> Place<Versioned<T>> {
+impl<T: Pod> Place<'_, Versioned<T>> {
     /// The value, whole. One round trip; another for each write that came between.
     ///
     /// # Errors

@@ -18,4 +18,21 @@ mod shared;
 pub use address::Address;
 pub use owned::{Owned, Publish};
 pub use remote_ptr::RemotePtr;
-pub use shared::Shared;
+pub use shared::{Marks, Shared};
+
+/// A pointer to an object: a [`RemotePtr`], or a [`Shared`] with or without marks.
+///
+/// For what needs only to know where the object is, such as [`near`](crate::ComputeThread::near).
+pub trait Pointer: sealed::Sealed {
+    /// What it points to.
+    type Pointee;
+}
+
+mod sealed {
+    use super::Address;
+
+    pub trait Sealed {
+        /// Its address, without marks.
+        fn points_to(&self) -> Address;
+    }
+}

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use super::{Address, RemotePtr, Shared};
+use super::{Address, Marks, RemotePtr, Shared};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::layout::{Field, Initial, Remote, WORD_BYTES};
@@ -62,7 +62,7 @@ impl<T: Remote> Owned<T> {
     /// If `field` gives the place of another object's field.
     pub fn set<F: Field>(
         &mut self,
-        field: impl FnOnce(&T::Fields) -> Place<F>,
+        field: impl FnOnce(&T::Fields<'static>) -> Place<'static, F>,
         value: impl Initial<F::Init>,
     ) {
         let address = self.block.address;
@@ -113,17 +113,24 @@ impl<T> fmt::Debug for Owned<T> {
     }
 }
 
-/// What a link can be made to point to: a [`Shared`], a [`RemotePtr`], or an [`Owned`] object, which is thereby
-/// published.
-pub trait Publish<T: Remote>: sealed::Sealed<T> {}
+/// What a link with marks `M` can be made to point to: a [`Shared`] from such a link or without named marks, a
+/// [`RemotePtr`], or an [`Owned`] object, which is thereby published.
+#[diagnostic::on_unimplemented(
+    message = "a link to `{T}` cannot be made to hold this",
+    label = "is no `Owned`, `RemotePtr` or `Shared` to what the link points to, or has the marks of another link",
+    note = "a pointer from a link with other marks is stored without them: `pointer.without_marks()`"
+)]
+pub trait Publish<T: Remote, M = ()>: sealed::Sealed<T, M> {}
 
 pub(crate) mod sealed {
-    use super::{Address, RemotePtr, Shared};
+    use super::{Address, Marks, RemotePtr, Shared};
     use crate::layout::Remote;
 
-    pub trait Sealed<T: Remote>: Sized {
-        /// What the link is to hold.
-        fn target<'g>(&self) -> Shared<'g, T>;
+    pub trait Sealed<T: Remote, M>: Sized {
+        /// The word that the link is to hold.
+        fn word(&self) -> u64;
+        /// The address in it.
+        fn address(&self) -> Address;
         /// The object's image, to be written before the link.
         fn image(&self) -> Option<(Address, &[u64])> {
             None
@@ -135,21 +142,39 @@ pub(crate) mod sealed {
         }
     }
 
-    impl<T: Remote> Sealed<T> for RemotePtr<T> {
-        fn target<'g>(&self) -> Shared<'g, T> {
-            Shared::unmarked(self.address())
+    impl<T: Remote, M> Sealed<T, M> for RemotePtr<T> {
+        fn word(&self) -> u64 {
+            (*self).address().bits()
+        }
+        fn address(&self) -> Address {
+            (*self).address()
         }
     }
 
-    impl<T: Remote> Sealed<T> for Shared<'_, T> {
-        fn target<'g>(&self) -> Shared<'g, T> {
-            Shared::from_word(self.to_word())
+    impl<T: Remote, M> Sealed<T, M> for Shared<'_, T, M> {
+        fn word(&self) -> u64 {
+            self.to_word()
+        }
+        fn address(&self) -> Address {
+            (*self).address()
         }
     }
 
-    impl<T: Remote> Sealed<T> for super::Owned<T> {
-        fn target<'g>(&self) -> Shared<'g, T> {
-            Shared::unmarked(self.block.address)
+    impl<T: Remote, M: Marks> Sealed<T, M> for Shared<'_, T> {
+        fn word(&self) -> u64 {
+            self.to_word()
+        }
+        fn address(&self) -> Address {
+            (*self).address()
+        }
+    }
+
+    impl<T: Remote, M> Sealed<T, M> for super::Owned<T> {
+        fn word(&self) -> u64 {
+            self.block.address.bits()
+        }
+        fn address(&self) -> Address {
+            self.block.address
         }
         fn image(&self) -> Option<(Address, &[u64])> {
             Some((self.block.address, &self.image))
@@ -160,6 +185,7 @@ pub(crate) mod sealed {
     }
 }
 
-impl<T: Remote> Publish<T> for RemotePtr<T> {}
-impl<T: Remote> Publish<T> for Shared<'_, T> {}
-impl<T: Remote> Publish<T> for Owned<T> {}
+impl<T: Remote, M> Publish<T, M> for RemotePtr<T> {}
+impl<T: Remote, M> Publish<T, M> for Shared<'_, T, M> {}
+impl<T: Remote, M: Marks> Publish<T, M> for Shared<'_, T> {}
+impl<T: Remote, M> Publish<T, M> for Owned<T> {}

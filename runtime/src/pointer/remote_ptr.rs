@@ -15,7 +15,8 @@ use crate::pointer::{Address, Shared};
 /// what is not retired while you use it (a structure's sentinels, its root object), and reach everything else through
 /// [`Shared`].
 ///
-/// It dereferences to `T`'s accessors, so `ptr.next()` is the place of the field `next`.
+/// It dereferences to `T`'s accessors, so `ptr.next()` is the place of the field `next`. Like the pointer, that place has no
+/// lifetime and no protection; what is loaded there is protected by the guard that it is loaded under.
 #[repr(transparent)]
 pub struct RemotePtr<T> {
     address: Address,
@@ -80,9 +81,9 @@ impl<T> Hash for RemotePtr<T> {
         self.address.hash(state);
     }
 }
-impl<T: Remote> PartialEq<Shared<'_, T>> for RemotePtr<T> {
+impl<T: Remote, M> PartialEq<Shared<'_, T, M>> for RemotePtr<T> {
     #[inline]
-    fn eq(&self, other: &Shared<'_, T>) -> bool {
+    fn eq(&self, other: &Shared<'_, T, M>) -> bool {
         other == self
     }
 }
@@ -93,9 +94,9 @@ impl<T> fmt::Debug for RemotePtr<T> {
 }
 
 impl<T: Remote> Deref for RemotePtr<T> {
-    type Target = T::Fields;
+    type Target = T::Fields<'static>;
     #[inline]
-    fn deref(&self) -> &T::Fields {
+    fn deref(&self) -> &T::Fields<'static> {
         T::fields(&self.address)
     }
 }
@@ -127,4 +128,13 @@ impl<T: crate::layout::Remote> Word for RemotePtr<T> {
     fn initial() -> Self {
         Self::NULL
     }
+}
+
+impl<T> super::sealed::Sealed for RemotePtr<T> {
+    fn points_to(&self) -> Address {
+        self.address
+    }
+}
+impl<T> super::Pointer for RemotePtr<T> {
+    type Pointee = T;
 }

@@ -25,7 +25,7 @@ const LONGEST_NS: u64 = 10_000_000;
 ///
 /// ```
 /// # use farfield::prelude::*;
-/// async fn increment_slowly(counter: Place<Atomic<u64>>, ct: &ComputeThread) -> farfield::Result<()> {
+/// async fn increment_slowly(counter: Place<'_, Atomic<u64>>, ct: &ComputeThread) -> farfield::Result<()> {
 ///     let mut backoff = ct.backoff();
 ///     loop {
 ///         let seen = counter.load(ct).await?;

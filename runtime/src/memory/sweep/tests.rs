@@ -30,7 +30,7 @@ async fn shelf(ct: &ComputeThread) -> Result<RemotePtr<Shelf>> {
     ct.root_or_init("shelf", async || Shelf::new_in(ct, Shelf::init()).await?.write(ct).await).await
 }
 
-fn slot(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Place<Link<Item>> {
+fn slot(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Place<'static, Link<Item>> {
     let index = ct.random_range(0..SLOTS);
     shelf.slots().get(index).expect("it is in range")
 }

@@ -21,13 +21,13 @@ impl Guard<'_> {
     /// Those of a CAS and a READ.
     pub async fn lock_and_read<'g, T: Remote, const N: usize>(
         &'g self,
-        nodes: [(Place<Lock>, Shared<'g, T>); N],
+        nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
     ) -> Result<[(LockGuard<'g>, T::Value<'g>); N]> {
         let ct: &'g ComputeThread = self;
         let mut backoff = ct.backoff();
         let mut expected = [0; N];
         for attempts in 1.. {
-            let mut chain = ct.chain();
+            let mut chain = self.chain();
             let mut index = 0;
             let tried = nodes.map(|(lock, node)| {
                 index += 1;

@@ -30,13 +30,14 @@ use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
 use crate::layout::scratch::bytes;
 use crate::layout::{Field, FrozenField, Integer, Remote, WORD_BYTES, Word};
-use crate::pointer::{Address, Owned, RemotePtr, Shared};
+use crate::memory::guard::Guard;
+use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
 
 pub(crate) use results::ResultsPool;
 use results::{Found, Results};
 pub use results::{Pending, PendingLock};
 
-/// Operations that are posted together and completed together. Made by [`ComputeThread::chain`].
+/// Operations that are posted together and completed together. Made by [`Guard::chain`].
 ///
 /// Each method adds an operation and gives a [`Pending`] result, which is there once the chain has been submitted.
 ///
@@ -68,15 +69,15 @@ pub struct Chain<'g> {
     results: Rc<Results>,
 }
 
-impl ComputeThread {
-    /// An empty chain.
+impl Guard<'_> {
+    /// An empty chain. What it loads is protected by this guard.
     pub fn chain(&self) -> Chain<'_> {
         Chain { ct: self, results: self.results.take(self) }
     }
 }
 
 /// What a chain can read: a field, an object, or the word of a cell.
-pub trait Readable {
+pub trait Readable<'g> {
     /// What it is declared as.
     type Field: Field;
     /// Where it is.
@@ -84,19 +85,19 @@ pub trait Readable {
     fn at(self) -> Address;
 }
 
-impl<F: FrozenField> Readable for Place<F> {
+impl<'g, F: FrozenField> Readable<'g> for Place<'g, F> {
     type Field = F;
     fn at(self) -> Address {
         self.address()
     }
 }
-impl<T: Remote> Readable for Shared<'_, T> {
+impl<'g, T: Remote, M> Readable<'g> for Shared<'g, T, M> {
     type Field = T;
     fn at(self) -> Address {
         self.address()
     }
 }
-impl<T: Remote> Readable for RemotePtr<T> {
+impl<T: Remote> Readable<'_> for RemotePtr<T> {
     type Field = T;
     fn at(self) -> Address {
         self.address()
@@ -149,7 +150,7 @@ impl<'g> Chain<'g> {
     }
 
     /// Reads an object, with all its fields, or a field that is read whole.
-    pub fn read<R: Readable>(&mut self, what: R) -> Pending<'g, <R::Field as Field>::Value<'g>> {
+    pub fn read<R: Readable<'g>>(&mut self, what: R) -> Pending<'g, <R::Field as Field>::Value<'g>> {
         self.read_field::<R::Field>(what.at(), false)
     }
 
@@ -164,20 +165,20 @@ impl<'g> Chain<'g> {
     }
 
     /// Loads an atomic or a link.
-    pub fn load<F: Loadable>(&mut self, place: Place<F>) -> Pending<'g, F::Value<'g>> {
+    pub fn load<F: Loadable>(&mut self, place: Place<'g, F>) -> Pending<'g, F::Value<'g>> {
         self.read_field::<F>(place.address(), false)
     }
 
     /// Sets an atomic or a link. A link may be given an [`Owned`], which is thereby published: its image is written before,
     /// in the same chain.
-    pub fn store<F: Storable<V>, V>(&mut self, place: Place<F>, value: V) -> F::Outcome<'g> {
+    pub fn store<F: Storable<V>, V>(&mut self, place: Place<'g, F>, value: V) -> F::Outcome<'g> {
         F::add_store(self, place, value)
     }
 
     /// Sets an atomic to `new` if it is `current`; gives what it was, as `Ok` if it was changed.
     pub fn compare_exchange<T: Word>(
         &mut self,
-        place: Place<Atomic<T>>,
+        place: Place<'g, Atomic<T>>,
         current: T,
         new: T,
     ) -> Pending<'g, Result<T, T>> {
@@ -190,12 +191,12 @@ impl<'g> Chain<'g> {
     }
 
     /// Makes a link point to `new` if it holds `current`, address and marks.
-    pub fn compare_exchange_link<T: Remote>(
+    pub fn compare_exchange_link<T: Remote, M>(
         &mut self,
-        place: Place<Link<T>>,
-        current: impl Into<LinkWord<T>>,
-        new: impl Into<LinkWord<T>>,
-    ) -> Pending<'g, Exchanged<Shared<'g, T>, ()>> {
+        place: Place<'g, Link<T, M>>,
+        current: impl Into<LinkWord<T, M>>,
+        new: impl Into<LinkWord<T, M>>,
+    ) -> Pending<'g, Exchanged<Shared<'g, T, M>, ()>> {
         let (at, expected, new) = (place.address(), current.into().word, new.into().word);
         let found = self.add(at, |part| part.compare_exchange(at, expected, new));
         self.pending(found, expected, |_, words, expected| {
@@ -209,7 +210,7 @@ impl<'g> Chain<'g> {
     }
 
     /// Adds to an atomic of 64 bits, wrapping around; gives what it was.
-    pub fn fetch_add<T: Integer>(&mut self, place: Place<Atomic<T>>, addend: T) -> Pending<'g, T> {
+    pub fn fetch_add<T: Integer>(&mut self, place: Place<'g, Atomic<T>>, addend: T) -> Pending<'g, T> {
         const { assert!(size_of::<T>() == WORD_BYTES, "only 64-bit integers are added to in one operation") };
         let at = place.address();
         let found = self.add(at, |part| part.fetch_add(at, addend.to_word()));
@@ -217,12 +218,12 @@ impl<'g> Chain<'g> {
     }
 
     /// Takes a lock if it is free. What stands behind it in the chain is done either way.
-    pub fn try_lock(&mut self, lock: Place<Lock>) -> PendingLock<'g> {
+    pub fn try_lock(&mut self, lock: Place<'g, Lock>) -> PendingLock<'g> {
         self.try_lock_from(lock, 0)
     }
 
     /// Takes a lock if its word is `expected`.
-    fn try_lock_from(&mut self, lock: Place<Lock>, expected: u64) -> PendingLock<'g> {
+    fn try_lock_from(&mut self, lock: Place<'g, Lock>, expected: u64) -> PendingLock<'g> {
         let token = self.ct.token();
         // It exists before the CAS is posted, and knows what to undo if nobody looks at the outcome.
         let guard = LockGuard::in_flight(self.ct, lock.address(), token, expected);
@@ -310,40 +311,47 @@ fn decode_word<T: Word>(at: Address, word: u64) -> Result<T> {
 /// A cell that one READ of a word shows: an [`Atomic`], a [`Link`].
 pub trait Loadable: Field {}
 impl<T: Word> Loadable for Atomic<T> {}
-impl<T: Remote> Loadable for Link<T> {}
+impl<T: Remote, M: 'static> Loadable for Link<T, M> {}
 
 /// A cell that can be set to a `V` in a chain.
 pub trait Storable<V>: Field {
     /// What the cell then holds, where the caller does not know it.
     type Outcome<'g>;
     #[doc(hidden)]
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<Self>, value: V) -> Self::Outcome<'g>;
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, value: V) -> Self::Outcome<'g>;
 }
 
 impl<T: Word> Storable<T> for Atomic<T> {
     type Outcome<'g> = ();
-    fn add_store(chain: &mut Chain<'_>, place: Place<Self>, value: T) {
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, value: T) {
         chain.write_word(place.address(), value.to_word());
     }
 }
 
-impl<T: Remote> Storable<Shared<'_, T>> for Link<T> {
+impl<T: Remote, M: 'static> Storable<Shared<'_, T, M>> for Link<T, M> {
     type Outcome<'g> = ();
-    fn add_store(chain: &mut Chain<'_>, place: Place<Self>, target: Shared<'_, T>) {
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, target: Shared<'_, T, M>) {
         chain.write_word(place.address(), target.to_word());
     }
 }
 
-impl<T: Remote> Storable<RemotePtr<T>> for Link<T> {
+impl<T: Remote, M: Marks> Storable<Shared<'_, T>> for Link<T, M> {
     type Outcome<'g> = ();
-    fn add_store(chain: &mut Chain<'_>, place: Place<Self>, target: RemotePtr<T>) {
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, target: Shared<'_, T>) {
+        chain.write_word(place.address(), target.to_word());
+    }
+}
+
+impl<T: Remote, M: 'static> Storable<RemotePtr<T>> for Link<T, M> {
+    type Outcome<'g> = ();
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, target: RemotePtr<T>) {
         chain.write_word(place.address(), target.address().bits());
     }
 }
 
-impl<T: Remote> Storable<Owned<T>> for Link<T> {
+impl<T: Remote, M: 'static> Storable<Owned<T>> for Link<T, M> {
     type Outcome<'g> = Shared<'g, T>;
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<Self>, mut object: Owned<T>) -> Shared<'g, T> {
+    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, mut object: Owned<T>) -> Shared<'g, T> {
         let target: Shared<'g, T> = Shared::unmarked(object.as_ptr().address());
         chain.publish(&mut object);
         chain.write_word(place.address(), target.to_word());
