@@ -33,7 +33,8 @@ impl Stack {
             }
             backoff.wait().await;
         }
-        let mut chain: Chain<'_> = ct.chain();
+        let g = &ct.pin();
+        let mut chain: Chain<'_> = g.chain();
         let _ = chain.fetch_add(self.pushed(), 1);
         chain.submit().await?;
         Ok(())
