@@ -11,7 +11,7 @@ struct Two {
 }
 
 /// After how many acquisitions a thread's tokens come round, as far as a lock's state shows.
-async fn period(ct: &ComputeThread, lock: Place<Lock>) -> Result<u32> {
+async fn period(ct: &ComputeThread, lock: Place<'_, Lock>) -> Result<u32> {
     let mut first = None;
     for count in 0..1 << 20 {
         let guard = lock.acquire(ct).await?;
@@ -30,7 +30,8 @@ fn an_attempt_that_is_undone_late_releases_no_other() -> Result<()> {
         let two = Two::new_in(ct, Two::init()).await?.write(ct).await?;
         let period = period(ct, two.other()).await?;
         let first = two.one().acquire(ct).await?;
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         let in_vain = chain.try_lock(two.one());
         chain.submit().await?;
         first.release().await?;
@@ -58,7 +59,8 @@ fn a_release_that_is_repeated_late_releases_no_other() -> Result<()> {
         for _ in 1..period {
             two.other().acquire(ct).await?.release().await?;
         }
-        let mut chain = ct.chain();
+        let g = &ct.pin();
+        let mut chain = g.chain();
         chain.release(held_long);
         let mut submitted = Box::pin(chain.submit());
         // Posted; it takes effect, whether it is waited for or not.
