@@ -243,6 +243,16 @@ impl Cluster {
 
     /// Starts `threads` compute threads, runs `body` on each, and waits for all; gives what they return, by index.
     ///
+    /// `body` is an `async |ct| { … }` closure or the name of an `async fn`. A closure that returns an `async` block,
+    /// `|ct| async move { … }`, is refused: its future would borrow `ct` for longer than the closure has it. The compiler does not say
+    /// so, but that a type annotation is needed for `ct` (E0282). Write `async |ct|` instead.
+    ///
+    /// ```
+    /// # let cluster = farfield::Cluster::connect("local:size=64KiB")?;
+    /// cluster.run(4, async |ct| ct.barrier("here").await)?; // not: |ct| async move { ct.barrier("here").await }
+    /// # Ok::<(), farfield::Error>(())
+    /// ```
+    ///
     /// Afterwards no thread is left that could hold a pointer, so everything they had retired is freed (unless another
     /// run of the same cluster is under way).
     ///
