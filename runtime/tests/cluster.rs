@@ -199,6 +199,26 @@ fn a_run_without_threads_is_refused() {
 }
 
 #[test]
+fn a_run_of_more_threads_than_a_process_can_have_is_refused() {
+    for (url, threads) in
+        [("local:", 40_000), ("local:delay=2", usize::MAX), ("sim:", 65_537), ("sim:", usize::MAX)]
+    {
+        let cluster = Cluster::connect(url).unwrap();
+        for error in [
+            cluster.run(threads, async |_| Ok(())).map(drop).unwrap_err(),
+            cluster.run_surviving(threads, async |_| Ok(())).map(drop).unwrap_err(),
+        ] {
+            assert!(error.to_string().starts_with(&format!("threads is {threads}: a ")), "{url}: {error}");
+        }
+        assert_eq!(
+            cluster.run(2, async |ct| Ok(ct.index())).unwrap(),
+            [0, 1],
+            "nothing is left of those refused"
+        );
+    }
+}
+
+#[test]
 fn threads_have_identities_and_random_numbers_of_their_own() {
     let cluster = Cluster::connect("local:seed=3").unwrap();
     let first = cluster.run(4, async |ct| Ok((ct.id(), ct.random::<u64>()))).unwrap();

@@ -257,7 +257,8 @@ impl Cluster {
     /// run of the same cluster is under way).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for 0 threads; [`Error::System`] if the system starts no more; else the error of the
+    /// [`Error::InvalidArgument`] for 0 threads, for more than 65,536 simulated ones (they take some 15 KiB of memory each), and if the
+    /// process would have more than 8,192 others at a time, those of its other runs included; [`Error::System`] if the system starts no more; else the error of the
     /// thread with the lowest index that failed, one that merely found a [barrier broken](Error::BarrierBroken) by
     /// another's failure coming last.
     ///
@@ -268,7 +269,7 @@ impl Cluster {
         threads: usize,
         body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        let (mut values, mut died, mut broken) = (Vec::with_capacity(threads), None, None);
+        let (mut values, mut died, mut broken) = (Vec::new(), None, None);
         for (thread, result) in self.run_all(threads, body)?.into_iter().enumerate() {
             match result {
                 Some(Ok(value)) => values.push(value),
@@ -295,7 +296,7 @@ impl Cluster {
         threads: usize,
         body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
     ) -> Result<Vec<Option<R>>> {
-        let (mut values, mut broken) = (Vec::with_capacity(threads), None);
+        let (mut values, mut broken) = (Vec::new(), None);
         for result in self.run_all(threads, body)? {
             match result.transpose() {
                 Ok(value) => values.push(value),
@@ -312,14 +313,8 @@ impl Cluster {
         threads: usize,
         body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
     ) -> Result<Vec<Option<Result<R>>>> {
-        let most = u32::MAX as usize - 1;
-        if threads == 0 || threads > most {
-            let value = threads.to_string().into();
-            let reason =
-                if threads == 0 { "a run needs at least one thread" } else { "there are not so many" };
-            return Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }));
-        }
         let shared = &self.shared;
+        let reserved = run::reserve(threads, shared.world().is_some())?;
         shared.check_memory_node()?;
         shared.backing.prepare(threads)?;
         let _span = tracing::debug_span!("run", threads).entered();
@@ -329,7 +324,7 @@ impl Cluster {
         let drained = DrainOnDrop(shared);
         let Some(world) = shared.world() else {
             let results = run_threads(
-                threads,
+                &reserved,
                 |index| {
                     let ct = ComputeThread::new(self, &run, index);
                     block_on(&ct, live(&ct, &body))

@@ -7,8 +7,26 @@ use std::sync::{Arc, Mutex};
 
 use super::group::Joint;
 use super::{Cluster, Metrics, Shared, ThreadId, lock};
-use crate::error::Result;
+use crate::error::{self, Error, Result};
+use crate::fabric::host::Reserved;
 use crate::memory::global::Process;
+
+/// How many threads a simulated run has at most: they take about 1 GiB.
+const MOST_SIMULATED: usize = 1 << 16;
+
+/// Checks how many threads a run is to have, and reserves them unless they are simulated.
+///
+/// # Errors
+/// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for none and for too many.
+pub(super) fn reserve(threads: usize, are_simulated: bool) -> Result<Reserved> {
+    let reason = match threads {
+        0 => "a run needs at least one thread",
+        _ if are_simulated && threads > MOST_SIMULATED => "a simulated run has at most 65536 threads",
+        _ => return Reserved::new(if are_simulated { 0 } else { threads }),
+    };
+    let value = threads.to_string().into();
+    Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }))
+}
 
 /// The threads of one [`Cluster::run`].
 pub(crate) struct Run {

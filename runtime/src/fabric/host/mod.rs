@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) use arena::{Arena, Geometry};
-pub(crate) use spawn::{Background, Stop, run_threads};
+pub(crate) use spawn::{Background, Reserved, Stop, run_threads};
 
 use super::chain::{Chain, Op};
 use crate::error::Result;

@@ -1,11 +1,47 @@
 //! Starting threads of this process: a run's compute threads, and one in the background.
 
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::error::{self, Error, Result};
+
+/// How many compute threads a process has at most, of all its runs together.
+///
+/// A thread takes four mappings: its stack, the stack of its signal handler, and a guard page for each. Linux lets a process have 65,530
+/// unless told otherwise. Where they run out the system does not refuse to start a thread; the new thread aborts the process, because it
+/// gets no stack for its signal handler. So the limit is half of what there is room for.
+pub(crate) const MOST_THREADS: usize = 8192;
+
+/// The compute threads that this process has promised to start, or has started.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Leave to run so many compute threads, until it is dropped.
+pub(crate) struct Reserved(usize);
+
+impl Reserved {
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the process would have more than [`MOST_THREADS`].
+    pub(crate) fn new(threads: usize) -> Result<Self> {
+        let more = |reserved: usize| reserved.checked_add(threads).filter(|sum| *sum <= MOST_THREADS);
+        match RESERVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Self(threads)),
+            Err(_) => Err(Error::from(error::InvalidArgument {
+                argument: "threads",
+                value: threads.to_string().into(),
+                reason: "a process has at most 8192 compute threads at a time",
+            })),
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        RESERVED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
 
 /// Runs `body(0)` to `body(threads - 1)`, each on a thread of its own, and collects what they return, in order.
 ///
@@ -16,7 +52,7 @@ use crate::error::{self, Error, Result};
 /// # Panics
 /// With the panic of the first thread, by index, that panicked.
 pub(crate) fn run_threads<R: Send>(
-    threads: usize,
+    &Reserved(threads): &Reserved,
     body: impl Fn(usize) -> R + Sync,
     missing: impl FnOnce(std::ops::Range<usize>),
 ) -> Result<Vec<R>> {
@@ -86,5 +122,27 @@ impl Drop for Background {
             // If it has panicked, it has said so.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_so_many_threads_and_no_more() {
+        // Other tests of this process run at the same time, with a few threads.
+        assert!(Reserved::new(MOST_THREADS + 1).is_err());
+        assert_eq!(
+            Reserved::new(usize::MAX).err().unwrap().to_string(),
+            format!(
+                "threads is {}: a process has at most {MOST_THREADS} compute threads at a time",
+                usize::MAX
+            )
+        );
+        let half = Reserved::new(MOST_THREADS / 2 + 1).unwrap();
+        assert!(Reserved::new(MOST_THREADS / 2).is_err(), "of all runs together");
+        drop(half);
+        drop(Reserved::new(MOST_THREADS / 2).unwrap());
     }
 }
