@@ -437,7 +437,7 @@ fn what_there_is_to_see_needs_no_types() {
         assert!(status.roots[0].is_described && status.roots[0].type_name.ends_with("Cell"));
         assert!(ct.evict(77).await.unwrap_err().to_string().contains("no process of this number"));
         assert!(ct.evict(status.members[0].number).await.unwrap_err().to_string().contains("alive"));
-        ct.dump("cells", 1).await
+        ct.dump("cells", 1, 100).await
     });
     let text = format!("{:?}", seen.unwrap());
     assert!(
@@ -446,6 +446,6 @@ fn what_there_is_to_see_needs_no_types() {
     );
     assert!(!text.contains("(\"value\", Plain(\"0\"))"), "two links away: {text}");
     let cluster = node.connect();
-    let missing = cluster.run(1, async |ct| ct.dump("moon", 1).await.map(drop));
+    let missing = cluster.run(1, async |ct| ct.dump("moon", 1, 100).await.map(drop));
     assert!(missing.unwrap_err().to_string().contains("no root is named `moon`"));
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use clap::Args;
+use farfield::error::Printable;
 use farfield::{
     Cluster, ComputeThread, Dumped, DumpedValue, Error, MemberStatus, Result, RootStatus, Status,
 };
@@ -44,6 +45,9 @@ pub(crate) struct DumpOptions {
     /// How many links to follow
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(..=1000))]
     depth: u16,
+    /// How many fields, elements and objects to print at most; of each object, what is in its first MiB
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    limit: u32,
     /// How to print it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -89,7 +93,8 @@ pub(crate) fn roots(options: &RootsOptions) -> Result<()> {
 
 pub(crate) fn dump(options: &DumpOptions) -> Result<()> {
     let cluster = Cluster::connect(&options.cluster)?;
-    let dumped = on_one_thread(&cluster, async |ct| ct.dump(&options.root, options.depth.into()).await)?;
+    let (depth, limit) = (options.depth.into(), options.limit as usize);
+    let dumped = on_one_thread(&cluster, async |ct| ct.dump(&options.root, depth, limit).await)?;
     match options.format {
         Format::Text => {
             let mut text = String::new();
@@ -143,16 +148,17 @@ fn status_text(status: &Status, before: &[MemberStatus]) -> String {
 }
 
 fn roots_text(roots: &[RootStatus]) -> String {
-    let width = roots.iter().map(|root| root.name.len()).max().unwrap_or(0).max(4);
+    let name = |root: &RootStatus| Printable(&root.name).to_string();
+    let width = roots.iter().map(|root| name(root).chars().count()).max().unwrap_or(0).max(4);
     let mut text = format!("{:width$}  {:<18}  {:<16}  type\n", "root", "address", "layout");
     for root in roots {
         let address = root.address.to_string();
         let _ = writeln!(
             text,
             "{:width$}  {address:<18}  {:016x}  {}{}",
-            root.name,
+            name(root),
             root.fingerprint,
-            root.type_name,
+            Printable(&root.type_name),
             if root.is_described { "" } else { " (not described)" }
         );
     }
@@ -203,45 +209,51 @@ fn status_json(status: &Status) -> Value {
 }
 
 fn show(object: &Dumped, indent: usize, text: &mut String) {
-    let _ = writeln!(text, "{} at {}", short(&object.type_name), object.address);
-    for (name, value) in &object.fields {
-        let _ = write!(text, "{:indent$}  {name}: ", "");
+    let _ = writeln!(text, "{} at {}", Printable(short(&object.type_name)), object.address);
+    show_fields(&object.fields, indent, text);
+}
+
+fn show_fields(fields: &[(String, DumpedValue)], indent: usize, text: &mut String) {
+    for (name, value) in fields {
+        let _ = write!(text, "{:indent$}  {}: ", "", Printable(name));
         show_value(value, indent + 2, text);
     }
 }
 
 fn show_value(value: &DumpedValue, indent: usize, text: &mut String) {
     let _ = match value {
-        DumpedValue::Plain(value) => writeln!(text, "{value}"),
+        DumpedValue::Plain(value) => writeln!(text, "{}", Printable(value)),
+        DumpedValue::Text(value) => writeln!(text, "{value:?}"),
         DumpedValue::Lock(0) => writeln!(text, "free"),
         DumpedValue::Lock(1) => writeln!(text, "free, left by an owner that died"),
         DumpedValue::Lock(word) => writeln!(text, "held by thread {:#x}", word >> 16),
-        DumpedValue::Pointer { address, marks, target } => {
+        DumpedValue::Pointer { address, marks, target, is_cut, .. } => {
+            let cut = if *is_cut { " (not followed: --limit)" } else { "" };
             let marks = if *marks == 0 { String::new() } else { format!(" (marks or stamp {marks:#x})") };
             match target {
                 Some(target) => {
                     let _ = write!(text, "->{marks} ");
                     return show(target, indent, text);
                 }
-                None => writeln!(text, "-> {address}{marks}"),
+                None => writeln!(text, "-> {address}{marks}{cut}"),
             }
         }
-        DumpedValue::List(values) => {
-            let _ = writeln!(text, "{} elements", values.len());
+        DumpedValue::List { values, omitted, .. } => {
+            let _ = writeln!(text, "{} elements", (values.len() as u64).saturating_add(*omitted));
             for (index, value) in values.iter().enumerate() {
                 let _ = write!(text, "{:indent$}  [{index}] ", "");
                 show_value(value, indent + 2, text);
+            }
+            if *omitted > 0 {
+                let _ = writeln!(text, "{:indent$}  … and {omitted} more (--limit)", "");
             }
             return;
         }
         DumpedValue::Struct(fields) => {
             text.push('\n');
-            for (name, value) in fields {
-                let _ = write!(text, "{:indent$}  {name}: ", "");
-                show_value(value, indent + 2, text);
-            }
-            return;
+            return show_fields(fields, indent, text);
         }
+        DumpedValue::Omitted => writeln!(text, "not shown (--limit)"),
         _ => writeln!(text, "?"),
     };
 }
@@ -281,12 +293,18 @@ fn value_json(value: &DumpedValue) -> Value {
             },
             Value::Number,
         ),
+        DumpedValue::Text(text) => json!(text),
         DumpedValue::Lock(word) => json!({"lock": word}),
-        DumpedValue::Pointer { address, marks, target } => match target {
+        DumpedValue::Pointer { address, marks, target, is_cut, .. } => match target {
             Some(target) => json!({"marks": marks, "target": object_json(target)}),
+            None if *is_cut => json!({"marks": marks, "address": address.to_string(), "cut": true}),
             None => json!({"marks": marks, "address": address.to_string()}),
         },
-        DumpedValue::List(values) => values.iter().map(value_json).collect(),
+        DumpedValue::List { values, omitted: 0, .. } => values.iter().map(value_json).collect(),
+        DumpedValue::List { values, omitted, .. } => {
+            json!({"first": values.iter().map(value_json).collect::<Vec<_>>(), "omitted": omitted})
+        }
+        DumpedValue::Omitted => json!({"omitted": true}),
         DumpedValue::Struct(fields) => fields
             .iter()
             .map(|(name, value)| (name.clone(), value_json(value)))

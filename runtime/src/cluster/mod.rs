@@ -11,6 +11,7 @@
 //! | [`directory`] | named roots: `publish`, `lookup`, `root_or_init` |
 //! | [`group`] | several processes that run together |
 //! | [`checkpoint`] | all of it in a file, and back |
+//! | [`dump`] | what objects look like |
 //! | [`inspect`] | what there is to see of all this |
 //! | [`barrier`] | all threads of a run wait for each other |
 //! | [`simulated`] | runs of simulated threads |
@@ -28,6 +29,7 @@ mod barrier;
 pub(crate) mod checkpoint;
 pub(crate) mod control;
 mod directory;
+mod dump;
 mod group;
 mod inspect;
 pub(crate) mod keeper;
@@ -49,7 +51,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use inspect::{Dumped, DumpedValue, MemberStatus, RootStatus, Status};
+pub use dump::{Dumped, DumpedValue};
+pub use inspect::{MemberStatus, RootStatus, Status};
 pub(crate) use metrics::count;
 pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub use random::Random;
