@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::thread::JoinHandle;
 
 use farfield::prelude::*;
@@ -151,6 +152,39 @@ fn short_runs_of_several_processes_follow_each_other() {
             });
         }
     });
+}
+
+/// A process has one record, so it is in one run of a group at a time. Runs of its own may be under way beside that.
+#[test]
+fn a_process_is_in_one_run_of_a_group_at_a_time() {
+    let node = Node::new("one-joint");
+    let cluster = node.connect();
+    let part = |cluster: &Cluster, part| cluster.in_group("test", part, 2).unwrap();
+    let (has_met, ends) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let (first, second) = (part(&cluster, 0), part(&node.connect(), 1));
+        let waits = scope.spawn({
+            let (has_met, ends) = (&has_met, &ends);
+            move || {
+                first.run(1, async |ct| {
+                    ct.barrier("met").await?;
+                    has_met.wait();
+                    ends.wait();
+                    Ok(())
+                })
+            }
+        });
+        second.run(1, async |ct| ct.barrier("met").await).unwrap();
+        has_met.wait();
+        let other = cluster.in_group("other", 0, 2).unwrap();
+        let error = other.run(1, async |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("one at a time"), "{error}");
+        cluster.run(2, async |ct| ct.barrier("met").await).unwrap();
+        ends.wait();
+        waits.join().unwrap().unwrap();
+    });
+    let name = cluster.in_group("a/b", 0, 1).unwrap_err().to_string();
+    assert!(name.contains("contains `/`"), "{name}");
 }
 
 #[test]

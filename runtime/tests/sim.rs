@@ -412,10 +412,12 @@ fn a_sleeper_is_waited_for() {
 #[test]
 fn one_run_at_a_time() {
     let cluster = Cluster::connect("sim:").unwrap();
-    let refused = cluster.run(1, async |ct| match ct.cluster().run(1, async |_| Ok(())) {
+    let second = || match cluster.run(1, async |_| Ok(())) {
         Err(Error::InvalidArgument(argument)) => Ok(argument.to_string()),
         other => panic!("{other:?}"),
-    });
+    };
+    // On another thread of the system: inside a run every run is refused.
+    let refused = cluster.run(1, async |_| std::thread::scope(|scope| scope.spawn(second).join().unwrap()));
     assert!(refused.unwrap()[0].contains("one run at a time"));
 }
 

@@ -1,16 +1,23 @@
 //! Barriers: all threads of a run wait for each other.
 //!
-//! A barrier is a named word in the [directory](super::directory): the number of the run that uses it and how many
-//! arrivals that run has counted. With `n` threads, arrivals `k * n` to `k * n + n - 1` are one use; a thread waits
-//! until the count has reached the end of its use. A new run starts over at 0, whatever an earlier one left behind.
+//! A barrier counts arrivals. With `n` threads, arrivals `k * n` to `k * n + n - 1` are one use; a thread waits until the count has
+//! reached the end of its use. Names of barriers belong to a run: they are neither those of another run's barriers nor of roots.
 //!
-//! Where other processes have runs of their own, whose barriers may have the same names, the count of a run of one process is not
-//! in far memory but in its own; it works the same. That of a [group](super::group) has the group's name before it.
+//! | threads of the run are | arrivals are counted |
+//! |---|---|
+//! | in this process | in the [run](super::run): no round trip |
+//! | simulated, or those of a [group](super::group) | in a named word of the [directory](super::directory) |
 //!
-//! A thread that has ended can not arrive. Whoever waits looks for that and gets [`Error::BarrierBroken`].
+//! The word has the number of the run that uses it and how many arrivals that run has counted; a new run starts over at 0,
+//! whatever an earlier one left behind. No two runs use one word at a time: a simulated cluster has one run at a time, and a group's
+//! words begin with its name.
+//!
+//! A thread that has ended can not arrive. A thread that waits looks for that and gets [`Error::BarrierBroken`].
 
+#[cfg(doc)]
+use super::Cluster;
 use super::ComputeThread;
-use super::directory::barrier_entry;
+use super::directory::{barrier_entry, check_name};
 use crate::error::{self, Error, Result};
 use crate::task::Backoff;
 
@@ -23,16 +30,20 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 impl ComputeThread {
     /// Waits until every thread of the run has called it with the same name as often as this one.
     ///
-    /// A name can be used again and again; each use is a barrier of its own. One task of each thread takes part. Costs
-    /// four round trips, and one for each time the thread looks again; none in a run of one process on `shm:` or `rdma:`.
+    /// A name can be used again and again; each use is a barrier of its own. Names belong to the run: other runs and roots may have the
+    /// same. One task of each thread takes part.
+    ///
+    /// No round trip where all threads of the run are in one process. On `sim:` and in a [group](Cluster::in_group) four, and one for
+    /// each time that the thread looks again.
     ///
     /// # Errors
-    /// [`Error::BarrierBroken`] if a thread ends without arriving; [`Error::InvalidName`] and
-    /// [`Error::DirectoryFull`] as for roots.
+    /// [`Error::BarrierBroken`] if a thread ends without arriving; [`Error::InvalidName`] for a name that is empty or longer than
+    /// 47 bytes, of which in a group that name and a `/` take their part; [`Error::DirectoryFull`] past 128 names of roots and
+    /// barriers, on `sim:` and in groups.
     pub async fn barrier(&self, name: &str) -> Result<()> {
         let at = match self.run.joint() {
             Some(joint) => barrier_entry(self, &joint.group.qualify(name)).await?,
-            None if self.cluster().shared.has_strangers() => return self.barrier_here(name).await,
+            None if self.cluster().shared.world().is_none() => return self.barrier_here(name).await,
             None => barrier_entry(self, name).await?,
         };
         let run = self.run.number() & (u64::MAX >> COUNT_BITS);
@@ -75,15 +86,14 @@ impl ComputeThread {
 
     /// As [`barrier`](Self::barrier), among threads of one process.
     async fn barrier_here(&self, name: &str) -> Result<()> {
+        check_name(name)?;
         let threads = self.threads() as u64;
-        let complete = (self.run.arrive(name) / threads + 1) * threads;
+        let complete = self.run.arrive(name);
         let mut backoff = Backoff::for_others(self);
         loop {
+            // In this order: a thread that arrived and then ended is counted before it is missed.
             let departed = self.run.anyone_departed();
-            let count = self.run.arrivals(name);
-            if count >= complete {
-                return Ok(());
-            }
+            let Err(count) = self.run.pass(name, complete) else { return Ok(()) };
             if departed {
                 let arrived = count - (complete - threads);
                 return Err(Error::from(error::BarrierBroken { name: name.into(), arrived, threads }));

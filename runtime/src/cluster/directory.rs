@@ -1,8 +1,8 @@
 //! The directory: words that threads agree on by name.
 //!
 //! Segment 0 holds a table of entries, each a name, a word and what the word means: a *root*, the address of an object
-//! with its type's layout fingerprint, or a [barrier](super::barrier)'s count. An entry once named keeps its name and
-//! its place, so whoever has found it may go on using it.
+//! with its type's layout fingerprint, or a [barrier](super::barrier)'s count. A root and a barrier may have the same name. An entry
+//! once named keeps its name, its kind and its place, so a thread that has found it may go on using it.
 //!
 //! # The protocol
 //!
@@ -14,8 +14,8 @@
 //! | `INITIALISING(t)` | thread `t` makes the root | `READY` with the root, by one chain; `VACANT` by CAS if that fails |
 //! | `READY` | a root, or a barrier | `VACANT` by CAS |
 //!
-//! Invariant: the named entries are a prefix of the table, and no two have the same name. A thread claims only the first
-//! entry that is not named, having read that no entry before it has its name, and entries never lose their names; two
+//! Invariant: the named entries are a prefix of the table, and no two of one kind have the same name. A thread claims only the first
+//! entry that is not named, having read that no entry before it has its name and kind, and entries never lose these; two
 //! threads with the same name therefore compete for the same entry, and the CAS decides. Where that entry is `NAMING`
 //! by another thread, its name may be the same, so one waits. A thread that ended in between is found out by its
 //! identity, and its entry is taken over.
@@ -210,7 +210,7 @@ async fn write_entry(ct: &ComputeThread, index: usize, body: &Body, state: State
     ct.submit(chain).await.map(drop)
 }
 
-fn check_name(name: &str) -> Result<PackedName> {
+pub(super) fn check_name(name: &str) -> Result<PackedName> {
     let invalid = |reason| Error::from(error::InvalidName { name: name.into(), reason });
     match name.len() {
         0 => Err(invalid("it is empty")),
@@ -219,8 +219,21 @@ fn check_name(name: &str) -> Result<PackedName> {
     }
 }
 
-/// The entry with this name, or the first without one. One READ of 1 KiB for each eight names.
-async fn find(ct: &ComputeThread, name: &str, packed: PackedName) -> Result<Found> {
+/// What a name is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Root,
+    Barrier,
+}
+
+impl Kind {
+    fn of(fingerprint: u64) -> Self {
+        if fingerprint == BARRIER { Self::Barrier } else { Self::Root }
+    }
+}
+
+/// The entry with this name and kind, or the first without a name. One READ of 1 KiB for each eight names.
+async fn find(ct: &ComputeThread, name: &str, packed: PackedName, kind: Kind) -> Result<Found> {
     for first in (0..DIRECTORY_ENTRIES).step_by(ENTRIES_PER_READ) {
         let look = |words: &[u64]| {
             for (index, entry) in (first..).zip(words.chunks_exact(ENTRY_WORDS)) {
@@ -229,7 +242,7 @@ async fn find(ct: &ComputeThread, name: &str, packed: PackedName) -> Result<Foun
                 if matches!(state, State::Empty | State::Naming(_)) {
                     return Ok(Some(Found::Free { index, state }));
                 }
-                if entry.name() == packed {
+                if entry.name() == packed && Kind::of(entry.fingerprint()) == kind {
                     let (value, fingerprint) = (entry.value(), entry.fingerprint());
                     let (type_name, description) = (entry.type_name(), entry.description());
                     let body = Body { value, fingerprint, name: packed, type_name, description };
@@ -263,7 +276,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
     let me = ct.id();
     let mut backoff = ct.backoff();
     loop {
-        let (index, from, to, old) = match find(ct, name, new.name).await? {
+        let (index, from, to, old) = match find(ct, name, new.name, Kind::of(new.fingerprint)).await? {
             Found::Named { index, state: State::Ready, body } => return Ok(RootOrClaim::Root(index, body)),
             Found::Named { index, state, body } => (index, state, State::Initialising(me), body.description),
             Found::Free { index, state } => (index, state, State::Naming(me), 0),
@@ -288,18 +301,12 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
 /// The entry of a barrier; made if it does not exist.
 pub(super) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Address> {
     let packed = check_name(name)?;
-    let (index, body) = loop {
+    let index = loop {
         match root_or_claim(ct, name, Body::new(packed, BARRIER, "barrier")).await? {
             RootOrClaim::Claim(claim) => claim.settle(0).await?,
-            RootOrClaim::Root(index, body) => break (index, body),
+            RootOrClaim::Root(index, _) => break index,
         }
     };
-    if body.fingerprint != BARRIER {
-        return Err(Error::from(error::InvalidName {
-            name: name.into(),
-            reason: "it names a root, not a barrier",
-        }));
-    }
     Ok(control::entry(index).add(offset_of!(Entry, value) as u64))
 }
 
@@ -312,7 +319,7 @@ impl ComputeThread {
     ///
     /// # Errors
     /// [`Error::LayoutMismatch`] if the root is of another type or build, [`Error::InvalidName`] for a name that is
-    /// empty, longer than 47 bytes or a barrier's, [`Error::DirectoryFull`] past 128 names.
+    /// empty or longer than 47 bytes, [`Error::DirectoryFull`] past 128 names.
     pub async fn root_or_init<T: Remote>(
         &self,
         name: &str,
@@ -345,7 +352,7 @@ impl ComputeThread {
     /// [`Error::RootNotFound`] if there is none (or it is still being made), [`Error::LayoutMismatch`] if it is of
     /// another type or build.
     pub async fn lookup<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
-        match find(self, name, check_name(name)?).await? {
+        match find(self, name, check_name(name)?, Kind::Root).await? {
             Found::Named { state: State::Ready, body, .. } => check_root(name, &body),
             _ => Err(Error::from(error::RootNotFound { root: name.into() })),
         }
@@ -356,7 +363,8 @@ impl ComputeThread {
     /// # Errors
     /// As [`lookup`](Self::lookup).
     pub async fn unpublish<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
-        if let Found::Named { index, state: State::Ready, body } = find(self, name, check_name(name)?).await?
+        if let Found::Named { index, state: State::Ready, body } =
+            find(self, name, check_name(name)?, Kind::Root).await?
         {
             let root = check_root(name, &body)?;
             if change(self, index, State::Ready, State::Vacant).await? {
@@ -436,12 +444,6 @@ fn new_root<T: Remote>(name: &str) -> Result<Body> {
 }
 
 fn check_root<T: Remote>(name: &str, body: &Body) -> Result<RemotePtr<T>> {
-    if body.fingerprint == BARRIER {
-        return Err(Error::from(error::InvalidName {
-            name: name.into(),
-            reason: "it names a barrier, not a root",
-        }));
-    }
     if body.fingerprint != T::FINGERPRINT {
         return Err(Error::from(error::LayoutMismatch {
             root: name.into(),

@@ -10,7 +10,6 @@
 //! something else.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::control::Record;
@@ -67,7 +66,7 @@ impl Cluster {
     /// A part that ends breaks the barriers that the others wait at; it can be started anew for the next run.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is no such part, or several where a cluster has only one process (`local:`, `sim:`).
+    /// [`Error::InvalidArgument`] if there is no such part, if the name contains `/`, or for several parts where a cluster has only one process (`local:`, `sim:`).
     pub fn in_group(&self, name: &str, part: u16, parts: u16) -> Result<Self> {
         let invalid = |reason| {
             let value = format!("part {part} of {parts}").into();
@@ -76,7 +75,10 @@ impl Cluster {
         if part >= parts {
             return invalid("parts are numbered from 0");
         }
-        if parts > 1 && self.shared.process.is_none() {
+        if name.contains('/') {
+            return invalid("its name contains `/`, which stands between it and the name of a barrier");
+        }
+        if parts > 1 && !self.shared.has_strangers() {
             return invalid("the cluster is one process's own: several need `shm:` or `rdma:`");
         }
         let mut cluster = self.clone();
@@ -94,10 +96,10 @@ impl Cluster {
             let value = format!("of {}", self.url()).into();
             Err(Error::from(error::InvalidArgument { argument: what, value, reason }))
         };
-        if self.shared.process.is_none() {
+        if !self.shared.has_strangers() {
             return invalid("it is for clusters that several processes can share");
         }
-        if self.shared.active_runs.load(Ordering::SeqCst) > 0 {
+        if self.shared.runs_under_way() > 0 {
             return invalid("runs are under way");
         }
         let run = Arc::new(Run::alone(self)?);
@@ -139,7 +141,7 @@ impl Group {
         Self { part, ..self.clone() }.word()
     }
 
-    /// What a name of the group's is called in the directory.
+    /// What a barrier of the group's is called in the directory. The group's name has no `/`, so no two groups share one.
     pub(super) fn qualify(&self, name: &str) -> String {
         format!("{}/{name}", self.name)
     }

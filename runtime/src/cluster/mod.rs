@@ -16,6 +16,7 @@
 //! | [`barrier`] | all threads of a run wait for each other |
 //! | [`simulated`] | runs of simulated threads |
 //! | [`run`] | the threads of one `cluster.run` |
+//! | [`runs`] | the runs that are under way |
 //! | [`thread`] | one of them: [`ComputeThread`] |
 //! | [`submitted`] | waiting for a chain |
 //! | [`left`] | chains that nobody waits for |
@@ -38,6 +39,7 @@ pub(crate) mod members;
 mod metrics;
 mod random;
 mod run;
+mod runs;
 mod simulated;
 mod standing;
 mod submitted;
@@ -48,7 +50,7 @@ pub(crate) mod url;
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use dump::{Dumped, DumpedValue};
@@ -67,16 +69,14 @@ use crate::fabric::sim::{self, Ran};
 use crate::memory::cache::Spare;
 use crate::memory::epoch::Collector;
 use crate::memory::global::Process;
-use crate::memory::grid::Grid;
-use crate::memory::limbo::Limbo;
 use crate::memory::registry::Registry;
 use crate::sim::Simulation;
-use crate::sim::trace::NOBODY;
 use crate::sim::watch::Watch;
 use crate::task::block_on;
 use backing::Backing;
 use group::Group;
 use run::Run;
+use runs::{Computing, Runs};
 use simulated::{Simulated, look_for_leaks};
 use standing::Identities;
 use url::Config;
@@ -112,18 +112,17 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     backing: Backing,
     pub(crate) collector: crate::primitive::Arc<Collector>,
-    /// The process, where it takes part for as long as it is connected and not for each run.
+    /// The process, where it is one for as long as it is connected; where it is simulated, each run has several.
     process: Option<Arc<Process>>,
     /// Whether the memory node that lets processes in is gone, and whether this process was evicted.
     is_lost: AtomicBool,
     is_evicted: AtomicBool,
     pub(crate) registry: Arc<Registry>,
-    /// What threads had retired that have ended, and the free blocks that they held.
-    orphans: Mutex<Vec<Limbo>>,
+    runs: Runs,
+    /// Free blocks that the threads of ended runs held, where a process is there for a run only.
     spare: Mutex<Spare>,
     identities: Mutex<Identities>,
     next_run: AtomicU64,
-    active_runs: AtomicUsize,
     /// What ended threads had counted.
     totals: Mutex<Metrics>,
 }
@@ -185,11 +184,14 @@ impl Cluster {
     pub fn connect(url: &str) -> Result<Self> {
         let mut config = Config::parse(url)?;
         let backing = Backing::connect(&mut config)?;
-        let process = backing
-            .lease()
-            .and(backing.identity())
-            .map(|identity| Arc::new(Process::one_of_several(identity, 0, 1, config.geometry.segments())));
-        let (has_keeper, is_alone) = (process.is_some(), backing.identity().is_none());
+        let collector = crate::primitive::Arc::new(Collector::new());
+        let segments = config.geometry.segments();
+        let is_alone = backing.identity().is_none();
+        let process = match backing.identity() {
+            Some(identity) => Some(Process::one_of_several(identity, 0, 1, segments)),
+            None if backing.world().is_some() => None,
+            None => Some(Process::alone(crate::primitive::Arc::clone(&collector), 0, segments)),
+        };
         let mut cluster = Self {
             keeper: None,
             group: None,
@@ -198,19 +200,18 @@ impl Cluster {
                 config,
                 identities: Mutex::new(Identities::new(backing.identity())),
                 backing,
-                process,
+                process: process.map(Arc::new),
                 is_lost: AtomicBool::new(false),
                 is_evicted: AtomicBool::new(false),
-                collector: crate::primitive::Arc::new(Collector::new()),
+                collector,
                 registry: Arc::new(Registry::new(is_alone)),
-                orphans: Mutex::default(),
+                runs: Runs::default(),
                 spare: Mutex::default(),
                 next_run: AtomicU64::new(1),
-                active_runs: AtomicUsize::new(0),
                 totals: Mutex::default(),
             }),
         };
-        if has_keeper {
+        if !is_alone {
             cluster.shared.backing.prepare_background()?;
             cluster.keeper = Some(Arc::new(keeper::start(&cluster)?));
         }
@@ -259,9 +260,14 @@ impl Cluster {
     /// Afterwards no thread is left that could hold a pointer, so everything they had retired is freed (unless another
     /// run of the same cluster is under way).
     ///
+    /// Several threads of a program may each start a run, and these are under way at the same time. Indices and
+    /// [barriers](ComputeThread::barrier) are each run's own; roots and memory are the cluster's.
+    ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for 0 threads, for more than 65,536 simulated ones (they take some 15 KiB of memory each), and if the
-    /// process would have more than 8,192 others at a time, those of its other runs included; [`Error::System`] if the system starts no more; else the error of the
+    /// [`Error::InvalidArgument`] for 0 threads, for more than 65,536 simulated ones (they take some 15 KiB of memory each), if the
+    /// process would have more than 8,192 others at a time, those of its other runs included, inside another run of the cluster, and
+    /// for a second run at a time of a simulated cluster or of a [group](Self::in_group); [`Error::System`] if the system starts no
+    /// more; else the error of the
     /// thread with the lowest index that failed, one that merely found a [barrier broken](Error::BarrierBroken) by
     /// another's failure coming last.
     ///
@@ -319,26 +325,28 @@ impl Cluster {
         let shared = &self.shared;
         let reserved = run::reserve(threads, shared.world().is_some())?;
         shared.check_memory_node()?;
+        let under_way = self.begin_run()?;
+        let _joint = self.group.as_ref().map(|_| self.begin_joint_run()).transpose()?;
         shared.backing.prepare(threads)?;
         let _span = tracing::debug_span!("run", threads).entered();
         let joint = self.meet(threads)?;
-        shared.active_runs.fetch_add(1, Ordering::SeqCst);
         let run = Arc::new(Run::new(self, threads, joint)?);
-        let drained = DrainOnDrop(shared);
         let Some(world) = shared.world() else {
             let results = run_threads(
                 &reserved,
                 |index| {
+                    let _computing = Computing::begin(shared);
                     let ct = ComputeThread::new(self, &run, index);
                     block_on(&ct, live(&ct, &body))
                 },
                 |missing| missing.for_each(|index| run.depart(index, Metrics::default())),
             );
-            drop(drained);
+            drop(under_way);
             return Ok(results?.into_iter().map(Some).collect());
         };
+        let computing = Computing::begin(shared);
         let ran = sim::simulate(world, threads, run.id_of(0).0.get(), &Simulated::new(self, run, body));
-        drop(drained);
+        drop((computing, under_way));
         let ran = ran?;
         let sound = |ran: &Ran<Result<R>>| matches!(ran, Ran::Returned(Ok(_)));
         if ran.iter().all(sound) {
@@ -349,21 +357,6 @@ impl Cluster {
             Ran::Died => None,
         };
         Ok(ran.into_iter().map(result).collect())
-    }
-
-    /// Frees everything that the threads of earlier runs had retired, and gives how many objects. The end of the last run does
-    /// so by itself; only one that was still under way then leaves something to do. No round trip.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if a run is under way: its threads may hold pointers.
-    pub fn clear(&self) -> Result<u64> {
-        let running = self.shared.active_runs.load(Ordering::SeqCst);
-        if running > 0 {
-            let value = format!("with {running} runs under way").into();
-            let reason = "threads may hold pointers to what would be freed";
-            return Err(Error::from(error::InvalidArgument { argument: "clear", value, reason }));
-        }
-        Ok(self.shared.free_orphans())
     }
 
     /// The simulator's side of the cluster, if it is a simulated one (`sim:`).
@@ -391,17 +384,6 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Ends a run, also when a thread of it panicked.
-struct DrainOnDrop<'a>(&'a Shared);
-
-impl Drop for DrainOnDrop<'_> {
-    fn drop(&mut self) {
-        if self.0.active_runs.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.free_orphans();
-        }
-    }
-}
-
 impl Shared {
     /// How many threads share a process, unless it is all of them.
     fn threads_per_process(&self) -> Option<usize> {
@@ -425,52 +407,6 @@ impl Shared {
     /// What a thread's heap tells the simulator through; `task` is the task that runs.
     pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
         self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task) })
-    }
-}
-
-impl Shared {
-    /// Takes over what a thread had retired when it ended.
-    fn adopt(&self, limbo: Limbo) {
-        if !limbo.is_empty() {
-            lock(&self.orphans).push(limbo);
-        }
-    }
-
-    /// Hands over what ended threads had retired.
-    pub(crate) fn take_orphans(&self) -> Vec<Limbo> {
-        std::mem::take(&mut *lock(&self.orphans))
-    }
-
-    /// Looks at what ended threads had retired.
-    pub(crate) fn with_orphans(&self, each: impl FnMut(&Limbo)) {
-        lock(&self.orphans).iter().for_each(each);
-    }
-
-    /// Frees what ended threads had retired: no thread is left. Where other processes may be at work it waits for a run of this
-    /// one.
-    fn free_orphans(&self) -> u64 {
-        if self.has_strangers() {
-            return 0;
-        }
-        let mut freed = 0;
-        let grid = Grid::new(self.config.geometry);
-        let mut spare = lock(&self.spare);
-        for mut limbo in std::mem::take(&mut *lock(&self.orphans)) {
-            while let Some((block, is_object)) = limbo.pop_any() {
-                if let Some(watch) = self.watch(&Rc::default()) {
-                    watch.freed(NOBODY, block.address);
-                }
-                self.registry.freed(block.address);
-                let node = self.config.geometry.node_of(block.address.segment());
-                spare.put(&grid, node, block, is_object);
-                freed += u64::from(is_object);
-            }
-        }
-        drop(spare);
-        let mut totals = lock(&self.totals);
-        totals.freed += freed;
-        totals.reclaimed += freed;
-        freed
     }
 }
 

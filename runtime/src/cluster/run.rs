@@ -47,8 +47,15 @@ pub(crate) struct Run {
     is_in_background: bool,
     /// What it is a part of, if other processes take part.
     joint: Option<Joint>,
-    /// How many threads have arrived at each barrier, where that is counted here.
-    barriers: Mutex<HashMap<Box<str>, u64>>,
+    /// The barriers that threads wait at, where they are counted here.
+    barriers: Mutex<HashMap<Box<str>, Arrivals>>,
+}
+
+/// How many threads have arrived at a barrier, and how many of these have gone on.
+#[derive(Default)]
+struct Arrivals {
+    arrived: u64,
+    passed: u64,
 }
 
 impl Run {
@@ -140,17 +147,27 @@ impl Run {
         self.joint.as_ref().map_or(self.number, |joint| joint.number)
     }
 
-    /// A thread arrives at a barrier; gives how many had before.
+    /// A thread arrives at a barrier; returns how many arrivals complete its use.
     pub(crate) fn arrive(&self, barrier: &str) -> u64 {
         let mut barriers = lock(&self.barriers);
-        let count = barriers.entry(barrier.into()).or_default();
-        *count += 1;
-        *count - 1
+        let arrivals = barriers.entry(barrier.into()).or_default();
+        arrivals.arrived += 1;
+        arrivals.arrived.next_multiple_of(self.threads as u64)
     }
 
-    /// How many threads have arrived at a barrier.
-    pub(crate) fn arrivals(&self, barrier: &str) -> u64 {
-        lock(&self.barriers).get(barrier).copied().unwrap_or(0)
+    /// Whether the use of a barrier is complete that so many arrivals complete; otherwise how many there are. Its last thread to ask
+    /// forgets the barrier, which can begin anew: all that have arrived have gone on.
+    pub(crate) fn pass(&self, barrier: &str, complete: u64) -> Result<(), u64> {
+        let mut barriers = lock(&self.barriers);
+        let Some(arrivals) = barriers.get_mut(barrier) else { return Ok(()) };
+        if arrivals.arrived < complete {
+            return Err(arrivals.arrived);
+        }
+        arrivals.passed += 1;
+        if arrivals.passed == arrivals.arrived {
+            barriers.remove(barrier);
+        }
+        Ok(())
     }
 
     /// Whether any thread has ended, so that nobody can expect all of them to arrive anywhere.

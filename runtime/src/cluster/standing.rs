@@ -135,6 +135,11 @@ impl Shared {
         })
     }
 
+    /// Whether this process has a single compute thread.
+    pub(crate) fn has_one_thread(&self) -> bool {
+        lock(&self.identities).live.len() <= 1
+    }
+
     /// The thread has ended.
     pub(super) fn end_identity(&self, thread: ThreadId) {
         lock(&self.identities).live.remove(&thread);

@@ -161,11 +161,6 @@ impl Process {
         self.shared.is_some()
     }
 
-    /// Whether nobody else could have any memory.
-    pub(crate) fn is_one_thread(&self) -> bool {
-        self.shared.is_none() && self.threads.load(Ordering::Relaxed) <= 1
-    }
-
     fn spare(&self) -> std::sync::MutexGuard<'_, Spare> {
         // Lists of addresses are whole at every moment, also when their user panicked.
         self.spare.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

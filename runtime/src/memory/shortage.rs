@@ -78,7 +78,8 @@ impl<'a> Shortage<'a> {
             }
             self.fruitless_recuts = if chunks > 0 { 0 } else { self.fruitless_recuts + 1 };
         }
-        let is_alone = ct.process.is_one_thread() && !ct.has_garbage() && !again;
+        let is_one_thread = ct.process.shared.is_none() && ct.cluster().shared.has_one_thread();
+        let is_alone = is_one_thread && !ct.has_garbage() && !again;
         let is_patient =
             ct.endpoint.virtual_time().is_none() && ct.now().saturating_sub(self.began) < PATIENCE;
         if attempt >= if is_alone { ATTEMPTS_ALONE } else { ATTEMPTS } && (is_alone || !is_patient) {
