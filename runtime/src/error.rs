@@ -273,6 +273,33 @@ errors! {
         /// The thread's index in its run.
         thread: usize,
     }
+    /// A client's queue has no room. Wait for it with [`call`](crate::Client::call), make it longer, or use more threads.
+    #[error("the client's queue is full: {queue} calls wait; await `call`, or raise `ClientOptions::queue`")]
+    ClientFull {
+        /// How many calls it holds.
+        queue: usize,
+    }
+    /// A call of a client that has been shut down, or whose threads have ended. It was not done, or is not known to have been.
+    #[error("the client is shut down: make another with `cluster.client()`")]
+    ClientClosed {}
+    /// A call that had no answer in time, and was given up: its work was not begun, or its future was dropped where it waited.
+    /// What that had posted takes effect.
+    #[error(
+        "no answer to the call within {deadline_us} us: its work {}",
+        if *has_begun { "was cancelled after it had begun" } else { "was not begun" }
+    )]
+    DeadlineExceeded {
+        /// How long it was waited for, in microseconds.
+        deadline_us: u128,
+        /// Whether a compute thread had begun the work.
+        has_begun: bool,
+    }
+    /// A call whose work panicked. Its thread goes on.
+    #[error("the work of the call panicked: {message}")]
+    CallPanicked {
+        /// The first line of the panic's message.
+        message: Box<str>,
+    }
     /// What the simulator found wrong with a run.
     #[error("{finding} at {}.{:03} us, seed {seed}: {report}", at.as_micros(), at.subsec_nanos() % 1000)]
     Simulation {

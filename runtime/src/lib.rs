@@ -37,6 +37,7 @@
 //! | to | use |
 //! |---|---|
 //! | connect and start threads | [`Cluster`], [`ComputeThread`] |
+//! | send work to them from another executor | [`Client`] |
 //! | define what lives in far memory | [`#[remote]`](macro@remote), [`Word`](macro@Word), [`Atomic`], [`Link`], [`StampedLink`], [`Lock`], [`Versioned`], [`Tail`] |
 //! | point to it | [`RemotePtr`], [`Shared`], [`Owned`] |
 //! | reach a field | [`Place`], [`fetch!`](macro@fetch) |
@@ -79,8 +80,8 @@ mod stopper;
 mod task;
 
 pub use cluster::{
-    Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, MemberStatus, Metrics, Random, Reclamation,
-    RootStatus, Status, ThreadId, parse_size,
+    Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, MemberStatus,
+    Metrics, Random, Reclamation, RootStatus, Status, ThreadId, parse_size,
 };
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.

@@ -127,6 +127,35 @@ fn a_root_whose_maker_is_gone_is_made_by_another() {
         .unwrap();
 }
 
+#[test]
+fn a_name_is_free_again_whenever_the_future_that_claims_it_is_dropped() {
+    for seed in 0..20 {
+        let cluster = Cluster::connect(&format!("local:size=1MiB,delay=3,seed={seed}")).unwrap();
+        let tried = cluster.run(1, async |ct| {
+            for polls in 0..40 {
+                let name = &format!("number {polls}");
+                let mut claims = Box::pin(ct.root_or_init(name, async || number(5, ct).await));
+                let mut left = polls;
+                std::future::poll_fn(|context| {
+                    if left == 0 || claims.as_mut().poll(context).is_ready() {
+                        return std::task::Poll::Ready(());
+                    }
+                    left -= 1;
+                    context.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                })
+                .await;
+                drop(claims);
+                let made = ct.root_or_init(name, async || number(7, ct).await).await?;
+                let value = made.value().read(&ct.pin()).await?;
+                assert!(value == 5 || value == 7, "{value}");
+            }
+            Ok(())
+        });
+        tried.unwrap();
+    }
+}
+
 /// Polls both until the second is ready.
 async fn first_of<T>(one: impl Future<Output = Result<T>>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));

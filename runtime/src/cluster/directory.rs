@@ -27,6 +27,7 @@ use super::ComputeThread;
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
 use super::thread::ThreadId;
 use crate::error::{self, Error, Result};
+use crate::fabric::chain::Chain;
 use crate::layout::describe::describe;
 use crate::layout::fingerprint::name as fingerprint_of_name;
 use crate::layout::{Remote, WORD_BYTES};
@@ -194,11 +195,16 @@ impl Drop for Claim<'_> {
     /// this thread could not be reached.
     fn drop(&mut self) {
         if !self.settled {
-            let (entry, me) = (control::entry(self.index), self.ct.id());
-            self.ct.post_exchange(entry, State::Initialising(me).word(), State::Vacant.word());
-            self.ct.post_exchange(entry, State::Naming(me).word(), State::Empty.word());
+            give_back(self.ct, self.index);
         }
     }
+}
+
+/// Gives back the entry that this thread has claimed.
+fn give_back(ct: &ComputeThread, index: usize) {
+    let (entry, me) = (control::entry(index), ct.id());
+    ct.post_exchange(entry, State::Initialising(me).word(), State::Vacant.word());
+    ct.post_exchange(entry, State::Naming(me).word(), State::Empty.word());
 }
 
 /// Writes an entry's body and then its state, in one chain.
@@ -265,6 +271,20 @@ async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Res
     Ok(ct.compare_exchange_word(control::entry(index), from.word(), to.word()).await? == from.word())
 }
 
+/// As [`change`], to a state in which the entry is this thread's. Dropped before its outcome is known, it gives back what it may get; not
+/// without knowing the outcome, since the entry may be another task's of this thread.
+async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
+    let mut chain = ct.empty_chain();
+    let slot = chain.compare_exchange(control::entry(index), from.word(), to.word());
+    let is_claimed = move |_: &ComputeThread, done: &Chain| done.word(&slot) == from.word();
+    let unwanted = move |ct: &ComputeThread, is_claimed: bool| {
+        if is_claimed {
+            give_back(ct, index);
+        }
+    };
+    ct.submit_or(chain, is_claimed, unwanted).await
+}
+
 /// A root that exists, or the right to make it.
 enum RootOrClaim<'a> {
     /// The entry's index and what it says.
@@ -285,7 +305,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
             State::Empty | State::Vacant | State::Ready => false,
         };
-        if !busy && change(ct, index, from, to).await? {
+        if !busy && claim(ct, index, from, to).await? {
             let body = Body { description: old, ..new };
             let claim = Claim { ct, index, body, settled: false };
             if to == State::Naming(me) {

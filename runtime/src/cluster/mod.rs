@@ -17,6 +17,7 @@
 //! | [`simulated`] | runs of simulated threads |
 //! | [`run`] | the threads of one `cluster.run` |
 //! | [`runs`] | the runs that are under way |
+//! | [`client`] | threads that wait for work from other executors |
 //! | [`thread`] | one of them: [`ComputeThread`] |
 //! | [`submitted`] | waiting for a chain |
 //! | [`left`] | chains that nobody waits for |
@@ -28,6 +29,7 @@ pub(crate) mod backing;
 mod barrier;
 #[cfg(target_os = "linux")]
 pub(crate) mod checkpoint;
+mod client;
 pub(crate) mod control;
 mod directory;
 mod dump;
@@ -53,6 +55,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use client::{Call, Client, ClientOptions};
 pub use dump::{Dumped, DumpedValue};
 pub use inspect::{MemberStatus, RootStatus, Status};
 pub(crate) use metrics::count;

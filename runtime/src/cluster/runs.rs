@@ -65,9 +65,9 @@ impl Drop for Computing {
 }
 
 /// A run that is under way; dropped at its end, also when a thread of it panicked.
-pub(super) struct UnderWay<'a>(&'a Shared);
+pub(super) struct UnderWay(Arc<Shared>);
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut counted = lock(&self.0.runs.counted);
         counted.under_way -= 1;
@@ -95,14 +95,14 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the calling thread computes in a run of this cluster.
-    pub(super) fn begin_run(&self) -> Result<UnderWay<'_>> {
+    pub(super) fn begin_run(&self) -> Result<UnderWay> {
         let shared: &Arc<Shared> = &self.shared;
         if COMPUTES_IN.with_borrow(|clusters| clusters.contains(&key(shared))) {
             let reason = "it would block the compute thread that starts it: start it on a thread of its own";
             return Err(refused("inside a run of the same cluster", reason));
         }
         lock(&shared.runs.counted).under_way += 1;
-        Ok(UnderWay(shared))
+        Ok(UnderWay(Arc::clone(shared)))
     }
 
     /// Claims the process's record for a run of a group.

@@ -4,7 +4,7 @@
 //! code: check the address, touch the word, count. For any other the operation becomes a chain; the future that waits
 //! for it holds a ticket, never a buffer, so it can be dropped at any moment.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -34,6 +34,7 @@ use crate::memory::limbo::Limbo;
 use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
 use crate::pointer::{Address, Pointer, RemotePtr};
+use crate::task::Idle;
 
 /// Tells a compute thread from all others of the cluster that live. Never zero, so that a lock's word can name its owner.
 ///
@@ -78,6 +79,8 @@ pub struct ComputeThread {
     tokens: Tokens,
     /// Whether other processes of the run have been told that it has ended.
     has_departed: Cell<bool>,
+    /// Its waker and its timers, where it polls its tasks itself.
+    idle: OnceCell<Idle>,
     /// The task that runs, or ran last.
     task: Rc<Cell<u32>>,
     /// Its number among the threads of the run, and among those of them that are in this process.
@@ -119,6 +122,7 @@ impl ComputeThread {
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             tokens: Tokens::new(id),
             has_departed: Cell::new(false),
+            idle: OnceCell::new(),
             task,
             index: run.threads_before() + index,
             index_here: index,
@@ -209,6 +213,10 @@ impl ComputeThread {
 
     pub(crate) fn idle(&self) {
         self.endpoint.idle();
+    }
+
+    pub(crate) fn idle_state(&self) -> &Idle {
+        self.idle.get_or_init(|| Idle::new(self.id, &self.process))
     }
 
     /// Sleeps: for waiting until somebody does something in another process, when nothing of this thread is under way.

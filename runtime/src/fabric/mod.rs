@@ -31,6 +31,7 @@ pub(crate) mod delayed;
 #[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // lanes are RDMA's
 pub(crate) mod handshake;
 pub(crate) mod host;
+pub(crate) mod park;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod question;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]

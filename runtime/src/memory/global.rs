@@ -43,6 +43,7 @@ use crate::fabric::chain::{Chain, Slot};
 use crate::fabric::{Posted, Ticket};
 use crate::pointer::Address;
 use crate::primitive::Arc;
+use crate::task::Sleepers;
 
 /// How many chains a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;
@@ -62,6 +63,8 @@ pub(crate) struct Process {
     spare: Mutex<Spare>,
     /// How often its threads have been asked to give back memory.
     requests: AtomicU64,
+    /// Its threads that may be asleep.
+    pub(crate) sleepers: Sleepers,
     /// Its threads that have neither ended nor died.
     threads: AtomicUsize,
     /// What it says while another process sweeps memory.
@@ -125,6 +128,7 @@ impl Process {
             known: Known::new(segments),
             spare: Mutex::default(),
             requests: AtomicU64::new(0),
+            sleepers: Sleepers::default(),
             threads: AtomicUsize::new(threads),
             witness: Witness::default(),
             shared: None,
@@ -158,6 +162,7 @@ impl Process {
     /// Asks its threads to give back memory; gives whether there are other processes to be asked.
     pub(crate) fn ask_for_memory(&self) -> bool {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        self.sleepers.wake();
         self.shared.is_some()
     }
 

@@ -2,21 +2,25 @@
 //!
 //! A compute thread is its own executor. It polls its tasks in turn; one that waits for far memory, for a lock or for
 //! another thread gives way to the next. Where all of them wait, the thread lets the system run others, and polls again:
-//! on a network the answer is microseconds away, which no sleeping thread would be woken in.
+//! on a network the answer is microseconds away, which no sleeping thread would be woken in. Where none of them waits for far
+//! memory, or for what can only be polled, the thread [sleeps](idle).
 //!
 //! Tasks are scoped: they borrow from the code that starts them and are over when it goes on. Futures of the runtime also
 //! work inside the combinators of other crates (`try_join`, `FuturesUnordered`, …): what waits wakes its waker at once, so
 //! whoever polls only what was woken polls it again.
 
 mod backoff;
+mod idle;
 mod set;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub use backoff::Backoff;
+use idle::Timer;
+pub(crate) use idle::{Idle, Sleepers};
 use set::TaskSet;
 
 use crate::cluster::ComputeThread;
@@ -25,12 +29,12 @@ use crate::error::Result;
 /// Polls `future` to completion on this thread.
 pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {
     let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
+    let mut context = Context::from_waker(ct.idle_state().waker());
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        ct.idle();
+        ct.wait_for_wake();
     }
 }
 
@@ -75,16 +79,13 @@ impl ComputeThread {
         }
     }
 
-    /// Waits for `duration` by the fabric's clock.
+    /// Waits for `duration` by the fabric's clock. The thread sleeps if it has nothing else to do.
     pub async fn sleep(&self, duration: Duration) {
-        let until = self.now() + duration;
+        let until = self.now().saturating_add(duration);
         if let Some(timer) = self.timer(|sim, task| sim.sleep_until(until, task)) {
             return drop(timer.await);
         }
-        while self.now() < until {
-            self.hear_requests();
-            pend_once().await;
-        }
+        Timer::new(self, until).await;
     }
 
     /// What to wait with between attempts of a retry loop.

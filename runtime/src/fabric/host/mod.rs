@@ -4,6 +4,7 @@
 //! chasing pays a few cycles a step for distribution, none with one segment, and no load. All accesses go through `AtomicU64`, so they are
 //! free of data races by construction.
 
+mod alarm;
 mod arena;
 mod spawn;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+pub(crate) use alarm::{Alarm, Alarms, Moment};
 pub(crate) use arena::{Arena, Geometry};
 pub(crate) use spawn::{Background, Reserved, Stop, run_threads};
 

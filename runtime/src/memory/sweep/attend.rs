@@ -75,6 +75,7 @@ impl ComputeThread {
         let candidates = Candidates::from_bits(number, &lots, self.read_far(at, bits).await?);
         let candidates = Arc::new(candidates);
         self.process.witness.hear(Some(Arc::clone(&candidates)));
+        self.process.sleepers.wake();
         Ok(candidates)
     }
 

@@ -1,0 +1,274 @@
+//! The calls of a client that no thread has begun.
+//!
+//! One lock protects all of it: which calls wait, which callers wait for room, and which threads wait for calls. So who finds nothing
+//! and leaves its waker has done both before anything changes, and no wake is lost. Wakers are woken, and calls dropped, after the
+//! lock is released: both are strangers' code.
+//!
+//! **Bounded and in order.** At most `bound` calls wait. A caller that finds no room leaves its waker in a line. Room that comes free
+//! is *granted* to the first in line: it stays reserved until that caller uses it, or is dropped, which grants it to the next. A
+//! newcomer does not overtake the line. Nested calls, made by the work of other calls, need no room: see
+//! [`client`](super).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use super::work::Work;
+
+/// Calls, callers and threads.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    bound: usize,
+}
+
+struct State {
+    /// Calls that wait for a thread, in the order in which they came, and those that are nested.
+    calls: BTreeMap<u64, Box<dyn Work>>,
+    nested: BTreeMap<u64, Box<dyn Work>>,
+    /// Callers that wait for room, in order, and those that may have it.
+    line: BTreeMap<u64, Waker>,
+    granted: BTreeSet<u64>,
+    /// How many numbers of calls and of places in line have been given out.
+    numbers: u64,
+    /// Threads that have nothing to do, or only to wait; and whether they can take calls that are not nested.
+    idle: Vec<Idle>,
+    is_closed: bool,
+    /// Threads that have not ended, and the wakers of tasks that wait until there is none.
+    threads: usize,
+    at_end: Vec<Waker>,
+}
+
+struct Idle {
+    thread: usize,
+    has_room: bool,
+    waker: Waker,
+}
+
+/// What became of a call that was offered.
+pub(super) enum Offered {
+    /// It waits for a thread, under this number.
+    Accepted(u64),
+    /// There is no room.
+    Full(Box<dyn Work>),
+    /// No more calls are accepted.
+    Closed,
+}
+
+/// What a thread finds.
+pub(super) enum Taken {
+    Call(Box<dyn Work>),
+    /// Nothing now: the thread's waker is kept.
+    Nothing,
+    /// Nothing, and no more will come, except from the work of calls that have begun: the waker is kept for that.
+    Over,
+}
+
+impl Queue {
+    pub(super) fn new(bound: usize, threads: usize) -> Self {
+        let state = State {
+            calls: BTreeMap::new(),
+            nested: BTreeMap::new(),
+            line: BTreeMap::new(),
+            granted: BTreeSet::new(),
+            numbers: 0,
+            idle: Vec::with_capacity(threads),
+            is_closed: false,
+            threads,
+            at_end: Vec::new(),
+        };
+        Self { state: Mutex::new(state), bound }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that panics is called while it is locked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many calls may wait.
+    pub(super) fn bound(&self) -> usize {
+        self.bound
+    }
+
+    /// How many calls wait.
+    pub(super) fn waiting(&self) -> usize {
+        let state = self.state();
+        state.calls.len() + state.nested.len()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
+    /// Offers a call. Where there is no room, the caller's waker, if there is one, gets a place in line, or keeps the one that it has.
+    pub(super) fn offer(
+        &self,
+        work: Box<dyn Work>,
+        place: &mut Option<u64>,
+        waker: Option<&Waker>,
+    ) -> Offered {
+        let mut state = self.state();
+        if state.is_closed {
+            drop(state);
+            return Offered::Closed;
+        }
+        let may_enter = match place {
+            Some(place) => state.granted.remove(place),
+            None => state.line.is_empty() && state.calls.len() + state.granted.len() < self.bound,
+        };
+        if may_enter {
+            *place = None;
+            let number = state.next_number();
+            state.calls.insert(number, work);
+            return Self::announce(state, number, true);
+        }
+        if let Some(waker) = waker {
+            let number = *place.get_or_insert_with(|| state.next_number());
+            let replaced = state.line.insert(number, waker.clone());
+            drop(state);
+            drop(replaced);
+        }
+        Offered::Full(work)
+    }
+
+    /// Offers a call that the work of another makes.
+    pub(super) fn offer_nested(&self, work: Box<dyn Work>) -> Offered {
+        let mut state = self.state();
+        let number = state.next_number();
+        state.nested.insert(number, work);
+        Self::announce(state, number, false)
+    }
+
+    /// Wakes a thread for a call.
+    fn announce(mut state: MutexGuard<'_, State>, number: u64, needs_room: bool) -> Offered {
+        // The one that has been idle for the shortest time may not sleep yet.
+        let idle = state.idle.iter().rposition(|idle| idle.has_room || !needs_room);
+        let idle = idle.map(|position| state.idle.remove(position));
+        drop(state);
+        if let Some(idle) = idle {
+            idle.waker.wake();
+        }
+        Offered::Accepted(number)
+    }
+
+    /// A caller leaves the line, and what was granted to it is the next's.
+    pub(super) fn leave_line(&self, place: u64) {
+        let mut state = self.state();
+        let removed = state.line.remove(&place);
+        let granted = if state.granted.remove(&place) { state.grant(self.bound) } else { None };
+        drop(state);
+        drop(removed);
+        wake(granted);
+    }
+
+    /// Takes a call back; returns whether no thread had begun it.
+    pub(super) fn take_back(&self, number: u64) -> bool {
+        let mut state = self.state();
+        let removed = state.calls.remove(&number).or_else(|| state.nested.remove(&number));
+        let granted = state.grant(self.bound);
+        drop(state);
+        wake(granted);
+        // What it captures is dropped here.
+        removed.is_some()
+    }
+
+    /// A thread is about to work: it should not be woken for calls that others could take earlier.
+    pub(super) fn is_awake(&self, thread: usize) {
+        let mut state = self.state();
+        let removed = state.remove_idle(thread);
+        drop(state);
+        drop(removed);
+    }
+
+    /// The next call for a thread, which `has_room` for one that is not nested.
+    pub(super) fn take(&self, thread: usize, has_room: bool, waker: &Waker) -> Taken {
+        let mut state = self.state();
+        let removed = state.remove_idle(thread);
+        let mut call = state.nested.pop_first();
+        if call.is_none() && has_room {
+            call = state.calls.pop_first();
+        }
+        if let Some((_, call)) = call {
+            let granted = state.grant(self.bound);
+            drop(state);
+            drop(removed);
+            wake(granted);
+            return Taken::Call(call);
+        }
+        let is_over = state.is_closed && state.calls.is_empty();
+        state.idle.push(Idle { thread, has_room, waker: waker.clone() });
+        drop(state);
+        drop(removed);
+        if is_over { Taken::Over } else { Taken::Nothing }
+    }
+
+    /// Accepts no more calls.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        state.granted.clear();
+        let callers = std::mem::take(&mut state.line);
+        let threads = std::mem::take(&mut state.idle);
+        drop(state);
+        let threads = threads.into_iter().map(|idle| idle.waker);
+        threads.chain(callers.into_values()).for_each(Waker::wake);
+    }
+
+    /// A thread has ended. Calls that no thread is left for are dropped.
+    pub(super) fn end(&self, thread: usize) {
+        let mut state = self.state();
+        let removed = state.remove_idle(thread);
+        state.threads -= 1;
+        if state.threads > 0 {
+            drop(state);
+            drop(removed);
+            return;
+        }
+        state.is_closed = true;
+        let calls = (std::mem::take(&mut state.calls), std::mem::take(&mut state.nested));
+        let wakers = std::mem::take(&mut state.at_end);
+        drop(state);
+        drop((removed, calls));
+        self.close();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until all threads have ended.
+    pub(super) fn poll_end(&self, waker: &Waker) -> Poll<()> {
+        let mut state = self.state();
+        if state.threads == 0 {
+            return Poll::Ready(());
+        }
+        if !state.at_end.iter().any(|kept| kept.will_wake(waker)) {
+            state.at_end.push(waker.clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl State {
+    fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn remove_idle(&mut self, thread: usize) -> Option<Idle> {
+        let position = self.idle.iter().position(|idle| idle.thread == thread)?;
+        Some(self.idle.remove(position))
+    }
+
+    /// Grants a place to the first in line, if there is room.
+    fn grant(&mut self, bound: usize) -> Option<Waker> {
+        if self.calls.len() + self.granted.len() >= bound {
+            return None;
+        }
+        let (place, waker) = self.line.pop_first()?;
+        self.granted.insert(place);
+        Some(waker)
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
