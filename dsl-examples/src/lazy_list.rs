@@ -263,7 +263,7 @@ impl<K: Word + Ord> LazyList<K> {
             }
         }
         lock.recovered();
-        lock.release().await
+        Ok(lock.release().await?)
     }
 
     /// Puts right whatever threads that died have left, and frees the locks that they held. One READ a node, and a few

@@ -180,7 +180,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
         if !curr.is_deleted() {
             lock.recovered();
         }
-        lock.release().await
+        Ok(lock.release().await?)
     }
 
     /// Puts right whatever threads that died have left, and frees the locks that they held. Others may use the list.

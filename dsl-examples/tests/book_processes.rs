@@ -77,7 +77,7 @@ async fn save(account: RemotePtr<Account>, ct: &ComputeThread) -> farfield::Resu
     let checking = account.checking().load(ct).await?;
     account.checking().store(ct, checking - 1).await?;
     account.savings().store(ct, TOTAL - checking + 1).await?;
-    lock.release().await
+    Ok(lock.release().await?)
 }
 // ANCHOR_END: account
 
@@ -100,7 +100,7 @@ fn an_account_survives_its_owner() {
                 let sum = account.checking().load(ct).await? + account.savings().load(ct).await?;
                 assert_eq!(sum, TOTAL);
             }
-            lock.release().await
+            Ok(lock.release().await?)
         });
         let ended = ended.unwrap_or_else(|error| panic!("after {chains} chains: {error}"));
         assert!(ended[0].is_some() && ended[2].is_some());

@@ -164,6 +164,22 @@ errors! {
         /// How many it holds.
         capacity: usize,
     }
+    /// A lock that would never be had: it is taken again by the task that holds it, or twice by one chain.
+    #[error("the lock at {lock} is taken twice: {how}")]
+    LockTakenTwice {
+        /// Where the lock is.
+        lock: Address,
+        /// Who holds it, and what to do.
+        how: &'static str,
+    }
+    /// A value whose writer died, or whose write failed, before it was whole. There is one copy, so what it was is lost.
+    #[error("the value at {address} was left half-written by thread {writer}: write it anew")]
+    HalfWritten {
+        /// Where the [`Versioned`](crate::Versioned) value is.
+        address: Address,
+        /// The thread that wrote it; if the value was restored from a checkpoint, a thread of the cluster that the checkpoint is from.
+        writer: crate::ThreadId,
+    }
     /// A barrier that can not complete, because a compute thread ended without reaching it.
     #[error("barrier `{name}` is broken: {arrived} of {threads} threads reached it and another has ended")]
     BarrierBroken {
@@ -336,6 +352,11 @@ impl Error {
     /// ```
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(Box::new(error.into()))
+    }
+
+    /// Whether what failed may have taken effect, and may take effect if it is tried again.
+    pub(crate) fn is_of_unknown_outcome(&self) -> bool {
+        matches!(self, Self::NodeUnreachable(_) | Self::OperationFailed(_))
     }
 }
 

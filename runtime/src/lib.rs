@@ -220,8 +220,8 @@ pub use memory::local_epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use memory::site::{Policy, Site};
 pub use place::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
-    LockState, Pending, PendingLock, Place, Read, Readable, Stamped, StampedLink, Tail, TailRef, Version,
-    Versioned,
+    LockState, Pending, PendingLock, Place, Read, Readable, ReleaseError, Stamped, StampedLink, Tail,
+    TailRef, Version, Versioned,
 };
 pub use pointer::{Address, Marks, Owned, Pointer, Publish, RemotePtr, Shared};
 pub use task::Backoff;

@@ -279,19 +279,30 @@ async fn dropped_futures_leave_no_lock_held_and_no_value_torn(ct: &ComputeThread
     let ptr = node(0, ct).await?;
     for polls in 0..40 {
         // Dropped before it is posted, in flight, or done: the lock is free afterwards.
-        drop_after(polls, async { ptr.lock().acquire(ct).await?.release().await });
+        drop_after(polls, async { Ok::<(), Error>(ptr.lock().acquire(ct).await?.release().await?) });
         assert!(!ptr.lock().state(ct).await?.is_held(), "after {polls} polls");
         drop_after(polls, ptr.span().write(ct, [u64::from(polls); 3]));
         let [a, b, c] = ptr.span().read(ct).await?;
         assert!(a == b && b == c, "after {polls} polls");
     }
     // Another task's lock is left alone by one that gives up.
-    let held = ptr.lock().acquire(ct).await?;
-    for polls in 1..40 {
-        assert!(!drop_after(polls, ptr.lock().acquire(ct)));
-        assert!(ptr.lock().state(ct).await?.is_held(), "after {polls} polls");
-    }
-    held.release().await
+    let gave_up = std::cell::Cell::new(false);
+    let tasks = ct.tasks(2, async |task| {
+        if task == 0 {
+            let held = ptr.lock().acquire(ct).await?;
+            while !gave_up.get() {
+                ct.yield_now().await;
+            }
+            return Ok(held.release().await?);
+        }
+        for polls in 1..40 {
+            assert!(!drop_after(polls, ptr.lock().acquire(ct)));
+            assert!(ptr.lock().state(ct).await?.is_held(), "after {polls} polls");
+        }
+        gave_up.set(true);
+        Ok(())
+    });
+    tasks.await.map(drop)
 }
 
 #[farfield::test(cluster = "local:delay=8")]

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use farfield::prelude::*;
 use farfield::shm::{MemoryNode, MemoryNodeOptions, Stopper};
-use farfield::{Error, Result};
+use farfield::{Address, Error, Result};
 
 /// A memory node of this process, with a name of its own.
 struct Node {
@@ -456,6 +456,67 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     drop(other);
     assert!(Cluster::connect("local:").unwrap().checkpoint(&file).is_err());
     fs::remove_file(&file).unwrap();
+}
+
+#[remote]
+struct Record {
+    state: Versioned<[u64; 3]>,
+    lock: Lock,
+}
+
+async fn record(ct: &ComputeThread) -> Result<RemotePtr<Record>> {
+    ct.root_or_init("record", async || Record::new_in(ct, Record::init([0; 3])).await?.write(ct).await).await
+}
+
+/// Leaves the value as a writer does that stops in the middle.
+async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<()> {
+    at.state().write(ct, [5; 3]).await?;
+    let word = |address: Address, index: u64| {
+        Place::<Atomic<u64>>::from_address(Address::new(address.segment(), address.offset() + 8 * index))
+    };
+    let lock = at.lock().acquire(ct).await?;
+    let token = word(at.lock().address(), 0).load(ct).await?;
+    for (index, value) in [token, 7, 99].into_iter().enumerate() {
+        word(at.state().address(), index as u64).store(ct, value).await?;
+    }
+    Ok(lock.release().await?)
+}
+
+/// By a process that has gone: others are told so, also in a cluster that it is restored in, until the value is written anew.
+#[test]
+fn a_value_that_a_process_has_left_half_written_is_written_anew() {
+    let file = std::env::temp_dir().join(format!("farfield-half-written-{}", std::process::id()));
+    let (node, other) = (Node::new("half"), Node::new("half-restored"));
+    let reader = node.connect();
+    let writer = node.connect().run(1, async |ct| {
+        stop_in_the_middle(record(ct).await?, ct).await?;
+        Ok(ct.id())
+    });
+    let writer = writer.unwrap()[0];
+    let half_written_by = |error: Error| match error {
+        Error::HalfWritten(half) => half.writer,
+        other => panic!("{other}"),
+    };
+    for _ in 0..2 {
+        let told = reader
+            .run(2, async |ct| Ok(half_written_by(record(ct).await?.state().read(ct).await.unwrap_err())));
+        assert_eq!(told.unwrap(), [writer; 2]);
+    }
+    reader.checkpoint(&file).unwrap();
+    let restored = other.connect();
+    restored.restore(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    for cluster in [reader, restored] {
+        let run = cluster.run(2, async |ct| {
+            let at = record(ct).await?;
+            let told = half_written_by(at.state().read(ct).await.unwrap_err());
+            ct.barrier("looked").await?;
+            at.state().write(ct, [8; 3]).await?;
+            assert_eq!(at.state().read(ct).await?, [8; 3]);
+            Ok(told)
+        });
+        assert_eq!(run.unwrap(), [writer; 2]);
+    }
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn durations_count_round_trips() {
         assert_eq!(three.await?, 6000);
         let together = nanoseconds(ct, async || ct.tasks(8, async |task| cell(task).load(ct).await).await);
         assert_eq!(together.await?, 2000, "tasks wait together");
-        let lock = nanoseconds(ct, async || root.lock().acquire(ct).await?.release().await);
+        let lock = nanoseconds(ct, async || Ok(root.lock().acquire(ct).await?.release().await?));
         assert_eq!(lock.await?, 4000);
         assert_eq!(nanoseconds(ct, async || Ok(ct.pin())).await?, 0);
         let slept = nanoseconds(ct, async || {
@@ -432,5 +432,5 @@ async fn an_acquisition_that_is_dropped_in_flight_gives_the_lock_back(ct: &Compu
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(acquisition.as_mut().poll(&mut context).is_pending());
     }
-    root.lock().acquire(ct).await?.release().await
+    Ok(root.lock().acquire(ct).await?.release().await?)
 }

@@ -155,11 +155,14 @@ fn who_waits_for_a_lock_that_nobody_gives_back_is_told_so() {
         if ct.index() == 2 {
             std::mem::forget(root.lock().acquire(ct).await?);
             root.value().store(ct, 1).await?;
+            while root.value().load(ct).await? == 1 {
+                ct.backoff().wait().await;
+            }
         }
         while root.value().load(ct).await? == 0 {
             ct.backoff().wait().await;
         }
-        root.lock().acquire(ct).await?.release().await
+        Ok(root.lock().acquire(ct).await?.release().await?)
     });
     let Err(Error::Simulation(found)) = run else { panic!("{run:?}") };
     assert_eq!(found.finding, Finding::Livelock);
@@ -285,7 +288,8 @@ fn a_slow_memory_node_is_slow() {
 
 // ---- faults by chance ------------------------------------------------------------------------------------------
 
-/// Every kind of fault, often; whatever happens, a run ends, and not with an unknown error.
+/// Every kind of fault, often; whatever happens, a run ends, and not with an unknown error. A lock that could not be released is
+/// released once its memory node can be reached, and the lock of a dead thread is taken from it.
 #[test]
 fn faults_by_chance_end_in_results_and_known_errors() {
     let mut dead = 0;
@@ -307,10 +311,6 @@ fn faults_by_chance_end_in_results_and_known_errors() {
         match run {
             Ok(returned) => dead += returned.iter().filter(|returned| returned.is_none()).count(),
             Err(Error::NodeUnreachable(_)) => unreachable += 1,
-            Err(Error::Simulation(found)) if found.finding == Finding::Livelock => {
-                // Who has died keeps its lock, and so does who could not reach it to release it.
-                assert!(found.report.contains("held by thread"), "{found}");
-            }
             Err(error) => panic!("seed {seed}: {error}\n{}", simulation.trace(40)),
         }
     }

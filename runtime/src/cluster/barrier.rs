@@ -41,6 +41,7 @@ impl ComputeThread {
     /// 47 bytes, of which in a group that name and a `/` take their part; [`Error::DirectoryFull`] past 128 names of roots and
     /// barriers, on `sim:` and in groups.
     pub async fn barrier(&self, name: &str) -> Result<()> {
+        self.make_amends_now().await;
         let at = match self.run.joint() {
             Some(joint) => barrier_entry(self, &joint.group.qualify(name)).await?,
             None if self.cluster().shared.world().is_none() => return self.barrier_here(name).await,

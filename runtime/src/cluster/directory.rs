@@ -23,9 +23,9 @@
 //! A look-up costs one READ of 1 KiB for each eight names that there are, up to the one looked for; nothing here is on a
 //! data structure's path.
 
-use super::ComputeThread;
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
 use super::thread::ThreadId;
+use super::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
 use crate::layout::describe::describe;
@@ -182,11 +182,13 @@ impl Claim<'_> {
         ct.forget_description(Address::from_bits(old)).await
     }
 
-    /// Writes the value and makes the entry ready, in one chain.
+    /// Writes the value and makes the entry ready, in one chain. If that fails, or is not waited for, the name is given back
+    /// unless it has taken effect.
     async fn settle(mut self, value: u64) -> Result<()> {
-        self.settled = true;
         self.body.value = value;
-        write_entry(self.ct, self.index, &self.body, State::Ready).await
+        write_entry(self.ct, self.index, &self.body, State::Ready).await?;
+        self.settled = true;
+        Ok(())
     }
 }
 
@@ -203,8 +205,9 @@ impl Drop for Claim<'_> {
 /// Gives back the entry that this thread has claimed.
 fn give_back(ct: &ComputeThread, index: usize) {
     let (entry, me) = (control::entry(index), ct.id());
-    ct.post_exchange(entry, State::Initialising(me).word(), State::Vacant.word());
-    ct.post_exchange(entry, State::Naming(me).word(), State::Empty.word());
+    for (own, free) in [(State::Initialising(me), State::Vacant), (State::Naming(me), State::Empty)] {
+        ct.make_amends(Exchange::of_word(entry, own.word(), free.word()));
+    }
 }
 
 /// Writes an entry's body and then its state, in one chain.
@@ -303,7 +306,8 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
         };
         let busy = match from {
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
-            State::Empty | State::Vacant | State::Ready => false,
+            // An earlier claim of this thread's, which is yet to be given back, has the same word as a new one.
+            State::Empty | State::Vacant | State::Ready => ct.owes(control::entry(index)),
         };
         if !busy && claim(ct, index, from, to).await? {
             let body = Body { description: old, ..new };

@@ -7,15 +7,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::ComputeThread;
+use super::amends::Exchange;
 use super::metrics::count;
 use super::submitted::Submitted;
 use crate::error::{Error, Result};
 use crate::fabric::chain::Chain;
 use crate::fabric::{Posted, Ticket};
 use crate::memory::epoch;
+use crate::place::Results;
+use crate::pointer::Address;
 
 /// How many chains that nobody waits for are looked at whenever another is posted.
 const MOST_LOOKED_AT: usize = 8;
@@ -29,6 +33,24 @@ pub(super) struct Left {
     owed: bool,
     /// What is to be done once it is known how it went.
     then: Option<Then>,
+    /// What is to be done if it failed; of that nothing is allocated.
+    otherwise: Otherwise,
+}
+
+/// What becomes of words that a failed chain was to change.
+pub(super) enum Otherwise {
+    Nothing,
+    /// The chain, or an exchange, was to change this word.
+    Exchange(Exchange),
+    /// The chain was to release locks.
+    Releases(Rc<Results>),
+}
+
+impl Left {
+    /// Whether it may change a word by an exchange, or make up for not having done so.
+    pub(super) fn is_exchange_of(&self, at: Address) -> bool {
+        matches!(&self.otherwise, Otherwise::Exchange(exchange) if exchange.at == at)
+    }
 }
 
 /// Is given a completed chain, or nothing if it failed.
@@ -87,40 +109,50 @@ impl ComputeThread {
     /// Gives up waiting for a chain, which takes effect all the same. Until it has, what the guards of this thread
     /// protect stays protected: the chain may be about to write there.
     pub(super) fn leave(&self, ticket: Ticket) {
+        self.leave_otherwise(ticket, Otherwise::Nothing);
+    }
+
+    /// As [`leave`](Self::leave), where something is to be done if the chain fails.
+    pub(super) fn leave_otherwise(&self, ticket: Ticket, otherwise: Otherwise) {
         if self.endpoint.takes_time() {
-            self.keep(ticket, false, None);
+            self.keep(ticket, false, None, otherwise);
         } else {
+            // Such a fabric has no memory nodes that could fail to answer.
             self.endpoint.forget(ticket);
+            if let Otherwise::Exchange(exchange) = otherwise {
+                exchange.is_over(self);
+            }
         }
     }
 
     /// Keeps a chain in flight among those that are left.
-    fn keep(&self, ticket: Ticket, owed: bool, then: Option<Then>) {
+    fn keep(&self, ticket: Ticket, owed: bool, then: Option<Then>, otherwise: Otherwise) {
         self.endpoint.leave(ticket);
         let pin = self.epoch.pin_oldest();
-        self.left.borrow_mut().push(Left { ticket, pin, owed, then });
+        self.left.borrow_mut().push(Left { ticket, pin, owed, then, otherwise });
     }
 
     /// Posts a chain that nobody waits for. An error that is known at once is returned; a later one is owed to the thread.
-    pub(crate) fn post(&self, chain: Chain) -> Result<()> {
+    /// Returns whether it is known how the chain went; if not, `results` has the locks that it releases.
+    pub(crate) fn post(&self, chain: Chain, results: &Rc<Results>) -> Result<bool> {
         let mut submitted = self.submit(chain);
         match submitted.posted.take() {
             Some(Posted::InFlight(ticket)) if self.endpoint.takes_time() => {
-                self.keep(ticket, true, None);
-                Ok(())
+                self.keep(ticket, true, None, Otherwise::Releases(Rc::clone(results)));
+                Ok(false)
             }
             Some(Posted::InFlight(ticket)) => loop {
                 // Completes at one of the next polls; what is posted afterwards must not overtake it.
                 if let Poll::Ready((chain, result)) = self.endpoint.poll(ticket) {
                     self.recycle(chain);
-                    return result;
+                    return result.map(|()| true);
                 }
             },
             Some(Posted::Done(chain, result)) => {
                 self.recycle(chain);
-                result
+                result.map(|()| true)
             }
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 
@@ -154,7 +186,7 @@ impl ComputeThread {
     fn look_at(&self, posted: Posted, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
         match posted {
             Posted::InFlight(ticket) if self.endpoint.takes_time() => {
-                self.keep(ticket, false, Some(Box::new(then)));
+                self.keep(ticket, false, Some(Box::new(then)), Otherwise::Nothing);
             }
             Posted::InFlight(ticket) => loop {
                 if let Poll::Ready((chain, result)) = self.endpoint.poll(ticket) {
@@ -186,6 +218,7 @@ impl ComputeThread {
 
     pub(crate) async fn wait_for_left(&self) {
         std::future::poll_fn(|context| {
+            self.lineage.stir();
             self.look_after_some_left(usize::MAX);
             if self.left.borrow().is_empty() {
                 return Poll::Ready(());
@@ -200,6 +233,7 @@ impl ComputeThread {
     /// posted.
     #[inline]
     pub(crate) fn look_after_left(&self) {
+        self.look_after_owed();
         if self.left.borrow().is_empty() {
             return;
         }
@@ -217,7 +251,7 @@ impl ComputeThread {
     /// As [`look_after_left`](Self::look_after_left), for the oldest `most`.
     fn look_after_some_left(&self, most: usize) {
         // Nothing may be done with an outcome while the list is being gone through.
-        let mut settled = Vec::new();
+        let (mut settled, mut failed) = (Vec::new(), Vec::new());
         let mut to_look_at = most;
         self.left.borrow_mut().retain_mut(|left| match self.poll_left(left, &mut to_look_at) {
             Poll::Pending => true,
@@ -226,7 +260,16 @@ impl ComputeThread {
                     settled.push((then, left.pin, chain, result.is_ok()));
                     return false;
                 }
-                self.epoch.unpin(left.pin);
+                let otherwise = std::mem::replace(&mut left.otherwise, Otherwise::Nothing);
+                match otherwise {
+                    Otherwise::Nothing => self.epoch.unpin(left.pin),
+                    Otherwise::Exchange(exchange) => self.settle_exchange(exchange, &result, left.pin),
+                    Otherwise::Releases(results) if result.is_ok() => {
+                        results.are_released(self);
+                        self.epoch.unpin(left.pin);
+                    }
+                    Otherwise::Releases(results) => failed.push((results, left.pin)),
+                }
                 match result {
                     Ok(()) => count(&self.counters.cas_failed, chain.failed_exchanges()),
                     Err(error) if left.owed => {
@@ -243,6 +286,10 @@ impl ComputeThread {
             then(self, is_ok.then_some(&chain));
             self.epoch.unpin(pin);
             self.recycle(chain);
+        }
+        for (results, pin) in failed {
+            results.give_back_locks(self);
+            self.epoch.unpin(pin);
         }
     }
 }

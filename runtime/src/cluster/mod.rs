@@ -21,10 +21,12 @@
 //! | [`thread`] | one of them: [`ComputeThread`] |
 //! | [`submitted`] | waiting for a chain |
 //! | [`left`] | chains that nobody waits for |
+//! | [`amends`] | words that must not stay as they are if an operation fails |
 //! | [`metrics`] | what each asked of far memory |
 //! | [`random`] | its random numbers |
 //! | [`tokens`] | the words that a thread puts into locks |
 
+mod amends;
 pub(crate) mod backing;
 mod barrier;
 #[cfg(target_os = "linux")]
@@ -46,7 +48,7 @@ mod simulated;
 mod standing;
 mod submitted;
 mod thread;
-mod tokens;
+pub(crate) mod tokens;
 pub(crate) mod url;
 
 use std::cell::Cell;
@@ -55,6 +57,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub(crate) use amends::Exchange;
 pub use client::{Call, Client, ClientOptions};
 pub use dump::{Dumped, DumpedValue};
 pub use inspect::{MemberStatus, RootStatus, Status};
@@ -63,6 +66,7 @@ pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub use random::Random;
 pub(crate) use submitted::{Completed, Submitted};
 pub use thread::{ComputeThread, ThreadId};
+pub(crate) use tokens::failed_write;
 pub use url::parse_size;
 
 use crate::error::{self, Error, Result};
@@ -169,7 +173,7 @@ impl Cluster {
     /// | `memory-crash` | that its memory node dies | `0%` | |
     /// | `slow` | chance, for each memory node, that it is ten times slower all along | `0%` | |
     /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded |
-    /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early | `none` | |
+    /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early; `same-version` gives a `Versioned` value the same version after each write; `hasty-takeover` takes from live threads what they hold | `none` | |
     ///
     /// `shm:` takes `seed`, `placement` and `secret-file`; `rdma:` takes these besides (memory nodes say how much memory they have):
     ///

@@ -25,6 +25,7 @@ impl<'a> Future for Submitted<'a> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ct = self.ct;
+        ct.lineage.stir();
         let (chain, result) = match self.posted.take().expect("not polled after completion") {
             Posted::Done(chain, result) => (chain, result),
             Posted::InFlight(ticket) => match ct.endpoint.poll(ticket) {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use super::amends::Owed;
 use super::left::Left;
 use super::metrics::{Counters, count};
 use super::run::Run;
@@ -24,7 +25,7 @@ use super::{Cluster, Metrics};
 use crate::error::{Error, Result};
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::Host;
-use crate::fabric::sim::Sim;
+use crate::fabric::sim::{Plant, Sim};
 use crate::fabric::{Endpoint, Posted, Ticket};
 use crate::layout::{Remote, WORD_BYTES};
 use crate::memory::epoch::{Collector, Participant};
@@ -35,6 +36,7 @@ use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
 use crate::pointer::{Address, Pointer, RemotePtr};
 use crate::task::Idle;
+use crate::task::lineage::Lineage;
 
 /// Tells a compute thread from all others of the cluster that live. Never zero, so that a lock's word can name its owner.
 ///
@@ -71,6 +73,9 @@ pub struct ComputeThread {
     chains: RefCell<Vec<Chain>>,
     /// Chains in flight that nobody waits for.
     pub(super) left: RefCell<Vec<Left>>,
+    /// Exchanges that are to be posted again, and whether that is over because the thread ends.
+    pub(super) owed: RefCell<Vec<Owed>>,
+    pub(super) gives_up_amends: Cell<bool>,
     /// The first error of one whose errors are owed to the thread.
     pub(super) owed_error: Cell<Option<Error>>,
     /// Places for the results of [`Chain`](crate::Chain)s, in use or not.
@@ -83,6 +88,8 @@ pub struct ComputeThread {
     idle: OnceCell<Idle>,
     /// The task that runs, or ran last.
     task: Rc<Cell<u32>>,
+    /// The tasks on the call stack, and the locks that tasks hold.
+    pub(crate) lineage: Lineage,
     /// Its number among the threads of the run, and among those of them that are in this process.
     index: usize,
     index_here: usize,
@@ -117,6 +124,8 @@ impl ComputeThread {
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
             chains: RefCell::default(),
             left: RefCell::default(),
+            owed: RefCell::default(),
+            gives_up_amends: Cell::default(),
             owed_error: Cell::new(None),
             results: ResultsPool::default(),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
@@ -124,6 +133,7 @@ impl ComputeThread {
             has_departed: Cell::new(false),
             idle: OnceCell::new(),
             task,
+            lineage: Lineage::default(),
             index: run.threads_before() + index,
             index_here: index,
             id,
@@ -191,7 +201,7 @@ impl ComputeThread {
         self.tokens.issue(|| shared.begin_identities(1).ok().map(ThreadId))
     }
 
-    /// A token may be issued again: its attempt has failed, or what ends or undoes it is posted.
+    /// A token may be issued again: its attempt has failed, or what ends or undoes it has taken effect.
     #[inline]
     pub(crate) fn settle_token(&self, token: u64) {
         self.tokens.settle(token);
@@ -209,6 +219,12 @@ impl ComputeThread {
     /// About how long a round trip takes where it is a real one, in nanoseconds; at least one.
     pub(crate) fn round_trip(&self) -> Option<u64> {
         self.endpoint.round_trip()
+    }
+
+    /// Whether a bug of ours is planted, which only simulators do.
+    #[inline]
+    pub(crate) fn has(&self, plant: Plant) -> bool {
+        self.endpoint.virtual_time().is_some_and(|sim| sim.has(plant))
     }
 
     pub(crate) fn idle(&self) {
@@ -235,6 +251,7 @@ impl ComputeThread {
     /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
     /// as gone.
     pub(super) async fn settle(&self) {
+        self.give_up_amends();
         while self.endpoint.is_underway() {
             // Their completions are found by nobody else.
             self.go_on_with_step();
@@ -339,20 +356,6 @@ impl ComputeThread {
         Ok(self.submit(chain).await?.word(&slot))
     }
 
-    /// Posts a WRITE of 8 bytes that nobody waits for. It takes effect after what this thread has completed.
-    pub(crate) fn post_word(&self, at: Address, word: u64) {
-        let mut chain = self.empty_chain();
-        chain.write(at, &[word]);
-        drop(self.submit(chain));
-    }
-
-    /// Posts a CAS that nobody waits for, to undo one whose outcome is not known.
-    pub(crate) fn post_exchange(&self, at: Address, expected: u64, new: u64) {
-        let mut chain = self.empty_chain();
-        chain.compare_exchange(at, expected, new);
-        drop(self.submit(chain));
-    }
-
     #[inline]
     fn count_read(&self, words: usize) {
         count(&self.counters.reads, 1);
@@ -427,6 +430,7 @@ impl ComputeThread {
         let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
         let block = Block::of(object, self).await?;
         self.heap.check_deletion(block)?;
+        self.forget_amends(block);
         self.heap.free(block);
         // Getting a page may fail; the block is free all the same.
         let _ = self.tend().await;
@@ -447,6 +451,7 @@ impl Drop for ComputeThread {
     /// The thread leaves its run: nobody may wait for it any more, and what it had retired is left to the others.
     fn drop(&mut self) {
         self.abandon_step();
+        self.give_up_amends();
         for Left { ticket, pin, .. } in self.left.take() {
             self.epoch.unpin(pin);
             self.endpoint.forget(ticket);

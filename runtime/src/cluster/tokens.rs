@@ -4,13 +4,13 @@
 //! |---|---|
 //! | 16..64 | the [identity](super::standing) of the thread |
 //! | 1..16 | a sequence number |
-//! | 0 | 1: a token is odd, so it is neither a free lock nor the version of a value that is whole |
+//! | 0 | 1: a token is odd, so it is neither a free lock nor what a failed write leaves |
 //!
 //! A lock whose acquisition is given up in flight is released by a CAS *from the token*. That is right only as long as no other
 //! acquisition has the same token. A sequence of 15 bits comes round after 32,768 acquisitions, so its width alone proves nothing.
 //!
-//! Invariant: a token is *outstanding* from the moment it is issued until its attempt has failed, its lock's release is posted, or
-//! the CAS that undoes the attempt is posted. No two outstanding tokens of a cluster are equal.
+//! Invariant: a token is *outstanding* from the moment it is issued until its attempt has failed, its lock's release has taken effect, or
+//! the CAS that [makes up](super::amends) for either has. No two outstanding tokens of a cluster are equal.
 //!
 //! - Those of different threads differ in the identity: no two threads that live have the same.
 //! - For those of one thread, sequence numbers are divided into 512 groups of 64, and each group counts its outstanding tokens. A
@@ -18,9 +18,8 @@
 //!   have outstanding tokens, as when hundreds of locks are held for a long time, the thread goes on with a *further identity*,
 //!   which is its own until it ends, and under which nothing is outstanding.
 //!
-//! Why that is enough: the undoing CAS is posted before the token ceases to be outstanding, and the chains of a thread to one
-//! memory node take effect in order. A later acquisition with this token is posted after the undoing CAS, so it takes effect
-//! after it. A lock that is taken over from a dead owner is taken by a CAS from the owner's token, too; a dead thread issues none,
+//! Why that is enough: a CAS from the token has taken effect before the token ceases to be outstanding, or never will, and a later
+//! acquisition with this token is posted after that. A lock that is taken over from a dead owner is taken by a CAS from the owner's token, too; a dead thread issues none,
 //! so the lock is still held by the acquisition that was found.
 //!
 //! Cost: a counter up and a counter down for each acquisition, half a kilobyte for each thread, no round trip.
@@ -29,6 +28,11 @@ use std::cell::{Cell, RefCell};
 use std::num::NonZeroU64;
 
 use super::thread::ThreadId;
+
+/// What a failed write leaves in place of its token: an even word that names the thread.
+pub(crate) fn failed_write(token: u64) -> u64 {
+    token >> IDENTITY_SHIFT << IDENTITY_SHIFT
+}
 
 /// Bits of a token below the identity: the sequence number and the mark that it is a token.
 const IDENTITY_SHIFT: u32 = 16;

@@ -10,7 +10,7 @@
 //! | `link` NAME, `stamped` NAME | a [`Link`](crate::Link), a [`StampedLink`](crate::StampedLink) to one |
 //! | `atomic` KIND | a word with a value of this kind |
 //! | `lock` | a [`Lock`](crate::Lock) |
-//! | `versioned` OFFSET KIND | a version, and so many bytes behind it a value |
+//! | `versioned` OFFSET KIND | who may write, a version, and so many bytes behind the first a value |
 //! | `array` COUNT STRIDE KIND | so many values, so many bytes apart |
 //! | `struct` NAME | a nested struct of this type |
 //! | `tail` OFFSET STRIDE KIND | a count, and so many bytes behind it as many values |

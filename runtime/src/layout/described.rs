@@ -98,6 +98,8 @@ pub(crate) enum Found {
     Pointer(Address, Option<usize>),
     /// A lock, so many bytes from the object's start.
     Lock(u64),
+    /// The right to write a `Versioned` value, likewise.
+    WriteRight(u64),
 }
 
 /// A way through an object.
@@ -143,6 +145,9 @@ impl<V: FnMut(Found)> Walk<'_, V> {
             }
             Kind::Atomic(value) => self.through(value, offset, depth),
             Kind::Versioned { offset: behind, value } => {
+                if self.word(offset).is_some() {
+                    (self.visit)(Found::WriteRight(offset));
+                }
                 self.through(value, offset.saturating_add(*behind), depth);
             }
             Kind::Array { count, stride, element } => {
@@ -243,7 +248,7 @@ mod tests {
 
     #[test]
     fn every_pointer_of_an_object_is_found() {
-        let words = [1, 16, 25, 0, 32, 0, 5, 40, 0, 48, 56, 9, 2, 64, 72];
+        let words = [1, 16, 25, 0, 32, 0, 5, 40, 0, 0, 48, 56, 9, 2, 64, 72];
         let (leaf, root) = (Some("Leaf".into()), Some("Root".into()));
         let leaves = [16, 24, 32, 40].map(|at| (at, leaf.clone()));
         let found = pointers(&words);
@@ -256,7 +261,7 @@ mod tests {
     #[test]
     fn what_an_object_says_of_itself_is_not_believed() {
         assert_eq!(pointers(&[0; 3]).len(), 1, "an element that is cut off is none");
-        let found = pointers(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 8]);
+        let found = pointers(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 8]);
         assert_eq!(found.len(), 8, "a tail has no more elements than there are words");
     }
 

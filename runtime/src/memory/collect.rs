@@ -39,7 +39,7 @@ use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{self, Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::layout::described::{Found, Layouts};
-use crate::place::{ABANDONED, targets};
+use crate::place::{ABANDONED, right_after, targets};
 use crate::pointer::Address;
 
 /// How many words are read at a time.
@@ -277,15 +277,21 @@ impl ComputeThread {
                     *live.entry(self.node_of(at)).or_default() += block.bytes;
                     match (&layouts, of) {
                         (Some(layouts), Some(of)) => {
-                            let mut locks = Vec::new();
+                            let (mut locks, mut rights) = (Vec::new(), Vec::new());
                             layouts.look(of, words, &mut |found| match found {
                                 Found::Pointer(at, of) => pending.push((at, of)),
                                 Found::Lock(offset) => locks.push(offset),
+                                Found::WriteRight(offset) => rights.push(offset),
                             });
                             for offset in locks.into_iter().filter(|_| frees_locks) {
                                 let held = words[offset as usize / WORD_BYTES];
                                 if held > ABANDONED {
                                     self.write_word(at.add(offset), ABANDONED).await?;
+                                }
+                            }
+                            for offset in rights.into_iter().filter(|_| frees_locks) {
+                                if let Some(left) = right_after(words[offset as usize / WORD_BYTES]) {
+                                    self.write_word(at.add(offset), left).await?;
                                 }
                             }
                         }

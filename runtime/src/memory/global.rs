@@ -438,6 +438,7 @@ impl ComputeThread {
     /// Waits for the step that this thread takes, if it does.
     pub(crate) async fn finish_step(&self) {
         poll_fn(|context| {
+            self.lineage.stir();
             if self.go_on_with_step() {
                 context.waker().wake_by_ref();
                 return Poll::Pending;

@@ -6,7 +6,7 @@
 
 use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
 use crate::error::{self, Error, Result};
-use crate::fabric::sim::Sim;
+use crate::fabric::sim::Plant;
 use crate::memory::heap::Block;
 use crate::task::Backoff;
 
@@ -110,7 +110,7 @@ impl ComputeThread {
 
     /// Frees what this thread retired long enough before `epoch`.
     pub(super) fn free_expired(&self, epoch: u64) -> u64 {
-        let epoch = epoch + self.endpoint.virtual_time().map_or(0, Sim::early_epochs);
+        let epoch = epoch + u64::from(self.has(Plant::EarlyReclamation));
         self.free_all(|| self.limbo.borrow_mut().pop_expired(epoch))
     }
 

@@ -17,15 +17,30 @@
 //! that it has put things right, releasing the lock leaves the word at 1 instead of 0: free, but the next owner is told again, also
 //! if this one dies or gives up in the middle.
 //!
+//! A guard that is dropped by a panic leaves the same mark: the panic may have come between two changes. What was released but
+//! may not be, because the memory node did not answer, is released again: by [`LockGuard::release`], whose error has the guard, or by
+//! the thread by itself (see `cluster/amends.rs`).
+//!
+//! # The owner's own attempts
+//!
+//! A lock is held by the *task* that took it, and a task that waits for its own lock is told so ([`Error::LockTakenTwice`]). Other
+//! tasks of the thread wait, as other threads do. The rules, and how they are told apart from futures of one task that wait for
+//! each other, are in `task/lineage.rs`; a [`Chain`](crate::Chain) that takes a lock twice is refused before it is posted.
+//!
 //! A lock excludes threads, it does not order memory by itself: on every fabric, what the owner wrote before the
 //! release is seen by whoever acquires after it, because single-word operations are sequentially consistent.
 
+use std::fmt;
+use std::thread::panicking;
+
 use super::{Place, Read};
-use crate::cluster::{ComputeThread, ThreadId};
-use crate::error::Result;
+use crate::cluster::{ComputeThread, Exchange, ThreadId};
+use crate::error::{self, Error, Result};
+use crate::fabric::sim::Plant;
 use crate::layout::{DefaultInit, Describer, Field, Pod, fingerprint};
 use crate::pointer::Address;
 use crate::task::Backoff;
+use crate::task::lineage::{OwnLock, wait_for_locks};
 
 /// A spin lock in far memory that knows its owner. Declared as a field of type `Lock`; the operations are those of its
 /// [`Place`].
@@ -65,20 +80,38 @@ pub(crate) const ABANDONED: u64 = 1;
 const ATTEMPTS_TO_LOOK: u32 = 4;
 const ATTEMPTS_PER_LOOK: u32 = 16;
 
-/// What an attempt to take a lock expects to find, given what the last has found: `attempts` were in vain.
-pub(in crate::place) async fn expected_after(ct: &ComputeThread, found: u64, attempts: u32) -> Result<u64> {
-    if found == ABANDONED {
-        return Ok(ABANDONED);
-    }
+/// Returns whether the owner of a token is found to be gone, after so many attempts in vain. Most attempts do not look. One round
+/// trip at most; none if the owner is a thread of this process.
+pub(in crate::place) async fn is_owner_gone(ct: &ComputeThread, token: u64, attempts: u32) -> Result<bool> {
     if attempts % ATTEMPTS_PER_LOOK == ATTEMPTS_TO_LOOK
-        && let Some(owner) = ThreadId::of_token(found)
+        && let Some(owner) = ThreadId::of_token(token)
     {
         ct.cluster().shared.check_memory_node()?;
-        if !ct.is_live(owner).await? {
-            return Ok(found);
-        }
+        return Ok(!ct.is_live(owner).await? || ct.has(Plant::HastyTakeover));
     }
-    Ok(0)
+    Ok(false)
+}
+
+/// What an attempt to take a lock expects to find, given what the last has found: `attempts` were in vain.
+///
+/// # Errors
+/// [`Error::LockTakenTwice`] if the lock is the waiting task's own.
+pub(in crate::place) async fn expected_after(
+    ct: &ComputeThread,
+    at: Address,
+    own: &OwnLock,
+    found: u64,
+    attempts: u32,
+) -> Result<u64> {
+    if found == ABANDONED {
+        own.is_free();
+        return Ok(ABANDONED);
+    }
+    if own.is_hopeless(&ct.lineage, found) {
+        let how = "the task that waits for it holds it, or its parent does: release it first";
+        return Err(Error::from(error::LockTakenTwice { lock: at, how }));
+    }
+    Ok(if is_owner_gone(ct, found, attempts).await? { found } else { 0 })
 }
 
 impl Field for Lock {
@@ -134,24 +167,29 @@ impl<'g> Place<'g, Lock> {
         // The guard exists before the CAS is posted: if the future is dropped while it is in flight, the lock may be
         // taken, and only the guard knows what to undo.
         let mut guard = LockGuard::in_flight(ct, self.address(), token, expected);
-        let found = ct.compare_exchange_word(self.address(), expected, token).await;
-        if matches!(found, Ok(found) if found == expected) {
+        // After an error, too, the lock may be taken.
+        let found = ct.compare_exchange_word(self.address(), expected, token).await?;
+        if found == expected {
             guard.confirm();
+            Ok(Ok(guard))
         } else {
             guard.forget();
+            Ok(Err(found))
         }
-        let found = found?;
-        Ok(if found == expected { Ok(guard) } else { Err(found) })
     }
 
     /// Takes the lock, waiting for it. One round trip if it is free. If its owner is gone, it is taken from it: see
     /// [`LockGuard::needs_recovery`].
     ///
-    /// Locks are not reentrant: a task that acquires one it holds waits for itself.
+    /// Locks are not reentrant. A lock is held by the [task](ComputeThread::tasks) that took it, and by the task that waits for that
+    /// one once it has ended, wherever the guard is moved.
     ///
     /// # Errors
-    /// Those of a CAS; [`Error::CannotConnect`](crate::Error::CannotConnect) if the memory node has ended that would know
-    /// whether the owner has.
+    /// Those of a CAS; [`Error::LockTakenTwice`] if this task holds the lock, or one that waits for this one to end;
+    /// [`Error::CannotConnect`] if the memory node has ended that would know whether the owner has.
+    ///
+    /// Futures of one task that are joined may wait for each other's locks as long as the one that holds the lock
+    /// waits for nothing but this crate's futures; while it waits for something else, its lock counts as one that is never released.
     #[inline]
     pub async fn acquire(self, ct: &'g ComputeThread) -> Result<LockGuard<'g>> {
         match self.attempt(ct, 0).await? {
@@ -161,19 +199,23 @@ impl<'g> Place<'g, Lock> {
     }
 
     async fn wait_and_acquire(self, ct: &'g ComputeThread, mut found: u64) -> Result<LockGuard<'g>> {
-        let mut backoff = Backoff::for_turn(ct);
-        let mut attempts = 1;
-        loop {
-            let expected = expected_after(ct, found, attempts).await?;
-            if expected == 0 {
-                backoff.wait().await;
+        let own = [OwnLock::new()];
+        let attempts = async {
+            let mut backoff = Backoff::for_turn(ct);
+            let mut attempts = 1;
+            loop {
+                let expected = expected_after(ct, self.address(), &own[0], found, attempts).await?;
+                if expected == 0 {
+                    backoff.wait().await;
+                }
+                match self.attempt(ct, expected).await? {
+                    Ok(guard) => return Ok(guard),
+                    Err(now) => found = now,
+                }
+                attempts += 1;
             }
-            match self.attempt(ct, expected).await? {
-                Ok(guard) => return Ok(guard),
-                Err(now) => found = now,
-            }
-            attempts += 1;
-        }
+        };
+        wait_for_locks(&ct.lineage, &own, attempts).await
     }
 
     /// Whether it is held at this moment, and by whom. One round trip.
@@ -185,32 +227,96 @@ impl<'g> Place<'g, Lock> {
 
 /// A held lock. Dropping it releases the lock without waiting; [`release`](Self::release) waits until it is released
 /// and reports errors.
+///
+/// If a panic drops it that began while it was held, what the lock protects may be half changed, and the next owner is
+/// [told so](Self::needs_recovery).
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard<'ct> {
     ct: &'ct ComputeThread,
+    parts: Parts,
+}
+
+/// Where a lock is and how it is held.
+#[derive(Debug)]
+pub(crate) struct Parts {
     at: Address,
     held: Held,
     /// What the lock's word becomes when it is released: 0, or [`ABANDONED`].
     free: u64,
+    /// Whether a panic was under way before it was taken.
+    was_panicking: bool,
 }
 
-pub(in crate::place) enum Held {
+#[derive(Clone, Copy, Debug)]
+enum Held {
     Yes {
         token: u64,
     },
     No,
-    /// The CAS that is to take it is in flight, or was when its future was dropped; or so is a WRITE that releases it.
-    InFlight {
+    /// The CAS that is to take it is in flight, or it is not known how it went.
+    Taking {
+        token: u64,
+    },
+    /// So is a WRITE that releases it.
+    Releasing {
         token: u64,
     },
 }
 
-impl Held {
-    /// A WRITE that releases the lock is posted; whether it will be done is known later.
-    pub(in crate::place) fn may_be_released(&mut self) {
-        if let Self::Yes { token } = *self {
-            *self = Self::InFlight { token };
+impl Parts {
+    /// A WRITE that releases the lock is posted, among other changes; whether they are made is known later. If they are not, what
+    /// the lock protects may be half changed. (If they are, this changes nothing: the word is not the token any more.)
+    pub(in crate::place) fn may_be_released(&mut self, ct: &ComputeThread) {
+        if let Held::Yes { token } = self.held {
+            ct.lineage.lets_go(token);
+            self.held = Held::Releasing { token };
+            self.free = ABANDONED;
         }
+    }
+
+    /// The lock is released.
+    pub(in crate::place) fn settle(self, ct: &ComputeThread) {
+        if let Held::Releasing { token } = self.held {
+            ct.settle_token(token);
+        }
+    }
+}
+
+/// A release that has failed: the memory node did not answer, so the lock may be released or not. The guard can try
+/// again; dropped, it does so by itself until it is known that the lock is released.
+///
+/// `?` turns it into its [`Error`], and drops the guard.
+pub struct ReleaseError<'ct> {
+    /// What went wrong.
+    pub error: Error,
+    /// The lock, which may be held.
+    pub guard: LockGuard<'ct>,
+}
+
+impl fmt::Debug for ReleaseError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReleaseError")
+            .field("error", &self.error)
+            .field("lock", &self.guard.address())
+            .finish()
+    }
+}
+
+impl fmt::Display for ReleaseError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the lock at {} may still be held: {}", self.guard.address(), self.error)
+    }
+}
+
+impl std::error::Error for ReleaseError<'_> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<ReleaseError<'_>> for Error {
+    fn from(failed: ReleaseError<'_>) -> Self {
+        failed.error
     }
 }
 
@@ -223,93 +329,123 @@ impl<'ct> LockGuard<'ct> {
         token: u64,
         expected: u64,
     ) -> Self {
+        ct.lineage.takes(token);
         // What is taken from somebody is taken with what he has left.
-        Self { ct, at, held: Held::InFlight { token }, free: expected.min(ABANDONED) }
+        let free = expected.min(ABANDONED);
+        Self { ct, parts: Parts { at, held: Held::Taking { token }, free, was_panicking: panicking() } }
     }
 
-    /// Whether the lock was taken from an owner that died, so that what it protects may be half changed.
+    /// Whether what the lock protects may be half changed: the lock was taken from an owner that died, an owner's panic has
+    /// released it, or a chain that was to change something and release it has failed.
     ///
     /// Whoever is told so brings that to an end, or undoes it, and then says so with [`recovered`](Self::recovered). Until then the
     /// next owner is told, too. What a lock protects that is changed by one word needs no recovery, and whoever takes it need not ask.
     pub fn needs_recovery(&self) -> bool {
-        self.free == ABANDONED
+        self.parts.free == ABANDONED
     }
 
     /// What the lock protects is whole again.
     pub fn recovered(&mut self) {
-        self.free = 0;
+        self.parts.free = 0;
     }
 
     /// What the lock's word becomes when it is released.
     #[inline]
     pub(in crate::place) fn word_when_free(&self) -> u64 {
-        self.free
+        self.parts.free
     }
 
     /// The CAS has succeeded.
     pub(in crate::place) fn confirm(&mut self) {
-        if let Held::InFlight { token } = self.held {
-            self.held = Held::Yes { token };
+        if let Held::Taking { token } = self.parts.held {
+            self.parts.held = Held::Yes { token };
         }
     }
 
-    /// Where the lock is and how it is held, for who releases it in this guard's stead.
-    pub(in crate::place) fn into_parts(mut self) -> (Address, Held, u64) {
-        (self.at, std::mem::replace(&mut self.held, Held::No), self.free)
+    /// Where the lock is and how it is held, for a chain that releases it in this guard's stead.
+    pub(in crate::place) fn into_parts(mut self) -> Parts {
+        let none = Parts { held: Held::No, ..self.parts };
+        std::mem::replace(&mut self.parts, none)
     }
 
     /// The guard again.
-    pub(in crate::place) fn from_parts(
-        ct: &'ct ComputeThread,
-        (at, held, free): (Address, Held, u64),
-    ) -> Self {
-        Self { ct, at, held, free }
+    pub(in crate::place) fn from_parts(ct: &'ct ComputeThread, parts: Parts) -> Self {
+        Self { ct, parts }
     }
 
-    /// There is nothing to release: the CAS has failed, or the WRITE that releases the lock is posted.
+    /// There is nothing to release: the CAS has failed.
     pub(in crate::place) fn forget(&mut self) {
-        if let Held::Yes { token } | Held::InFlight { token } = std::mem::replace(&mut self.held, Held::No) {
+        if let Held::Taking { token } = self.parts.held {
+            self.ct.lineage.lets_go(token);
             self.ct.settle_token(token);
         }
+        self.parts.held = Held::No;
     }
 
-    /// Leaves the CAS that is in flight, or will be, to the caller, and returns its token, which the caller settles.
-    pub(in crate::place) fn abandon(&mut self) -> Option<u64> {
-        match std::mem::replace(&mut self.held, Held::No) {
-            Held::InFlight { token } => Some(token),
-            Held::Yes { .. } | Held::No => None,
-        }
+    /// Leaves the CAS that is in flight, or will be, to somebody else, who is to make amends for it.
+    pub(in crate::place) fn abandon(&mut self) -> Option<Exchange> {
+        let Held::Taking { token } = self.parts.held else { return None };
+        self.ct.lineage.lets_go(token);
+        self.parts.held = Held::No;
+        Some(Exchange::new(self.parts.at, token, self.parts.free))
     }
 
     /// Where the lock is.
     pub(in crate::place) fn address(&self) -> Address {
-        self.at
+        self.parts.at
     }
 
     /// Releases the lock. One round trip.
     ///
     /// # Errors
-    /// Those of a WRITE.
+    /// Those of a WRITE, with the guard, which may still hold the lock: [`ReleaseError`].
     #[inline]
-    pub async fn release(mut self) -> Result<()> {
+    pub async fn release(mut self) -> Result<(), ReleaseError<'ct>> {
+        let Parts { at, held, free, .. } = self.parts;
         let mut chain = self.ct.empty_chain();
-        chain.write(self.at, &[self.free]);
+        let token = match held {
+            Held::Yes { token } => {
+                chain.write(at, &[free]);
+                token
+            }
+            // It may be somebody else's by now.
+            Held::Taking { token } | Held::Releasing { token } => {
+                chain.compare_exchange(at, token, free);
+                token
+            }
+            Held::No => return Ok(()),
+        };
         let released = self.ct.submit(chain);
         // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.
-        self.forget();
-        released.await.map(drop)
+        self.parts.held = Held::Releasing { token };
+        match released.await {
+            Ok(_) => {
+                self.ct.lineage.lets_go(token);
+                self.ct.settle_token(token);
+                self.parts.held = Held::No;
+                Ok(())
+            }
+            Err(error) => Err(ReleaseError { error, guard: self }),
+        }
     }
 }
 
 impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        match self.held {
-            Held::Yes { .. } => self.ct.post_word(self.at, self.free),
-            Held::No => return,
-            // Releases it if this acquisition succeeded; any other owner is left alone.
-            Held::InFlight { token } => self.ct.post_exchange(self.at, token, self.free),
+        let Parts { at, held, free, was_panicking } = self.parts;
+        match held {
+            Held::Yes { token } => {
+                let free = if panicking() && !was_panicking { ABANDONED } else { free };
+                self.ct.lineage.lets_go(token);
+                self.ct.post_word(Exchange::new(at, token, free));
+            }
+            Held::No => {}
+            // Releases it if this acquisition succeeded, or the release has not; any other owner is left alone.
+            Held::Taking { token } | Held::Releasing { token } => {
+                self.ct.lineage.lets_go(token);
+                self.ct.make_amends(Exchange::new(at, token, free));
+            }
         }
-        self.forget();
     }
 }

@@ -89,7 +89,7 @@ impl<'a> Backoff<'a> {
             let wait = ct.rng().random_range(0..=most);
             ct.count_wait_towards_step(wait / round_trip);
             ct.sleep(Duration::from_nanos(wait)).await;
-            pend_once().await;
+            pend_once(ct).await;
             self.shift = (shift + 1).min(self.most);
             return;
         }
@@ -98,6 +98,6 @@ impl<'a> Backoff<'a> {
             spin_loop();
         }
         self.shift = (shift + 1).min(MAX_SHIFT);
-        pend_once().await;
+        pend_once(ct).await;
     }
 }

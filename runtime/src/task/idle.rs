@@ -132,6 +132,7 @@ impl Future for Timer<'_> {
         let idle = ct.idle_state();
         let key = *self.key.get_or_insert_with(|| {
             idle.timers_set.set(idle.timers_set.get() + 1);
+            ct.lineage.sleeps(idle.timers_set.get());
             (at, idle.timers_set.get())
         });
         let replaced = idle.timers.borrow_mut().insert(key, context.waker().clone());
@@ -143,6 +144,9 @@ impl Future for Timer<'_> {
 impl Drop for Timer<'_> {
     fn drop(&mut self) {
         let key = self.key.take();
+        if let Some((_, wait)) = key {
+            self.ct.lineage.awakes(wait);
+        }
         let removed = key.and_then(|key| self.ct.idle_state().timers.borrow_mut().remove(&key));
         drop(removed);
     }

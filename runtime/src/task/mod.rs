@@ -11,6 +11,7 @@
 
 mod backoff;
 mod idle;
+pub(crate) mod lineage;
 mod set;
 
 use std::future::{Future, poll_fn};
@@ -39,9 +40,10 @@ pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {
 }
 
 /// Is not ready at its first poll.
-async fn pend_once() {
+async fn pend_once(ct: &ComputeThread) {
     let mut yielded = false;
     let once = |context: &mut Context<'_>| {
+        ct.lineage.stir();
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
@@ -75,7 +77,7 @@ impl ComputeThread {
         self.hear_requests();
         match self.timer(|sim, task| sim.pause(1, false, task)) {
             Some(timer) => drop(timer.await),
-            None => pend_once().await,
+            None => pend_once(self).await,
         }
     }
 

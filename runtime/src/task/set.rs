@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::lineage::TaskState;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 
@@ -11,16 +12,19 @@ use crate::error::Result;
 pub(crate) struct TaskSet<'a, F, R> {
     ct: &'a ComputeThread,
     tasks: Vec<Task<F, R>>,
+    /// How often its tasks have stirred.
+    stirs: u64,
 }
 
 enum Task<F, R> {
-    Running(Pin<Box<F>>),
+    Running(TaskState, Pin<Box<F>>),
     Done(R),
 }
 
 impl<'a, F: Future<Output = Result<R>>, R> TaskSet<'a, F, R> {
     pub(crate) fn new(ct: &'a ComputeThread, futures: impl Iterator<Item = F>) -> Self {
-        Self { ct, tasks: futures.map(|future| Task::Running(Box::pin(future))).collect() }
+        let tasks = futures.map(|future| Task::Running(ct.lineage.new_task(), Box::pin(future)));
+        Self { ct, tasks: tasks.collect(), stirs: 0 }
     }
 }
 
@@ -32,16 +36,17 @@ impl<F: Future<Output = Result<R>>, R> Future for TaskSet<'_, F, R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut waiting = false;
-        let ct = self.ct;
-        for (index, task) in self.tasks.iter_mut().enumerate() {
-            if let Task::Running(future) = task {
-                let outer = ct.enter_task(index as u32);
-                let polled = future.as_mut().poll(context);
-                ct.enter_task(outer);
+        let Self { ct, tasks, stirs } = &mut *self;
+        for (index, task) in tasks.iter_mut().enumerate() {
+            if let Task::Running(running, future) = task {
+                let polled = ct.poll_task(index as u32, running, stirs, || future.as_mut().poll(context));
                 match polled {
-                    Poll::Ready(Ok(value)) => *task = Task::Done(value),
+                    Poll::Ready(Ok(value)) => {
+                        ct.lineage.ended(*running);
+                        *task = Task::Done(value);
+                    }
                     Poll::Ready(Err(error)) => {
-                        self.tasks.clear();
+                        tasks.clear();
                         return Poll::Ready(Err(error));
                     }
                     Poll::Pending => waiting = true,
@@ -51,9 +56,9 @@ impl<F: Future<Output = Result<R>>, R> Future for TaskSet<'_, F, R> {
         if waiting {
             return Poll::Pending;
         }
-        let done = self.tasks.drain(..).map(|task| match task {
+        let done = tasks.drain(..).map(|task| match task {
             Task::Done(value) => value,
-            Task::Running(_) => unreachable!("nothing waits"),
+            Task::Running(..) => unreachable!("nothing waits"),
         });
         Poll::Ready(Ok(done.collect()))
     }

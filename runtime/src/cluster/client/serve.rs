@@ -20,6 +20,7 @@ use std::time::Duration;
 use super::queue::{Queue, Taken};
 use super::work::Task;
 use crate::cluster::ComputeThread;
+use crate::task::lineage::TaskState;
 
 /// How many calls a thread takes before its other tasks have their turn.
 const CALLS_PER_ROUND: usize = 16;
@@ -56,7 +57,8 @@ impl Drop for AtWork {
 /// Takes calls, and polls them, until the queue is closed and all are done. At most `most` are under way at a time, besides nested ones.
 pub(super) async fn serve(ct: &ComputeThread, queue: &Queue, thread: usize, most: usize) {
     let changes = Cell::new(0);
-    let mut server = Server { ct, queue, thread, most, tasks: Vec::new(), live: 0, changes: &changes };
+    let mut server =
+        Server { ct, queue, thread, most, tasks: Vec::new(), live: 0, stirs: 0, changes: &changes };
     let mut house_keeping = pin!(keep_house(ct, &changes));
     poll_fn(|context| {
         let polled = server.poll(context);
@@ -73,8 +75,10 @@ struct Server<'a> {
     thread: usize,
     most: usize,
     /// The calls under way, each in a place that it keeps, and how many there are.
-    tasks: Vec<Option<Task<'a>>>,
+    tasks: Vec<Option<(TaskState, Task<'a>)>>,
     live: usize,
+    /// How often its tasks have stirred.
+    stirs: u64,
     /// How often a call has begun or ended.
     changes: &'a Cell<u64>,
 }
@@ -93,7 +97,7 @@ impl Server<'_> {
                         self.tasks.push(None);
                         self.tasks.len() - 1
                     });
-                    self.tasks[place] = Some(work.begin(self.ct));
+                    self.tasks[place] = Some((self.ct.lineage.new_task(), work.begin(self.ct)));
                     self.live += 1;
                     self.changes.set(self.changes.get() + 1);
                     self.poll_task(place, context);
@@ -107,17 +111,19 @@ impl Server<'_> {
     }
 
     fn poll_task(&mut self, place: usize, context: &mut Context<'_>) {
-        let Some(task) = &mut self.tasks[place] else { return };
-        let outer = self.ct.enter_task(place as u32);
+        let Some((state, task)) = &mut self.tasks[place] else { return };
         // Work guards against its own panics; what is left are those of values that it drops unasked.
-        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
-        if !matches!(polled, Ok(Poll::Pending)) {
-            let task = self.tasks[place].take();
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(task)));
+        let poll = || catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
+        let polled = self.ct.poll_task(place as u32, state, &mut self.stirs, poll);
+        if !matches!(polled, Ok(Poll::Pending))
+            && let Some((mut state, task)) = self.tasks[place].take()
+        {
+            let drop_task = || catch_unwind(AssertUnwindSafe(|| drop(task)));
+            let _ = self.ct.poll_task(place as u32, &mut state, &mut self.stirs, drop_task);
+            self.ct.lineage.ended(state);
             self.live -= 1;
             self.changes.set(self.changes.get() + 1);
         }
-        self.ct.enter_task(outer);
     }
 }
 

@@ -47,14 +47,35 @@ pub(crate) struct SimConfig {
     pub(crate) slow: Odds,
     /// Whether what is left unreachable at a run's end is an error.
     pub(crate) leaks_fail: bool,
-    /// A planted bug: retired memory is freed one epoch too early.
-    pub(crate) early_reclamation: bool,
+    /// A planted bug.
+    pub(crate) plant: Plant,
     /// Whether those who die are only marked, as a memory node does, so that survivors have to evict them. For tests of that.
     #[cfg(test)]
     pub(crate) marks_the_dead: bool,
     /// Planted bugs: what sweeping memory leaves out.
     #[cfg(test)]
     pub(crate) sweeps_without: String,
+}
+
+/// A bug of ours, for checkers to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plant {
+    None,
+    /// Retired memory is freed one epoch too early.
+    EarlyReclamation,
+    /// A `Versioned` value has the same version after each write.
+    SameVersion,
+    /// What a live thread holds is taken from it.
+    HastyTakeover,
+}
+
+impl Plant {
+    const ALL: [(&str, Self); 4] = [
+        ("none", Self::None),
+        ("early-reclamation", Self::EarlyReclamation),
+        ("same-version", Self::SameVersion),
+        ("hasty-takeover", Self::HastyTakeover),
+    ];
 }
 
 impl Default for SimConfig {
@@ -74,7 +95,7 @@ impl Default for SimConfig {
             memory_crash: 0,
             slow: 0,
             leaks_fail: true,
-            early_reclamation: false,
+            plant: Plant::None,
             #[cfg(test)]
             marks_the_dead: false,
             #[cfg(test)]
@@ -139,11 +160,11 @@ impl SimConfig {
             #[cfg(test)]
             "sweeps-without" => value.clone_into(&mut self.sweeps_without),
             "plant" => {
-                self.early_reclamation = match value {
-                    "none" => false,
-                    "early-reclamation" => true,
-                    _ => return Err(format!("{name}={value} is neither `none` nor `early-reclamation`")),
-                }
+                let known = Plant::ALL.iter().find(|(known, _)| *known == value);
+                self.plant = known.map(|(_, plant)| *plant).ok_or_else(|| {
+                    let known = Plant::ALL.map(|(known, _)| format!("`{known}`")).join(", ");
+                    format!("{name}={value} is none of {known}")
+                })?;
             }
             _ => return Ok(false),
         }

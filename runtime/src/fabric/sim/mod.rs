@@ -53,6 +53,7 @@ use super::chain::Chain;
 use crate::error::Result;
 use crate::pointer::Address;
 use config::Picos;
+pub(crate) use config::Plant;
 pub(crate) use run::{Body, Ran, ThreadFuture, simulate};
 pub(crate) use world::World;
 
@@ -139,9 +140,9 @@ impl Sim {
         world.books.check_cached(at, words, who)
     }
 
-    /// How many epochs too early retired memory is freed: the planted bug.
-    pub(crate) fn early_epochs(&self) -> u64 {
-        u64::from(self.world.lock().config().early_reclamation)
+    /// Whether a bug is planted.
+    pub(crate) fn has(&self, plant: Plant) -> bool {
+        self.world.lock().config().plant == plant
     }
 
     /// Whether what the thread has is lost with it.

@@ -7,6 +7,7 @@ use crate::memory::guard::Guard;
 use crate::place::lock::expected_after;
 use crate::place::{Lock, LockGuard, Place};
 use crate::pointer::Shared;
+use crate::task::lineage::{OwnLock, wait_for_locks};
 
 impl Guard<'_> {
     /// Takes several locks and reads the objects that they protect, in one round trip if all are free and on one
@@ -18,41 +19,41 @@ impl Guard<'_> {
     /// [`LockGuard::needs_recovery`].
     ///
     /// # Errors
-    /// Those of a CAS and a READ.
+    /// Those of a CAS and a READ; [`Error::LockTakenTwice`] if a lock is among them twice, or is held by this task (see
+    /// [`Place::<Lock>::acquire`](Place#method.acquire)).
     pub async fn lock_and_read<'g, T: Remote, const N: usize>(
         &'g self,
         nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
     ) -> Result<[(LockGuard<'g>, T::Value<'g>); N]> {
         let ct: &'g ComputeThread = self;
+        let found = match self.try_to_lock_and_read(nodes, [0; N]).await? {
+            Ok(got) => return Ok(got),
+            Err(found) => found,
+        };
+        let own = [const { OwnLock::new() }; N];
+        wait_for_locks(&ct.lineage, &own, self.wait_to_lock_and_read(nodes, &own, found)).await
+    }
+
+    async fn wait_to_lock_and_read<'g, T: Remote, const N: usize>(
+        &'g self,
+        nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
+        own: &[OwnLock; N],
+        mut found: [Result<u64, u64>; N],
+    ) -> Result<[(LockGuard<'g>, T::Value<'g>); N]> {
+        let ct: &'g ComputeThread = self;
         let mut backoff = ct.backoff();
-        let mut expected = [0; N];
         for attempts in 1.. {
-            let mut chain = self.chain();
-            let mut index = 0;
-            let tried = nodes.map(|(lock, node)| {
-                index += 1;
-                (chain.try_lock_from(lock, expected[index - 1]), chain.read(node))
-            });
-            chain.submit().await?;
-            let got = try_map(tried, |(lock, seen)| Ok::<_, Error>((lock.get_or_word()?, seen)))?;
-            if got.iter().all(|(lock, _)| lock.is_ok()) {
-                return try_map(got, |(lock, seen)| match lock {
-                    Ok(lock) => Ok((lock, seen.get()?)),
-                    Err(_) => unreachable!("all are held"),
-                });
-            }
-            let found = got.each_ref().map(|(lock, _)| match lock {
-                Ok(lock) => Ok(lock.word_when_free()),
-                Err(word) => Err(*word),
-            });
-            // Those that were free are given back, without waiting.
-            drop(got);
+            let mut expected = [0; N];
             let mut is_taken = false;
-            for (expected, found) in expected.iter_mut().zip(found) {
-                *expected = match found {
-                    Ok(free) => free,
+            for index in 0..N {
+                expected[index] = match found[index] {
+                    Ok(free) => {
+                        own[index].is_free();
+                        free
+                    }
                     Err(word) => {
-                        let next = expected_after(ct, word, attempts).await?;
+                        let lock = nodes[index].0.address();
+                        let next = expected_after(ct, lock, &own[index], word, attempts).await?;
                         is_taken |= next == 0;
                         next
                     }
@@ -61,7 +62,39 @@ impl Guard<'_> {
             if is_taken {
                 backoff.wait().await;
             }
+            match self.try_to_lock_and_read(nodes, expected).await? {
+                Ok(got) => return Ok(got),
+                Err(now) => found = now,
+            }
         }
         unreachable!("it goes on until it has them all")
+    }
+
+    /// Takes all locks whose words are as expected, and reads the objects. If one is not, those that were taken are given back,
+    /// without waiting; returns what each lock's word becomes then, or what it is.
+    async fn try_to_lock_and_read<'g, T: Remote, const N: usize>(
+        &'g self,
+        nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
+        expected: [u64; N],
+    ) -> Result<Result<[(LockGuard<'g>, T::Value<'g>); N], [Result<u64, u64>; N]>> {
+        let mut chain = self.chain();
+        let mut index = 0;
+        let tried = nodes.map(|(lock, node)| {
+            index += 1;
+            (chain.try_lock_from(lock, expected[index - 1]), chain.read(node))
+        });
+        chain.submit().await?;
+        let got = try_map(tried, |(lock, seen)| Ok::<_, Error>((lock.get_or_word()?, seen)))?;
+        if got.iter().all(|(lock, _)| lock.is_ok()) {
+            let got = try_map(got, |(lock, seen)| match lock {
+                Ok(lock) => Ok((lock, seen.get()?)),
+                Err(_) => unreachable!("all are held"),
+            });
+            return got.map(Ok);
+        }
+        Ok(Err(got.each_ref().map(|(lock, _)| match lock {
+            Ok(lock) => Ok(lock.word_when_free()),
+            Err(word) => Err(*word),
+        })))
     }
 }

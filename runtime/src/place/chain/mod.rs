@@ -27,15 +27,15 @@ use super::read::check_aligned;
 use super::{Atomic, CompareExchangeError, Place};
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::fabric::chain::{Chain as Operations, Slot};
+use crate::fabric::chain::{Chain as Operations, Op, Slot};
 use crate::layout::scratch::bytes;
 use crate::layout::{Field, FrozenField, Integer, Remote, WORD_BYTES, Word};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
 
-pub(crate) use results::ResultsPool;
-use results::{Found, Results};
+use results::Found;
 pub use results::{Pending, PendingLock};
+pub(crate) use results::{Results, ResultsPool};
 
 /// Operations that are posted together and completed together. Made by [`Guard::chain`].
 ///
@@ -217,13 +217,17 @@ impl<'g> Chain<'g> {
         self.pending(found, 0, |at, words, _| decode_word(at, words[0]))
     }
 
-    /// Takes a lock if it is free. What stands behind it in the chain is done either way.
+    /// Takes a lock if it is free. What stands behind it in the chain is done either way. A chain that takes a lock twice,
+    /// without releasing it in between, is not posted: [`Error::LockTakenTwice`].
     pub fn try_lock(&mut self, lock: Place<'g, Lock>) -> PendingLock<'g> {
         self.try_lock_from(lock, 0)
     }
 
     /// Takes a lock if its word is `expected`.
     fn try_lock_from(&mut self, lock: Place<'g, Lock>, expected: u64) -> PendingLock<'g> {
+        if self.takes(lock.address()) {
+            self.results.taken_twice.set(Some(lock.address()));
+        }
         let token = self.ct.token();
         // It exists before the CAS is posted, and knows what to undo if nobody looks at the outcome.
         let guard = LockGuard::in_flight(self.ct, lock.address(), token, expected);
@@ -231,7 +235,24 @@ impl<'g> Chain<'g> {
         PendingLock { guard: Some(guard), results: Rc::clone(&self.results), found, expected }
     }
 
-    /// Releases a lock. If the chain is dropped instead of submitted, the lock is released by itself.
+    /// Whether the last operation on a lock's word takes the lock.
+    fn takes(&self, lock: Address) -> bool {
+        let parts = self.results.parts.borrow();
+        let mut ops = parts.iter().rev().flat_map(|part| part.ops().iter().rev());
+        let last = ops.find(|op| op.at() == lock && !matches!(op, Op::Read { .. }));
+        matches!(last, Some(Op::CompareExchange { .. }))
+    }
+
+    /// Looks whether the chain may be posted.
+    fn check(&self) -> Result<()> {
+        self.results.taken_twice.get().map_or(Ok(()), |lock| {
+            let how = "one chain takes it twice: take it once";
+            Err(Error::from(error::LockTakenTwice { lock, how }))
+        })
+    }
+
+    /// Releases a lock. If the chain fails, so that what it was to change before may not be changed, the lock is released all
+    /// the same and its next owner is [told so](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released by itself.
     pub fn release(&mut self, lock: LockGuard<'g>) {
         let (at, free) = (lock.address(), lock.word_when_free());
         self.add(at, |part| {
@@ -265,13 +286,15 @@ impl<'g> Chain<'g> {
     /// Once this is polled, the operations on the first memory node take effect, also if the future is dropped.
     ///
     /// # Errors
-    /// Those of the first operation that fails; the operations after it are not done.
+    /// Those of the first operation that fails; the operations after it are not done. [`Error::LockTakenTwice`] before
+    /// anything is posted.
     pub async fn submit(self) -> Result<()> {
+        self.check()?;
         let count = self.results.parts.borrow().len();
         for index in 0..count {
             let part = std::mem::take(&mut self.results.parts.borrow_mut()[index]);
             let submitted = self.ct.submit(part);
-            self.results.are_posted(index, count);
+            self.results.are_posted(self.ct, index, count);
             let done = submitted.await?;
             self.results.parts.borrow_mut()[index] = done.into_chain();
             self.results.done.set(index + 1);
@@ -288,8 +311,9 @@ impl<'g> Chain<'g> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the addresses are on several memory nodes: keeping
-    /// their order means waiting. Nothing is posted then.
+    /// their order means waiting; [`Error::LockTakenTwice`]. Nothing is posted then.
     pub fn post(self) -> Result<()> {
+        self.check()?;
         let count = self.results.parts.borrow().len();
         if count > 1 {
             let value = format!("{count} memory nodes").into();
@@ -297,9 +321,12 @@ impl<'g> Chain<'g> {
             return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
         }
         let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };
-        self.results.are_posted(0, 1);
-        self.ct.post(part)?;
-        self.results.are_released(self.ct);
+        self.results.are_posted(self.ct, 0, 1);
+        if self.ct.post(part, &self.results)? {
+            self.results.are_released(self.ct);
+        } else {
+            self.results.is_left.set(true);
+        }
         Ok(())
     }
 }
@@ -363,17 +390,18 @@ impl Drop for Chain<'_> {
     /// If nothing was posted, the new objects are nobody's. Locks that were to be released are released by their guards;
     /// those that were taken for nobody are given back, behind the CAS that took them.
     fn drop(&mut self) {
-        for (part, at, token, free) in self.results.abandoned.borrow_mut().drain(..) {
+        for (part, exchange) in self.results.abandoned.borrow_mut().drain(..) {
             if part < self.results.posted.get() {
-                self.ct.post_exchange(at, token, free);
+                self.ct.make_amends(exchange);
+            } else {
+                exchange.is_over(self.ct);
             }
-            self.ct.settle_token(token);
         }
         for block in self.results.publishes.borrow_mut().drain(..) {
             self.ct.heap().free(block);
         }
-        for lock in self.results.releases.borrow_mut().drain(..) {
-            drop(LockGuard::from_parts(self.ct, lock));
+        if !self.results.is_left.get() {
+            self.results.give_back_locks(self.ct);
         }
     }
 }

@@ -7,12 +7,12 @@ use std::cell::{Cell, Ref, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use crate::cluster::ComputeThread;
+use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
 use crate::memory::heap::Block;
 use crate::place::LockGuard;
-use crate::place::lock::Held;
+use crate::place::lock::Parts;
 use crate::pointer::Address;
 
 /// The result of an operation of a [`Chain`](crate::Chain).
@@ -52,11 +52,14 @@ pub(crate) struct Results {
     /// How many of them are posted, and how many are done.
     pub(super) posted: Cell<usize>,
     pub(super) done: Cell<usize>,
-    /// Locks that nobody looks for any more, of parts that were not posted: for each its part, its address, its token and
-    /// what its word becomes.
-    pub(super) abandoned: RefCell<Vec<(usize, Address, u64, u64)>>,
+    /// Locks that nobody looks for any more, of parts that were not posted: for each its part, and what gives it back.
+    pub(super) abandoned: RefCell<Vec<(usize, Exchange)>>,
     /// The locks that its operations release: their guards' again if it is dropped before it is done.
-    pub(super) releases: RefCell<Vec<(Address, Held, u64)>>,
+    pub(super) releases: RefCell<Vec<Parts>>,
+    /// Whether the chain is in flight and nobody waits: its locks are looked after with its completion.
+    pub(super) is_left: Cell<bool>,
+    /// A lock that it takes twice.
+    pub(super) taken_twice: Cell<Option<Address>>,
     /// The blocks of objects that it publishes: free again if it is dropped before it is submitted.
     pub(super) publishes: RefCell<Vec<Block>>,
 }
@@ -84,8 +87,10 @@ impl ResultsPool {
                 }
                 results.posted.set(0);
                 results.done.set(0);
-                for (_, _, token, _) in results.abandoned.borrow_mut().drain(..) {
-                    ct.settle_token(token);
+                results.is_left.set(false);
+                results.taken_twice.set(None);
+                for (_, exchange) in results.abandoned.borrow_mut().drain(..) {
+                    exchange.is_over(ct);
                 }
                 // A chain leaves no release and no block behind.
                 debug_assert!(results.releases.borrow().is_empty() && results.publishes.borrow().is_empty());
@@ -100,19 +105,27 @@ impl ResultsPool {
 
 impl Results {
     /// Part `index` of `count` is posted, or about to be.
-    pub(super) fn are_posted(&self, index: usize, count: usize) {
+    pub(super) fn are_posted(&self, ct: &ComputeThread, index: usize, count: usize) {
         // From the first on its objects may be visible.
         self.publishes.borrow_mut().clear();
         self.posted.set(index + 1);
         if index + 1 == count {
-            self.releases.borrow_mut().iter_mut().for_each(|(_, held, _)| held.may_be_released());
+            self.releases.borrow_mut().iter_mut().for_each(|parts| parts.may_be_released(ct));
         }
     }
 
-    /// The locks that the chain releases are released, or will be. (Otherwise their guards do it.)
-    pub(super) fn are_released(&self, ct: &ComputeThread) {
+    /// The locks that the chain releases are released. (Otherwise their guards do it.)
+    pub(crate) fn are_released(&self, ct: &ComputeThread) {
         for parts in self.releases.borrow_mut().drain(..) {
-            LockGuard::from_parts(ct, parts).forget();
+            parts.settle(ct);
+        }
+    }
+
+    /// The chain has not released its locks, as far as is known.
+    pub(crate) fn give_back_locks(&self, ct: &ComputeThread) {
+        loop {
+            let Some(parts) = self.releases.borrow_mut().pop() else { return };
+            drop(LockGuard::from_parts(ct, parts));
         }
     }
 
@@ -170,10 +183,9 @@ impl Drop for PendingLock<'_> {
     fn drop(&mut self) {
         let Some(guard) = &mut self.guard else { return };
         if self.found.part >= self.results.posted.get()
-            && let Some(token) = guard.abandon()
+            && let Some(exchange) = guard.abandon()
         {
-            let free = guard.word_when_free();
-            self.results.abandoned.borrow_mut().push((self.found.part, guard.address(), token, free));
+            self.results.abandoned.borrow_mut().push((self.found.part, exchange));
         }
     }
 }

@@ -1,0 +1,210 @@
+//! Amends: words that must not stay as they are if an operation fails.
+//!
+//! A thread that holds a lock, claims a name or is about to write a value has left a word of its own in far memory, which keeps
+//! others out. Where the operation that ends this fails because its memory node did not answer, nobody knows
+//! whether it took effect. So there is an [`Exchange`] for each such word: a CAS from the word to what it is to become instead.
+//! The word is the thread's own and, until the exchange is over, is not put there again; so a CAS that comes late, or twice, does no
+//! harm. For a [token](super::tokens) that means that it is outstanding as long.
+//!
+//! An exchange is posted behind the operation that it makes up for, and is not waited for. If it fails, too, the thread keeps it
+//! and posts it again with one of its next operations, at first after [`SHORTEST`], at last every [`LONGEST`]. A thread that
+//! ends before has an identity that is gone, and others take from it what it held.
+//!
+//! Invariant: the object that a word is in is protected as long as an exchange of it may come, by the guard under which the word was
+//! reached or by a pin in the same epoch. So a memory node that does not answer holds reclamation back, as a thread with a guard does
+//! that waits for the node.
+//!
+//! Costs: nothing where operations succeed.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::ComputeThread;
+use super::left::Otherwise;
+use super::submitted::{Completed, Submitted};
+use crate::error::{Error, Result};
+use crate::fabric::Posted;
+use crate::fabric::chain::Chain;
+use crate::memory::epoch;
+use crate::memory::heap::Block;
+use crate::pointer::Address;
+
+/// When an exchange that has failed is posted again, at the earliest and at the latest.
+const SHORTEST: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// A word of this thread's, and what it is to become.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) at: Address,
+    pub(crate) own: u64,
+    pub(crate) new: u64,
+    /// Whether the word is a [token](super::tokens), which is outstanding until the exchange is over.
+    is_of_token: bool,
+    /// After what time it is posted again if it fails.
+    after: Duration,
+}
+
+/// An exchange that has failed, and when it is to be posted again.
+pub(super) struct Owed {
+    exchange: Exchange,
+    due: Duration,
+    /// Keeps the memory that it touches from being used again.
+    pin: epoch::Pin,
+}
+
+impl Exchange {
+    /// From a token.
+    pub(crate) fn new(at: Address, own: u64, new: u64) -> Self {
+        Self { at, own, new, is_of_token: true, after: SHORTEST }
+    }
+
+    /// From a word that is no token. The thread must not put it there again while it [owes](ComputeThread::owes) the exchange.
+    pub(crate) fn of_word(at: Address, own: u64, new: u64) -> Self {
+        Self { is_of_token: false, ..Self::new(at, own, new) }
+    }
+
+    /// It has taken effect, or there is nothing to make up for.
+    pub(crate) fn is_over(self, ct: &ComputeThread) {
+        if self.is_of_token {
+            ct.settle_token(self.own);
+        }
+    }
+}
+
+/// A posted chain, to be waited for, with what makes up for its failure.
+pub(crate) struct Amended<'a> {
+    submitted: Submitted<'a>,
+    /// Until it is known whether the chain has failed.
+    exchange: Option<Exchange>,
+}
+
+impl<'a> Future for Amended<'a> {
+    type Output = Result<Completed<'a>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.submitted).poll(context);
+        if let Poll::Ready(done) = &polled
+            && let Some(exchange) = self.exchange.take()
+        {
+            let ct = self.submitted.ct;
+            if done.is_err() { ct.make_amends(exchange) } else { exchange.is_over(ct) }
+        }
+        polled
+    }
+}
+
+impl Drop for Amended<'_> {
+    fn drop(&mut self) {
+        if let (Some(exchange), Some(posted)) = (self.exchange.take(), self.submitted.posted.take()) {
+            self.submitted.ct.leave_posted(posted, exchange);
+        }
+    }
+}
+
+impl ComputeThread {
+    /// Posts a chain. If it fails, also after the future has been dropped, amends are made.
+    pub(crate) fn submit_amended(&self, chain: Chain, exchange: Exchange) -> Amended<'_> {
+        Amended { submitted: self.submit(chain), exchange: Some(exchange) }
+    }
+
+    /// Posts a WRITE of 8 bytes that nobody waits for, to the word that an exchange is of. It takes effect after what this
+    /// thread has completed; if it fails, amends are made.
+    pub(crate) fn post_word(&self, exchange: Exchange) {
+        let mut chain = self.empty_chain();
+        chain.write(exchange.at, &[exchange.new]);
+        drop(self.submit_amended(chain, exchange));
+    }
+
+    /// Posts an exchange that nobody waits for, and posts it again if it fails.
+    pub(crate) fn make_amends(&self, exchange: Exchange) {
+        let mut chain = self.empty_chain();
+        chain.compare_exchange(exchange.at, exchange.own, exchange.new);
+        if let Some(posted) = self.submit(chain).into_posted() {
+            self.leave_posted(posted, exchange);
+        }
+    }
+
+    fn leave_posted(&self, posted: Posted, exchange: Exchange) {
+        match posted {
+            Posted::InFlight(ticket) => self.leave_otherwise(ticket, Otherwise::Exchange(exchange)),
+            Posted::Done(chain, result) => {
+                self.recycle(chain);
+                self.settle_exchange(exchange, &result, self.epoch.pin_oldest());
+            }
+        }
+    }
+
+    /// An exchange, or what it was to make up for, has succeeded or failed. In the latter case the exchange is posted again later.
+    /// `pin` protects the word.
+    pub(super) fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
+        let may_help = result.as_ref().err().is_some_and(Error::is_of_unknown_outcome);
+        if self.gives_up_amends.get() || !may_help {
+            self.epoch.unpin(pin);
+            return exchange.is_over(self);
+        }
+        let due = self.now() + exchange.after;
+        let after = (2 * exchange.after).min(LONGEST);
+        self.owed.borrow_mut().push(Owed { exchange: Exchange { after, ..exchange }, due, pin });
+    }
+
+    /// An object is freed that no other thread can reach: nothing is owed to it.
+    #[inline]
+    pub(crate) fn forget_amends(&self, block: Block) {
+        if self.owed.borrow().is_empty() {
+            return;
+        }
+        let begin = block.address.bits();
+        let is_within = |owed: &mut Owed| (begin..begin + block.bytes).contains(&owed.exchange.at.bits());
+        for owed in self.owed.borrow_mut().extract_if(.., is_within) {
+            self.epoch.unpin(owed.pin);
+            owed.exchange.is_over(self);
+        }
+    }
+
+    /// Tries once more to do what is owed, and waits for the outcome: other threads may take for done what this one did before.
+    pub(super) async fn make_amends_now(&self) {
+        if !self.owed.borrow().is_empty() {
+            self.owed.borrow_mut().iter_mut().for_each(|owed| owed.due = Duration::ZERO);
+            self.post_owed();
+            self.wait_for_left().await;
+        }
+    }
+
+    /// Makes no amends any more: the thread ends, and others take from it what it holds.
+    pub(super) fn give_up_amends(&self) {
+        self.gives_up_amends.set(true);
+        for owed in self.owed.take() {
+            self.epoch.unpin(owed.pin);
+        }
+    }
+
+    /// Whether a word may still be changed by an exchange of this thread's that is yet to come.
+    pub(crate) fn owes(&self, at: Address) -> bool {
+        let is_owed = self.owed.borrow().iter().any(|owed| owed.exchange.at == at);
+        is_owed || self.left.borrow().iter().any(|left| left.is_exchange_of(at))
+    }
+
+    /// Posts what is owed again, if it is time.
+    #[inline]
+    pub(super) fn look_after_owed(&self) {
+        if !self.owed.borrow().is_empty() {
+            self.post_owed();
+        }
+    }
+
+    #[cold]
+    fn post_owed(&self) {
+        let now = self.now();
+        loop {
+            let mut owed = self.owed.borrow_mut();
+            let Some(index) = owed.iter().position(|owed| owed.due <= now) else { return };
+            let Owed { exchange, pin, .. } = owed.swap_remove(index);
+            drop(owed);
+            self.make_amends(exchange);
+            self.epoch.unpin(pin);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Values of several words: never seen torn, whatever becomes of their writers.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use farfield::prelude::*;
+use farfield::sim::Fault;
+use farfield::{Address, Error};
+
+#[remote]
+struct Record {
+    state: Versioned<[u64; 5]>,
+    lock: Lock,
+}
+
+async fn record(ct: &ComputeThread) -> Result<RemotePtr<Record>> {
+    ct.root_or_init("record", async || Record::new_in(ct, Record::init([0; 5])).await?.write(ct).await).await
+}
+
+/// What a READ has shown: the value, or whom it was left half-written by.
+async fn seen(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<Result<u64, farfield::ThreadId>> {
+    match at.state().read(ct).await {
+        Ok(value) if value == [value[0]; 5] => Ok(Ok(value[0])),
+        Ok(torn) => Err(Error::other(format!("torn: {torn:?}"))),
+        Err(Error::HalfWritten(half)) => Ok(Err(half.writer)),
+        Err(other) => Err(other),
+    }
+}
+
+#[test]
+fn a_write_takes_two_round_trips_and_a_read_one() {
+    let run = Cluster::connect("sim:").unwrap().run(1, async |ct| {
+        let at = record(ct).await?;
+        let before = ct.metrics();
+        at.state().write(ct, [1; 5]).await?;
+        let wrote = ct.metrics();
+        assert_eq!(at.state().read(ct).await?, [1; 5]);
+        Ok(((wrote - before).chains, (ct.metrics() - wrote).chains))
+    });
+    assert_eq!(run.unwrap(), [(2, 1)]);
+}
+
+/// Threads 1 and 2 write, and something happens to thread 1 at any time, also in the middle of its chains; the others read. Returns how
+/// often a value was found whole, how often half-written, and how many writes failed.
+fn with_faults(url: &str, fault: impl Fn(Duration) -> Fault) -> Result<[usize; 3]> {
+    let mut counts = [0; 3];
+    for time in 0..30 {
+        let cluster = Cluster::connect(url)?;
+        let time = Duration::from_nanos(60_000 + 371 * time);
+        cluster.simulation().expect("it is simulated").inject(fault(time));
+        let ended = cluster.run_surviving(4, async |ct| {
+            let at = record(ct).await?;
+            ct.sleep(Duration::from_micros(50).saturating_sub(ct.now())).await;
+            let me = ct.index() as u64;
+            let (mut whole, mut half, mut vain) = (0, 0, 0);
+            for round in 0..20 {
+                if me == 1 || (me == 2 && round % 4 == 3) {
+                    match at.state().write(ct, [round * 4 + me; 5]).await {
+                        Err(Error::NodeUnreachable(_)) => vain += 1,
+                        other => other?,
+                    }
+                    continue;
+                }
+                match seen(at, ct).await? {
+                    Ok(_) => whole += 1,
+                    Err(_) => half += 1,
+                }
+            }
+            Ok([whole, half, vain])
+        });
+        for ended in ended?.into_iter().flatten() {
+            counts = std::array::from_fn(|index| counts[index] + ended[index]);
+        }
+    }
+    Ok(counts)
+}
+
+#[test]
+fn a_writer_that_dies_leaves_the_value_whole_or_says_so() {
+    let mut sums = [0; 3];
+    for seed in 0..40 {
+        let url = format!("sim:seed={seed},jitter=90%,stall=2%,leaks=ignore,limit=1s");
+        let counts = with_faults(&url, |time| Fault::crash(1).at(time));
+        let counts = counts.unwrap_or_else(|error| panic!("{url}: {error}"));
+        sums = std::array::from_fn(|index| sums[index] + counts[index]);
+    }
+    assert!(sums[0] > 1000 && sums[1] > 20, "{sums:?}");
+}
+
+#[test]
+fn a_write_that_fails_leaves_the_value_whole_or_says_so() {
+    let mut sums = [0; 3];
+    for seed in 0..40 {
+        let url = format!("sim:seed={seed},jitter=90%,leaks=ignore,limit=1s,timeout=50us");
+        let cut = |time| Fault::cut(1, 0, Duration::from_micros(80)).at(time);
+        let counts = with_faults(&url, cut).unwrap_or_else(|error| panic!("{url}: {error}"));
+        sums = std::array::from_fn(|index| sums[index] + counts[index]);
+    }
+    assert!(sums[0] > 1000 && sums[2] > 20, "{sums:?}");
+}
+
+/// Many threads write and read at once.
+fn contend(url: &str) -> Result<()> {
+    let run = Cluster::connect(url)?.run(6, async |ct| {
+        let at = record(ct).await?;
+        for round in 0..10 {
+            at.state().write(ct, [round * 6 + ct.index() as u64; 5]).await?;
+            assert!(seen(at, ct).await?.is_ok(), "its writer lives");
+        }
+        Ok(())
+    });
+    run.map(drop)
+}
+
+#[test]
+fn many_writers_keep_each_other_out() {
+    for seed in 0..100 {
+        let url = format!("sim:seed={seed},jitter=90%,stall=5%,leaks=ignore,limit=1s");
+        contend(&url).unwrap_or_else(|error| panic!("{url}: {error}"));
+    }
+}
+
+/// What these tests would find if the protocol were wrong: planted, it is found.
+#[test]
+fn planted_bugs_of_the_protocol_are_found() {
+    for plant in ["same-version", "hasty-takeover"] {
+        let found = (0..100).find(|seed| {
+            let url = format!("sim:seed={seed},jitter=90%,stall=5%,leaks=ignore,limit=1s,plant={plant}");
+            matches!(contend(&url), Err(Error::Other(torn)) if torn.to_string().starts_with("torn"))
+        });
+        assert!(found.is_some(), "{plant}");
+    }
+}
+
+/// Leaves the value as a writer does that stops in the middle: the right and the version are its own, and one word is written.
+async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<()> {
+    let word = |address: Address, index: u64| {
+        Place::<Atomic<u64>>::from_address(Address::new(address.segment(), address.offset() + 8 * index))
+    };
+    let lock = at.lock().acquire(ct).await?;
+    let token = word(at.lock().address(), 0).load(ct).await?;
+    for (index, value) in [token, 7, 99].into_iter().enumerate() {
+        word(at.state().address(), index as u64).store(ct, value).await?;
+    }
+    Ok(lock.release().await?)
+}
+
+#[test]
+fn what_an_ended_thread_was_writing_is_half_written_until_it_is_written_anew() {
+    for url in ["local:", "local:delay=4", "sim:leaks=ignore"] {
+        let cluster = Cluster::connect(url).unwrap();
+        let writer = cluster.run(1, async |ct| {
+            let at = record(ct).await?;
+            at.state().write(ct, [5; 5]).await?;
+            stop_in_the_middle(at, ct).await?;
+            // Its writer lives: who reads waits.
+            let mut read = pin!(at.state().read(ct));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!((0..100).all(|_| read.as_mut().poll(&mut context).is_pending()));
+            Ok(ct.id())
+        });
+        let writer = writer.unwrap()[0];
+        let run = cluster.run(3, async |ct| {
+            let at = record(ct).await?;
+            for _ in 0..3 {
+                assert_eq!(seen(at, ct).await?, Err(writer));
+            }
+            let error = at.state().read(ct).await.unwrap_err().to_string();
+            assert!(error.contains("left half-written by thread") && !error.contains('\n'), "{error}");
+            ct.barrier("looked").await?;
+            if ct.index() == 0 {
+                at.state().write(ct, [8; 5]).await?;
+            }
+            ct.barrier("written").await?;
+            assert_eq!(seen(at, ct).await?, Ok(8));
+            Ok(())
+        });
+        run.unwrap_or_else(|error| panic!("{url}: {error}"));
+    }
+}
+
+/// A future that is leaked keeps its right until its thread ends; readers do not wait for it, and then writers do not, either.
+#[test]
+fn a_write_that_is_leaked_ends_with_its_thread() {
+    for polls in 0..40 {
+        let cluster = Cluster::connect("local:delay=8").unwrap();
+        let leaked = cluster.run(1, async |ct| {
+            let at = record(ct).await?;
+            let mut write = Box::pin(at.state().write(ct, [7; 5]));
+            let mut context = Context::from_waker(Waker::noop());
+            let done = (0..polls).any(|_| matches!(write.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+            std::mem::forget(write);
+            let now = seen(at, ct).await?;
+            assert!(now == Ok(7) || (now == Ok(0) && !done), "{now:?}");
+            Ok(())
+        });
+        leaked.unwrap();
+        let run = cluster.run(2, async |ct| {
+            let at = record(ct).await?;
+            at.state().write(ct, [8 + ct.index() as u64; 5]).await?;
+            assert!(seen(at, ct).await?.is_ok_and(|value| value >= 8));
+            Ok(())
+        });
+        run.unwrap();
+    }
+}
