@@ -221,7 +221,7 @@ pub use memory::site::{Policy, Site};
 pub use place::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
     LockState, Pending, PendingLock, Place, Read, Readable, ReleaseError, Stamped, StampedLink, Tail,
-    TailRef, Version, Versioned,
+    TailRef, Version, Versioned, Written,
 };
 pub use pointer::{Address, Marks, Owned, Pointer, Publish, RemotePtr, Shared};
 pub use task::Backoff;

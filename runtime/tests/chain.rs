@@ -395,3 +395,71 @@ fn only_a_peek_may_look_at_what_is_freed() {
     });
     assert!(matches!(wild, Err(Error::Simulation(_))), "{wild:?}");
 }
+
+/// Two new nodes that lead to each other, on one memory node or two, linked by one CAS.
+#[test]
+fn new_objects_that_lead_to_each_other_are_written_by_one_chain() {
+    everywhere(async |ct| {
+        let list = node(0, 0, ct).await?;
+        let g = &ct.pin();
+        for expected in [Shared::NULL, list.shared(g)] {
+            let mut first = Node::new_in(ct.on_node(0), Node::init(1, 9)).await?;
+            let mut second = Node::new_in(ct.on_node(1), Node::init(2, 9)).await?;
+            first.set(|node| node.next(), second.as_ptr());
+            second.set(|node| node.next(), first.as_ptr());
+            let before = (first.as_ptr(), second.as_ptr());
+
+            let mut chain = g.chain();
+            let (first, second) = (chain.write(first), chain.write(second));
+            let linked = chain.compare_exchange_link(list.next(), expected, first.as_ptr());
+            chain.submit().await?;
+            if linked.get()?.is_ok() {
+                let found = list.next().load(g).await?;
+                let next = found.next().load(g).await?;
+                assert_eq!((found.key().read(g).await?, next.key().read(g).await?), (1, 2));
+                assert_eq!(next.next().load(g).await?, found);
+            } else {
+                // Nothing holds them: they are new again, can be edited, and are freed when they are dropped.
+                let (mut first, second) = (first.take()?, second.take()?);
+                assert_eq!((first.as_ptr(), second.as_ptr()), before);
+                first.set(|node| node.key(), 3);
+                let first = first.write(ct).await?;
+                assert_eq!(first.key().read(g).await?, 3);
+                ct.delete(first).await?;
+            }
+        }
+        // A chain that is dropped frees what it was to write; what was never written is not to be had.
+        let dropped = Node::new_in(ct.on_node(0), Node::init(4, 9)).await?;
+        let at = dropped.as_ptr();
+        let mut chain = g.chain();
+        let written = chain.write(dropped);
+        drop(chain);
+        assert!(written.take().is_err());
+        let again = Node::new_in(ct.on_node(0), Node::init(5, 9)).await?;
+        assert_eq!(again.as_ptr(), at, "the block is free again, and was freed once");
+        let first = list.next().load(g).await?.as_ptr();
+        let second = first.next().load(g).await?.as_ptr();
+        for node in [list, first, second] {
+            ct.delete(node).await?;
+        }
+        Ok(())
+    });
+}
+
+/// What the simulator says of a program that takes back what a link holds.
+#[test]
+fn an_object_that_is_linked_and_taken_back_is_used_after_it_was_freed() {
+    let run = Cluster::connect("sim:seed=1").unwrap().run(1, async |ct| {
+        let list = node(0, 0, ct).await?;
+        let g = &ct.pin();
+        let mut chain = g.chain();
+        let first = chain.write(Node::new_in(ct, Node::init(1, 9)).await?);
+        let linked = chain.compare_exchange_link(list.next(), Shared::NULL, first.as_ptr());
+        chain.submit().await?;
+        assert!(linked.get()?.is_ok());
+        drop(first.take()?);
+        list.next().load(g).await?.key().read(g).await
+    });
+    let message = run.unwrap_err().to_string();
+    assert!(message.contains("freed"), "{message}");
+}

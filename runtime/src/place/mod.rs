@@ -33,7 +33,7 @@ use std::ops::Deref;
 pub use array::Array;
 pub use atomic::Atomic;
 pub use cached::Cached;
-pub use chain::{Chain, Pending, PendingLock, Readable};
+pub use chain::{Chain, Pending, PendingLock, Readable, Written};
 pub(crate) use chain::{Results, ResultsPool};
 pub use fetch::{FieldGroup, fetch};
 pub use link::{CompareExchangeError, Link, LinkWord};

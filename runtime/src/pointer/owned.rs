@@ -90,6 +90,11 @@ impl<T: Remote> Owned<T> {
 }
 
 impl<T> Owned<T> {
+    /// Counts as unpublished again: no link holds it, and nothing that writes it is in flight.
+    pub(crate) fn set_unpublished(&mut self) {
+        self.published = false;
+    }
+
     /// Counts as published from now on; gives the block and what is to be written there.
     pub(crate) fn publish(&mut self) -> (Block, &[u64]) {
         self.published = true;

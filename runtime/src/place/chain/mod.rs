@@ -34,7 +34,7 @@ use crate::memory::guard::Guard;
 use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
 
 use results::Found;
-pub use results::{Pending, PendingLock};
+pub use results::{Pending, PendingLock, Written};
 pub(crate) use results::{Results, ResultsPool};
 
 /// Operations that are posted together and completed together. Made by [`Guard::chain`].
@@ -262,14 +262,49 @@ impl<'g> Chain<'g> {
         self.results.releases.borrow_mut().push(lock.into_parts());
     }
 
-    /// Writes an object's image.
-    fn publish<T: Remote>(&mut self, object: &mut Owned<T>) {
+    /// Writes a new object that nothing links to yet: for several that point to each other, or that one CAS links together.
+    ///
+    /// What stands behind it in the chain may link it, through [`Written::as_ptr`]. It counts as published as soon as the chain is
+    /// posted; if no link was made to hold it, [`Written::take`] brings it back.
+    ///
+    /// ```
+    /// # use farfield::prelude::*;
+    /// # #[remote]
+    /// # struct Node { key: u64, next: Link<Node>, previous: Link<Node> }
+    /// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
+    /// # let list = Node::new_in(ct, Node::init(0)).await?.write(ct).await?;
+    /// let g = &ct.pin();
+    /// let mut first = Node::new_in(g.near(list), Node::init(1)).await?;
+    /// let mut second = Node::new_in(g.near(list), Node::init(2)).await?;
+    /// first.set(|node| node.next(), second.as_ptr());
+    /// second.set(|node| node.previous(), first.as_ptr());
+    ///
+    /// let mut chain = g.chain();
+    /// let (first, second) = (chain.write(first), chain.write(second));
+    /// let linked = chain.compare_exchange_link(list.next(), Shared::NULL, first.as_ptr());
+    /// chain.submit().await?; // one round trip
+    /// if linked.get()?.is_err() {
+    ///     let both = (first.take()?, second.take()?); // nothing holds them: to be edited and tried again, or dropped
+    /// #   drop(both);
+    /// }
+    /// # assert_eq!(list.next().load(g).await?.next().load(g).await?.key().read(g).await?, 2);
+    /// # Ok(()) })?;
+    /// # Ok::<(), farfield::Error>(())
+    /// ```
+    pub fn write<T: Remote>(&mut self, mut object: Owned<T>) -> Written<T> {
+        let part = self.publish(&mut object);
+        Written { results: Rc::clone(&self.results), part, object }
+    }
+
+    /// Writes an object's image; returns the part of the chain that does it.
+    fn publish<T: Remote>(&mut self, object: &mut Owned<T>) -> usize {
         let (block, image) = object.publish();
-        self.add(block.address, |part| {
+        let written = self.add(block.address, |part| {
             part.write(block.address, image);
             Slot::default()
         });
         self.results.publishes.borrow_mut().push(block);
+        written.part
     }
 
     /// Writes one word.

@@ -10,10 +10,11 @@ use std::rc::Rc;
 use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
+use crate::layout::Remote;
 use crate::memory::heap::Block;
 use crate::place::LockGuard;
 use crate::place::lock::Parts;
-use crate::pointer::Address;
+use crate::pointer::{Address, Owned, RemotePtr};
 
 /// The result of an operation of a [`Chain`](crate::Chain).
 #[must_use = "the result is what the operation was for"]
@@ -35,6 +36,42 @@ pub struct PendingLock<'g> {
     pub(super) found: Found,
     /// What the lock's word is expected to be.
     pub(super) expected: u64,
+}
+
+/// A new object that a [`Chain`](crate::Chain) writes. Dropped without [`take`](Self::take), it counts as published once the chain
+/// has been posted; it is freed if the chain is dropped instead.
+#[must_use = "an object that no link holds is lost: take it back"]
+pub struct Written<T> {
+    pub(super) results: Rc<Results>,
+    pub(super) part: usize,
+    /// Published already: not freed with this value.
+    pub(super) object: Owned<T>,
+}
+
+impl<T: Remote> Written<T> {
+    /// Where the object is: to link it, in the same chain or later.
+    pub fn as_ptr(&self) -> RemotePtr<T> {
+        self.object.as_ptr()
+    }
+
+    /// The object again, as it was before: after a chain in which no link was made to hold it, such as one whose CAS has failed.
+    ///
+    /// Only the caller knows that nothing holds it. An object that a link does hold must not be taken back: dropping the `Owned`
+    /// frees it under its readers. The simulator reports their next access.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the chain has not been submitted, or has failed so that its WRITE may still come.
+    pub fn take(mut self) -> Result<Owned<T>> {
+        if self.results.done.get() <= self.part {
+            return Err(Error::from(error::InvalidArgument {
+                argument: "written object",
+                value: format!("at {}", self.object.as_ptr().address()).into(),
+                reason: "its chain has not been submitted, or has failed",
+            }));
+        }
+        self.object.set_unpublished();
+        Ok(self.object)
+    }
 }
 
 /// Where a result will be.
@@ -106,7 +143,7 @@ impl ResultsPool {
 impl Results {
     /// Part `index` of `count` is posted, or about to be.
     pub(super) fn are_posted(&self, ct: &ComputeThread, index: usize, count: usize) {
-        // From the first on its objects may be visible.
+        // From the first part on its objects may be visible: a link in it may hold one that a later part writes.
         self.publishes.borrow_mut().clear();
         self.posted.set(index + 1);
         if index + 1 == count {
