@@ -202,9 +202,9 @@ pub(crate) fn marks(attr: &Attribute, errors: &mut Errors) -> Marks {
 
 /// The name in `#[accessor(name)]`.
 pub(crate) fn accessor(attr: &Attribute, errors: &mut Errors) -> Option<Ident> {
-    if !matches!(&attr.meta, Meta::List(list) if !list.tokens.is_empty()) {
+    let name = attr.parse_args::<Ident>().ok();
+    if name.is_none() {
         errors.at(attr, "name the accessor: `#[accessor(other_name)]`");
-        return None;
     }
-    errors.ok(attr.parse_args::<Ident>())
+    name
 }

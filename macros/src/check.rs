@@ -1,10 +1,10 @@
 //! Every rejection but those of [field types](crate::field_type), with what to write instead.
 
 use quote::{ToTokens, format_ident};
-use syn::{Attribute, GenericParam, Generics, Ident, Type};
+use syn::{Attribute, GenericParam, Generics, Ident, Type, TypeParamBound};
 
 use crate::errors::Errors;
-use crate::field_type::{arguments, is_called, last_segment, link};
+use crate::field_type::{self, Need, arguments, is_called, last_segment, link};
 use crate::model::{MarkSet, Model, private};
 
 /// What generated methods and those of pointers and places are called: theirs are found before a field's accessor.
@@ -103,28 +103,28 @@ pub(crate) fn name(
 }
 
 /// Reports names of fields that generated code uses for something else.
-pub(crate) fn names(model: &Model, errors: &mut Errors) {
+pub(crate) fn names(model: &mut Model, errors: &mut Errors) {
     let remote = || model.fields.iter().map(|field| &field.name);
     for name in remote().chain(model.locals.iter().map(|field| &field.name)) {
         if name.to_string().starts_with("__") {
             errors.at(name, "a field's name cannot begin with `__`: those of generated fields do");
         }
     }
-    let accessors = || model.fields.iter().map(|field| &field.accessor);
-    for (index, field) in model.fields.iter().enumerate() {
+    let accessors: Vec<Ident> = model.fields.iter().map(|field| field.accessor.clone()).collect();
+    for (index, field) in model.fields.iter_mut().enumerate() {
         let accessor = &field.accessor;
+        let mut others = accessors.iter().enumerate().filter(|(other, _)| *other != index);
         // Fields of one name are the compiler's to report.
-        if accessor != &field.name
-            && accessors().enumerate().any(|(other, name)| other != index && name == accessor)
-        {
+        if *accessor != field.name && others.any(|(_, name)| name == accessor) {
             errors.at(
                 accessor,
                 format!("`{accessor}` is the accessor of another field already: use another name"),
             );
+            field.accessor = format_ident!("{accessor}_");
         }
     }
     for mark in model.marks.iter().flat_map(|set| &set.names) {
-        for name in accessors().filter(|name| MarkSet::methods(mark).contains(name)) {
+        for name in accessors.iter().filter(|name| MarkSet::methods(mark).contains(name)) {
             let message = format!(
                 "the mark `{mark}` has a method `{name}`: rename the mark, or the field's accessors with `#[accessor({name}_field)]`"
             );
@@ -192,31 +192,92 @@ pub(crate) fn lifetimes(generics: &mut Generics, errors: &mut Errors) -> bool {
     generics.params.len() < count
 }
 
-/// Reports type parameters that are fields and might be anything, and bounds them.
-pub(crate) fn bounds(model: &mut Model, errors: &mut Errors) {
-    let ff = private(&model.krate);
-    let fields: Vec<Ident> = model
-        .fields
-        .iter()
-        .filter_map(|field| model.type_parameter(&field.ty))
-        .map(|param| param.ident.clone())
-        .collect();
-    let unbounded: Vec<Ident> = fields.into_iter().filter(|name| !has_bound(&model.generics, name)).collect();
-    for param in model.generics.type_params_mut().filter(|param| unbounded.contains(&param.ident)) {
-        let name = &param.ident;
-        errors.at(
-            name,
-            format!("far memory holds plain values only: write `{name}: Word`, or `{name}: Pod` for more than 8 bytes"),
-        );
-        param.bounds.push(syn::parse_quote!(#ff::Word));
+/// Traits of the standard library that say nothing of far memory: a parameter that has no other bound is not even `'static`.
+const LOCAL_TRAITS: &[&str] = &[
+    "Copy",
+    "Clone",
+    "Debug",
+    "Display",
+    "Default",
+    "PartialEq",
+    "Eq",
+    "PartialOrd",
+    "Ord",
+    "Hash",
+    "Send",
+    "Sync",
+    "Sized",
+    "Unpin",
+];
+
+/// What a bound says of a parameter's place in far memory.
+enum Says {
+    /// That it is a word.
+    Word,
+    /// That it is a plain value, of any size.
+    Plain,
+    /// Something that only the compiler can look into.
+    Unknown,
+    Nothing,
+}
+
+impl Says {
+    fn of(bound: &TypeParamBound) -> Self {
+        let TypeParamBound::Trait(bound) = bound else { return Self::Unknown };
+        let name = bound.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        match name.as_str() {
+            "Word" | "Integer" => Self::Word,
+            "Pod" => Self::Plain,
+            name if LOCAL_TRAITS.contains(&name) => Self::Nothing,
+            _ => Self::Unknown,
+        }
     }
 }
 
-/// Whether a type parameter has any bound.
-fn has_bound(generics: &Generics, name: &Ident) -> bool {
-    let inline = generics.type_params().any(|param| param.ident == *name && !param.bounds.is_empty());
-    let in_where = generics.where_clause.iter().flat_map(|clause| &clause.predicates).any(|predicate| {
-        matches!(predicate, syn::WherePredicate::Type(bound) if is_called(&bound.bounded_ty, &name.to_string()))
-    });
-    inline || in_where
+/// Reports type parameters of fields in far memory whose bounds do not do, once each, and bounds them.
+///
+/// The compiler would say the same of each generated item that needs the bound.
+pub(crate) fn bounds(model: &mut Model, errors: &mut Errors) {
+    let ff = private(&model.krate);
+    let generics = model.generics.clone();
+    for param in generics.type_params() {
+        let name = &param.ident;
+        let uses = model.fields.iter().filter_map(|field| field_type::uses(&field.ty, name));
+        let Some(most) = uses.max_by_key(|(need, _)| *need) else { continue };
+        let (mut is_word, mut is_plain, mut is_unknown) = (false, false, false);
+        for bound in field_type::bounds(param, &generics) {
+            match Says::of(bound) {
+                Says::Word => is_word = true,
+                Says::Plain => is_plain = true,
+                Says::Unknown => is_unknown = true,
+                Says::Nothing => {}
+            }
+        }
+        let message = match most {
+            _ if is_word || is_unknown => continue,
+            (Need::Word, _) if is_plain => {
+                format!("an `Atomic` holds a word: write `{name}: Word` instead of `{name}: Pod`")
+            }
+            (Need::Word, _) => format!("an `Atomic` holds a word: write `{name}: Word`"),
+            _ if is_plain => continue,
+            (Need::Plain, _) => {
+                format!(
+                    "far memory holds plain values only: write `{name}: Word`, or `{name}: Pod` for more than 8 bytes"
+                )
+            }
+            (Need::Argument, _) => format!(
+                "far memory holds plain values only: write `{name}: Word`, or whatever bound that type has"
+            ),
+        };
+        // Where it is used, or, if that is all that the field is, where the bound is missing.
+        match most {
+            (Need::Plain, _) => errors.at(name, message),
+            (_, ty) => errors.at(ty, message),
+        }
+        let bound = syn::parse_quote!(#ff::Word);
+        let params = model.generics.type_params_mut();
+        params
+            .filter(|param| param.ident == *name)
+            .for_each(|param| param.bounds.push(TypeParamBound::clone(&bound)));
+    }
 }

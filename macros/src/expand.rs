@@ -26,6 +26,10 @@ fn expand(model: &Model) -> TokenStream {
     let (types, marks) = (types(model), marks(model));
     let (handle, fields, init) = (handle(model), fields(model), init(model));
     let (implementations, proof) = (implementations(model), proof(model));
+    let borrowed = model.borrowed_marks.iter().map(|path| {
+        let are_marks = quote_spanned!(path.span()=> __ff::are_marks::<#path>());
+        quote!(#are_marks;)
+    });
     let ff = private(&model.krate);
     quote! {
         #types
@@ -37,6 +41,7 @@ fn expand(model: &Model) -> TokenStream {
             #fields
             #init
             #implementations
+            #(#borrowed)*
             #proof
         };
     }

@@ -68,10 +68,8 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
     match syn::parse2::<Fetch>(input) {
         Ok(Fetch { krate, guard, object, fields }) => {
             let ff = private(&krate);
-            quote!({
-                let __object = #object;
-                #ff::fetch(#guard, (#(__object.#fields(),)*))
-            })
+            // No block: a guard that is made here lives as long as the statement that waits.
+            quote!(#ff::fetch(#guard, #object, |__object| (#(__object.#fields(),)*)))
         }
         Err(error) => error.into_compile_error(),
     }

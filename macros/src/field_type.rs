@@ -139,7 +139,10 @@ pub(crate) fn is_plain(ty: &Type, generics: &Generics) -> bool {
 }
 
 /// A parameter's bounds, wherever they stand.
-fn bounds<'a>(param: &'a TypeParam, generics: &'a Generics) -> impl Iterator<Item = &'a TypeParamBound> {
+pub(crate) fn bounds<'a>(
+    param: &'a TypeParam,
+    generics: &'a Generics,
+) -> impl Iterator<Item = &'a TypeParamBound> {
     let clauses = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
     let named = |ty: &Type| matches!(ty, Type::Path(path) if path.path.is_ident(&param.ident));
     let elsewhere = clauses.filter_map(move |clause| match clause {
@@ -164,6 +167,41 @@ pub(crate) fn link(ty: &Type) -> &Type {
             Some(tail) => arguments(tail).next().map_or(other, link),
             None => other,
         },
+    }
+}
+
+/// What a field's type needs of a parameter that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// What another type asks of its argument: at least that it is bound to no lifetime.
+    Argument,
+    /// It is a plain value.
+    Plain,
+    /// It is a word.
+    Word,
+}
+
+/// What a field's type needs of the parameter `name`, if it names it; and the part of the type that does.
+pub(crate) fn uses<'a>(ty: &'a Type, name: &Ident) -> Option<(Need, &'a Type)> {
+    let is_parameter =
+        |ty: &Type| matches!(ty, Type::Path(path) if path.qself.is_none() && path.path.is_ident(name));
+    match ty {
+        _ if is_parameter(ty) => Some((Need::Plain, ty)),
+        Type::Array(array) => uses(&array.elem, name),
+        Type::Paren(inner) => uses(&inner.elem, name),
+        Type::Group(inner) => uses(&inner.elem, name),
+        other => {
+            let segment = last_segment(other)?;
+            let most = arguments(segment)
+                .filter_map(|argument| uses(argument, name))
+                .max_by_key(|(need, _)| *need)?;
+            match segment.ident.to_string().as_str() {
+                "Atomic" if most.0 == Need::Plain => Some((Need::Word, other)),
+                "Versioned" | "Tail" => Some(most),
+                "PhantomData" => None,
+                _ => Some((Need::Argument, other)),
+            }
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Model {
     pub(crate) locals: Vec<LocalField>,
     /// The marks that its links declare.
     pub(crate) marks: Vec<MarkSet>,
+    /// The types that `#[marks(like = …)]` names.
+    pub(crate) borrowed_marks: Vec<Path>,
 }
 
 /// A field in far memory.
@@ -139,7 +141,7 @@ impl Model {
         };
         check::struct_attributes(&mut model.attrs, errors);
         check::bounds(&mut model, errors);
-        check::names(&model, errors);
+        check::names(&mut model, errors);
         model.ensure_a_field();
         Some(model)
     }
@@ -152,7 +154,18 @@ impl Model {
         align: u64,
         krate: Path,
     ) -> Self {
-        Self { attrs, vis, name, generics, align, krate, fields: vec![], locals: vec![], marks: vec![] }
+        Self {
+            attrs,
+            vis,
+            name,
+            generics,
+            align,
+            krate,
+            fields: vec![],
+            locals: vec![],
+            marks: vec![],
+            borrowed_marks: vec![],
+        }
     }
 
     fn add_fields(&mut self, fields: impl IntoIterator<Item = syn::Field>, errors: &mut Errors) {
@@ -191,7 +204,7 @@ impl Model {
             let (ty, start) =
                 if needs_lifetime { (syn::parse_quote!(()), quote!(())) } else { (field.ty, start) };
             let keep = |attr: &&Attribute| {
-                !["local", "marks", "accessor"].iter().any(|own| attr.path().is_ident(own))
+                !["local", "marks", "accessor", "must_use"].iter().any(|own| attr.path().is_ident(own))
             };
             let attrs = field.attrs.iter().filter(keep).cloned().collect();
             self.locals.push(LocalField { attrs, vis: field.vis, name, ty, start });
@@ -203,7 +216,10 @@ impl Model {
             let brand = self.brand(marks, &field.ty, errors);
             field_type::set_marks(&mut field.ty, &brand);
         }
-        let accessor = own("accessor").next().and_then(|attr| attr::accessor(attr, errors));
+        // One that is named wrongly is no further mistake.
+        let accessor = own("accessor")
+            .next()
+            .map(|attr| attr::accessor(attr, errors).unwrap_or_else(|| format_ident!("{name}_")));
         let (name, accessor) = check::name(name, accessor, &self.generics, errors);
         let docs = own("doc").cloned().collect();
         let must_use = own("must_use").next().cloned();
@@ -262,7 +278,10 @@ impl Model {
         let names = if let Marks::Named(names) = &marks { &names[..] } else { &[] };
         check::marks(attr, names, ty, &self.name, self.align, errors);
         match &marks {
-            Marks::Like(path) => syn::parse_quote!(#path),
+            Marks::Like(path) => {
+                self.borrowed_marks.push(path.clone());
+                syn::parse_quote!(#path)
+            }
             Marks::Named(names) => match self.marks.iter().find(|set| set.names == *names) {
                 Some(set) => {
                     let brand = set.brand();

@@ -68,6 +68,9 @@ pub const fn is_frozen<T: Remote>() -> bool {
     false
 }
 
+/// Proves that `#[marks(like = …)]` names marks.
+pub const fn are_marks<M: Marks>() {}
+
 /// Where the length word of a struct's tail is, if its last field has one, `within` that field.
 pub const fn tail_offset<T: Remote>(within: usize) -> usize {
     T::FIELDS[T::FIELDS.len() - 1].offset + within

@@ -20,6 +20,11 @@ struct Cells {
 }
 
 #[remote]
+struct Holder {
+    page: Link<Page>,
+}
+
+#[remote]
 struct Page {
     words: [u64; 16],
 }
@@ -262,6 +267,28 @@ fn a_read_of_freed_memory_is_found() {
     {
         assert!(report.contains(part), "{part}: {report}");
     }
+}
+
+/// The compiler refuses the use of a `Shared` after its guard; `as_ptr` takes the pointer past it, and the simulator sees it.
+#[test]
+fn a_plain_pointer_kept_for_longer_than_its_guard_is_found() {
+    let (found, report) = finding("sim:seed=4", 1, async |ct| {
+        let holder = Holder::new_in(ct, Holder::init()).await?.write(ct).await?;
+        let page = Page::new_in(ct, Page::init([1; 16])).await?;
+        let kept = {
+            let g = &ct.pin();
+            let page = holder.page().store(g, page).await?;
+            holder.page().store(g, Shared::NULL).await?;
+            g.sched_reclaim(page).await?;
+            page.as_ptr()
+        };
+        for _ in 0..8 {
+            ct.try_reclaim().await;
+        }
+        kept.words().read(&ct.pin()).await.map(drop)
+    });
+    assert_eq!(found, Finding::UseAfterFree);
+    assert!(report.contains("READ of 128 bytes") && report.contains("the `Page` at 0:0x"), "{report}");
 }
 
 #[test]

@@ -127,14 +127,16 @@ pub trait DefaultInit: Field {
     fn default_init() -> Self::Init;
 }
 
-/// What a field that is built from an `I` can be initialised with: an `I`, or for a link any pointer.
+/// What a field that is built from an `I` can be initialised or compared with: an `I`, or for a link any pointer without marks
+/// or with the link's own.
 ///
 /// Setters of generated `Init` types and [`Owned::set`](crate::Owned::set) take it, so that
 /// `Node::init(key).next(shared)` needs no conversion.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not what this field is initialised with",
+    message = "`{Self}` is not what this field can hold",
     label = "expected `{I}`",
-    note = "a link starts as a `Shared` or a `RemotePtr` to the struct it leads to, an atomic or a plain field as its value"
+    note = "a link holds a `Shared` or a `RemotePtr` to the struct it points to, an atomic or a plain field its value",
+    note = "a pointer from a link with other marks is used without them: `pointer.without_marks()`"
 )]
 pub trait Initial<I> {
     /// The value to build the field from.

@@ -28,15 +28,19 @@ pub trait FieldGroup<'g> {
 /// The bytes that lie between two fields of one group at most; more means that they are not of one object.
 const MAX_SPAN_BYTES: u64 = 1 << 20;
 
-/// Reads several fields with one READ of the smallest span that covers them. `fetch!` calls it.
+/// Reads several fields of an object with one READ of the smallest span that covers them. `fetch!` calls it.
 ///
 /// # Errors
 /// [`Error::InvalidPointer`], or [`Error::InvalidValue`] if no value has the bits found;
 /// [`Error::InvalidArgument`] if the fields are more than 1 MiB apart.
 #[doc(hidden)]
 #[inline]
-pub async fn fetch<'g, G: FieldGroup<'g>>(g: &'g Guard<'_>, group: G) -> Result<G::Values> {
-    let ct: &ComputeThread = g;
+pub async fn fetch<'g, O, G: FieldGroup<'g>>(
+    g: &'g Guard<'_>,
+    object: O,
+    fields: impl FnOnce(O) -> G,
+) -> Result<G::Values> {
+    let (ct, group): (&ComputeThread, G) = (g, fields(object));
     let (start, length) = group.span();
     if length > MAX_SPAN_BYTES {
         let value = format!("{length} bytes").into();

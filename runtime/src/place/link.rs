@@ -211,10 +211,10 @@ impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
     pub async fn compare_exchange<P: Publish<T, M>>(
         self,
         g: &'g Guard<'_>,
-        current: impl Into<LinkWord<T, M>>,
+        current: impl Initial<LinkWord<T, M>>,
         mut new: P,
     ) -> Result<Exchanged<Shared<'g, T, M>, P>> {
-        let expected = current.into().word;
+        let expected = current.into_init().word;
         let target = Shared::<'g, T, M>::from_word(new.word());
         let found = exchange::<T, M>(g, self.address(), expected, target.to_word(), &mut new).await?;
         Ok(if found == expected {

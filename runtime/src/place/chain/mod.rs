@@ -29,7 +29,7 @@ use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Op, Slot};
 use crate::layout::scratch::bytes;
-use crate::layout::{Field, FrozenField, Integer, Remote, WORD_BYTES, Word};
+use crate::layout::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
 
@@ -73,6 +73,26 @@ impl Guard<'_> {
     /// An empty chain. What it loads is protected by this guard.
     pub fn chain(&self) -> Chain<'_> {
         Chain { ct: self, results: self.results.take(self) }
+    }
+}
+
+/// What [`ComputeThread::chain`] would need: a thread protects nothing by itself.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a chain is made by a guard, which protects what the chain loads",
+    label = "pin first: `let g = &ct.pin();`, then `g.chain()`"
+)]
+pub trait Protects<'g> {}
+
+impl ComputeThread {
+    /// Never to be called: it is there for the message.
+    #[doc(hidden)]
+    #[allow(clippy::unused_self)]
+    pub fn chain(&self) -> Chain<'_>
+    where
+        for<'any> Self: Protects<'any>,
+    {
+        unreachable!("nothing protects so")
     }
 }
 
@@ -194,10 +214,10 @@ impl<'g> Chain<'g> {
     pub fn compare_exchange_link<T: Remote, M>(
         &mut self,
         place: Place<'g, Link<T, M>>,
-        current: impl Into<LinkWord<T, M>>,
-        new: impl Into<LinkWord<T, M>>,
+        current: impl Initial<LinkWord<T, M>>,
+        new: impl Initial<LinkWord<T, M>>,
     ) -> Pending<'g, Exchanged<Shared<'g, T, M>, ()>> {
-        let (at, expected, new) = (place.address(), current.into().word, new.into().word);
+        let (at, expected, new) = (place.address(), current.into_init().word, new.into_init().word);
         let found = self.add(at, |part| part.compare_exchange(at, expected, new));
         self.pending(found, expected, |_, words, expected| {
             let current = Shared::from_word(words[0]);

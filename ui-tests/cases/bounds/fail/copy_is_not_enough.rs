@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Node<K: Copy + Ord> {
+    key: K,
+    next: Link<Node<K>>,
+}
+
+fn main() {}

@@ -1,0 +1,18 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Node {
+    key: u64,
+    hits: Atomic<u64>,
+    next: Link<Node>,
+}
+
+async fn follow_later(root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<u64> {
+    let (old, young) = (ct.pin(), ct.pin());
+    let node = root.next().load(&old).await?;
+    let next = node.next().load(&young).await?;
+    drop(old);
+    next.key().read(&young).await
+}
+
+fn main() {}

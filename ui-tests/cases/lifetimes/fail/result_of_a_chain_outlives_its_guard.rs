@@ -1,0 +1,20 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Node {
+    key: u64,
+    hits: Atomic<u64>,
+    next: Link<Node>,
+}
+
+async fn follow_later(root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<u64> {
+    let g = ct.pin();
+    let mut chain = g.chain();
+    let next = chain.load(root.next());
+    chain.submit().await?;
+    let next = next.get()?;
+    drop(g);
+    next.key().read(&ct.pin()).await
+}
+
+fn main() {}

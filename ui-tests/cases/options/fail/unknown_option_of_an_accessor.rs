@@ -1,0 +1,9 @@
+use farfield::prelude::*;
+
+#[remote]
+struct Sensor {
+    #[accessor(name = "count")]
+    read: u64,
+}
+
+fn main() {}
