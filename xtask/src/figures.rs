@@ -83,6 +83,7 @@ const TEN_THOUSAND_THREADS: &[&str] = &[
     "63",
 ];
 const EPOCHS: &[&str] = &["target/release/epoch_bench"];
+const CLIENT_CALLS: &[&str] = &["target/release/client_calls"];
 const SHARED_MEMORY: &[&str] = &["target/release/shared_memory"];
 const LONG_RUN: &[&str] = &["target/release/long_run"];
 const PLANTED: &[&str] = &["target/release/soak", "--planted"];
@@ -146,6 +147,18 @@ pub(crate) const FIGURES: &[Figure] = &[
         "times",
         "a `fetch_add` of a process that did not make the memory, against an `AtomicU64`'s on the same mapping",
         SHARED_MEMORY,
+    ),
+    Figure::printed(
+        "client.call.ratio_to_mpsc",
+        "times",
+        "a `client.call` that does one load, against a request over `tokio::sync::mpsc` and its answer",
+        CLIENT_CALLS,
+    ),
+    Figure::printed(
+        "client.idle.core_percent",
+        "% of a core",
+        "of processor time of a process whose cluster and client are idle, the larger of `local:` and `shm:`",
+        CLIENT_CALLS,
     ),
     ratio("ops.load.ratio", "an `Atomic`'s load, against an `AtomicU64`'s"),
     ratio("ops.store.ratio", "its store, likewise"),

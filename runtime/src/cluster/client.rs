@@ -423,8 +423,13 @@ impl<R> Call<R> {
         if !self.send(Some(context.waker()))? {
             return Poll::Pending;
         }
-        let closed = |_| Err(Error::from(error::ClientClosed {}));
-        Pin::new(&mut self.answer).poll(context).map(|answer| answer.unwrap_or_else(closed))
+        let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(context) else { return Poll::Pending };
+        Poll::Ready(match (answer, self.deadline) {
+            (Ok(answer), _) => answer,
+            // A thread came to it too late, and has said so before the alarm did.
+            (Err(_), Some((at, deadline))) if at.has_come() => Err(late(deadline, false)),
+            (Err(_), _) => Err(Error::from(error::ClientClosed {})),
+        })
     }
 
     /// Looks whether the deadline has passed, and sets an alarm for it.
@@ -432,8 +437,7 @@ impl<R> Call<R> {
         let Some((at, deadline)) = self.deadline else { return Poll::Pending };
         if at.has_come() {
             let has_begun = self.give_up();
-            let deadline_us = deadline.as_micros();
-            return Poll::Ready(Err(Error::from(error::DeadlineExceeded { deadline_us, has_begun })));
+            return Poll::Ready(Err(late(deadline, has_begun)));
         }
         match &mut self.alarm {
             Some((_, set_for)) if set_for.will_wake(waker) => {}
@@ -445,6 +449,10 @@ impl<R> Call<R> {
         }
         Poll::Pending
     }
+}
+
+fn late(deadline: Duration, has_begun: bool) -> Error {
+    Error::from(error::DeadlineExceeded { deadline_us: deadline.as_micros(), has_begun })
 }
 
 impl<R> Future for Call<R> {
