@@ -111,6 +111,24 @@ errors! {
         /// The segments that were tried.
         segments: Vec<u16>,
     }
+    /// Retired memory that is not freed because a guard is kept. Drop that guard; or, if this much is to be expected, raise
+    /// `max-retired` in the cluster's URL.
+    #[error(
+        "reclamation is held back by {holder}, for {held_ms} ms at least: {retired_bytes} bytes that this thread has retired are \
+         not freed, more than max-retired={limit_bytes}"
+    )]
+    ReclamationHeldBack {
+        /// What this thread has retired and not freed.
+        retired_bytes: u64,
+        /// How much that may be.
+        limit_bytes: u64,
+        /// For how long this thread has found more, without a new epoch.
+        held_ms: u64,
+        /// Who holds it back.
+        held_back_by: Option<crate::HeldBackBy>,
+        /// The same in words, with the identity of the thread or the number of the process.
+        holder: Box<str>,
+    }
     /// An alignment or size that the allocator can not serve whatever is free.
     #[error("cannot allocate {size_bytes} bytes: {reason}")]
     InvalidAllocation {

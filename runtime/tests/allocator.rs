@@ -264,7 +264,10 @@ async fn churn(ct: &ComputeThread, turns: u64) -> Result<()> {
 fn nothing_is_lost_or_handed_out_twice() {
     for seed in 0..if cfg!(debug_assertions) { 30 } else { 2000 } {
         let nodes = 1 + seed % 2;
-        let url = format!("sim:seed={seed},nodes={nodes},size=56KiB,threads-per-node={}", 1 + seed % 3);
+        let url = format!(
+            "sim:seed={seed},nodes={nodes},size=56KiB,max-retired=1MiB,threads-per-node={}",
+            1 + seed % 3
+        );
         let cluster = Cluster::connect(&url).unwrap();
         cluster.run(4, async |ct| churn(ct, 60).await).unwrap_or_else(|error| panic!("{url}: {error}"));
         everything_comes_back(&cluster, &url);
@@ -276,7 +279,8 @@ fn nothing_is_handed_out_twice_when_processes_die() {
     let mut died = 0;
     for seed in 0..if cfg!(debug_assertions) { 60 } else { 4000 } {
         let faults = "crash=0.2%,stall=0.5%,cut=0.2%,leaks=ignore";
-        let url = format!("sim:seed={seed},size=56KiB,threads-per-node={},{faults}", 1 + seed % 2);
+        let url =
+            format!("sim:seed={seed},size=56KiB,max-retired=1MiB,threads-per-node={},{faults}", 1 + seed % 2);
         let cluster = Cluster::connect(&url).unwrap();
         let ended = cluster.run_surviving(4, async |ct| match churn(ct, 40).await {
             // Nobody can know whether what was cut off has taken effect.
@@ -295,9 +299,12 @@ fn nothing_is_handed_out_twice_when_processes_die() {
 
 #[test]
 fn nothing_is_lost_by_threads() {
-    for url in
-        ["local:size=128KiB", "local:size=128KiB,nodes=2", "local:size=128KiB,delay=16", "local:size=4MiB"]
-    {
+    for url in [
+        "local:size=128KiB,max-retired=1MiB",
+        "local:size=128KiB,max-retired=1MiB,nodes=2",
+        "local:size=128KiB,max-retired=1MiB,delay=16",
+        "local:size=4MiB",
+    ] {
         let cluster = Cluster::connect(url).unwrap();
         for _ in 0..3 {
             cluster.run(4, async |ct| ct.tasks(3, async |_| churn_some(ct).await).await.map(drop)).unwrap();

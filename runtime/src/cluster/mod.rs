@@ -153,6 +153,7 @@ impl Cluster {
     /// | `size` | of each segment: `64KiB`, `16MiB`, `2GiB`, … | `256MiB` | over 27328 bytes (its control block) |
     /// | `seed` | what the threads' random generators start from, and everything in a simulation | 0 | 64 bits |
     /// | `placement` | where objects go if nobody says: a [`Policy`](crate::Policy) | `global-rr` | `rand`, `global-rr`, `global-mod`, `local-rr`, `local-mod` |
+    /// | `max-retired` | bytes that a thread may have retired that a guard keeps from being freed; beyond, [`Error::ReclamationHeldBack`] | half of all far memory | |
     /// | `delay` | `local:` only: operations complete at a random poll up to this one, so that tasks interleave; for tests | 0 | to 65536 |
     ///
     /// `sim:` has these besides. Durations are written like `500ns`, `2us`, `1.5ms`, `3s`, up to an hour.
@@ -175,7 +176,7 @@ impl Cluster {
     /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded |
     /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early; `same-version` gives a `Versioned` value the same version after each write; `hasty-takeover` takes from live threads what they hold | `none` | |
     ///
-    /// `shm:` takes `seed`, `placement` and `secret-file`; `rdma:` takes these besides (memory nodes say how much memory they have):
+    /// `shm:` takes `seed`, `placement`, `max-retired` and `secret-file`; `rdma:` takes these besides (memory nodes say how much memory they have):
     ///
     /// | option | meaning | default | bounds |
     /// |---|---|---|---|

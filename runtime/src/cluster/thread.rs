@@ -31,6 +31,7 @@ use crate::layout::{Remote, WORD_BYTES};
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::global::{Process, Step};
 use crate::memory::heap::{Block, ThreadHeap};
+use crate::memory::held_back::HeldBack;
 use crate::memory::limbo::Limbo;
 use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
@@ -69,6 +70,9 @@ pub struct ComputeThread {
     /// What it has retired, and how many objects more before the next attempt to advance the epoch.
     pub(crate) limbo: RefCell<Limbo>,
     pub(crate) until_advance: Cell<u64>,
+    /// How many retired bytes it may keep, and the epoch in which it had more.
+    pub(crate) most_retired: u64,
+    pub(crate) held_back: Cell<Option<HeldBack>>,
     /// Chains that are not in use, kept for their buffers.
     chains: RefCell<Vec<Chain>>,
     /// Chains in flight that nobody waits for.
@@ -122,6 +126,8 @@ impl ComputeThread {
             )),
             limbo: RefCell::default(),
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
+            most_retired: shared.config.most_retired(),
+            held_back: Cell::default(),
             chains: RefCell::default(),
             left: RefCell::default(),
             owed: RefCell::default(),
@@ -145,6 +151,11 @@ impl ComputeThread {
     /// The thread's number in its run: 0 to [`threads`](Self::threads) - 1.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// As [`index`](Self::index), among the threads of the run that are in this process.
+    pub(crate) fn index_here(&self) -> usize {
+        self.index_here
     }
 
     /// The number of the task that runs: its index among those of [`tasks`](Self::tasks), 0 outside.

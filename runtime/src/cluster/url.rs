@@ -26,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     /// Where objects go if nobody says.
     pub(crate) policy: Policy,
+    /// How many bytes a thread may have retired that are not freed, if that was said.
+    max_retired: Option<u64>,
 }
 
 /// What is between the threads and far memory.
@@ -56,7 +58,16 @@ const SCHEMES: &str = if cfg!(feature = "_verbs") {
     "this build has `local` and `sim`; `shm` and `rdma` need Linux"
 };
 
+/// The part of all far memory that a thread may have retired, if nobody says.
+const RETIRED_SHARE: u64 = 2;
+
 impl Config {
+    /// How many bytes a thread may have retired that are not freed.
+    pub(crate) fn most_retired(&self) -> u64 {
+        let memory = self.geometry.segment_bytes.saturating_mul(self.geometry.segments().into());
+        self.max_retired.unwrap_or(memory / RETIRED_SHARE)
+    }
+
     /// Parses a cluster URL.
     ///
     /// # Errors
@@ -90,6 +101,7 @@ fn parse(url: &str) -> Result<Config, String> {
     let has_own_memory = matches!(fabric, Fabric::Host | Fabric::Sim(_));
     let (mut nodes, mut segments, mut size, mut seed) = (1, 1, DEFAULT_SEGMENT_BYTES, 0);
     let mut policy = Policy::default();
+    let mut max_retired = None;
     let mut given = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (name, value) =
@@ -105,6 +117,9 @@ fn parse(url: &str) -> Result<Config, String> {
                 size = parse_size(value).map_err(|reason| format!("size={reason}"))?;
             }
             ("placement", _) => policy = Policy::named(value)?,
+            ("max-retired", _) => {
+                max_retired = Some(parse_size(value).map_err(|reason| format!("max-retired={reason}"))?);
+            }
             ("seed", _) => seed = number(name, value, 0, u64::MAX)?,
             ("delay", Fabric::Host | Fabric::Delayed { .. }) => {
                 let max_polls = number(name, value, 0, 1 << 16)? as u32;
@@ -127,7 +142,7 @@ fn parse(url: &str) -> Result<Config, String> {
                 if !known {
                     let memory = if has_own_memory { "`nodes`, `segments`, `size`, " } else { "" };
                     return Err(format!(
-                        "unknown option `{name}`; `{scheme}:` takes {memory}`seed`, `placement`, {own}"
+                        "unknown option `{name}`; `{scheme}:` takes {memory}`seed`, `placement`, `max-retired`, {own}"
                     ));
                 }
             }
@@ -156,7 +171,7 @@ fn parse(url: &str) -> Result<Config, String> {
         segments_per_node: segments as u16,
         segment_bytes: size / WORD_BYTES as u64 * WORD_BYTES as u64,
     };
-    Ok(Config { geometry, fabric, seed, policy })
+    Ok(Config { geometry, fabric, seed, policy, max_retired })
 }
 
 fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String> {
@@ -225,6 +240,8 @@ mod tests {
     fn options_are_read_with_their_units() {
         let geometry = Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().geometry;
         assert_eq!(geometry, Geometry { nodes: 3, segments_per_node: 2, segment_bytes: 65536 });
+        assert_eq!(Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().most_retired(), 192 << 10);
+        assert_eq!(Config::parse("sim:max-retired=3KiB").unwrap().most_retired(), 3 << 10);
     }
 
     #[test]
@@ -236,6 +253,7 @@ mod tests {
         assert!(reason("tcp:x").contains("unknown fabric `tcp`"));
         assert!(reason("local:colour=red").contains("unknown option `colour`"));
         assert!(reason("local:nodes").contains("option `nodes` has no value"));
+        assert!(reason("local:max-retired=much").contains("max-retired=much is not a size"));
         assert!(reason("local:nodes=0").contains("nodes=0"));
         assert!(reason("local:nodes=-1").contains("nodes=-1"));
         assert!(reason("local:size=0").contains("size=0 is too small"));

@@ -231,6 +231,11 @@ impl Participant {
         }
     }
 
+    /// Whether a guard of this thread keeps `epoch` from being left.
+    pub(crate) fn is_pinned_before(&self, epoch: u64) -> bool {
+        (IDLE + 1..epoch).contains(&self.oldest.get())
+    }
+
     /// How many guards the thread holds.
     pub(crate) fn guards(&self) -> u32 {
         self.guards[0].get() + self.guards[1].get()

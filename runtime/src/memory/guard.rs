@@ -15,7 +15,8 @@ use crate::pointer::Shared;
 /// dereferences to its [`ComputeThread`], so it can be given wherever one is asked for. Several guards of one thread
 /// may overlap, in any order.
 ///
-/// Hold it for an operation, not for a program: memory retired meanwhile waits for it.
+/// Hold it for an operation, not for a program: memory retired meanwhile waits for it, and past `max-retired` in the cluster's URL threads that
+/// retire more get an error that names who holds it ([`Error::ReclamationHeldBack`](crate::Error::ReclamationHeldBack)).
 pub struct Guard<'ct> {
     ct: &'ct ComputeThread,
     pin: Pin,
@@ -40,7 +41,9 @@ impl Guard<'_> {
     ///
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be there; in debug builds if none is, or it is
-    /// retired already.
+    /// retired already. [`Error::ReclamationHeldBack`](crate::Error::ReclamationHeldBack) if this thread has retired more bytes than `max-retired` in the
+    /// cluster's URL allows, and a guard that somebody keeps holds them back. In that case the object is retired all the same: it must not be
+    /// retired again, and is freed like the others once the guard is gone. After any other error it is not retired.
     pub async fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> Result<()> {
         self.ct.retire(Block::of::<T>(object.as_ptr(), self).await?)?;
         if self.ct.has_too_much_garbage() {
@@ -52,7 +55,7 @@ impl Guard<'_> {
         }
         // Getting a page may fail; the object is retired all the same.
         let _ = self.ct.tend().await;
-        Ok(())
+        self.ct.check_retired().await
     }
 
     /// Gives up the protection: the same as dropping the guard. No round trip.

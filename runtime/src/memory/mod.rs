@@ -33,6 +33,7 @@ pub(crate) mod global;
 pub(crate) mod grid;
 pub(crate) mod guard;
 pub(crate) mod heap;
+pub(crate) mod held_back;
 pub(crate) mod holdings;
 pub(crate) mod limbo;
 pub(crate) mod local_epoch;

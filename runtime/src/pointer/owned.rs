@@ -35,6 +35,7 @@ impl<T: Remote> Owned<T> {
     pub(crate) async fn new(Site { ct, placement }: Site<'_>, init: T::Init) -> Result<Self> {
         const { T::PROVEN };
         let heap = ct.heap();
+        ct.check_retired().await?;
         let bytes = T::SIZE.saturating_add(T::tail_bytes(&init)).next_multiple_of(WORD_BYTES);
         let at = heap.place(ct, placement);
         let block = match heap.allocate_at_once(at, bytes as u64, T::ALIGN as u64) {

@@ -1,0 +1,137 @@
+//! What a thread does that has retired more than it may keep: it helps, waits for a while, and then says who holds reclamation back.
+//!
+//! What is retired is freed once every guard is gone that could see it. One guard that is never dropped, in a thread that
+//! sleeps with it or has forgotten it, keeps all memory that anybody retires from then on. So a thread keeps at most as many retired bytes as
+//! `max-retired` in the cluster's URL says, and [`GRACE_CALLS`] objects more. Past that, retiring and allocating first try to reclaim. If that does not help,
+//! - and the thread's own guard is in the way, they fail: under it, waiting would never end. The first [`GRACE_CALLS`] in one epoch do not,
+//!   as they may be under a guard that has just been pinned and is about to be dropped, as each operation of a structure does;
+//! - and another thread or process is in the way, they wait: it may only need a processor. After [`PATIENCE`] and [`ATTEMPTS`] without a new
+//!   epoch they fail. From then on they fail after one attempt to reclaim, until there is a new epoch.
+//!
+//! A burst of retirements while nobody keeps a guard does not fail, however small the limit: each attempt brings a new epoch, and what
+//! was retired three epochs ago is freed.
+//!
+//! Costs: a comparison for each allocation and retirement; beyond the limit what [`try_reclaim`](ComputeThread::try_reclaim) costs.
+
+use std::time::Duration;
+
+use crate::cluster::{ComputeThread, HeldBackBy, control};
+use crate::error::{self, Error, Result};
+use crate::task::Backoff;
+
+/// For how long, where time is real, and how often a thread tries at least before it fails because of another.
+const PATIENCE: Duration = Duration::from_millis(20);
+const ATTEMPTS: u32 = 256;
+
+/// How often in one epoch it goes on because of a guard of its own that may be new.
+const GRACE_CALLS: u32 = 16;
+
+/// An epoch in which a thread has found that it has retired too much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldBack {
+    epoch: u64,
+    since: Duration,
+    /// How often it has.
+    calls: u32,
+    /// Whether that has been an error.
+    is_told: bool,
+}
+
+impl ComputeThread {
+    /// Looks whether this thread may retire more, or allocate.
+    ///
+    /// # Errors
+    /// [`Error::ReclamationHeldBack`].
+    #[inline]
+    pub(crate) async fn check_retired(&self) -> Result<()> {
+        if self.has_retired_too_much() { Box::pin(self.reclaim_too_much()).await } else { Ok(()) }
+    }
+
+    fn has_retired_too_much(&self) -> bool {
+        self.limbo.borrow().bytes() > self.most_retired
+    }
+
+    #[cold]
+    async fn reclaim_too_much(&self) -> Result<()> {
+        let (began, mut backoff, mut attempts) = (self.now(), Backoff::for_turn(self), 0);
+        let mut is_first = true;
+        loop {
+            self.try_reclaim().await;
+            if !self.has_retired_too_much() {
+                self.held_back.set(None);
+                return Ok(());
+            }
+            let epoch = self.process.collector.epoch();
+            let before = self.held_back.get().filter(|before| before.epoch == epoch);
+            if before.is_none() {
+                attempts = 0;
+            }
+            let new = || HeldBack { epoch, since: self.now(), calls: 0, is_told: false };
+            let mut held_back = before.unwrap_or_else(new);
+            held_back.calls += u32::from(std::mem::take(&mut is_first));
+            self.held_back.set(Some(held_back));
+            if self.epoch.is_pinned_before(epoch) && !held_back.is_told && held_back.calls <= GRACE_CALLS {
+                // The guard may be another task's.
+                self.yield_now().await;
+                return Ok(());
+            }
+            if self.epoch.is_pinned_before(epoch) {
+                return Err(self.is_held_back(held_back).await?);
+            }
+            let is_patient =
+                self.endpoint.virtual_time().is_none() && self.now().saturating_sub(began) < PATIENCE;
+            attempts += 1;
+            if held_back.is_told || (attempts >= ATTEMPTS && !is_patient) {
+                return Err(self.is_held_back(held_back).await?);
+            }
+            // The simulator takes what backs off for ever for a livelock; this ends by itself.
+            match self.cluster().simulation() {
+                Some(simulation) => self.sleep(simulation.rtt()).await,
+                None => backoff.wait().await,
+            }
+        }
+    }
+
+    /// The error that says who holds reclamation back.
+    async fn is_held_back(&self, held_back: HeldBack) -> Result<Error> {
+        self.held_back.set(Some(HeldBack { is_told: true, ..held_back }));
+        let stands = self.reclamation().await?;
+        let held_back_by = if self.epoch.is_pinned_before(held_back.epoch) {
+            Some(HeldBackBy::Thread(self.index_here()))
+        } else {
+            stands.held_back_by
+        };
+        let holder = match held_back_by {
+            Some(HeldBackBy::Thread(thread)) if thread == self.index_here() => {
+                format!("a guard of this thread itself ({thread}, {})", self.id())
+            }
+            Some(HeldBackBy::Thread(thread)) => format!("a guard of thread {thread} of this process"),
+            Some(HeldBackBy::Process(slot)) => match self.process_in_slot(slot).await? {
+                Some(process) => format!("process {process}, which keeps a guard or does nothing at all"),
+                None => format!("the process in slot {slot}, which has just gone"),
+            },
+            None => "threads that have only now caught up".to_owned(),
+        };
+        tracing::warn!(retired_bytes = stands.retired_bytes, holder, "reclamation is held back");
+        Ok(Error::from(error::ReclamationHeldBack {
+            retired_bytes: stands.retired_bytes,
+            limit_bytes: self.most_retired,
+            held_ms: self.now().saturating_sub(held_back.since).as_millis() as u64,
+            held_back_by,
+            holder: holder.into(),
+        }))
+    }
+
+    /// The number of the process that has a slot. One round trip more than [`members`](Self::members) if there were ever more than 126 at a time.
+    async fn process_in_slot(&self, slot: usize) -> Result<Option<u32>> {
+        let at = match slot.checked_sub(control::SLOTS_HERE) {
+            None => control::slot_here(slot as u64),
+            Some(behind) => {
+                let page = self.read_word(control::slot_page(behind / control::SLOTS_PER_PAGE)).await?;
+                let page = crate::pointer::Address::from_bits(page);
+                control::slot_in_page(page, (behind % control::SLOTS_PER_PAGE) as u64)
+            }
+        };
+        Ok(self.members().await?.iter().find(|member| member.slot() == at).map(|member| member.identity))
+    }
+}
