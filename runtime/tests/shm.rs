@@ -307,9 +307,9 @@ fn a_secret_keeps_others_out() {
     let mut options = options("secret");
     options.secret_file = Some(right.clone());
     let node = Node::serve(&options).unwrap();
-    assert!(refused(&node.url()).contains("does not know the cluster's secret"));
+    assert!(refused(&node.url()).contains("the client does not know the cluster's secret"));
     let wrong_url = format!("{}?secret-file={}", node.url(), wrong.display());
-    assert!(refused(&wrong_url).contains("does not know the cluster's secret"));
+    assert!(refused(&wrong_url).contains("the client does not know the cluster's secret"));
     Cluster::connect(&format!("{}?secret-file={}", node.url(), right.display())).unwrap();
     for path in [right, wrong] {
         fs::remove_file(path).unwrap();

@@ -4,6 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::Command;
 
 use farfield::prelude::*;
 use farfield::sim::{Fault, Finding, Happened, History};
@@ -71,6 +72,20 @@ fn shown(page: &str, text: &str) {
     assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
 }
 
+/// What the failing test prints, but for the trace.
+#[test]
+fn the_book_shows_how_the_test_fails() {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["updates_take_turns", "--exact", "--nocapture"]).env("RUST_BACKTRACE", "0");
+    let output = test.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).expect(start);
+    let (failed, trace, replay) = (at("assertion"), at("the last operations of seed"), at("to replay it"));
+    let told = [&lines[failed..failed + 3], &[lines[trace], "...", lines[replay]]].concat();
+    shown("assertion.txt", &format!("{}\n", told.join("\n")));
+}
+
 /// The first seed that fails, and the part of its trace that the book shows.
 #[test]
 fn the_book_shows_what_the_test_prints() {
@@ -81,8 +96,28 @@ fn the_book_shows_what_the_test_prints() {
     });
     let (seed, trace) = failing.expect("a seed shows the bug");
     let first_search = trace.lines().position(|line| line.contains("Node.next = ")).unwrap();
-    let told: Vec<&str> = trace.lines().skip(first_search).take(28).collect();
+    // Up to the write by which one insertion undoes the other: the second to a link that a search has read.
+    let writes = trace.lines().enumerate().skip(first_search);
+    let mut writes = writes.filter(|(_, line)| line.contains("Node.next := ")).map(|(number, _)| number);
+    let last = writes.nth(1).expect("two links are written");
+    let told: Vec<&str> = trace.lines().take(last + 1).skip(first_search).collect();
     shown("trace.txt", &format!("the last operations of seed {seed}:\n{}\n", told.join("\n")));
+
+    // What the page says of the trace is in it.
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src/simulator.md"));
+    let page = page.unwrap();
+    let section =
+        page.split("## Reading the trace").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let quoted: Vec<&str> =
+        section.split('`').skip(1).step_by(2).filter(|code| code.contains("0:0x")).collect();
+    assert!(quoted.len() >= 4, "{quoted:?}");
+    for code in quoted {
+        assert!(
+            told.iter().any(|line| line.contains(code)),
+            "the page quotes `{code}`, which is not in the trace"
+        );
+    }
 }
 
 // ANCHOR: fixed

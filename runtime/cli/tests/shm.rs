@@ -21,13 +21,21 @@ struct Node(Child, String);
 
 impl Node {
     fn start(name: &str) -> Self {
+        Self::try_start(name).expect("the memory node begins to serve")
+    }
+
+    fn try_start(name: &str) -> Option<Self> {
         let url = format!("shm:cli-{name}-{}", std::process::id());
         let start = ["memnode", "--cluster", &url, "--segment-size", "1MiB"];
         let mut child = Command::new(FARFIELD).args(start).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line.is_empty() {
+            child.wait().unwrap();
+            return None;
+        }
         assert!(line.contains(&url), "{line}");
-        Self(child, url)
+        Some(Self(child, url))
     }
 }
 
@@ -57,7 +65,7 @@ fn status_lists_processes_memory_and_roots() {
 fn what_can_not_be_is_one_line() {
     let node = Node::start("mistakes");
     for (arguments, says) in [
-        (&["memnode", "--cluster", &node.1][..], "serves a cluster of this name already"),
+        (&["memnode", "--cluster", &node.1][..], "a memory node serves a cluster of this name already"),
         (&["memnode", "--cluster", "local:"], "a memory node hosts `shm:NAME`"),
         (&["dump", &node.1, "moon"], "no root is named `moon`"),
         (&["evict", &node.1, "12345"], "no process of this number"),
@@ -69,6 +77,22 @@ fn what_can_not_be_is_one_line() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(said(&output).contains(says) && said(&output).lines().count() == 1, "{}", said(&output));
     }
+}
+
+#[test]
+fn a_killed_memory_node_leaves_its_name_when_its_memory_is_no_longer_used() {
+    let mut killed = Node::start("killed");
+    let cluster = farfield::Cluster::connect(&killed.1).unwrap();
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    let refused = farfield(&["memnode", "--cluster", &killed.1, "--segment-size", "1MiB"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let says = "its memory node has ended, but processes still use its memory";
+    assert!(said(&refused).contains(says), "{}", said(&refused));
+    std::mem::forget(killed); // it has ended already
+    drop(cluster);
+    // A process that another test has just forked has the file open, too, until it is another program.
+    assert!((0..1000).any(|_| Node::try_start("killed").is_some()), "the name is free again");
 }
 
 /// Asks for a page, as a browser does.

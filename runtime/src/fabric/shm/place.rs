@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// Whether a directory is this user's alone.
-    fn check_owner(&self, directory: &Path) -> Result<()> {
+    pub(super) fn check_owner(&self, directory: &Path) -> Result<()> {
         let found = fs::symlink_metadata(directory).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => self.failed(format!(
                 "no memory node serves it; start one: farfield memnode --cluster shm:{}",

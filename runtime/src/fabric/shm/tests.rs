@@ -53,9 +53,21 @@ fn welcome(layout: u64, base: u64) -> Vec<u8> {
 fn another_layout_is_named() {
     let refused = answer_with("layout", right, welcome(LAYOUT_VERSION + 1, 0));
     assert!(
-        refused.contains(&format!("layout version {}, this build knows", LAYOUT_VERSION + 1)),
+        refused.contains(&format!("its memory has layout version {}, this build knows", LAYOUT_VERSION + 1)),
         "{refused}"
     );
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    let folder = std::env::temp_dir().join(format!("farfield-owner-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    // Only the superuser may give a directory away; for all others the superuser's is another's.
+    let given = std::os::unix::fs::chown(&folder, Some(65534), None).is_ok();
+    let other = if given { folder.as_path() } else { std::path::Path::new("/") };
+    let refused = place::Place::of_node("owner").check_owner(other).unwrap_err().to_string();
+    std::fs::remove_dir(&folder).unwrap();
+    assert!(refused.contains(&format!("{} is somebody else's: user ", other.display())), "{refused}");
 }
 
 #[test]
