@@ -542,15 +542,91 @@ fn sleeping_threads_give_memory_back_when_others_ask() {
                 // With the blocks in its lists.
                 sleeper.await.map_err(Error::other)?;
             } else {
+                // Dropped, it ends the sleep, too.
+                let to_sleeper = to_sleeper.lock().unwrap().take().unwrap();
                 let count = asleep.lock().unwrap().recv().unwrap();
-                for _ in 0..count / 2 {
+                for _ in 0..count - count / 100 {
                     objects.push(Large::new_in(ct, Large::init([0; 64])).await?.write(ct).await?);
                 }
-                to_sleeper.lock().unwrap().take().unwrap().send(()).unwrap();
+                to_sleeper.send(()).unwrap();
             }
             Ok(())
         })
         .unwrap();
+}
+
+#[test]
+fn beside_a_client_runs_have_the_memory_that_earlier_runs_have_retired() {
+    #[remote]
+    struct Large {
+        words: [u64; 64],
+    }
+    let cluster = Cluster::connect("local:size=256KiB").unwrap();
+    let client = cluster.client().unwrap();
+    for _ in 0..100 {
+        let retired = cluster.run(1, async |ct| {
+            let g = ct.pin();
+            for _ in 0..60 {
+                let object = Large::new_in(ct, Large::init([0; 64])).await?.write(ct).await?;
+                g.sched_reclaim(object.shared(&g)).await?;
+            }
+            Ok(())
+        });
+        retired.unwrap();
+    }
+    block_on(client.shutdown()).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sleeping_thread_answers_a_sweep() {
+    use farfield::shm::{MemoryNode, MemoryNodeOptions};
+    let name = format!("client-sweep-{}", std::process::id());
+    let mut options = MemoryNodeOptions::new(&name);
+    options.segment_bytes = 1 << 20;
+    let node = MemoryNode::listen(&options).unwrap();
+    let stopper = node.stopper().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| node.serve());
+        let url = format!("shm:{name}");
+        let client = Cluster::connect(&url).unwrap().client().unwrap();
+        // A guard of this process holds back what another retires, until that has left.
+        let (has_begun, begun) = mpsc::channel();
+        let (go_on, may_go_on) = oneshot::channel::<()>();
+        let pinned = client.try_call(async move |ct| {
+            let guard = ct.pin();
+            has_begun.send(()).unwrap();
+            let _ = may_go_on.await;
+            drop(guard);
+            Ok(())
+        });
+        begun.recv().unwrap();
+        let other = Cluster::connect(&url).unwrap();
+        let retires = async |ct: &ComputeThread| {
+            let counter = Counter::new_in(ct, Counter::init()).await?.write(ct).await?;
+            let g = ct.pin();
+            g.sched_reclaim(counter.shared(&g)).await
+        };
+        other.run(1, retires).unwrap();
+        drop(other);
+        go_on.send(()).unwrap();
+        block_on(pinned.unwrap()).unwrap();
+        // The thread sleeps now, or soon. Nothing but the sweep wakes it.
+        let watches = Cluster::connect(&url).unwrap();
+        let swept = watches.run(1, async |ct| {
+            for _ in 0..1000 {
+                if ct.status().await?.swept_bytes > 0 {
+                    return Ok(true);
+                }
+                ct.sleep(Duration::from_millis(10)).await;
+            }
+            Ok(false)
+        });
+        block_on(client.shutdown()).unwrap();
+        drop(client);
+        stopper.stop();
+        assert_eq!(swept.unwrap(), [true]);
+    });
 }
 
 #[test]

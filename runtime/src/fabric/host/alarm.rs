@@ -138,3 +138,49 @@ impl Drop for Alarms {
         self.clock.changed.notify_one();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::fabric::park::Parker;
+
+    fn after(milliseconds: u64) -> Moment {
+        Moment::after(Duration::from_millis(milliseconds)).expect("it is near")
+    }
+
+    #[test]
+    fn an_alarm_that_is_set_later_may_come_earlier() {
+        let (alarms, late, early) = (Alarms::default(), Parker::new(), Parker::new());
+        let at = after(3_600_000);
+        let first = alarms.set(at, late.waker()).unwrap();
+        let second = alarms.set(after(1), early.waker()).unwrap();
+        early.park(None);
+        assert!(!at.has_come(), "it was not woken by the first, nor for it");
+        drop((first, second));
+    }
+
+    #[test]
+    fn an_alarm_wakes_the_waker_that_it_was_reset_to_and_no_other() {
+        let (alarms, before, now) = (Alarms::default(), Parker::new(), Parker::new());
+        let at = after(5);
+        let alarm = alarms.set(at, before.waker()).unwrap();
+        alarm.reset(now.waker());
+        now.park(None);
+        assert!(at.has_come());
+        assert!(!before.was_woken());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_an_alarm_that_is_taken_back() {
+        let alarms = Alarms::default();
+        let parker = Parker::new();
+        for _ in 0..100 {
+            drop(alarms.set(after(1), parker.waker()).unwrap());
+        }
+        assert!(alarms.clock.state().alarms.is_empty());
+        // The thread has nothing to wake before this.
+        let last = alarms.set(after(3), parker.waker()).unwrap();
+        parker.park(None);
+        assert!(last.key.0.has_come());
+    }
+}
