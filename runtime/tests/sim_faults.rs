@@ -147,6 +147,34 @@ fn several_locks_of_which_a_dead_thread_has_one_are_taken_together() {
     assert_eq!(ended.unwrap().iter().flatten().count(), 2);
 }
 
+/// Wherever it dies on the way from the claim to the root: one of the others makes it, and all find the same.
+#[test]
+fn a_name_that_a_dead_thread_has_claimed_is_given_to_the_next() {
+    let mut made_by_the_dead = 0;
+    for time in 0..120 {
+        let (cluster, simulation) = simulation(&format!("sim:seed={time},jitter=50%,leaks=ignore"));
+        // Thread 1 comes first.
+        simulation.inject(Fault::crash(1).at(Duration::from_nanos(1000 + 250 * time)));
+        let ended = cluster.run_surviving(3, async |ct| {
+            if ct.index() != 1 {
+                ct.sleep(Duration::from_micros(10)).await;
+            }
+            let make = async || {
+                let maker = Cell::init().value(ct.index() as u64);
+                Cell::new_in(ct, maker).await?.write(ct).await
+            };
+            let root = ct.root_or_init("root", make).await?;
+            let maker = root.value().load(ct).await?;
+            Ok((root.address(), maker))
+        });
+        let ended: Vec<_> =
+            ended.unwrap_or_else(|error| panic!("{time}: {error}")).into_iter().flatten().collect();
+        assert!(ended.len() >= 2 && ended.iter().all(|found| *found == ended[0]), "{time}: {ended:?}");
+        made_by_the_dead += u32::from(ended[0].1 == 1);
+    }
+    assert!((1..119).contains(&made_by_the_dead), "it died before and after: {made_by_the_dead} of 120");
+}
+
 #[test]
 fn who_waits_for_a_lock_that_nobody_gives_back_is_told_so() {
     let (cluster, simulation) = simulation("sim:");

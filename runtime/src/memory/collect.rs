@@ -34,8 +34,8 @@ use super::grid::Use;
 use super::heap::{Block, ThreadHeap};
 use super::map::Map;
 use super::sweep::Pace;
-use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
+use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::layout::WORD_BYTES;
 use crate::layout::described::{Found, Layouts};
@@ -86,6 +86,27 @@ impl ThreadHeap {
     }
 }
 
+/// Keeps others from joining. Dropped, also over an error, it lets them in again.
+struct Alone<'a> {
+    ct: &'a ComputeThread,
+    word: u64,
+}
+
+impl Alone<'_> {
+    /// Lets others join. One round trip.
+    async fn end(self) -> Result<()> {
+        self.ct.write_word(control::collector(), 0).await?;
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.ct.make_amends(Exchange::of_word(control::collector(), self.word, 0));
+    }
+}
+
 impl ComputeThread {
     /// Collects memory if there is anything to collect and nobody else is there. Gives the bytes that came free, if so. For a process
     /// that has joined just now and done nothing yet.
@@ -95,40 +116,42 @@ impl ComputeThread {
         if debts == collected {
             return Ok(None);
         }
-        if !self.shut_others_out(me, collector).await? {
-            return Ok(None);
-        }
+        let Some(alone) = self.shut_others_out(me, collector).await? else { return Ok(None) };
         let collected = self.collect(false).await;
         if collected.is_ok() {
             self.write_word(control::collected(), debts).await?;
         }
-        self.write_word(control::collector(), 0).await?;
+        alone.end().await?;
         collected.map(Some)
     }
 
-    /// Keeps others from joining if nobody else is there; gives whether so. `collector` is who did so before.
-    async fn shut_others_out(&self, me: u32, collector: u64) -> Result<bool> {
+    /// Keeps others from joining if nobody else is there. `collector` is who did so before.
+    async fn shut_others_out(&self, me: u32, collector: u64) -> Result<Option<Alone<'_>>> {
         // One that has died over it is gone.
         let is_free = collector == 0 || !self.is_member(collector - 1).await?;
-        let word = u64::from(me) + 1;
-        if !is_free || self.compare_exchange_word(control::collector(), collector, word).await? != collector {
-            return Ok(false);
+        if !is_free || self.owes(control::collector()) {
+            return Ok(None);
         }
+        let word = u64::from(me) + 1;
+        if self.compare_exchange_word(control::collector(), collector, word).await? != collector {
+            return Ok(None);
+        }
+        let alone = Alone { ct: self, word };
         let is_alone = self.members().await?.iter().all(|member| member.identity == me);
         if !is_alone {
-            self.write_word(control::collector(), 0).await?;
-            return Ok(false);
+            alone.end().await?;
+            return Ok(None);
         }
         // This process's keeper may be sweeping. It looks for a collector as this looks for it, so it begins nothing new.
         let (mut backoff, began) = (self.backoff(), self.now());
         while self.read_word(control::sweeper()).await? == word {
             if self.now().saturating_sub(began) > PATIENCE {
-                self.write_word(control::collector(), 0).await?;
-                return Ok(false);
+                alone.end().await?;
+                return Ok(None);
             }
             backoff.wait().await;
         }
-        Ok(true)
+        Ok(Some(alone))
     }
 
     /// Does something while nobody else takes part in the cluster; nothing if somebody does.
@@ -138,11 +161,9 @@ impl ComputeThread {
     ) -> Result<Option<R>> {
         let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else { return Ok(None) };
         let collector = self.read_word(control::collector()).await?;
-        if !self.shut_others_out(me, collector).await? {
-            return Ok(None);
-        }
+        let Some(alone) = self.shut_others_out(me, collector).await? else { return Ok(None) };
         let done = body(self).await;
-        self.write_word(control::collector(), 0).await?;
+        alone.end().await?;
         done.map(Some)
     }
 
@@ -449,5 +470,57 @@ impl ComputeThread {
             self.retire_block(block);
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::shm::{MemoryNode, MemoryNodeOptions};
+
+    /// A process that ends while it keeps others out, and a future that is dropped while it does: the next one gets in.
+    #[test]
+    fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
+        let mut options = MemoryNodeOptions::new(&format!("alone-{}", std::process::id()));
+        options.segment_bytes = 1 << 20;
+        let node = MemoryNode::listen(&options).unwrap();
+        let stopper = node.stopper().unwrap();
+        let url = format!("shm:{}", options.name);
+        std::thread::scope(|scope| {
+            scope.spawn(|| node.serve());
+            let dead = Cluster::connect(&url).unwrap();
+            let kept_out = dead.run(1, async |ct| {
+                let me = ct.process.shared.as_ref().expect("there may be others").identity;
+                let mut alone =
+                    Box::pin(ct.while_alone(async |_| std::future::pending::<Result<()>>().await));
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(alone.as_mut().poll(&mut context).is_pending());
+                let by = ct.read_word(control::collector()).await?;
+                // It never ends in order.
+                std::mem::forget(alone);
+                Ok(by == u64::from(me) + 1)
+            });
+            assert_eq!(kept_out.unwrap(), [true]);
+            drop(dead);
+            let next = Cluster::connect(&url).unwrap();
+            let run = next.run(1, async |ct| {
+                {
+                    let mut given_up = pin!(ct.while_alone(async |_| std::future::pending().await));
+                    let polled: Poll<Result<Option<()>>> =
+                        given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                    assert!(polled.is_pending());
+                }
+                assert_eq!(ct.read_word(control::collector()).await?, 0);
+                assert_eq!(ct.while_alone(async |_| Ok(7)).await?, Some(7));
+                Ok(())
+            });
+            stopper.stop();
+            run.unwrap();
+        });
     }
 }

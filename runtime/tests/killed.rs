@@ -1,0 +1,262 @@
+//! What a process leaves that is killed while others wait for it: each wait ends. The processes are this program again, told by an
+//! environment variable what to do; they say when they have done it, and are killed with SIGKILL.
+//!
+//! ARCHITECTURE.md has the list of all waits on words that a dead client may have left.
+
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use farfield::prelude::*;
+use farfield::shm::{MemoryNode, MemoryNodeOptions, Stopper};
+use farfield::{Address, Error, Result};
+
+/// What a process is to do, and in which cluster.
+const ROLE: &str = "FARFIELD_TEST_KILLED_ROLE";
+const CLUSTER: &str = "FARFIELD_TEST_KILLED_CLUSTER";
+
+#[remote]
+struct Record {
+    state: Versioned<[u64; 3]>,
+    lock: Lock,
+    next: Link<Record>,
+}
+
+async fn record(ct: &ComputeThread) -> Result<RemotePtr<Record>> {
+    ct.root_or_init("record", async || Record::new_in(ct, Record::init([0; 3])).await?.write(ct).await).await
+}
+
+/// A memory node of this process.
+struct Node {
+    url: String,
+    stopper: Stopper,
+    serves: Option<JoinHandle<()>>,
+}
+
+impl Node {
+    fn new(name: &str) -> Self {
+        let mut options = MemoryNodeOptions::new(&format!("killed-{name}-{}", std::process::id()));
+        options.segment_bytes = 1 << 20;
+        let node = MemoryNode::listen(&options).unwrap();
+        let stopper = node.stopper().unwrap();
+        let serves = std::thread::spawn(move || node.serve());
+        Self { url: format!("shm:{}", options.name), stopper, serves: Some(serves) }
+    }
+
+    fn connect(&self) -> Cluster {
+        Cluster::connect(&self.url).unwrap()
+    }
+
+    /// Starts a process in a role, and waits until it says that it is there.
+    fn start(&self, role: &str) -> Victim {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "victim", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env(CLUSTER, &self.url)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("it is there")), "{role} has ended");
+        Victim(child)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.serves.take().unwrap().join().unwrap();
+    }
+}
+
+struct Victim(Child);
+
+impl Victim {
+    fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn say_and_wait() -> ! {
+    println!("it is there");
+    std::io::stdout().flush().unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The part of a process that is to be killed; nothing where no role is given.
+#[test]
+fn victim() {
+    let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(CLUSTER)) else { return };
+    let cluster = Cluster::connect(&url).unwrap();
+    if role == "group" {
+        // It waits for part 2, which never comes.
+        let cluster = cluster.in_group("three", 1, 3).unwrap();
+        std::thread::spawn(|| say_and_wait());
+        let _ = cluster.run(1, async |_| Ok(()));
+        return;
+    }
+    let role = role.as_str();
+    let cluster = if role == "barrier" { cluster.in_group("two", 1, 2).unwrap() } else { cluster };
+    let done: Result<Vec<()>> = cluster.run(1, async |ct| {
+        if role == "name" {
+            ct.root_or_init::<Record>("record", async || say_and_wait()).await?;
+        }
+        if role == "barrier" {
+            ct.barrier("both").await?;
+            say_and_wait();
+        }
+        let at = record(ct).await?;
+        match role {
+            "lock" => {
+                let _held = at.lock().acquire(ct).await?;
+                say_and_wait();
+            }
+            "locks" => {
+                let g = &ct.pin();
+                let _held = g.lock_and_read([(at.lock(), at.shared(g))]).await?;
+                say_and_wait();
+            }
+            "guard" => {
+                let _guard = ct.pin();
+                say_and_wait();
+            }
+            "value" => {
+                stop_in_the_middle(at, ct).await?;
+                say_and_wait();
+            }
+            _ => Err(Error::other(format!("there is no role {role}"))),
+        }
+    });
+    done.unwrap();
+}
+
+/// Leaves the value as a writer does between two words of its last chain.
+async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<()> {
+    let word = |address: Address, index: u64| {
+        Place::<Atomic<u64>>::from_address(Address::new(address.segment(), address.offset() + 8 * index))
+    };
+    let lock = at.lock().acquire(ct).await?;
+    let token = word(at.lock().address(), 0).load(ct).await?;
+    for (index, value) in [token, 7, 99].into_iter().enumerate() {
+        word(at.state().address(), index as u64).store(ct, value).await?;
+    }
+    Ok(lock.release().await?)
+}
+
+/// Kills a process in a role; something waits for it meanwhile.
+fn killed<R: Send>(role: &str, waits: impl AsyncFn(&ComputeThread) -> Result<R> + Sync) -> R {
+    let node = Node::new(role);
+    let cluster = node.connect();
+    let victim = node.start(role);
+    let mut ended = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| cluster.run(1, &waits));
+        victim.kill();
+        waits.join().unwrap().unwrap()
+    });
+    ended.pop().unwrap()
+}
+
+#[test]
+fn a_lock_of_a_killed_process_is_taken_from_it() {
+    for role in ["lock", "locks"] {
+        let told = killed(role, async |ct| {
+            let at = record(ct).await?;
+            let held = at.lock().acquire(ct).await?;
+            let told = held.needs_recovery();
+            held.release().await?;
+            Ok(told)
+        });
+        assert!(told);
+    }
+}
+
+#[test]
+fn a_name_that_a_killed_process_has_claimed_is_given_to_the_next() {
+    killed("name", async |ct| record(ct).await?.state().read(ct).await);
+}
+
+#[test]
+fn a_value_that_a_killed_process_was_writing_is_written_anew() {
+    let seen = killed("value", async |ct| {
+        let at = record(ct).await?;
+        match at.state().read(ct).await {
+            Err(Error::HalfWritten(_)) => {}
+            other => panic!("{other:?}"),
+        }
+        at.state().write(ct, [3; 3]).await?;
+        at.state().read(ct).await
+    });
+    assert_eq!(seen, [3; 3]);
+}
+
+#[test]
+fn a_guard_of_a_killed_process_holds_nothing_back() {
+    let reclaimed = killed("guard", async |ct| {
+        let at = record(ct).await?;
+        while ct.metrics().reclaimed == 0 {
+            let g = &ct.pin();
+            let new = Record::new_in(g, Record::init([1; 3])).await?;
+            at.next().store(g, new).await?;
+            let old = at.next().swap(g, Shared::NULL).await?;
+            g.sched_reclaim(old).await?;
+            ct.sleep(Duration::from_micros(100)).await;
+        }
+        Ok(ct.metrics().reclaimed)
+    });
+    assert!(reclaimed > 0);
+}
+
+#[test]
+fn a_barrier_that_a_killed_process_never_reaches_is_broken() {
+    let node = Node::new("barrier");
+    let cluster = node.connect().in_group("two", 0, 2).unwrap();
+    let ended = std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            cluster.run(1, async |ct| {
+                ct.barrier("both").await?;
+                ct.barrier("never").await
+            })
+        });
+        node.start("barrier").kill();
+        run.join().unwrap()
+    });
+    assert!(matches!(ended, Err(Error::BarrierBroken(_))), "{ended:?}");
+}
+
+/// A part that is killed while it waits for the others makes room for another process with its part.
+#[test]
+fn a_group_goes_on_without_a_process_that_was_killed_while_it_waited() {
+    let node = Node::new("group");
+    let run = |part| {
+        let cluster = node.connect();
+        // As long as the killed process is not evicted, the part is taken.
+        loop {
+            match cluster.in_group("three", part, 3)?.run(1, async |ct| ct.barrier("met").await) {
+                Err(Error::InvalidArgument(taken)) if taken.to_string().contains("has this part") => {
+                    std::thread::yield_now();
+                }
+                other => return other.map(drop),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(move || run(0));
+        node.start("group").kill();
+        let others = [1, 2].map(|part| scope.spawn(move || run(part)));
+        for met in [first].into_iter().chain(others) {
+            met.join().unwrap().unwrap();
+        }
+    });
+}
