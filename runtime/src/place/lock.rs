@@ -237,48 +237,52 @@ pub struct LockGuard<'ct> {
 }
 
 /// Where a lock is and how it is held.
+///
+/// Small, because guards are moved in and out of results on every update.
 #[derive(Debug)]
 pub(crate) struct Parts {
     at: Address,
+    token: u64,
     held: Held,
-    /// What the lock's word becomes when it is released: 0, or [`ABANDONED`].
-    free: u64,
-    /// Whether a panic was under way before it was taken.
+    /// True if the lock's word becomes [`ABANDONED`] when it is released, and not 0.
+    needs_recovery: bool,
+    /// True if a panic was under way before it was taken.
     was_panicking: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Whether the lock's word is the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    Yes {
-        token: u64,
-    },
+    Yes,
     No,
-    /// The CAS that is to take it is in flight, or it is not known how it went.
-    Taking {
-        token: u64,
-    },
-    /// So is a WRITE that releases it.
-    Releasing {
-        token: u64,
-    },
+    /// The CAS that is to take it is in flight, or its outcome is unknown.
+    Taking,
+    /// The WRITE that releases it is in flight, or its outcome is unknown.
+    Releasing,
 }
 
 impl Parts {
     /// A WRITE that releases the lock is posted, among other changes; whether they are made is known later. If they are not, what
     /// the lock protects may be half changed. (If they are, this changes nothing: the word is not the token any more.)
     pub(in crate::place) fn may_be_released(&mut self, ct: &ComputeThread) {
-        if let Held::Yes { token } = self.held {
-            ct.lineage.lets_go(token);
-            self.held = Held::Releasing { token };
-            self.free = ABANDONED;
+        if self.held == Held::Yes {
+            ct.lineage.lets_go(self.token);
+            self.held = Held::Releasing;
+            self.needs_recovery = true;
         }
     }
 
     /// The lock is released.
     pub(in crate::place) fn settle(self, ct: &ComputeThread) {
-        if let Held::Releasing { token } = self.held {
-            ct.settle_token(token);
+        if self.held == Held::Releasing {
+            ct.settle_token(self.token);
         }
+    }
+
+    /// What the lock's word becomes when it is released.
+    #[inline]
+    fn free(&self) -> u64 {
+        if self.needs_recovery { ABANDONED } else { 0 }
     }
 }
 
@@ -330,9 +334,10 @@ impl<'ct> LockGuard<'ct> {
         expected: u64,
     ) -> Self {
         ct.lineage.takes(token);
-        // What is taken from somebody is taken with what he has left.
-        let free = expected.min(ABANDONED);
-        Self { ct, parts: Parts { at, held: Held::Taking { token }, free, was_panicking: panicking() } }
+        // A lock that is taken from its last owner is taken with what that owner has left.
+        let needs_recovery = expected != 0;
+        let was_panicking = panicking();
+        Self { ct, parts: Parts { at, token, held: Held::Taking, needs_recovery, was_panicking } }
     }
 
     /// Whether what the lock protects may be half changed: the lock was taken from an owner that died, an owner's panic has
@@ -341,24 +346,24 @@ impl<'ct> LockGuard<'ct> {
     /// Whoever is told so brings that to an end, or undoes it, and then says so with [`recovered`](Self::recovered). Until then the
     /// next owner is told, too. What a lock protects that is changed by one word needs no recovery, and whoever takes it need not ask.
     pub fn needs_recovery(&self) -> bool {
-        self.parts.free == ABANDONED
+        self.parts.needs_recovery
     }
 
     /// What the lock protects is whole again.
     pub fn recovered(&mut self) {
-        self.parts.free = 0;
+        self.parts.needs_recovery = false;
     }
 
     /// What the lock's word becomes when it is released.
     #[inline]
     pub(in crate::place) fn word_when_free(&self) -> u64 {
-        self.parts.free
+        self.parts.free()
     }
 
     /// The CAS has succeeded.
     pub(in crate::place) fn confirm(&mut self) {
-        if let Held::Taking { token } = self.parts.held {
-            self.parts.held = Held::Yes { token };
+        if self.parts.held == Held::Taking {
+            self.parts.held = Held::Yes;
         }
     }
 
@@ -375,19 +380,22 @@ impl<'ct> LockGuard<'ct> {
 
     /// There is nothing to release: the CAS has failed.
     pub(in crate::place) fn forget(&mut self) {
-        if let Held::Taking { token } = self.parts.held {
-            self.ct.lineage.lets_go(token);
-            self.ct.settle_token(token);
+        if self.parts.held == Held::Taking {
+            self.ct.lineage.lets_go(self.parts.token);
+            self.ct.settle_token(self.parts.token);
         }
         self.parts.held = Held::No;
     }
 
     /// Leaves the CAS that is in flight, or will be, to somebody else, who is to make amends for it.
     pub(in crate::place) fn abandon(&mut self) -> Option<Exchange> {
-        let Held::Taking { token } = self.parts.held else { return None };
+        if self.parts.held != Held::Taking {
+            return None;
+        }
+        let Parts { at, token, .. } = self.parts;
         self.ct.lineage.lets_go(token);
         self.parts.held = Held::No;
-        Some(Exchange::new(self.parts.at, token, self.parts.free))
+        Some(Exchange::new(at, token, self.parts.free()))
     }
 
     /// Where the lock is.
@@ -401,23 +409,22 @@ impl<'ct> LockGuard<'ct> {
     /// Those of a WRITE, with the guard, which may still hold the lock: [`ReleaseError`].
     #[inline]
     pub async fn release(mut self) -> Result<(), ReleaseError<'ct>> {
-        let Parts { at, held, free, .. } = self.parts;
+        let Parts { at, token, held, .. } = self.parts;
+        let free = self.parts.free();
         let mut chain = self.ct.empty_chain();
-        let token = match held {
-            Held::Yes { token } => {
+        match held {
+            Held::Yes => {
                 chain.write(at, &[free]);
-                token
             }
-            // It may be somebody else's by now.
-            Held::Taking { token } | Held::Releasing { token } => {
+            // Another thread may own it by now.
+            Held::Taking | Held::Releasing => {
                 chain.compare_exchange(at, token, free);
-                token
             }
             Held::No => return Ok(()),
-        };
+        }
         let released = self.ct.submit(chain);
         // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.
-        self.parts.held = Held::Releasing { token };
+        self.parts.held = Held::Releasing;
         match released.await {
             Ok(_) => {
                 self.ct.lineage.lets_go(token);
@@ -433,16 +440,17 @@ impl<'ct> LockGuard<'ct> {
 impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let Parts { at, held, free, was_panicking } = self.parts;
+        let Parts { at, token, held, was_panicking, .. } = self.parts;
+        let free = self.parts.free();
         match held {
-            Held::Yes { token } => {
+            Held::Yes => {
                 let free = if panicking() && !was_panicking { ABANDONED } else { free };
                 self.ct.lineage.lets_go(token);
                 self.ct.post_word(Exchange::new(at, token, free));
             }
             Held::No => {}
             // Releases it if this acquisition succeeded, or the release has not; any other owner is left alone.
-            Held::Taking { token } | Held::Releasing { token } => {
+            Held::Taking | Held::Releasing => {
                 self.ct.lineage.lets_go(token);
                 self.ct.make_amends(Exchange::new(at, token, free));
             }

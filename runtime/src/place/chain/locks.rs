@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Remote, try_map};
 use crate::memory::guard::Guard;
 use crate::place::lock::expected_after;
-use crate::place::{Lock, LockGuard, Place};
+use crate::place::{Lock, LockGuard, Pending, PendingLock, Place};
 use crate::pointer::Shared;
 use crate::task::lineage::{OwnLock, wait_for_locks};
 
@@ -84,17 +84,24 @@ impl Guard<'_> {
             (chain.try_lock_from(lock, expected[index - 1]), chain.read(node))
         });
         chain.submit().await?;
-        let got = try_map(tried, |(lock, seen)| Ok::<_, Error>((lock.get_or_word()?, seen)))?;
-        if got.iter().all(|(lock, _)| lock.is_ok()) {
-            let got = try_map(got, |(lock, seen)| match lock {
-                Ok(lock) => Ok((lock, seen.get()?)),
-                Err(_) => unreachable!("all are held"),
-            });
-            return got.map(Ok);
+        let mut are_taken = true;
+        for (lock, _) in &tried {
+            are_taken &= lock.is_taken()?;
         }
-        Ok(Err(got.each_ref().map(|(lock, _)| match lock {
-            Ok(lock) => Ok(lock.word_when_free()),
-            Err(word) => Err(*word),
-        })))
+        if are_taken {
+            let get = |(lock, seen): (PendingLock<'g>, Pending<'g, _>)| {
+                let lock = lock.confirmed().expect("it was not looked at before");
+                Ok::<_, Error>((lock, seen.get()?))
+            };
+            return try_map(tried, get).map(Ok);
+        }
+        // Those that were taken are given back when the guards are dropped.
+        let found = try_map(tried, |(lock, _)| {
+            Ok::<_, Error>(match lock.get_or_word()? {
+                Ok(lock) => Ok(lock.word_when_free()),
+                Err(word) => Err(word),
+            })
+        });
+        found.map(Err)
     }
 }

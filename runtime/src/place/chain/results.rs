@@ -200,6 +200,20 @@ impl<'g> PendingLock<'g> {
         Ok(self.get_or_word()?.ok())
     }
 
+    /// Returns whether the lock was as expected, and so is taken.
+    #[inline]
+    pub(super) fn is_taken(&self) -> Result<bool> {
+        Ok(self.results.words(&self.found)?[0] == self.expected)
+    }
+
+    /// The lock, which [is taken](Self::is_taken).
+    #[inline]
+    pub(super) fn confirmed(mut self) -> Option<LockGuard<'g>> {
+        let mut guard = self.guard.take()?;
+        guard.confirm();
+        Some(guard)
+    }
+
     /// The lock, or what its word was instead of what was expected.
     pub(super) fn get_or_word(mut self) -> Result<Result<LockGuard<'g>, u64>> {
         let found = self.results.words(&self.found)?[0];
