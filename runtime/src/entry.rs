@@ -29,7 +29,7 @@ pub fn run_main(
     match Cluster::connect(&url).and_then(|cluster| cluster.run(threads, body)) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", Printable(error));
             ExitCode::from(FAILURE)
         }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use farfield::error::Printable;
 use farfield::{Cluster, Result};
 
 use crate::look::on_one_thread;
@@ -34,12 +35,12 @@ pub(crate) fn evict(options: &EvictOptions) -> Result<()> {
 
 pub(crate) fn checkpoint(options: &FileOptions) -> Result<()> {
     let bytes = Cluster::connect(&options.cluster)?.checkpoint(&options.file)?;
-    println!("wrote {bytes} bytes to {}", options.file.display());
+    println!("wrote {bytes} bytes to {}", Printable(options.file.display()));
     Ok(())
 }
 
 pub(crate) fn restore(options: &FileOptions) -> Result<()> {
     Cluster::connect(&options.cluster)?.restore(&options.file)?;
-    println!("restored {}", options.file.display());
+    println!("restored {}", Printable(options.file.display()));
     Ok(())
 }

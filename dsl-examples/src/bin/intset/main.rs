@@ -18,6 +18,7 @@ mod workload;
 use std::io::Write;
 use std::process::ExitCode;
 
+use farfield::error::Printable;
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive};
 
 use args::{Args, Format, Structure};
@@ -82,6 +83,6 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn fail(line: &str) -> ExitCode {
-    eprintln!("error: {line}");
+    eprintln!("error: {}", Printable(line));
     ExitCode::from(FAILED)
 }
