@@ -277,11 +277,17 @@ fn short(name: &str) -> String {
 
 fn object_json(object: &Dumped) -> Value {
     let fields = object.fields.iter().map(|(name, value)| (name.clone(), value_json(value)));
-    json!({
-        "address": object.address.to_string(),
-        "type": object.type_name,
-        "fields": fields.collect::<serde_json::Map<_, _>>(),
-    })
+    let fields = Value::Object(fields.collect());
+    map([
+        ("address", json!(object.address.to_string())),
+        ("type", json!(object.type_name)),
+        ("fields", fields),
+    ])
+}
+
+/// An object of these values, which `json!` would copy with all that is in them.
+fn map<const N: usize>(values: [(&str, Value); N]) -> Value {
+    Value::Object(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 fn value_json(value: &DumpedValue) -> Value {
@@ -296,7 +302,7 @@ fn value_json(value: &DumpedValue) -> Value {
         DumpedValue::Text(text) => json!(text),
         DumpedValue::Lock(word) => json!({"lock": word}),
         DumpedValue::Pointer { address, marks, target, is_cut, .. } => match target {
-            Some(target) => json!({"marks": marks, "target": object_json(target)}),
+            Some(target) => map([("marks", json!(marks)), ("target", object_json(target))]),
             None if *is_cut => json!({"marks": marks, "address": address.to_string(), "cut": true}),
             None => json!({"marks": marks, "address": address.to_string()}),
         },
