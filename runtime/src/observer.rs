@@ -30,6 +30,8 @@ pub struct NodeMetrics {
     pub evictions: u64,
     /// The bytes that were taken back from processes that had ended; as the first memory node knows.
     pub taken_back_bytes: u64,
+    /// About how many bytes processes have left that have ended since; as the first memory node knows.
+    pub uncollected_bytes: u64,
     /// How the memory of the memory nodes that are hosted here is used, as far as processes have told.
     pub heap: Vec<HeapUse>,
 }
@@ -46,13 +48,15 @@ impl NodeMetrics {
         let of_first = |at| if nodes.contains(&0) { load(at) } else { 0 };
         let (epoch, evictions) = (of_first(control::epoch()), of_first(control::evictions()));
         let taken_back_bytes = of_first(control::swept_bytes()) + of_first(control::collected_bytes());
+        let uncollected_bytes = of_first(control::left_bytes()).cast_signed().max(0).cast_unsigned();
         let heap = nodes.map(|node| {
             let heads = geometry.segments_of(node).map(|segment| {
                 [control::taken(segment), control::freed(segment), control::live(segment)].map(&load)
             });
             HeapUse::of(&grid, geometry, node, heads)
         });
-        Self { epoch, joined, connected, refused, evictions, taken_back_bytes, heap: heap.collect() }
+        let heap = heap.collect();
+        Self { epoch, joined, connected, refused, evictions, taken_back_bytes, uncollected_bytes, heap }
     }
 }
 

@@ -45,12 +45,22 @@ pub struct MemoryNodeOptions {
     /// How long a process may go without a sign of life before others have it shut out; 100 ms to an hour. That of the first memory
     /// node counts.
     pub lease: Duration,
+    /// Whether memory of processes that have died is taken back while others live: see
+    /// [`shm::MemoryNodeOptions`](crate::shm::MemoryNodeOptions). That of the first memory node counts.
+    pub sweep: bool,
 }
 
 impl MemoryNodeOptions {
-    /// Options without a secret, and a lease of 2 s.
+    /// Options without a secret, a lease of 2 s, no sweeping.
     pub fn new(listen: SocketAddr, segments: usize, segment_bytes: u64) -> Self {
-        Self { listen, segments, segment_bytes, secret_file: None, lease: Duration::from_secs(2) }
+        Self {
+            listen,
+            segments,
+            segment_bytes,
+            secret_file: None,
+            lease: Duration::from_secs(2),
+            sweep: false,
+        }
     }
 }
 
@@ -65,11 +75,16 @@ impl MemoryNode {
     /// can not be had or locked (the message names the limit); [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an
     /// option out of its bounds, or a secret's file that is missing, empty or readable by others.
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
-        let MemoryNodeOptions { listen, segments, segment_bytes, secret_file, lease } = options;
+        let MemoryNodeOptions { listen, segments, segment_bytes, secret_file, lease, sweep } = options;
         let lease_ms = lease_ms(*lease)?;
         let secret = secret::of_node(secret_file.as_deref())?;
-        let options =
-            verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes, lease_ms };
+        let options = verbs::Options {
+            listen: *listen,
+            segments: *segments,
+            segment_bytes: *segment_bytes,
+            lease_ms,
+            sweep: *sweep,
+        };
         Server::listen(&options, secret).map(Self)
     }
 

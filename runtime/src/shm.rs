@@ -60,10 +60,14 @@ pub struct MemoryNodeOptions {
     pub secret_file: Option<PathBuf>,
     /// How long a process may go without a sign of life before it counts as stalled; 100 ms to an hour.
     pub lease: Duration,
+    /// Whether memory of processes that have died is taken back while others live. Programs then have to [hold](crate::ComputeThread::hold)
+    /// what they have unlinked and keep without a guard. Otherwise it is taken back when a process joins that finds no other, or by
+    /// [`Cluster::collect`](crate::Cluster::collect).
+    pub sweep: bool,
 }
 
 impl MemoryNodeOptions {
-    /// One segment of 256 MiB, no secret, a lease of a second.
+    /// One segment of 256 MiB, no secret, a lease of a second, no sweeping.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -72,6 +76,7 @@ impl MemoryNodeOptions {
             segment_bytes: 256 << 20,
             secret_file: None,
             lease: LEASE,
+            sweep: false,
         }
     }
 }
@@ -112,7 +117,7 @@ impl MemoryNode {
         };
         let secret = secret::of_node(options.secret_file.as_deref())?;
         let server = Server::listen(of_server, secret, |arena, incarnation| {
-            backing::format(arena)?;
+            backing::format(arena, if options.sweep { control::SWEEPS } else { 0 })?;
             arena.word(control::incarnation())?.store(incarnation, Ordering::SeqCst);
             Ok(())
         })?;

@@ -452,7 +452,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     });
     assert_eq!(after.as_ref().unwrap(), before.as_ref().unwrap());
     let other = from.connect();
-    assert!(source.checkpoint(&file).unwrap_err().to_string().contains("other processes take part"));
+    assert!(source.checkpoint(&file).unwrap_err().to_string().contains("no other process uses"));
     drop(other);
     assert!(Cluster::connect("local:").unwrap().checkpoint(&file).is_err());
     fs::remove_file(&file).unwrap();
@@ -543,4 +543,121 @@ fn what_there_is_to_see_needs_no_types() {
     let cluster = node.connect();
     let missing = cluster.run(1, async |ct| ct.dump("moon", 1, 100).await.map(drop));
     assert!(missing.unwrap_err().to_string().contains("no root is named `moon`"));
+}
+
+// ---- what processes leave --------------------------------------------------------------------------------------
+
+#[remote]
+struct Row {
+    words: [u64; 32],
+}
+
+/// Leaves garbage behind: a process retires rows that it has unlinked, and goes while another's guard keeps them from being freed.
+fn leave_garbage(node: &Node, kept: &Cluster, rows: usize) {
+    let (is_pinned, has_left) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            kept.run(1, async |ct| {
+                let guard = ct.pin();
+                is_pinned.wait();
+                has_left.wait();
+                drop(guard);
+                Ok(())
+            })
+            .unwrap();
+        });
+        let leaves = node.connect();
+        is_pinned.wait();
+        let retired = leaves.run(1, async |ct| {
+            for _ in 0..rows {
+                let row = Row::new_in(ct, Row::init([7; 32])).await?.write(ct).await?;
+                let guard = ct.pin();
+                guard.sched_reclaim(row.shared(&guard)).await?;
+            }
+            Ok(())
+        });
+        drop(leaves);
+        has_left.wait();
+        retired.unwrap();
+    });
+}
+
+fn status(cluster: &Cluster) -> farfield::Status {
+    cluster.run(1, async |ct| ct.status().await).unwrap().remove(0)
+}
+
+#[test]
+fn what_a_process_leaves_is_counted_and_waits_for_a_collection() {
+    let node = Node::new("unswept");
+    let kept = node.connect();
+    // Unlinked, and kept without a guard or anything else: allowed where memory is not swept.
+    let unlinked = kept.run(1, async |ct| {
+        ct.root_or_init("row", async || Row::new_in(ct, Row::init([5; 32])).await?.write(ct).await).await?;
+        ct.unpublish::<Row>("row").await
+    });
+    let unlinked = unlinked.unwrap()[0];
+    assert_eq!(
+        (status(&kept).sweeps, status(&kept).uncollected, status(&kept).uncollected_bytes),
+        (false, 0, 0)
+    );
+    for departures in 1..=3 {
+        leave_garbage(&node, &kept, 100);
+        let seen = status(&kept);
+        assert_eq!(seen.uncollected, departures);
+        assert!(seen.uncollected_bytes >= 100 * 256 * departures, "{seen:?}");
+    }
+    let epoch = status(&kept).epoch;
+    while status(&kept).epoch < epoch + 10 {}
+    let seen = status(&kept);
+    assert_eq!((seen.uncollected, seen.swept_bytes), (3, 0), "nothing is swept");
+    let row = kept.run(1, async |ct| Ok(unlinked.read(&ct.pin()).await?.words));
+    assert_eq!(row.unwrap(), [[5; 32]], "and nothing is lost that a program still uses");
+
+    let refused = Cluster::collect(&node.url()).unwrap_err().to_string();
+    let pid = std::process::id();
+    assert!(refused.contains(&format!("(pid {pid})")) && refused.contains("end those first"), "{refused}");
+    assert!(!refused.contains('\n'));
+    let owed = status(&kept).uncollected_bytes;
+    drop(kept);
+    let collected = Cluster::collect(&node.url()).unwrap();
+    assert!(collected >= owed, "{collected} bytes came back of {owed}");
+    assert_eq!(Cluster::collect(&node.url()).unwrap(), 0, "nothing is left");
+    let seen = status(&node.connect());
+    assert_eq!((seen.uncollected, seen.uncollected_bytes, seen.collected_bytes), (0, 0, collected));
+    assert_eq!(seen.heap[0].live_bytes, 0);
+    assert!(Cluster::collect("local:").unwrap_err().to_string().contains("several processes"));
+}
+
+/// By itself a cluster is collected by a process that finds no other.
+#[test]
+fn a_process_that_is_alone_collects_when_it_joins() {
+    let node = Node::new("alone");
+    let kept = node.connect();
+    leave_garbage(&node, &kept, 100);
+    drop(kept);
+    let seen = status(&node.connect());
+    assert_eq!((seen.uncollected, seen.uncollected_bytes), (0, 0));
+    assert!(seen.collected_bytes >= 100 * 256, "{seen:?}");
+}
+
+#[test]
+fn a_cluster_that_was_made_so_is_swept_while_processes_live() {
+    let mut options = options("swept");
+    options.sweep = true;
+    let node = Node::serve(&options).unwrap();
+    let kept = node.connect();
+    let linked = kept.run(1, async |ct| {
+        ct.root_or_init("row", async || Row::new_in(ct, Row::init([5; 32])).await?.write(ct).await).await
+    });
+    let linked = linked.unwrap()[0];
+    assert!(status(&kept).sweeps);
+    leave_garbage(&node, &kept, 100);
+    while status(&kept).uncollected > 0 {
+        std::thread::yield_now();
+    }
+    let seen = status(&kept);
+    assert!(seen.swept_bytes >= 100 * 256 && seen.collected_bytes == 0, "{seen:?}");
+    assert_eq!(seen.uncollected_bytes, 0);
+    let row = kept.run(1, async |ct| Ok(linked.read(&ct.pin()).await?.words));
+    assert_eq!(row.unwrap(), [[5; 32]]);
 }

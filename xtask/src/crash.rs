@@ -2,8 +2,12 @@
 //!
 //! Four processes insert into and remove from a lazy list and a Harris list. Every 100 ms or so one of them, drawn at random, is
 //! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and go on. After each kill the
-//! epoch has to advance within two leases. After the last kill the memory of the dead has to come back while the others work on. At the
-//! end both lists must be in order, all operations of all processes linearizable, no lock held, and no memory lost.
+//! epoch has to advance within two leases. At the end both lists must be in order, all operations of all processes linearizable, no lock
+//! held, and no memory lost. All of it is done twice:
+//! - in a cluster that is swept (`memnode --sweep`): after the last kill the memory of the dead has to come back while the others work
+//!   on. The figures are `crash.…`.
+//! - in one that is not: what the dead have left must stay within [`MOST_LEFT_PER_DEATH`], `farfield collect` is refused while others
+//!   live, and brings all of it back when none does. The figures are `crash.unswept.…`.
 //!
 //! | figure | what it is |
 //! |---|---|
@@ -12,7 +16,9 @@
 //! | `crash.leaked_bytes` | the bytes of objects that are neither freed nor reachable from a root |
 //! | `crash.swept_bytes` | the bytes that were taken back from the dead while others lived |
 //! | `crash.swept_after_ms` | how long after the last kill there was nothing more to take back |
-//! | `crash.left_bytes` | what was found after that, when nobody lived any more |
+//! | `crash.left_bytes` | what was found after that, when no process lived any more |
+//! | `crash.unswept.counted_bytes` | the bytes of the dead that `farfield status` counted before they were collected |
+//! | `crash.unswept.collected_bytes` | the bytes that `farfield collect` has brought back |
 //! | `crash.operations` | operations of all processes that returned |
 //! | `crash.interrupted` | operations that their process was killed in |
 //! | `crash.longest_wait_ms` | the longest that the epoch took to advance after a kill |
@@ -40,6 +46,9 @@ pub(crate) struct Options {
     /// How many to stop for a while
     #[arg(long, default_value_t = 0)]
     stops: u32,
+    /// In which way memory is taken back; both if none is given
+    #[arg(long, value_enum)]
+    way: Option<Way>,
     /// What the choices start from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -51,7 +60,34 @@ pub(crate) struct Options {
 impl Options {
     /// What every change has to pass.
     pub(crate) fn short() -> Self {
-        Self { kills: 20, stops: 5, seed: 1, format: Format::Text }
+        Self { kills: 20, stops: 5, way: None, seed: 1, format: Format::Text }
+    }
+}
+
+/// How memory of the dead is taken back.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    /// While others live
+    Swept,
+    /// When no process lives
+    Collected,
+}
+
+impl Way {
+    /// So much memory that what all the dead leave fits in.
+    fn segment_bytes(self, kills: u32) -> u64 {
+        match self {
+            Self::Swept => 16 << 20,
+            Self::Collected => (16 << 20) + u64::from(kills) * MOST_LEFT_PER_DEATH,
+        }
+    }
+
+    /// What the figures are called.
+    fn figure(self, name: &str) -> String {
+        match self {
+            Self::Swept => format!("crash.{name}"),
+            Self::Collected => format!("crash.unswept.{name}"),
+        }
     }
 }
 
@@ -62,6 +98,8 @@ const LEASE: Duration = Duration::from_secs(1);
 const MOST_LEFT_BYTES: u64 = 4096;
 /// How long after the last kill all memory of the dead has come back, while the others live.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
+/// How many bytes a worker leaves, on average: it has two threads and nodes of two sizes. See the book's chapter "When a client dies".
+const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
 const STOPPED: std::ops::Range<u64> = 50..1500;
 /// How long a program may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -139,13 +177,13 @@ impl Watch {
     }
 }
 
-/// What `farfield status` says.
-struct Status {
+/// The command `farfield`.
+struct Farfield {
     program: PathBuf,
     url: String,
 }
 
-impl Status {
+impl Farfield {
     fn figure(&self, name: &str) -> Result<u64, String> {
         let failed = |error: &dyn std::fmt::Display| format!("farfield status: {error}");
         let said = Command::new(&self.program).args(["status", &self.url, "--format", "json"]).output();
@@ -157,10 +195,34 @@ impl Status {
         said[name].as_u64().ok_or_else(|| failed(&format_args!("it has no {name}")))
     }
 
+    /// What `farfield collect` does: the bytes that came back, or what it says against it.
+    fn collect(&self) -> Result<u64, String> {
+        let said = Command::new(&self.program).args(["collect", "--cluster", &self.url]).output();
+        let said = said.map_err(|error| format!("farfield collect: {error}"))?;
+        if !said.status.success() {
+            return Err(String::from_utf8_lossy(&said.stderr).trim().to_owned());
+        }
+        let said = String::from_utf8_lossy(&said.stdout);
+        let bytes = said.split(' ').next().and_then(|bytes| bytes.parse().ok());
+        bytes.ok_or_else(|| format!("farfield collect said {said:?}"))
+    }
+
+    /// Waits until all deaths are counted, or should be.
+    fn wait_until_counted(&self, deaths: u64) -> Result<bool, String> {
+        let began = Instant::now();
+        while began.elapsed() <= SWEPT_WITHIN {
+            if self.figure("evictions")? >= deaths {
+                return Ok(true);
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Ok(false)
+    }
+
     /// Waits until all memory of the dead has come back, or should have; gives how long that took.
     fn wait_until_swept(&self) -> Result<Duration, String> {
         let began = Instant::now();
-        while began.elapsed() <= SWEPT_WITHIN && self.figure("unswept")? > 0 {
+        while began.elapsed() <= SWEPT_WITHIN && self.figure("uncollected")? > 0 {
             sleep(Duration::from_millis(20));
         }
         Ok(began.elapsed())
@@ -189,24 +251,30 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let build = ["cargo", "build", "--release", "--quiet", "-p", "farfield-cli", "-p", "farfield-soak"];
     command(&build, &[])?;
     let programs = root().join("target/release");
-    let name = format!("crash-{}", std::process::id());
-    let url = format!("shm:{name}");
-    let logs = std::env::temp_dir().join(&name);
-    fs::create_dir(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    let tested = test(options, &programs, url, &logs);
-    let _ = fs::remove_dir_all(&logs);
-    let figures = tested?;
+    let mut figures = Vec::new();
+    for way in [Way::Swept, Way::Collected] {
+        if options.way.is_some_and(|only| only != way) {
+            continue;
+        }
+        let name = format!("crash-{}-{}", std::process::id(), figures.len());
+        let url = format!("shm:{name}");
+        let logs = std::env::temp_dir().join(&name);
+        fs::create_dir(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+        let tested = test(options, way, &programs, url, &logs);
+        let _ = fs::remove_dir_all(&logs);
+        figures.extend(tested?.into_iter().map(|(name, value)| (way.figure(name), value)));
+    }
     match options.format {
         Format::Text => figures.iter().for_each(|(name, value)| println!("{name} {value}")),
         Format::Json => {
             let object: serde_json::Map<_, _> =
-                figures.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+                figures.iter().map(|(name, value)| (name.clone(), (*value).into())).collect();
             println!("{}", serde_json::Value::Object(object));
         }
     }
-    let right = figures.iter().all(|(name, value)| match *name {
-        "crash.verified" => *value == 1,
-        "crash.leaked_bytes" => *value == 0,
+    let right = figures.iter().all(|(name, value)| match name.rsplit('.').next() {
+        Some("verified") => *value == 1,
+        Some("leaked_bytes") => *value == 0,
         _ => true,
     });
     if right { Ok(()) } else { Err("the crash test has found something".to_owned()) }
@@ -214,10 +282,12 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 type Figures = Vec<(&'static str, u64)>;
 
-fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<Figures, String> {
+fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) -> Result<Figures, String> {
     let program = programs.join("crash");
     let lease = LEASE.as_millis().to_string();
-    let memnode = ["memnode", "--cluster", &url, "--segment-size", "16MiB", "--lease", &lease];
+    let size = way.segment_bytes(options.kills).to_string();
+    let mut memnode = vec!["memnode", "--cluster", &url, "--segment-size", &size, "--lease", &lease];
+    memnode.extend((way == Way::Swept).then_some("--sweep"));
     let mut node = Process::start(&programs.join("farfield"), &memnode)?;
     let mut said = String::new();
     let out = node.0.stdout.take().ok_or("the memory node has no output")?;
@@ -270,18 +340,53 @@ fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<
             faults.push(format!("the epoch took {:?} to advance after a kill", killed_at.elapsed()));
         }
     }
-    let status = Status { program: programs.join("farfield"), url: url.clone() };
-    let swept_after = status.wait_until_swept()?;
-    if swept_after > SWEPT_WITHIN {
-        faults.push(format!("the memory of the dead has not come back after {SWEPT_WITHIN:?}"));
+    let farfield = Farfield { program: programs.join("farfield"), url: url.clone() };
+    let mut of_way: Figures = Vec::new();
+    if way == Way::Swept {
+        let swept_after = farfield.wait_until_swept()?;
+        if swept_after > SWEPT_WITHIN {
+            faults.push(format!("the memory of the dead has not come back after {SWEPT_WITHIN:?}"));
+        }
+        of_way.push(("swept_bytes", farfield.figure("swept_bytes")?));
+        of_way.push(("swept_after_ms", swept_after.as_millis() as u64));
+    } else {
+        if !farfield.wait_until_counted(options.kills.into())? {
+            faults.push("not all who were killed have been evicted".to_owned());
+        }
+        if farfield.figure("uncollected")? < options.kills.into() {
+            faults.push("not all deaths are counted".to_owned());
+        }
+        if farfield.figure("swept_bytes")? > 0 {
+            faults.push("memory was swept in a cluster that was not made so".to_owned());
+        }
+        let pid = format!("(pid {})", workers[0].0.id());
+        match farfield.collect() {
+            Err(refused) if refused.contains(&pid) => {}
+            other => faults.push(format!("a collection while others live: {other:?}")),
+        }
+        of_way.push(("counted_bytes", farfield.figure("uncollected_bytes")?));
     }
-    let swept_bytes = status.figure("swept_bytes")?;
-    let collected_bytes = status.figure("collected_bytes")?;
+    let collected_before = farfield.figure("collected_bytes")?;
     Process::start(&program, &["stop", &url])?.end("stopping")?;
     for (number, worker) in workers.iter_mut().enumerate() {
         worker.end(&format!("worker {number}"))?;
     }
+    // A worker that ends while another keeps its garbage from being freed leaves that, too; the watch sweeps it.
+    if way == Way::Swept && farfield.wait_until_swept()? > SWEPT_WITHIN {
+        faults.push("what workers left that have ended has not come back".to_owned());
+    }
     watch.end()?;
+    if way == Way::Collected {
+        let collected = farfield.collect()?;
+        let most = u64::from(options.kills) * MOST_LEFT_PER_DEATH;
+        if collected > most {
+            faults.push(format!("the dead have left {collected} bytes, more than {most}"));
+        }
+        if farfield.collect()? > 0 {
+            faults.push("a collection has left something".to_owned());
+        }
+        of_way.push(("collected_bytes", collected));
+    }
     let mut judge = Command::new(&program);
     let judged = judge.args(["judge", &url, &logs.display().to_string()]).output();
     let judged = judged.map_err(|error| format!("judge: {error}"))?;
@@ -294,24 +399,25 @@ fn test(options: &Options, programs: &Path, url: String, logs: &Path) -> Result<
         line.and_then(|value| value.parse::<u64>().ok()).ok_or_else(|| format!("the judge gave no {name}"))
     };
     faults.extend(found.lines().filter_map(|line| line.strip_prefix("fault ")).map(str::to_owned));
-    let left_bytes = status.figure("collected_bytes")? - collected_bytes;
-    if left_bytes > MOST_LEFT_BYTES {
-        faults.push(format!("{left_bytes} bytes of the dead did not come back while others lived"));
+    if way == Way::Swept {
+        let left_bytes = farfield.figure("collected_bytes")? - collected_before;
+        if left_bytes > MOST_LEFT_BYTES {
+            faults.push(format!("{left_bytes} bytes of the dead did not come back while others lived"));
+        }
+        of_way.push(("left_bytes", left_bytes));
     }
     for fault in &faults {
         eprintln!("crash-test: {fault}");
     }
     node.signal("-TERM")?;
     node.end("the memory node")?;
-    Ok(vec![
-        ("crash.kills", options.kills.into()),
-        ("crash.verified", faults.is_empty().into()),
-        ("crash.leaked_bytes", figure("live_bytes")?.abs_diff(figure("reachable_bytes")?)),
-        ("crash.swept_bytes", swept_bytes),
-        ("crash.swept_after_ms", swept_after.as_millis() as u64),
-        ("crash.left_bytes", left_bytes),
-        ("crash.operations", figure("returned")?),
-        ("crash.interrupted", figure("interrupted")?),
-        ("crash.longest_wait_ms", longest.as_millis() as u64),
-    ])
+    let figures: Figures = vec![
+        ("kills", options.kills.into()),
+        ("verified", faults.is_empty().into()),
+        ("leaked_bytes", figure("live_bytes")?.abs_diff(figure("reachable_bytes")?)),
+        ("operations", figure("returned")?),
+        ("interrupted", figure("interrupted")?),
+        ("longest_wait_ms", longest.as_millis() as u64),
+    ];
+    Ok([figures, of_way].concat())
 }

@@ -50,7 +50,41 @@ pub(crate) fn run() -> Result<(), String> {
     }
     breaches
         .extend(readme_example(&read(&root.join("README.md"))?, &read(&root.join("runtime/src/lib.rs"))?));
+    let needed = needed_rust(&read(&root.join("Cargo.toml"))?)?;
+    let readme = root.join("README.md");
+    if !read(&readme)?.lines().any(|line| rust_versions(line).next().is_some()) {
+        breaches.push("README.md: does not say which Rust is needed".to_owned());
+    }
+    let books = files(&root.join("book/src"), "md");
+    for path in books.into_iter().chain(files(&root, "toml")).chain([readme, root.join("ARCHITECTURE.md")]) {
+        let name = path.strip_prefix(&root).expect("below the root").to_string_lossy().replace('\\', "/");
+        breaches.extend(other_rust(&name, &read(&path)?, &needed));
+    }
     report(&breaches)
+}
+
+/// The Rust that the workspace needs.
+fn needed_rust(manifest: &str) -> Result<String, String> {
+    let said = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let said = said.ok_or("Cargo.toml: no line begins with `rust-version = `")?;
+    Ok(said.trim_matches('"').to_owned())
+}
+
+/// The versions of Rust that a line names, in prose or in a manifest: `1.89` of `Rust 1.89 or newer`.
+fn rust_versions(line: &str) -> impl Iterator<Item = &str> {
+    let is_about_rust = line.contains("Rust ") || line.starts_with("rust-version = ");
+    let words = line.split(|c: char| !c.is_ascii_digit() && c != '.').map(|word| word.trim_matches('.'));
+    words.filter(move |word| is_about_rust && word.starts_with("1.") && word.len() > 2)
+}
+
+/// Where a file names another Rust than the workspace needs.
+fn other_rust(name: &str, text: &str, needed: &str) -> Vec<String> {
+    let lines = (1..).zip(text.lines());
+    let others = lines.flat_map(|(number, line)| rust_versions(line).map(move |version| (number, version)));
+    let others = others.filter(|(_, version)| *version != needed);
+    let breach =
+        |(number, version)| format!("{name}:{number}: Rust {version}, but Cargo.toml needs {needed}");
+    others.map(breach).collect()
 }
 
 /// The breaches in one file.
@@ -228,6 +262,24 @@ mod tests {
             "",
             "not the library's"
         );
+    }
+
+    #[test]
+    fn another_rust_than_the_manifest_needs_is_found() {
+        let needed = needed_rust("[workspace.package]\nrust-version = \"1.89\"\n").unwrap();
+        assert_eq!(needed, "1.89");
+        assert!(needed_rust("edition = \"2024\"").is_err());
+        for (text, other) in [
+            ("Farfield needs Rust 1.89 or newer.", None),
+            ("The oldest supported Rust is 1.88; a file pins another.", Some("1.88")),
+            ("rust-version = \"1.90\"", Some("1.90")),
+            ("rust-version.workspace = true", None),
+            ("Measured with rustc 1.95.0: 1.19 times.", None),
+        ] {
+            let found = other_rust("README.md", &format!("# Farfield\n{text}"), &needed);
+            let expected = other.map(|other| format!("README.md:2: Rust {other}, but Cargo.toml needs 1.89"));
+            assert_eq!(found, Vec::from_iter(expected), "{text}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `farfield evict`, `checkpoint` and `restore`.
+//! `farfield evict`, `collect`, `checkpoint` and `restore`.
 
 use std::path::PathBuf;
 
@@ -17,6 +17,14 @@ pub(crate) struct EvictOptions {
     process: u32,
 }
 
+/// What to collect.
+#[derive(Args)]
+pub(crate) struct CollectOptions {
+    /// The cluster, such as shm:NAME
+    #[arg(long)]
+    cluster: String,
+}
+
 /// What to write or read.
 #[derive(Args)]
 pub(crate) struct FileOptions {
@@ -30,6 +38,12 @@ pub(crate) fn evict(options: &EvictOptions) -> Result<()> {
     let cluster = Cluster::connect(&options.cluster)?;
     on_one_thread(&cluster, async |ct| ct.evict(options.process).await)?;
     println!("evicted process {}", options.process);
+    Ok(())
+}
+
+pub(crate) fn collect(options: &CollectOptions) -> Result<()> {
+    let bytes = Cluster::collect(&options.cluster)?;
+    println!("{bytes} bytes came back");
     Ok(())
 }
 

@@ -113,8 +113,10 @@ fn status_text(status: &Status, before: &[MemberStatus]) -> String {
     if bytes > 0 {
         let _ = write!(text, ", {bytes} bytes taken back from the dead");
     }
-    if status.unswept > 0 {
-        let _ = write!(text, ", those of {} are to come", status.unswept);
+    if status.uncollected > 0 {
+        let (bytes, deaths) = (status.uncollected_bytes, status.uncollected);
+        let how = if status.sweeps { "being swept" } else { "to be collected" };
+        let _ = write!(text, ", about {bytes} bytes of {deaths} deaths {how}");
     }
     text.push_str("\n\n");
     let _ = writeln!(text, "process        pid  heartbeats       epoch");
@@ -199,7 +201,9 @@ fn status_json(status: &Status) -> Value {
     json!({
         "epoch": status.epoch,
         "evictions": status.evictions,
-        "unswept": status.unswept,
+        "sweeps": status.sweeps,
+        "uncollected": status.uncollected,
+        "uncollected_bytes": status.uncollected_bytes,
         "swept_bytes": status.swept_bytes,
         "collected_bytes": status.collected_bytes,
         "members": status.members.iter().map(member).collect::<Vec<_>>(),

@@ -36,6 +36,8 @@ enum Command {
     Dump(look::DumpOptions),
     /// Evict a process that has ended without leaving
     Evict(keep::EvictOptions),
+    /// Take back the memory that dead processes have left in a cluster that nobody uses
+    Collect(keep::CollectOptions),
     /// Write a cluster that nobody uses to a file
     Checkpoint(keep::FileOptions),
     /// Fill a new, empty cluster from such a file
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Roots(options) => look::roots(&options),
         Command::Dump(options) => look::dump(&options),
         Command::Evict(options) => keep::evict(&options),
+        Command::Collect(options) => keep::collect(&options),
         Command::Checkpoint(options) => keep::checkpoint(&options),
         Command::Restore(options) => keep::restore(&options),
         Command::Completions { shell } => {

@@ -37,6 +37,10 @@ pub(crate) struct Options {
     /// Serve metrics there: /metrics for Prometheus, /metrics.json
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
+    /// Take back memory of processes that have died while others live: programs then have to hold what they have unlinked and
+    /// keep without a guard
+    #[arg(long)]
+    sweep: bool,
     /// How many milliseconds a process may go without a sign of life
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     lease: u64,
@@ -64,6 +68,7 @@ fn share(options: &Options, url: &str) -> Result<()> {
     (node.nodes, node.segments, node.segment_bytes) = (options.nodes, options.segments, options.segment_size);
     node.secret_file.clone_from(&options.secret_file);
     node.lease = Duration::from_millis(options.lease);
+    node.sweep = options.sweep;
     let node = shm::MemoryNode::listen(&node)?;
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
@@ -89,6 +94,7 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
     let mut node = rdma::MemoryNodeOptions::new(address, usize::from(options.segments), options.segment_size);
     node.secret_file.clone_from(&options.secret_file);
     node.lease = Duration::from_millis(options.lease);
+    node.sweep = options.sweep;
     let node = rdma::MemoryNode::listen(&node)?;
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;

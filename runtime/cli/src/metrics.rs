@@ -52,6 +52,8 @@ fn prometheus(metrics: &NodeMetrics) -> String {
     one("farfield_evictions_total", "counter", "Processes that ended without leaving.", metrics.evictions);
     let help = "Memory that was taken back from processes that had ended.";
     one("farfield_taken_back_bytes_total", "counter", help, metrics.taken_back_bytes);
+    let help = "About the memory of processes that have ended, which has not been taken back.";
+    one("farfield_uncollected_bytes", "gauge", help, metrics.uncollected_bytes);
     let name = "farfield_heap_bytes";
     let _ = writeln!(text, "# HELP {name} Memory of a memory node, by use.\n# TYPE {name} gauge");
     for usage in &metrics.heap {
@@ -80,6 +82,7 @@ fn json(metrics: &NodeMetrics) -> String {
         "refused": metrics.refused,
         "evictions": metrics.evictions,
         "taken_back_bytes": metrics.taken_back_bytes,
+        "uncollected_bytes": metrics.uncollected_bytes,
         "nodes": metrics.heap.iter().map(node).collect::<Vec<_>>(),
     });
     format!("{object}\n")

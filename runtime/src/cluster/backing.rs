@@ -173,15 +173,15 @@ impl Backing {
 /// Fresh memory with its control blocks.
 fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
     let arena = Arena::new(geometry)?;
-    format(&arena)?;
+    format(&arena, 0)?;
     Ok(Arc::new(arena))
 }
 
 /// Writes the control blocks of segments that are all zero.
-pub(crate) fn format(arena: &Arena) -> Result<()> {
+pub(crate) fn format(arena: &Arena, options: u64) -> Result<()> {
     let geometry = arena.geometry();
     for segment in 0..geometry.segments() {
-        for (offset, word) in control::initial_words(segment == 0) {
+        for (offset, word) in control::initial_words(segment == 0, options) {
             if offset == 0 {
                 arena.set_first_word(segment as u16, word);
             } else {

@@ -24,7 +24,7 @@ use crate::pointer::Address;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.
-pub(crate) const LAYOUT_VERSION: u64 = 5;
+pub(crate) const LAYOUT_VERSION: u64 = 6;
 
 /// The header of every segment.
 #[repr(C)]
@@ -84,9 +84,16 @@ struct Members {
     collected_bytes: u64,
     /// Where the sweeper's list is, also before it is published and when nobody is to read it any more.
     own_list: u64,
-    reserved: [u64; 3],
+    /// About how many bytes processes had that have ended so, since memory was last swept or collected: what their records said.
+    left_bytes: u64,
+    /// What was chosen when the cluster was made: see [`SWEEPS`].
+    options: u64,
+    reserved: u64,
     records: [Record; SLOTS_HERE],
 }
+
+/// In a cluster's options: memory that dead processes leave is swept while others live.
+pub(crate) const SWEEPS: u64 = 1;
 
 /// The words in front of the records.
 const MEMBER_COUNTS: usize = offset_of!(Members, records) / size_of::<u64>();
@@ -100,14 +107,14 @@ pub(crate) struct Record {
     pub(crate) gone: u64,
     /// The system's number of the process, and a count that grows as long as it lives.
     pub(crate) sign: u64,
+    /// About how many bytes its threads have in free blocks and in garbage.
+    pub(crate) holds: u64,
     /// Which part of which group of processes it is.
     pub(crate) group: u64,
-    /// Which of the group's runs it is in, and with how many threads.
+    /// Which of the group's runs it is in, with how many threads, and how many of them have ended in it.
     pub(crate) round: u64,
     /// The number of that run, from the group's first process.
     pub(crate) run: u64,
-    /// How many of its threads have ended in it.
-    pub(crate) departed: u64,
     /// Which [sweep](crate::memory::sweep) it has heard of, and how far it is with it.
     pub(crate) attends: u64,
 }
@@ -279,6 +286,16 @@ pub(crate) fn own_list() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, own_list)) as u64)
 }
 
+/// About how many bytes are left by processes that have ended, and were neither swept nor collected since.
+pub(crate) fn left_bytes() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, left_bytes)) as u64)
+}
+
+/// What was chosen when the cluster was made.
+pub(crate) fn options() -> Address {
+    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, options)) as u64)
+}
+
 /// The bytes that were swept in all; those that were collected follow.
 pub(crate) fn swept_bytes() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, swept_bytes)) as u64)
@@ -311,11 +328,12 @@ pub(crate) fn entry_body() -> std::ops::Range<usize> {
     span_of!(Entry, value..)
 }
 
-/// The words of a new segment that are not zero, by offset, in the order in which they are written.
-pub(crate) fn initial_words(is_first: bool) -> impl Iterator<Item = (u64, u64)> {
+/// The words of a new segment that are not zero, by offset, in the order in which they are written. `options` are the cluster's.
+pub(crate) fn initial_words(is_first: bool, options: u64) -> impl Iterator<Item = (u64, u64)> {
     let version = (offset_of!(Header, version) as u64, LAYOUT_VERSION);
-    let epoch = is_first.then(|| (epoch().offset(), FIRST_EPOCH));
-    [version].into_iter().chain(epoch).chain([(offset_of!(Header, magic) as u64, MAGIC)])
+    let of_first = [(epoch().offset(), FIRST_EPOCH), (self::options().offset(), options)];
+    let of_first = of_first.into_iter().filter(move |_| is_first);
+    [version].into_iter().chain(of_first).chain([(offset_of!(Header, magic) as u64, MAGIC)])
 }
 
 /// What the word at an address in front of a segment's chunks is called.

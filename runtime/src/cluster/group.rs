@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::Record;
-use super::members::{Seen, field};
+use super::members::{DEPARTED_SHIFT, Seen, field};
 use super::run::Run;
 use super::thread::ComputeThread;
 use super::{Cluster, control};
@@ -27,8 +27,9 @@ use memoffset::offset_of;
 const LOOK: Duration = Duration::from_millis(1);
 /// Set in a record's round while the part waits; below it is the number of its threads.
 const WAITS: u64 = 1 << 32;
-/// Set there once the part knows who takes part in the run.
+/// Set there once the part knows who takes part in the run. Above it is the number of threads that have ended.
 const ENTERED: u64 = 1 << 33;
+const _: () = assert!(ENTERED << 1 == 1 << DEPARTED_SHIFT);
 const THREADS: u64 = WAITS - 1;
 /// Bits of a run's number: it shares a word with a barrier's count.
 const RUN_BITS: u32 = 24;
@@ -110,7 +111,7 @@ impl Cluster {
             ct.leave_members().await;
             done
         });
-        done?.map_or_else(|| invalid("other processes take part in the cluster: end them first"), Ok)
+        done?.map_err(|others| in_the_way(what, &others))
     }
 
     /// Waits for the other parts, if this process is one of several; gives what they have agreed on.
@@ -125,6 +126,19 @@ impl Cluster {
         });
         met.map(Some)
     }
+}
+
+/// The error for what takes a process that is alone, where there are others.
+pub(super) fn in_the_way(what: &'static str, others: &[Seen]) -> Error {
+    let others: Vec<_> =
+        others.iter().map(|other| format!("{} (pid {})", other.identity, other.pid())).collect();
+    let value = match others.as_slice() {
+        [] => "beside a process that has just left".to_owned(),
+        [one] => format!("beside process {one}"),
+        several => format!("beside processes {}", several.join(", ")),
+    };
+    let reason = "it needs a cluster that no other process uses: end those first";
+    Error::from(error::InvalidArgument { argument: what, value: value.into(), reason })
 }
 
 impl Group {
@@ -192,13 +206,13 @@ async fn meet(ct: &ComputeThread, group: &Group, threads: usize) -> Result<Joint
     };
     let (me, record) = (member.identity, member.record());
     group.check(&ct.members().await?, me)?;
-    // The group, the round, no run, and nobody that has ended.
-    let words = [group.word(), WAITS | threads as u64, 0, 0];
+    // The group, the round, in which no thread has ended, and no run.
+    let words = [group.word(), WAITS | threads as u64, 0];
     ct.write_words(field(record, offset_of!(Record, group)), &words).await?;
     let joint = enter(ct, group, me, record, threads).await;
     if joint.is_err() {
         // It holds the part no longer; another may have it.
-        ct.write_words(field(record, offset_of!(Record, group)), &[0; 4]).await?;
+        ct.write_words(field(record, offset_of!(Record, group)), &[0; 3]).await?;
     }
     joint
 }
@@ -275,7 +289,7 @@ impl Joint {
     /// A thread of this part has ended.
     pub(super) fn depart(&self, ct: &ComputeThread) {
         let mut chain = ct.empty_chain();
-        chain.fetch_add(field(self.record, offset_of!(Record, departed)), 1);
+        chain.fetch_add(field(self.record, offset_of!(Record, round)), 1 << DEPARTED_SHIFT);
         drop(ct.submit(chain));
     }
 }

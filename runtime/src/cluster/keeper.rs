@@ -6,7 +6,8 @@
 //! - it takes a step, so that a process that does nothing holds reclamation back no longer than a tick;
 //! - it reclaims what ended threads of the process had retired, and gives back memory when others ask for it;
 //! - it evicts processes that are gone (see [`members`](super::members));
-//! - it sweeps up what they have left, and answers others who do (see [`sweep`](crate::memory::sweep)).
+//! - in a cluster that was made so it sweeps up what they have left, and answers others that do (see
+//!   [`sweep`](crate::memory::sweep)); in any other it leaves that to a process that is alone ([`collect`](crate::memory::collect)).
 //!
 //! It has a compute thread of its own, and belongs to no run. The process takes its record when it connects and gives it back
 //! when it has been disconnected, both through the keeper; in between its compute threads come and go.
@@ -21,6 +22,7 @@ use std::time::Duration;
 use memoffset::offset_of;
 
 use super::control::Record;
+use super::group::in_the_way;
 use super::members::Seen;
 use super::run::Run;
 use super::thread::ComputeThread;
@@ -43,8 +45,17 @@ const QUIET_TICKS: u32 = 4;
 /// After a sweep a process begins none for so many times as long as it took.
 const SWEEPS_REST: u32 = 9;
 
-/// Starts a process's keeper, and waits until the process has joined.
-pub(super) fn start(cluster: &Cluster) -> Result<Background> {
+/// What a keeper does before its process is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtFirst {
+    /// Collects memory if processes have left some and there are no others.
+    CollectsIfAlone,
+    /// Collects memory, or fails if there are others.
+    Collects,
+}
+
+/// Starts a process's keeper, and waits until the process has joined; returns how many lost bytes it has collected.
+pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(Background, u64)> {
     let (joined, waits) = mpsc::channel();
     let kept = cluster.without_keeper();
     let keeper = Background::start("keeper", move |stop| {
@@ -53,27 +64,35 @@ pub(super) fn start(cluster: &Cluster) -> Result<Background> {
             Err(error) => return drop(joined.send(Err(error))),
         };
         let ct = ComputeThread::new(&kept, &run, 0);
-        block_on(&ct, keep(&ct, stop, joined));
+        block_on(&ct, keep(&ct, at_first, stop, joined));
     })?;
     match waits.recv() {
-        Ok(Ok(())) => Ok(keeper),
+        Ok(Ok(bytes)) => Ok((keeper, bytes)),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(Error::other("the keeper has ended")),
     }
 }
 
-async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
-    if let Err(error) = ct.join_members().await {
-        let _ = joined.send(Err(error));
-        return;
+async fn keep(ct: &ComputeThread, at_first: AtFirst, stop: &Stop, joined: Sender<Result<u64>>) {
+    let options = match ct.join_members().await {
+        Ok(()) => ct.read_word(control::options()).await,
+        Err(error) => Err(error),
+    };
+    let options = match options {
+        Ok(options) => options,
+        Err(error) => return drop(joined.send(Err(error))),
+    };
+    let sweeps = options & control::SWEEPS != 0;
+    if !sweeps {
+        ct.process.witness.is_never_asked();
     }
     // Whoever has died before is out of the way before anything else begins, and so is what they have left.
     let shared = &ct.cluster().shared;
     let lease = shared.lease();
     // Where others are far away, what is done for them costs more.
     let (shortest, longest) = if shared.shuts_out() { (lease / 16, lease / 8) } else { (TICK, LONGEST_TICK) };
-    let mut others = Others { lease, seen: HashMap::new() };
-    let first = begin(ct, &mut others).await;
+    let mut others = Others { lease, seen: HashMap::new(), sweeps };
+    let first = begin(ct, at_first, &mut others).await;
     let mut goes_on = first.is_ok();
     let _ = joined.send(first);
     let (mut beats, mut rest, mut epoch) = (1, shortest, 0);
@@ -82,7 +101,7 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
         beats += 1;
         let ticked = tick(ct, beats, &mut others).await;
         match ticked {
-            Ok(sweeps) => sweeper.go_on(sweeps, shortest).await,
+            Ok(owed) => sweeper.go_on(owed, shortest).await,
             Err(Error::Evicted(evicted)) => {
                 tracing::warn!(process = evicted.process, "this process has been evicted");
                 shared.note_eviction();
@@ -96,15 +115,18 @@ async fn keep(ct: &ComputeThread, stop: &Stop, joined: Sender<Result<()>>) {
         rest = if is_busy { shortest } else { (2 * rest).min(longest) };
         epoch = now;
     }
-    sweeper.end().await;
+    if sweeps {
+        sweeper.end().await;
+    }
     for _ in 0..2 {
         leave_garbage(ct, PATIENCE * longest).await;
         // For this a page may be taken from the pool, and that is garbage, too.
         ct.leave_heap().await;
     }
     if ct.has_garbage() {
-        // Others kept it from being freed, and nobody else knows of it.
+        // Others kept it from being freed, and no other process knows of it.
         let _ = ct.fetch_add_word(control::debts(), 1).await;
+        let _ = ct.fetch_add_word(control::left_bytes(), ct.process_holds()).await;
     }
     ct.settle().await;
     ct.leave_for_good().await;
@@ -131,6 +153,8 @@ async fn leave_garbage(ct: &ComputeThread, patience: Duration) {
 /// When the other processes last gave a sign of life.
 struct Others {
     lease: Duration,
+    /// Whether memory is swept.
+    sweeps: bool,
     seen: HashMap<u32, (u64, Duration)>,
 }
 
@@ -145,19 +169,24 @@ impl Others {
     }
 }
 
-async fn begin(ct: &ComputeThread, others: &mut Others) -> Result<()> {
+async fn begin(ct: &ComputeThread, at_first: AtFirst, others: &mut Others) -> Result<u64> {
     tick(ct, 1, others).await?;
-    if let Some(member) = &ct.process.shared {
-        ct.collect_if_alone(member.identity).await?;
+    match at_first {
+        AtFirst::CollectsIfAlone => ct.collect_if_alone().await,
+        AtFirst::Collects => ct.collect_alone().await?.map_err(|others| in_the_way("collect", &others)),
     }
-    Ok(())
 }
 
-/// Shows that the process lives.
+/// Shows that the process lives, and says how much memory would be left if it died.
 async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
     let Some(member) = &ct.process.shared else { return Ok(()) };
     let sign = u64::from(std::process::id()) << 32 | u64::from(beats);
-    ct.write_word(member.record().add(offset_of!(Record, sign) as u64), sign).await
+    ct.say_held_bytes();
+    let mut chain = ct.empty_chain();
+    // A count of bytes looks like an address: what is written here leads nowhere, and a sweep must not take it for a link.
+    chain.set_of_allocator();
+    chain.write(member.record().add(offset_of!(Record, sign) as u64), &[sign, ct.process_holds()]);
+    ct.submit(chain).await.map(drop)
 }
 
 /// Gives what is owed if memory is to be swept.
@@ -166,7 +195,7 @@ async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Opt
     shared.look_for_memory_node();
     show_sign(ct, beats).await?;
     ct.hear_requests();
-    let sweeps = ct.attend_sweep().await?;
+    let owed = if others.sweeps { ct.attend_sweep().await? } else { None };
     ct.take_orphans();
     if ct.has_garbage() {
         ct.try_reclaim().await;
@@ -177,7 +206,7 @@ async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Opt
     ct.evict_gone(|member| others.is_silent(member, now)).await?;
     // Numbers are not used again.
     others.seen.retain(|_, (_, at)| now.saturating_sub(*at) < 10 * others.lease);
-    Ok(sweeps)
+    Ok(owed)
 }
 
 /// The sweep that is under way, if one is.

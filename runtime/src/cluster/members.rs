@@ -91,6 +91,11 @@ impl Seen {
         self.word(offset_of!(Record, sign)) as u32
     }
 
+    /// About how many bytes its threads have in free blocks and in garbage, as it said last.
+    pub(crate) fn holds(&self) -> u64 {
+        self.word(offset_of!(Record, holds))
+    }
+
     /// Where its slot is.
     pub(crate) fn slot(&self) -> Address {
         self.places.slot
@@ -111,7 +116,7 @@ impl Seen {
         self.word(offset_of!(Record, group))
     }
 
-    /// Which of the group's runs it is in, and with how many threads.
+    /// Which of the group's runs it is in, with how many threads, and how many of them have ended.
     pub(crate) fn round(&self) -> u64 {
         self.word(offset_of!(Record, round))
     }
@@ -129,7 +134,7 @@ impl Seen {
 
     /// How many of its threads have ended in that run.
     pub(crate) fn departed(&self) -> u64 {
-        self.word(offset_of!(Record, departed))
+        self.round() >> DEPARTED_SHIFT
     }
 }
 
@@ -159,6 +164,9 @@ pub(crate) enum Gone {
     /// Nothing of it takes effect anywhere any more.
     Everywhere,
 }
+
+/// Where in a record's round the number of threads begins that have ended.
+pub(super) const DEPARTED_SHIFT: u32 = 34;
 
 /// Set beside the identity of a process that is gone from the first memory node, and perhaps not from others.
 const HINT: u64 = 1 << 63;
@@ -300,7 +308,9 @@ impl ComputeThread {
 
     /// The process leaves, whatever its threads have done.
     pub(super) async fn leave_for_good(&self) {
-        self.leave_sweep().await;
+        if self.process.witness.may_be_asked() {
+            self.leave_sweep().await;
+        }
         self.finish_step().await;
         if let Some(places) = self.process.shared.as_ref().and_then(Member::take_back_places) {
             // If its memory node is gone, so are they.
@@ -412,6 +422,7 @@ impl ComputeThread {
             }
             self.fetch_add_word(control::evictions(), 1).await?;
             self.fetch_add_word(control::debts(), 1).await?;
+            self.fetch_add_word(control::left_bytes(), gone.holds()).await?;
             self.vacate(gone.places).await?;
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;

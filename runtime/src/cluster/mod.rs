@@ -82,6 +82,7 @@ use crate::sim::watch::Watch;
 use crate::task::block_on;
 use backing::Backing;
 use group::Group;
+use keeper::AtFirst;
 use run::Run;
 use runs::{Computing, Runs};
 use simulated::{Simulated, look_for_leaks};
@@ -190,6 +191,31 @@ impl Cluster {
     /// [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped or there is no RDMA
     /// device; [`Error::CannotConnect`] naming the first memory node that can not be reached, or why it refuses.
     pub fn connect(url: &str) -> Result<Self> {
+        Self::connect_and(url, AtFirst::CollectsIfAlone).map(|(cluster, _)| cluster)
+    }
+
+    /// Takes back all memory of a cluster that no root leads to, and returns how many bytes that were. For a cluster that no process uses:
+    /// one that joins meanwhile waits.
+    ///
+    /// [`connect`](Self::connect) does so too if processes have died since the last time and none is there. What each of them has left,
+    /// until then or until it is swept, is told in the book's chapter "When a client dies".
+    ///
+    /// Costs a round trip for up to 32 objects, and some for each segment and each chunk in use.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the other processes if there are some, or if the cluster is one process's own; those of
+    /// [`connect`](Self::connect).
+    pub fn collect(url: &str) -> Result<u64> {
+        let (cluster, bytes) = Self::connect_and(url, AtFirst::Collects)?;
+        if cluster.is_private() {
+            let (value, reason) =
+                (format!("of {url}").into(), "it is for clusters that several processes can share");
+            return Err(Error::from(error::InvalidArgument { argument: "collect", value, reason }));
+        }
+        Ok(bytes)
+    }
+
+    fn connect_and(url: &str, at_first: AtFirst) -> Result<(Self, u64)> {
         let mut config = Config::parse(url)?;
         let backing = Backing::connect(&mut config)?;
         let collector = crate::primitive::Arc::new(Collector::new());
@@ -219,12 +245,15 @@ impl Cluster {
                 totals: Mutex::default(),
             }),
         };
+        let mut collected = 0;
         if !is_alone {
             cluster.shared.backing.prepare_background()?;
-            cluster.keeper = Some(Arc::new(keeper::start(&cluster)?));
+            let (keeper, bytes) = keeper::start(&cluster, at_first)?;
+            cluster.keeper = Some(Arc::new(keeper));
+            collected = bytes;
         }
         tracing::debug!(url, "connected");
-        Ok(cluster)
+        Ok((cluster, collected))
     }
 
     /// The same, for the keeper: it ends when all others are gone.

@@ -144,6 +144,16 @@ impl NodeCache {
             .for_each(|run| each(grid.start(run.segment, run.first), run.chunks * grid.chunk_bytes()));
     }
 
+    /// How many bytes there are.
+    pub(super) fn bytes(&self, grid: &Grid) -> u64 {
+        let of_class = |cache: &ClassCache| {
+            let pieces: u64 = cache.further.iter().map(|piece| piece.bytes).sum();
+            cache.blocks.len() as u64 * cache.bytes + cache.rest.bytes + pieces
+        };
+        let chunks: u64 = self.runs.iter().map(|run| run.chunks).sum();
+        self.classes.iter().map(of_class).sum::<u64>() + chunks * grid.chunk_bytes()
+    }
+
     /// A class of which there are more than `keep` blocks, or of which there is anything at all if `keep` is 0.
     pub(super) fn surplus(&self, keep: usize) -> Option<Class> {
         let too_many = |cache: &&ClassCache| cache.blocks.len() > keep || (keep == 0 && !cache.is_empty());

@@ -98,6 +98,7 @@ impl ThreadHeap {
             return Ok(true);
         }
         let _done = ResetOnDrop(&self.is_refilling);
+        let _said = SayOnDrop(ct);
         if self.take_spare() {
             return Ok(true);
         }
@@ -176,6 +177,15 @@ impl Wanted {
             None => grid.large(run, grid.large_align(self.block_bytes)).bytes,
         };
         room >= self.block_bytes
+    }
+}
+
+/// Says how much the thread holds when it has more, or has given up.
+struct SayOnDrop<'a>(&'a ComputeThread);
+
+impl Drop for SayOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.say_held_bytes();
     }
 }
 

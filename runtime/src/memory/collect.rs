@@ -7,7 +7,8 @@
 //!
 //! # When
 //!
-//! By a process that joins and finds nobody else, before it has done anything; while others live, memory is [swept](super::sweep).
+//! By a process that joins and finds nobody else, before it has done anything, and by `farfield collect`, which is one; while others
+//! live, memory is [swept](super::sweep) if the cluster was made so.
 //! Nobody then holds a block that no root leads to, since there is nobody. Who joins meanwhile waits. Between the two it is as with
 //! Dekker's algorithm: a process makes its record and then looks for a collector; a collector says so and then looks for records; so
 //! one of them sees the other.
@@ -35,6 +36,7 @@ use super::heap::{Block, ThreadHeap};
 use super::map::Map;
 use super::sweep::Pace;
 use crate::cluster::control::{self, SLOT_PAGES};
+use crate::cluster::members::Seen;
 use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::layout::WORD_BYTES;
@@ -108,21 +110,26 @@ impl Drop for Alone<'_> {
 }
 
 impl ComputeThread {
-    /// Collects memory if there is anything to collect and nobody else is there. Gives the bytes that came free, if so. For a process
-    /// that has joined just now and done nothing yet.
-    pub(crate) async fn collect_if_alone(&self, me: u32) -> Result<Option<u64>> {
-        let [debts, collected, collector] =
-            self.read_words(control::debts(), 3, |words| Ok([words[0], words[1], words[2]])).await?;
+    /// Collects memory if processes have left some and this one is the only member; returns how many bytes were lost. For a process that
+    /// has joined just now and done nothing yet.
+    pub(crate) async fn collect_if_alone(&self) -> Result<u64> {
+        let [debts, collected] = self.read_array(control::debts()).await?;
         if debts == collected {
-            return Ok(None);
+            return Ok(0);
         }
-        let Some(alone) = self.shut_others_out(me, collector).await? else { return Ok(None) };
-        let collected = self.collect(false).await;
-        if collected.is_ok() {
-            self.write_word(control::collected(), debts).await?;
-        }
-        alone.end().await?;
-        collected.map(Some)
+        self.collect_alone().await.map(|lost| lost.unwrap_or_default())
+    }
+
+    /// Collects memory if this process is the only member, and returns how many bytes were lost; otherwise returns the others. As
+    /// [`collect_if_alone`](Self::collect_if_alone), also if no process has left anything.
+    pub(crate) async fn collect_alone(&self) -> Result<Result<u64, Vec<Seen>>> {
+        let body = async |ct: &Self| {
+            let debts = ct.read_word(control::debts()).await?;
+            let lost = ct.collect(false).await?;
+            ct.write_word(control::collected(), debts).await?;
+            Ok(lost)
+        };
+        self.while_alone(body).await
     }
 
     /// Keeps others from joining if nobody else is there. `collector` is who did so before.
@@ -154,17 +161,23 @@ impl ComputeThread {
         Ok(Some(alone))
     }
 
-    /// Does something while nobody else takes part in the cluster; nothing if somebody does.
+    /// Runs `body` if this process is the cluster's only member; otherwise returns the others.
     pub(crate) async fn while_alone<R>(
         &self,
         body: impl AsyncFnOnce(&Self) -> Result<R>,
-    ) -> Result<Option<R>> {
-        let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else { return Ok(None) };
+    ) -> Result<Result<R, Vec<Seen>>> {
+        let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else {
+            return Ok(Err(Vec::new()));
+        };
         let collector = self.read_word(control::collector()).await?;
-        let Some(alone) = self.shut_others_out(me, collector).await? else { return Ok(None) };
+        let Some(alone) = self.shut_others_out(me, collector).await? else {
+            let mut others = self.members().await?;
+            others.retain(|other| other.identity != me);
+            return Ok(Err(others));
+        };
         let done = body(self).await;
         alone.end().await?;
-        done.map(Some)
+        done.map(Ok)
     }
 
     /// Waits until nobody collects memory. For a process that has made its record.
@@ -192,7 +205,7 @@ impl ComputeThread {
     }
 
     /// Collects memory: nobody else is there. With `frees_locks` those of described objects that are held become free, and their next
-    /// owners are told. Gives the bytes that came free.
+    /// owners are told. Returns how many bytes were lost: neither reachable from a root nor in the pool.
     pub(crate) async fn collect(&self, frees_locks: bool) -> Result<u64> {
         let heap = self.heap();
         let geometry = heap.geometry;
@@ -219,12 +232,13 @@ impl ComputeThread {
         for (node, bytes) in live {
             self.write_word(control::live(geometry.segments_of(node).start), bytes).await?;
         }
+        self.write_word(control::left_bytes(), 0).await?;
         tracing::info!(
             lost_bytes = lost,
             free_bytes = freed,
             "collected what processes that have ended had left"
         );
-        Ok(freed)
+        Ok(lost)
     }
 
     /// What all chunks are used for, with nothing marked.
@@ -511,12 +525,12 @@ mod tests {
             let run = next.run(1, async |ct| {
                 {
                     let mut given_up = pin!(ct.while_alone(async |_| std::future::pending().await));
-                    let polled: Poll<Result<Option<()>>> =
+                    let polled: Poll<Result<Result<(), Vec<Seen>>>> =
                         given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                     assert!(polled.is_pending());
                 }
                 assert_eq!(ct.read_word(control::collector()).await?, 0);
-                assert_eq!(ct.while_alone(async |_| Ok(7)).await?, Some(7));
+                assert_eq!(ct.while_alone(async |_| Ok(7)).await?.ok(), Some(7));
                 Ok(())
             });
             stopper.stop();

@@ -185,6 +185,13 @@ impl Process {
         self.spare().veto(grid, candidates);
     }
 
+    /// The bytes that its ended threads held.
+    pub(super) fn spare_bytes(&self, grid: &Grid) -> u64 {
+        let mut sum = 0;
+        self.spare().for_each(grid, |_, bytes| sum += bytes);
+        sum
+    }
+
     /// It has more threads.
     pub(crate) fn add_threads(&self, threads: usize) {
         self.threads.fetch_add(threads, Ordering::AcqRel);

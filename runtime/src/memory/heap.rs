@@ -132,7 +132,7 @@ impl ThreadHeap {
         Self {
             registry,
             heard: Cell::new(process.requests()),
-            holdings: Holdings::new(process.shared.is_some()),
+            holdings: Holdings::new(process.shared.is_some() && process.witness.may_be_asked()),
             listener: Listener::new(&process),
             process,
             geometry,

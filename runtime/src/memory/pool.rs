@@ -117,6 +117,7 @@ impl ComputeThread {
             }
         }
         heap.gives_all.set(false);
+        self.say_held_bytes();
     }
 
     fn give_batch(&self, batch: Batch) {

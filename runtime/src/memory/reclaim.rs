@@ -36,6 +36,7 @@ impl ComputeThread {
             self.look_after_left();
             let epoch = self.advance_epoch();
             self.free_expired(epoch);
+            self.say_held_bytes();
         }
         Ok(())
     }

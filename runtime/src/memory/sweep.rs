@@ -1,5 +1,8 @@
 //! Sweeping: taking back what the dead have left, while others live.
 //!
+//! Only in a cluster that was made so (`farfield memnode --sweep`): a program owes something for it. An object that it has unlinked and
+//! keeps without a guard must be [held](ComputeThread::hold), or a sweep takes it for lost.
+//!
 //! What [`collect`](super::collect) does for a process that is alone, one keeper does here beside all others, which go on. It can
 //! not know what they hold, so it asks them; and since they go on, it asks about few blocks and not about all.
 //!
@@ -175,6 +178,7 @@ impl ComputeThread {
         let Some(member) = &self.process.shared else { return Ok(Swept::Nothing) };
         let me = member.identity;
         let [debts, collected, _, swept, sweeper] = self.read_array(control::debts()).await?;
+        let left_bytes = self.read_word(control::left_bytes()).await?;
         let word = u64::from(me) + 1;
         // An earlier sweep of this process may have failed before it could say that it was over.
         let is_free = sweeper == 0 || sweeper == word || !self.is_member(sweeper - 1).await?;
@@ -193,6 +197,7 @@ impl ComputeThread {
         self.take_back_list(pace).await?;
         if let Ok(Swept::Bytes(_)) = outcome {
             self.write_word(control::swept(), debts).await?;
+            self.fetch_add_word(control::left_bytes(), left_bytes.wrapping_neg()).await?;
         }
         self.compare_exchange_word(control::sweeper(), word, 0).await?;
         outcome

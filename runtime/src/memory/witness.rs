@@ -19,11 +19,11 @@
 //!
 //! # Costs
 //!
-//! While nobody sweeps: a load and a comparison for each write, and where there are other processes a push and a pop for each
-//! new object.
+//! While nobody sweeps: a load and a comparison for each write, as on `local:`, and in a cluster that is swept a push and a pop for
+//! each new object.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::cache::{NodeCache, Spare, free_blocks};
@@ -44,12 +44,23 @@ pub(crate) struct Witness {
     /// The number of the list that it has heard of, or 0.
     number: AtomicU64,
     candidates: Mutex<Option<Arc<Candidates>>>,
-    /// The last list that each of its threads has heard of.
-    heard: Mutex<Vec<Arc<AtomicU64>>>,
+    /// What each of its threads says.
+    threads: Mutex<Vec<Arc<Said>>>,
+    /// Whether no process sweeps in this cluster.
+    is_never_asked: AtomicBool,
     /// What its ended threads had written.
     pub(super) written: Mutex<Written>,
     /// What its record says.
     said: AtomicU64,
+}
+
+/// What a thread says to its process.
+#[derive(Default)]
+struct Said {
+    /// The last list that it has heard of.
+    heard: AtomicU64,
+    /// About how many bytes it has in free blocks and in garbage.
+    held_bytes: AtomicU64,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -87,29 +98,44 @@ impl Witness {
 
     /// Whether all threads have heard of a list: what others left that have ended is where the process can see it.
     fn have_all_heard(&self, number: u64) -> bool {
-        lock(&self.heard).iter().all(|heard| heard.load(Ordering::Acquire) == number)
+        lock(&self.threads).iter().all(|thread| thread.heard.load(Ordering::Acquire) == number)
+    }
+
+    /// No process sweeps in this cluster: nobody asks what threads hold. Said before the process has compute threads.
+    pub(crate) fn is_never_asked(&self) {
+        self.is_never_asked.store(true, Ordering::Release);
+    }
+
+    /// Whether a process may sweep in this cluster.
+    pub(crate) fn may_be_asked(&self) -> bool {
+        !self.is_never_asked.load(Ordering::Acquire)
+    }
+
+    /// About how many bytes its threads have in free blocks and in garbage.
+    fn held_bytes(&self) -> u64 {
+        lock(&self.threads).iter().map(|thread| thread.held_bytes.load(Ordering::Relaxed)).sum()
     }
 }
 
 /// What tells that a thread has heard. It lives longer than everything else of its thread.
 pub(crate) struct Listener {
     process: Arc<Process>,
-    heard: Arc<AtomicU64>,
+    said: Arc<Said>,
     /// The list that it has heard of last.
     candidates: RefCell<Option<Arc<Candidates>>>,
 }
 
 impl Listener {
     pub(super) fn new(process: &Arc<Process>) -> Self {
-        let heard = Arc::new(AtomicU64::new(0));
-        lock(&process.witness.heard).push(Arc::clone(&heard));
-        Self { process: Arc::clone(process), heard, candidates: RefCell::default() }
+        let said = Arc::new(Said::default());
+        lock(&process.witness.threads).push(Arc::clone(&said));
+        Self { process: Arc::clone(process), said, candidates: RefCell::default() }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        lock(&self.process.witness.heard).retain(|heard| !Arc::ptr_eq(heard, &self.heard));
+        lock(&self.process.witness.threads).retain(|said| !Arc::ptr_eq(said, &self.said));
     }
 }
 
@@ -182,6 +208,26 @@ impl Limbo {
 }
 
 impl ComputeThread {
+    /// Says how many bytes the thread has in free blocks and in garbage, where others may want to know when it has died. Called where
+    /// blocks move by the page, so what it said is out by a page for each size at most, and by 64 retired objects.
+    pub(crate) fn say_held_bytes(&self) {
+        if self.process.shared.is_none() {
+            return;
+        }
+        let mut bytes = self.limbo.borrow().bytes();
+        for node in &self.heap().nodes {
+            bytes += node.borrow().bytes(&self.heap().grid);
+        }
+        self.heap().listener.said.held_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// About how many bytes this process has in free blocks and in garbage.
+    pub(crate) fn process_holds(&self) -> u64 {
+        let mut bytes = self.process.witness.held_bytes() + self.process.spare_bytes(&self.heap().grid);
+        self.cluster().shared.with_orphans(|limbo| bytes += limbo.bytes());
+        bytes
+    }
+
     /// Whether a part of sweeping is left out, for a test to find that out.
     #[cfg(test)]
     pub(super) fn sweeps_without(&self, part: &str) -> bool {
@@ -206,7 +252,7 @@ impl ComputeThread {
     #[cold]
     fn hear_now(&self) {
         let (listener, witness) = (&self.heap().listener, &self.process.witness);
-        if listener.heard.load(Ordering::Relaxed) == witness.number.load(Ordering::Acquire) {
+        if listener.said.heard.load(Ordering::Relaxed) == witness.number.load(Ordering::Acquire) {
             return;
         }
         let Some(candidates) = witness.candidates() else { return };
@@ -216,7 +262,7 @@ impl ComputeThread {
         self.limbo.borrow().veto(&candidates);
         let number = candidates.number;
         *listener.candidates.borrow_mut() = Some(candidates);
-        listener.heard.store(number, Ordering::Release);
+        listener.said.heard.store(number, Ordering::Release);
     }
 
     /// The thread writes a chain's words.

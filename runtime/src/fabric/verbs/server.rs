@@ -47,6 +47,8 @@ pub(crate) struct Options {
     pub(crate) segment_bytes: u64,
     /// How long a client may go without a sign of life.
     pub(crate) lease_ms: u32,
+    /// Whether memory of dead processes is swept, if this is the first memory node.
+    pub(crate) sweep: bool,
 }
 
 /// A memory node that listens.
@@ -62,6 +64,7 @@ pub(crate) struct Server {
     seen: Arc<Seen>,
     segment_bytes: u64,
     lease_ms: u32,
+    sweep: bool,
     secret: Secret,
     incarnation: u64,
     /// Its place, once somebody has said.
@@ -169,6 +172,7 @@ impl Server {
             seen: Arc::new(Seen { regions: regions?, segment_bytes: bytes, ..Seen::default() }),
             segment_bytes: bytes,
             lease_ms: options.lease_ms,
+            sweep: options.sweep,
             secret,
             incarnation: getrandom::u64().map_err(Error::other)?.max(1),
             place: None,
@@ -446,7 +450,8 @@ impl Server {
     fn format(&self, node: u16) {
         for (number, region) in (0..).zip(&self.seen.regions) {
             let is_first = node == 0 && number == 0;
-            for (offset, word) in control::initial_words(is_first) {
+            let options = if self.sweep { control::SWEEPS } else { 0 };
+            for (offset, word) in control::initial_words(is_first, options) {
                 region.words()[offset as usize / WORD_BYTES].store(word, Ordering::Release);
             }
         }

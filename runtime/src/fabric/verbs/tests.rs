@@ -46,7 +46,7 @@ impl Nodes {
         let secret = crate::fabric::secret::of_node(secret).unwrap();
         let node = |_| {
             let listen = format!("{address}:0").parse().expect("an address");
-            let options = Options { listen, segments, segment_bytes: bytes, lease_ms: 60_000 };
+            let options = Options { listen, segments, segment_bytes: bytes, lease_ms: 60_000, sweep: false };
             let mut server = Server::listen(&options, secret.clone()).unwrap();
             let (port, stopper) = (server.port(), server.stopper().unwrap());
             (port, stopper, Some(std::thread::spawn(move || server.serve().unwrap())))

@@ -1,7 +1,7 @@
 # A process that gives no sign of life is shut out when its lease is over, so that the others go on. It hears so when it wakes, and
 # what it had still posted has no effect.
-memnode 7001 --lease 500
-memnode 7002
+memnode 7001 --lease 500 --sweep
+memnode 7002 --sweep
 cluster=rdma://$RDMA_ADDRESS:7001,$RDMA_ADDRESS:7002
 intset --structure lazy-list --key-ub 64 --insert 50 --remove 50 --tasks 4 --num-ops 10000000 \
     --cluster $cluster >/dev/null 2>stopped.txt &
@@ -21,12 +21,12 @@ done
 grep -q '"evictions":1' status.json
 # The watch takes back what it had in its hands.
 for look in 1 2 3 4 5 6 7 8 9 10; do
-    grep -q '"unswept":0' status.json && break
+    grep -q '"uncollected":0' status.json && break
     sleep 1
     farfield status $cluster --format json >status.json
 done
 cat status.json
-grep -q '"unswept":0' status.json
+grep -q '"uncollected":0' status.json
 grep -q '"swept_bytes":[1-9]' status.json
 kill -9 $watch
 kill -CONT $stopped
