@@ -1,0 +1,68 @@
+//! Members that die, in the simulator.
+
+use super::*;
+use crate::cluster::Cluster;
+use crate::sim::Fault;
+
+#[test]
+fn states_survive_their_word() {
+    for identity in [None, Some(0), Some(u32::MAX - 1)] {
+        for evicted_by in [None, Some(0), Some(7)] {
+            let state = State { identity, evicted_by };
+            assert_eq!(State::from_word(state.to_word()), state);
+        }
+    }
+    assert_eq!(State::from_word(0), State { identity: None, evicted_by: None });
+}
+
+/// Processes that die, and evict each other over it, which may die of that in turn: in the end nobody is left behind, and a slot
+/// whose record is free is 0.
+#[test]
+fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
+    let (mut evicted, mut died) = (0, 0);
+    for seed in 0..if cfg!(debug_assertions) { 100 } else { 2000 } {
+        let url = format!("sim:seed={seed},stall=15%,jitter=90%,leaks=ignore,dead=marked");
+        let cluster = Cluster::connect(&url).unwrap();
+        let simulation = cluster.simulation().unwrap();
+        for compute in 0..4 {
+            let chains = 10 + (seed * 31 + compute * 47) % 40;
+            simulation.inject(Fault::crash(compute as usize).after_chains(chains));
+        }
+        let ended = cluster.run_surviving(6, async |ct| {
+            let mut evicted = 0;
+            for _ in 0..30 {
+                evicted += ct.evict_gone(|_| false).await?;
+                ct.try_reclaim().await;
+                ct.yield_now().await;
+            }
+            Ok(evicted)
+        });
+        let ended = ended.unwrap_or_else(|error| panic!("{url}: {error}"));
+        died += ended.iter().filter(|ended| ended.is_none()).count();
+        evicted += ended.into_iter().flatten().sum::<usize>();
+        // Others take the places of those who are gone, and the epoch goes on.
+        let checked = cluster.run(6, async |ct| {
+            ct.evict_gone(|_| false).await?;
+            ct.barrier("evicted").await?;
+            let members = ct.members().await?;
+            assert!(members.iter().all(|member| !member.is_gone()), "{url}: {members:?}");
+            let before = ct.reclamation().await?.epoch;
+            while ct.reclamation().await?.epoch < before + 3 {
+                ct.try_reclaim().await;
+                ct.yield_now().await;
+            }
+            let member = ct.process.shared.as_ref().expect("there are others");
+            let state = ct.read_word(member.record()).await?;
+            assert_eq!(state, State::of(member.identity), "{url}: a record was taken from its process");
+            Ok(())
+        });
+        checked.unwrap_or_else(|error| panic!("{url}: {error}"));
+        let world = cluster.shared.world().unwrap().lock();
+        for places in all_places(|at| world.peek(at)) {
+            if world.peek(places.record) == 0 {
+                assert_eq!(world.peek(places.slot), 0, "{url}: {places:?}");
+            }
+        }
+    }
+    assert!(died > 100 && evicted > died / 2, "{died} died, {evicted} evictions by those who lived on");
+}
