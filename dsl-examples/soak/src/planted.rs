@@ -188,8 +188,8 @@ pub const PLANTED: &[Planted] = &[
         structure: Structure::LazyList,
         search: "drop(locks);",
         replacement: "std::mem::forget(locks);",
-        why: "it waits for ever for locks that it holds itself",
-        caught_by: Check::Stuck,
+        why: "it takes locks that it holds itself: an error, which names the lock",
+        caught_by: Check::Error,
         needs_faults: false,
     },
     Planted {
