@@ -5,7 +5,6 @@
 //! once named keeps its name, its kind and its place, so a thread that has found it may go on using it.
 //!
 //! # The protocol
-//!
 //! | state | meaning | next |
 //! |---|---|---|
 //! | `EMPTY` | nothing yet | `NAMING` by CAS |
@@ -182,8 +181,7 @@ impl Claim<'_> {
         ct.forget_description(Address::from_bits(old)).await
     }
 
-    /// Writes the value and makes the entry ready, in one chain. If that fails, or is not waited for, the name is given back
-    /// unless it has taken effect.
+    /// Writes the value and makes the entry ready, in one chain; the name is given back if that fails.
     async fn settle(mut self, value: u64) -> Result<()> {
         self.body.value = value;
         write_entry(self.ct, self.index, &self.body, State::Ready).await?;
@@ -205,9 +203,8 @@ impl Drop for Claim<'_> {
 /// Gives back the entry that this thread has claimed.
 fn give_back(ct: &ComputeThread, index: usize) {
     let (entry, me) = (control::entry(index), ct.id());
-    for (own, free) in [(State::Initialising(me), State::Vacant), (State::Naming(me), State::Empty)] {
-        ct.make_amends(Exchange::of_word(entry, own.word(), free.word()));
-    }
+    ct.make_amends(Exchange::of_word(entry, State::Initialising(me).word(), State::Vacant.word()));
+    ct.make_amends(Exchange::of_word(entry, State::Naming(me).word(), State::Empty.word()));
 }
 
 /// Writes an entry's body and then its state, in one chain.
@@ -306,7 +303,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
         };
         let busy = match from {
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
-            // An earlier claim of this thread's, which is yet to be given back, has the same word as a new one.
+            // A claim of this thread's that is yet to be given back has the same word as a new one.
             State::Empty | State::Vacant | State::Ready => ct.owes(control::entry(index)),
         };
         if !busy && claim(ct, index, from, to).await? {

@@ -23,14 +23,12 @@
 //! processes hear of it over the network.
 //!
 //! # Several tasks, one slot
-//!
 //! The tasks of a thread pin independently and overlap, so a thread may never be without a guard. A slot therefore
 //! shows the *oldest* epoch that a guard of its thread was pinned in, and later guards join the current epoch instead
 //! of prolonging the old one: when the last guard of the oldest epoch is dropped, the slot moves on. As long as a slot
 //! shows `m` the epoch is `m` or `m + 1`, so two counters suffice.
 //!
 //! # Costs
-//!
 //! A pin is an exchange and a load of local memory, or a counter's increment if the thread is pinned already; an unpin is a
 //! store or a decrement; a tag is an addition. An advance reads every slot; one thread at a time does it and the others
 //! return at once.
@@ -92,14 +90,12 @@ impl Collector {
 
     /// Whether no thread is pinned in an epoch before `epoch`, which the process knows of; none ever will be, then.
     pub(crate) fn has_caught_up(&self, epoch: u64) -> bool {
-        let slots = self.slots.lock().expect("no slot holder panics");
-        Self::all_show(&slots, epoch)
+        Self::all_show(&self.slots.lock().expect("no slot holder panics"), epoch)
     }
 
     /// A thread that is pinned before the epoch as the process knows it: the one that has been for longest.
     pub(crate) fn laggard(&self) -> Option<usize> {
-        let epoch = self.epoch();
-        let slots = self.slots.lock().expect("no slot holder panics");
+        let (epoch, slots) = (self.epoch(), self.slots.lock().expect("no slot holder panics"));
         let pinned = slots.iter().map(|slot| (slot.shown.load(Ordering::Relaxed), slot.thread));
         pinned.filter(|(shown, _)| (IDLE + 1..epoch).contains(shown)).min().map(|(_, thread)| thread)
     }

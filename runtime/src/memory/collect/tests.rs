@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::cluster::Cluster;
+use crate::fabric::host::Background;
 use crate::shm::{MemoryNode, MemoryNodeOptions};
 
 /// A process that ends while it keeps others out, and a future that is dropped while it does: the next one gets in.
@@ -16,34 +17,33 @@ fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
     let node = MemoryNode::listen(&options).unwrap();
     let stopper = node.stopper().unwrap();
     let url = format!("shm:{}", options.name);
-    std::thread::scope(|scope| {
-        scope.spawn(|| node.serve());
-        let dead = Cluster::connect(&url).unwrap();
-        let kept_out = dead.run(1, async |ct| {
-            let me = ct.process.shared.as_ref().expect("there may be others").identity;
-            let mut alone = Box::pin(ct.while_alone(async |_| std::future::pending::<Result<()>>().await));
-            let mut context = Context::from_waker(Waker::noop());
-            assert!(alone.as_mut().poll(&mut context).is_pending());
-            let by = ct.read_word(control::collector()).await?;
-            // It never ends in order.
-            std::mem::forget(alone);
-            Ok(by == u64::from(me) + 1)
-        });
-        assert_eq!(kept_out.unwrap(), [true]);
-        drop(dead);
-        let next = Cluster::connect(&url).unwrap();
-        let run = next.run(1, async |ct| {
-            {
-                let mut given_up = pin!(ct.while_alone(async |_| std::future::pending().await));
-                let polled: Poll<Result<Result<(), Vec<Seen>>>> =
-                    given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-                assert!(polled.is_pending());
-            }
-            assert_eq!(ct.read_word(control::collector()).await?, 0);
-            assert_eq!(ct.while_alone(async |_| Ok(7)).await?.ok(), Some(7));
-            Ok(())
-        });
-        stopper.stop();
-        run.unwrap();
+    let serves = Background::start("memory node", move |_| node.serve()).unwrap();
+    let dead = Cluster::connect(&url).unwrap();
+    let kept_out = dead.run(1, async |ct| {
+        let me = ct.process.shared.as_ref().expect("there may be others").identity;
+        let mut alone = Box::pin(ct.while_alone(async |_| std::future::pending::<Result<()>>().await));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(alone.as_mut().poll(&mut context).is_pending());
+        let by = ct.read_word(control::collector()).await?;
+        // It never ends in order.
+        std::mem::forget(alone);
+        Ok(by == u64::from(me) + 1)
     });
+    assert_eq!(kept_out.unwrap(), [true]);
+    drop(dead);
+    let next = Cluster::connect(&url).unwrap();
+    let run = next.run(1, async |ct| {
+        {
+            let mut given_up = pin!(ct.while_alone(async |_| std::future::pending().await));
+            let polled: Poll<Result<Result<(), Vec<Seen>>>> =
+                given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+        }
+        assert_eq!(ct.read_word(control::collector()).await?, 0);
+        assert_eq!(ct.while_alone(async |_| Ok(7)).await?.ok(), Some(7));
+        Ok(())
+    });
+    stopper.stop();
+    run.unwrap();
+    drop(serves);
 }
