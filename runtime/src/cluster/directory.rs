@@ -478,23 +478,4 @@ fn check_root<T: Remote>(name: &str, body: &Body) -> Result<RemotePtr<T>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_survive_their_word() {
-        let id = ThreadId(NonZeroU64::new(77).unwrap());
-        for state in [State::Empty, State::Naming(id), State::Vacant, State::Initialising(id), State::Ready] {
-            assert_eq!(State::from_word(state.word()), Some(state));
-        }
-        assert_eq!(State::from_word(7), None);
-        assert_eq!(State::from_word(1), None, "nobody is naming");
-    }
-
-    #[test]
-    fn long_type_names_are_cut_at_a_character() {
-        let name = "é".repeat(40);
-        assert_eq!(unpack(&pack(&name)), "é".repeat(23));
-        assert_eq!(unpack(&pack("set")), "set");
-    }
-}
+mod tests;
