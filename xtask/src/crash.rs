@@ -282,37 +282,35 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 type Figures = Vec<(&'static str, u64)>;
 
-fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) -> Result<Figures, String> {
-    let program = programs.join("crash");
+/// Starts the memory node, and waits until it serves.
+fn start_memory_node(options: &Options, way: Way, programs: &Path, url: &str) -> Result<Process, String> {
     let lease = LEASE.as_millis().to_string();
     let size = way.segment_bytes(options.kills).to_string();
-    let mut memnode = vec!["memnode", "--cluster", &url, "--segment-size", &size, "--lease", &lease];
+    let mut memnode = vec!["memnode", "--cluster", url, "--segment-size", &size, "--lease", &lease];
     memnode.extend((way == Way::Swept).then_some("--sweep"));
     let mut node = Process::start(&programs.join("farfield"), &memnode)?;
     let mut said = String::new();
     let out = node.0.stdout.take().ok_or("the memory node has no output")?;
     let mut out = BufReader::new(out);
     out.read_line(&mut said).map_err(|error| format!("the memory node: {error}"))?;
-    if said.is_empty() {
-        return Err("the memory node did not start".to_owned());
-    }
-    let rng = SmallRng::seed_from_u64(options.seed);
-    let mut test =
-        Test { program: program.clone(), url: url.clone(), logs: logs.to_owned(), started: 0, rng };
-    let mut watch = Watch::start(&program, &url)?;
-    let mut workers = Vec::new();
-    for _ in 0..WORKERS {
-        workers.push(test.worker()?);
-    }
-    let (mut longest, mut faults) = (Duration::ZERO, Vec::new());
-    let mut acts: Vec<bool> = Vec::new();
+    // Not closed: it may say more.
+    node.0.stdout = Some(out.into_inner());
+    if said.is_empty() { Err("the memory node did not start".to_owned()) } else { Ok(node) }
+}
+
+/// Kills and stops workers, and replaces those that were killed. Returns how long the epoch took to advance at most after a kill.
+fn kill_and_stop(
+    options: &Options,
+    test: &mut Test,
+    workers: &mut [Process],
+    watch: &mut Watch,
+    faults: &mut Vec<String>,
+) -> Result<Duration, String> {
+    let mut longest = Duration::ZERO;
     let all = options.kills + options.stops;
+    // Stops are spread evenly among kills.
+    let stops_before = |act: u32| u64::from(act) * u64::from(options.stops) / u64::from(all.max(1));
     for act in 0..all {
-        // Stops are spread evenly among kills.
-        let stops_before = |act: u32| u64::from(act) * u64::from(options.stops) / u64::from(all.max(1));
-        acts.push(stops_before(act + 1) > stops_before(act));
-    }
-    for is_stop in acts {
         sleep(Duration::from_millis(test.rng.random_range(BETWEEN_KILLS)));
         let chosen = test.rng.random_range(0..WORKERS);
         for (number, worker) in workers.iter_mut().enumerate() {
@@ -320,7 +318,7 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
                 return Err(format!("worker {number} has ended by itself: {status}"));
             }
         }
-        if is_stop {
+        if stops_before(act + 1) > stops_before(act) {
             workers[chosen].signal("-STOP")?;
             sleep(Duration::from_millis(test.rng.random_range(STOPPED)));
             workers[chosen].signal("-CONT")?;
@@ -340,6 +338,22 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
             faults.push(format!("the epoch took {:?} to advance after a kill", killed_at.elapsed()));
         }
     }
+    Ok(longest)
+}
+
+fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) -> Result<Figures, String> {
+    let program = programs.join("crash");
+    let mut node = start_memory_node(options, way, programs, &url)?;
+    let rng = SmallRng::seed_from_u64(options.seed);
+    let mut test =
+        Test { program: program.clone(), url: url.clone(), logs: logs.to_owned(), started: 0, rng };
+    let mut watch = Watch::start(&program, &url)?;
+    let mut workers = Vec::new();
+    for _ in 0..WORKERS {
+        workers.push(test.worker()?);
+    }
+    let mut faults = Vec::new();
+    let longest = kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
     let farfield = Farfield { program: programs.join("farfield"), url: url.clone() };
     let mut of_way: Figures = Vec::new();
     if way == Way::Swept {
