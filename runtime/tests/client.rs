@@ -584,6 +584,7 @@ fn a_sleeping_thread_answers_a_sweep() {
     let name = format!("client-sweep-{}", std::process::id());
     let mut options = MemoryNodeOptions::new(&name);
     options.segment_bytes = 1 << 20;
+    options.sweep = true;
     let node = MemoryNode::listen(&options).unwrap();
     let stopper = node.stopper().unwrap();
     thread::scope(|scope| {

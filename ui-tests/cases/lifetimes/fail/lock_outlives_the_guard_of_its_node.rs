@@ -10,7 +10,7 @@ async fn release_later(root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::R
     let g = ct.pin();
     let lock = root.next().load(&g).await?.lock().acquire(ct).await?;
     drop(g);
-    lock.release().await
+    Ok(lock.release().await?)
 }
 
 fn main() {}
