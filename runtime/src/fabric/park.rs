@@ -9,7 +9,10 @@
 //! clear. The wake that sets it next therefore has not unparked yet, and its permit ends the sleep, now or when it begins.
 //! A permit that is left over from an earlier wake ends a sleep too soon; the thread looks at the flag and sleeps again.
 //!
-//! Costs: a wake is an atomic exchange or two, and a system call if the thread sleeps.
+//! A thread that polls for completions wakes itself once a round. It need not unpark itself, so it has a flag of its own, which no
+//! other thread writes. That one is only a hint to look again: a wake by another thread always sets the flag above.
+//!
+//! Costs: a thread's wake of itself is a store; one by another thread an atomic exchange or two, and a system call if the thread sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +31,20 @@ pub(crate) struct Parker {
 /// What wakes the thread.
 struct Bell {
     was_rung: AtomicBool,
+    /// Set and cleared by the thread itself.
+    was_rung_here: AtomicBool,
+    /// The thread that looks and sleeps.
+    thread: usize,
     unparker: sync::Unparker,
+}
+
+/// A number that no other living thread has.
+#[inline]
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 impl Wake for Bell {
@@ -37,6 +53,9 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        if this_thread() == self.thread {
+            return self.was_rung_here.store(true, Ordering::Relaxed);
+        }
         if !self.was_rung.swap(true, Ordering::SeqCst) {
             self.unparker.unpark();
         }
@@ -44,9 +63,15 @@ impl Wake for Bell {
 }
 
 impl Parker {
+    /// For the thread that calls this.
     pub(crate) fn new() -> Self {
         let blocking = sync::Parker::new();
-        let bell = Arc::new(Bell { was_rung: AtomicBool::new(false), unparker: blocking.unparker().clone() });
+        let bell = Arc::new(Bell {
+            was_rung: AtomicBool::new(false),
+            was_rung_here: AtomicBool::new(false),
+            thread: this_thread(),
+            unparker: blocking.unparker().clone(),
+        });
         Self { blocking, waker: Waker::from(Arc::clone(&bell)), bell }
     }
 
@@ -58,6 +83,10 @@ impl Parker {
     /// Returns whether the thread has been woken since it last looked or slept.
     #[inline]
     pub(crate) fn was_woken(&self) -> bool {
+        if self.bell.was_rung_here.load(Ordering::Relaxed) {
+            self.bell.was_rung_here.store(false, Ordering::Relaxed);
+            return true;
+        }
         self.bell.was_rung.swap(false, Ordering::SeqCst)
     }
 
@@ -92,7 +121,9 @@ mod tests {
     #[test]
     fn a_permit_that_is_left_over_does_not_end_a_sleep() {
         let parker = Parker::new();
-        parker.waker().wake_by_ref();
+        std::thread::scope(|scope| {
+            scope.spawn(|| parker.bell.wake_by_ref());
+        });
         assert!(parker.was_woken());
         let most = Duration::from_millis(2);
         let began = Instant::now();
@@ -102,15 +133,19 @@ mod tests {
 
     #[test]
     fn no_wake_from_another_thread_is_lost() {
-        let (here, there) = (Parker::new(), Parker::new());
-        let (first, second) = (here.waker().clone(), there.waker().clone());
+        let here = Parker::new();
+        let first = here.waker().clone();
         std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
             scope.spawn(move || {
+                let there = Parker::new();
+                tell.send(there.waker().clone()).unwrap();
                 for _ in 0..10_000 {
                     there.park(None);
                     first.wake_by_ref();
                 }
             });
+            let second = told.recv().unwrap();
             for _ in 0..10_000 {
                 second.wake_by_ref();
                 here.park(None);
