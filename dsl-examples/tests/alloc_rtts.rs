@@ -5,7 +5,7 @@
 
 use farfield::prelude::*;
 
-const EXACT: &str = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,leaks=ignore";
+const EXACT: &str = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,compute=0,leaks=ignore";
 const ALLOCATIONS: u64 = 10_000;
 
 #[remote]

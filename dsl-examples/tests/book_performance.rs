@@ -321,7 +321,7 @@ async fn steps(ct: &ComputeThread) -> Result<Vec<(&'static str, [Line; 3])>> {
 
 #[test]
 fn each_step_costs_what_the_book_says() {
-    let url = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,leaks=ignore";
+    let url = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,compute=0,leaks=ignore";
     let steps = Cluster::connect(url).unwrap().run(1, steps).unwrap().remove(0);
     let mut table = "| | `get` | `insert` | `remove` |\n|---|---|---|---|\n".to_owned();
     for (name, [get, insert, remove]) in &steps {

@@ -7,7 +7,7 @@
 use farfield::prelude::*;
 use farfield_examples::{HarrisList, IntSet, LazyList, MsQueue, TreiberStack};
 
-const EXACT: &str = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,leaks=ignore";
+const EXACT: &str = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,compute=0,leaks=ignore";
 
 /// Keys that are in a set: 0, 2, 4, …
 const KEYS: u64 = 10;

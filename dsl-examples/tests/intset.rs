@@ -97,7 +97,7 @@ fn round_trips_are_counted_exactly() {
     // One key, which is there: each search reads the head's link and one node.
     let report = report(
         "--threads 1 --num-ops 100 --key-lb 5 --key-ub 5 --prefill 100 --insert 50 --remove 0 \
-         --cluster sim:jitter=0%,bandwidth=inf,rate=inf",
+         --cluster sim:jitter=0%,bandwidth=inf,rate=inf,compute=0",
     );
     for kind in ["get", "insert"] {
         for figure in ["mean", "p50", "p99"] {

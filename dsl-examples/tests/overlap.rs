@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::future::{try_join, try_join_all};
 use futures_util::stream::FuturesUnordered;
 
-const EXACT: &str = "sim:nodes=2,jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,leaks=ignore";
+const EXACT: &str = "sim:nodes=2,jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,compute=0,leaks=ignore";
 
 #[remote]
 struct Cell {

@@ -5,7 +5,7 @@
 use farfield::prelude::*;
 use farfield::{Address, Error, Result};
 
-const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,nodes=2";
+const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,compute=0,nodes=2";
 
 #[remote]
 struct Node {

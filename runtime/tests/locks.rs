@@ -301,7 +301,7 @@ fn a_thread_that_panics_leaves_its_locks_in_need_of_recovery() {
 
 // ---- releases that fail ------------------------------------------------------------------------------------------
 
-const CUT: &str = "sim:rtt=2us,timeout=100us,jitter=0%,leaks=ignore";
+const CUT: &str = "sim:rtt=2us,timeout=100us,jitter=0%,compute=0,leaks=ignore";
 
 /// Cuts the link to the memory node for longer than operations are tried. With `late` what is posted now arrives, and
 /// its answer does not.

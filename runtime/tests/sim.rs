@@ -11,7 +11,7 @@ use farfield::sim::{Finding, Simulation};
 use farfield::{Address, RemotePtr};
 
 /// A network on which a round trip takes 2 us and nothing else takes time.
-const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,leaks=ignore";
+const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,compute=0,leaks=ignore";
 
 #[remote]
 struct Cells {
@@ -99,7 +99,7 @@ fn durations_count_round_trips() {
 
 #[test]
 fn bytes_take_time_on_the_link() {
-    on("sim:bandwidth=8Mbps,rate=inf,jitter=0%,leaks=ignore", async |ct| {
+    on("sim:bandwidth=8Mbps,rate=inf,jitter=0%,compute=0,leaks=ignore", async |ct| {
         let root = cells(ct).await?;
         let word = nanoseconds(ct, async || root.cells().at(0).load(ct).await).await?;
         assert_eq!(word, 2000 + 8000, "8 bytes at a byte a microsecond");
@@ -109,7 +109,7 @@ fn bytes_take_time_on_the_link() {
 
 #[test]
 fn a_memory_node_serves_one_operation_after_another() {
-    on("sim:bandwidth=inf,rate=1M,jitter=0%,doorbell=0ns,leaks=ignore", async |ct| {
+    on("sim:bandwidth=inf,rate=1M,jitter=0%,doorbell=0ns,compute=0,leaks=ignore", async |ct| {
         let root = cells(ct).await?;
         let load = async |task: usize| root.cells().at(task).load(ct).await;
         ct.sleep(Duration::from_micros(10)).await;
@@ -121,7 +121,7 @@ fn a_memory_node_serves_one_operation_after_another() {
 
 #[test]
 fn a_nic_rings_one_doorbell_after_another() {
-    on("sim:nodes=8,bandwidth=inf,rate=inf,jitter=0%,doorbell=500ns,leaks=ignore", async |ct| {
+    on("sim:nodes=8,bandwidth=inf,rate=inf,jitter=0%,doorbell=500ns,compute=0,leaks=ignore", async |ct| {
         let mut nodes = Vec::new();
         for node in 0..8 {
             nodes.push(Cells::new_in(ct.on_node(node), Cells::init()).await?.write(ct).await?);
@@ -142,7 +142,7 @@ fn a_nic_rings_one_doorbell_after_another() {
 
 #[test]
 fn jitter_stays_within_its_bounds() {
-    on("sim:bandwidth=inf,rate=inf,jitter=10%,leaks=ignore", async |ct| {
+    on("sim:bandwidth=inf,rate=inf,jitter=10%,compute=0,leaks=ignore", async |ct| {
         let root = cells(ct).await?;
         let mut seen = Vec::new();
         for _ in 0..200 {

@@ -177,7 +177,7 @@ fn whoever_dies_while_it_updates_a_harris_list_stops_nobody() {
 // ANCHOR_END: crash
 
 // ANCHOR: rtts
-#[farfield::test(sim, cluster = "sim:jitter=0%,bandwidth=inf,rate=inf,leaks=ignore", seeds = 0..1)]
+#[farfield::test(sim, cluster = "sim:jitter=0%,bandwidth=inf,rate=inf,compute=0,leaks=ignore", seeds = 0..1)]
 async fn a_look_up_takes_a_round_trip_a_node(ct: &ComputeThread) -> Result<()> {
     let set = LazyList::attach(LazyList::<u64>::create(ct).await?, ct).await?;
     for key in 0..10 {

@@ -5,7 +5,7 @@
 //! and a compute node with some threads. Each thread owns objects, some of them on its own node and some on others. In an
 //! iteration it pins, reads an object, retires it, unpins and, in some of the modes, tries to reclaim.
 //!
-//! The READ is ours: computing takes no virtual time, and without it an iteration would take none. A simulated READ takes as
+//! The READ is ours: the simulator charges operations, not pins and retirements, so without it an iteration would take no time. A simulated READ takes as
 //! long from a node's own memory as from another's, so where objects are makes a difference for the memory nodes' load
 //! only.
 //!

@@ -166,6 +166,7 @@ impl Cluster {
     /// | `rate` | operations a second that a memory node serves | `20M` | `inf` for no limit; SMART (ASPLOS 2024) measured 19 M READs a second with a queue pair for each thread |
     /// | `jitter` | by how much each way of a trip may be shorter or longer | `10%` | 0% to 100%; assumed |
     /// | `doorbell` | how long a compute node's NIC is busy with what a thread posts to a memory node at one time | `100ns` | assumed: the order of an uncached write to a device |
+    /// | `compute` | what a thread's own work takes: `0` for nothing, or a list such as `posted:60ns+cached:5ns`, where what is not named keeps its default. See below | as below | `0`, or from 0 ns each |
     /// | `timeout` | when an operation that is not answered fails | `100us` | from 1 ns |
     /// | `limit` | virtual time after which a run is given up | `60s` | from 1 us |
     /// | `threads-per-node` | compute threads that share a compute node: its NIC and its fate | 1 | from 1 |
@@ -176,6 +177,18 @@ impl Cluster {
     /// | `slow` | chance, for each memory node, that it is ten times slower all along | `0%` | |
     /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded |
     /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early; `same-version` gives a `Versioned` value the same version after each write; `hasty-takeover` takes from live threads what they hold | `none` | |
+    ///
+    /// A simulated thread is one processor: its tasks compute one after the other, a chain leaves when its thread has posted it, and a completion
+    /// is handled when the thread is free. What that costs:
+    ///
+    /// | `compute=` | is charged for | default | source |
+    /// |---|---|---|---|
+    /// | `posted` | each operation that is posted | `60ns` | ours are 275 instructions (callgrind, release build, x86-64), 40 ns at 3.5 GHz and 2 instructions a cycle; the device's work request on top: assumed |
+    /// | `completed` | each operation that completes | `60ns` | ours are 390 instructions, 55 ns likewise; the look into the completion queue on top: assumed |
+    /// | `cached` | each use of a handle that [`Cached`](crate::Cached) has, and [`Work::CachedAccess`](crate::sim::Work) | `10ns` | a look-up in a hash table that is in the processor's cache: assumed |
+    /// | `served` | [`Work::RequestServed`](crate::sim::Work): nothing in the runtime serves requests yet | `100ns` | eRPC (NSDI 2019) reports 10 million small requests a second on one core |
+    ///
+    /// What a program computes itself it says with [`ct.compute`](ComputeThread::compute).
     ///
     /// `shm:` takes `seed`, `placement`, `max-retired` and `secret-file`; `rdma:` takes these besides (memory nodes say how much memory they have):
     ///

@@ -6,6 +6,7 @@
 //!
 //! - [`Simulation`]: the virtual clock, the trace and its hash;
 //! - [`Fault`]: something to go wrong at a certain time or operation;
+//! - [`Work`]: what a thread computes, which the simulator can not see;
 //! - [`History`]: who did what and got what, for a checker of linearizability;
 //! - `#[farfield::test(sim, seeds = 0..1000)]`: a test that runs under many seeds.
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use crate::error::Finding;
 use crate::fabric::sim::Shared;
+pub use crate::fabric::sim::computing::Work;
 pub use fault::Fault;
 pub use history::{Client, Event, Happened, History};
 use trace::since_start;

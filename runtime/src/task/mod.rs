@@ -26,6 +26,7 @@ use set::TaskSet;
 
 use crate::cluster::ComputeThread;
 use crate::error::Result;
+use crate::sim::Work;
 
 /// Polls `future` to completion on this thread.
 pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {
@@ -78,6 +79,31 @@ impl ComputeThread {
         match self.timer(|sim, task| sim.pause(1, false, task)) {
             Some(timer) => drop(timer.await),
             None => pend_once(self).await,
+        }
+    }
+
+    /// Says that the thread computes: on `sim:` its clock moves on by what the work costs, and what it posts or handles next it posts or
+    /// handles so much later, in all of its tasks. Elsewhere, and with `compute=0`, nothing happens: real work takes its own time.
+    ///
+    /// What the runtime does itself is charged without this: each operation that is posted and completes, and hits of
+    /// [`Cached`](crate::Cached). No round trip, and no other task runs meanwhile.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use farfield::prelude::*;
+    /// use farfield::sim::Work;
+    ///
+    /// # Cluster::connect("sim:")?.run(1, async |ct| {
+    /// let began = ct.now();
+    /// ct.compute(Duration::from_nanos(500)); // a hash, a comparison of long keys, …
+    /// assert_eq!(ct.now() - began, Duration::from_nanos(500));
+    /// ct.compute(Work::CachedAccess); // a look into a cache of the program's own
+    /// # Ok(()) })?;
+    /// # Ok::<(), farfield::Error>(())
+    /// ```
+    pub fn compute(&self, work: impl Into<Work>) {
+        if let Some(sim) = self.endpoint.virtual_time() {
+            sim.compute(work.into());
         }
     }
 

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use super::computing::Costs;
+
 /// Picoseconds of virtual time.
 pub(crate) type Picos = u64;
 
@@ -27,6 +29,8 @@ pub(crate) struct SimConfig {
     pub(crate) service: Picos,
     /// How long a compute node's NIC is busy with a doorbell.
     pub(crate) doorbell: Picos,
+    /// How long a thread's own work takes.
+    pub(crate) compute: Costs,
     /// By how much each way of a chain's trip may differ from its mean, in units of 2^-32 of it.
     pub(crate) jitter: u32,
     /// How long a requester tries to reach a memory node.
@@ -85,6 +89,7 @@ impl Default for SimConfig {
             byte_time: 0,
             service: 0,
             doorbell: 0,
+            compute: Costs::default(),
             jitter: 0,
             timeout: 100 * MICROSECOND,
             limit: 60 * SECOND,
@@ -115,7 +120,7 @@ impl SimConfig {
         [("bandwidth", "100Gbps"), ("rate", "20M"), ("jitter", "10%"), ("doorbell", "100ns")];
 
     /// The options that only `sim:` has.
-    pub(crate) const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `timeout`, `limit`, \
+    pub(crate) const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `compute`, `timeout`, `limit`, \
                                       `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks` and `plant`";
 
     /// Sets one option; gives whether there is such an option.
@@ -128,6 +133,7 @@ impl SimConfig {
             "timeout" => self.timeout = time(name, value, MICROSECOND / 1000)?,
             "limit" => self.limit = time(name, value, MICROSECOND)?,
             "doorbell" => self.doorbell = time(name, value, 0)?,
+            "compute" => self.compute = Costs::parse(name, value)?,
             "bandwidth" => {
                 let bits = quantity(name, value, "bps", "100Gbps")?;
                 self.byte_time = bits.map_or(0, |bits| per_second(bits / 8.0, 65536.0));

@@ -23,6 +23,8 @@ pub(super) enum Event {
     Complete(u32),
     /// A fault of the script is due.
     Fault(u32),
+    /// A compute thread for which completions wait may be free.
+    Wake(u32),
 }
 
 /// Events in the order in which they will happen.

@@ -6,17 +6,19 @@
 //!
 //! # The model
 //!
-//! A chain posted at `t`, to a memory node that is idle, completes at `t + rtt + bytes / bandwidth`:
+//! A chain whose thread has posted it at `t`, to a memory node that is idle, arrives back at `t + rtt + bytes / bandwidth`:
 //!
 //! | step | takes | while |
 //! |---|---|---|
-//! | doorbell | nothing, unless the compute node's NIC is still busy with an earlier one | the NIC is busy for `doorbell`; chains that a thread posts to one memory node in one instant share it |
+//! | doorbell | nothing, unless the compute node's NIC is still busy with an earlier one | the NIC is busy for `doorbell`; chains that a thread posts to one memory node in one poll share it |
 //! | way there | 2/5 of the rtt, give or take the jitter | |
 //! | queue | until the memory node has begun all that came before | the node is busy for `1 / rate` with each operation, or for its bytes over the bandwidth if that is longer |
 //! | memory | 1/5 of the rtt; the chain's words are accessed one by one, in program order, at random moments of that time | other chains access words in between |
 //! | way back | 2/5 of the rtt, give or take the jitter, and the bytes over the bandwidth | |
+//! | completion | `completed` for each operation, as soon as the thread is not busy | other completions of the thread wait |
 //!
-//! Computing takes no time. A pause of a [`Backoff`](crate::Backoff) is [`PAUSE`] long, giving way takes as long.
+//! Before the doorbell the thread works for `posted` for each operation: see [`computing`]. A pause of a
+//! [`Backoff`](crate::Backoff) is [`PAUSE`] long, giving way takes as long.
 //!
 //! Chains of one thread to one memory node are executed in the order in which they were posted, as a reliable connection
 //! does; chains to different nodes, or of different threads, overtake each other.
@@ -26,6 +28,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`config`] | the options and their defaults |
+//! | [`computing`] | what a thread's own work takes |
 //! | [`events`] | what happens next |
 //! | [`world`] | the state of everything |
 //! | [`travel`] | what becomes of a chain between its doorbell and its completion |
@@ -35,6 +38,7 @@
 //!
 //! What words *mean* is not known here: [`crate::sim`] keeps the books on objects and names.
 
+pub(crate) mod computing;
 pub(crate) mod config;
 mod events;
 mod misfortune;
@@ -52,6 +56,7 @@ use super::Ticket;
 use super::chain::Chain;
 use crate::error::Result;
 use crate::pointer::Address;
+use computing::Work;
 use config::Picos;
 pub(crate) use config::Plant;
 pub(crate) use run::{Body, Ran, ThreadFuture, simulate};
@@ -113,7 +118,7 @@ impl Sim {
     }
 
     pub(crate) fn now(&self) -> Duration {
-        config::duration(self.world.lock().now())
+        config::duration(self.world.lock().clock(self.thread))
     }
 
     /// A ticket that completes at a time.
@@ -128,7 +133,7 @@ impl Sim {
     /// A ticket that completes after some pauses: in a retry loop, or to give way.
     pub(crate) fn pause(&self, pauses: u32, retrying: bool, task: u32) -> Ticket {
         let mut world = self.world.lock();
-        let until = world.now() + PAUSE * u64::from(pauses.max(1));
+        let until = world.clock(self.thread) + PAUSE * u64::from(pauses.max(1));
         let wait = if retrying { stuck::Wait::Retry } else { stuck::Wait::Yield };
         world.sleep(self.thread, task, until, wait).map_or(NEVER, |flight| Ticket(flight.into()))
     }
@@ -136,8 +141,17 @@ impl Sim {
     /// Whether the object is alive that somebody uses a cached copy of.
     pub(crate) fn check_cached(&self, at: Address, words: usize, task: u32) -> Result<()> {
         let mut world = self.world.lock();
+        let cost = world.config().compute.of(Work::CachedAccess);
+        world.works(self.thread, cost);
         let who = world.who(self.thread, task);
         world.books.check_cached(at, words, who)
+    }
+
+    /// The thread works.
+    pub(crate) fn compute(&self, work: Work) {
+        let mut world = self.world.lock();
+        let cost = world.config().compute.of(work);
+        world.works(self.thread, cost);
     }
 
     /// Whether a bug is planted.

@@ -149,6 +149,7 @@ impl World {
             let next = self.happens(at, event);
             self.announce_deaths();
             if next.is_some() {
+                self.polled = next;
                 return next;
             }
         }
@@ -168,6 +169,8 @@ impl World {
     }
 
     fn end(&mut self) {
+        self.finish_work();
+        self.polled = None;
         self.agenda.clear();
         self.cuts.clear();
         self.dying.clear();

@@ -28,6 +28,7 @@ impl World {
             Event::Step(flight) => self.step(flight),
             Event::Complete(flight) => return self.complete(flight),
             Event::Fault(index) => self.befall_by_script(index),
+            Event::Wake(thread) => return self.wakes(thread),
         }
         None
     }
@@ -171,8 +172,7 @@ impl World {
             self.agenda.push(stalled_until, Event::Complete(index));
             return None;
         }
-        self.flights[index as usize].stage = Stage::Arrived;
-        (self.threads[thread as usize].state == ThreadState::Running).then_some(thread)
+        self.reaches_thread(index)
     }
 
     /// Whether the link is cut on which an answer arrives; gives when it heals. Timers and failures need no link.

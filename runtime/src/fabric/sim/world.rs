@@ -49,6 +49,8 @@ pub(crate) struct World {
     pub(super) died: Vec<u32>,
     /// Threads of the run that have neither ended nor died.
     pub(super) unfinished: usize,
+    /// The thread that is being polled, or was last.
+    pub(super) polled: Option<u32>,
     /// Whether a run is under way.
     pub(super) running: bool,
     /// Whether the run is over for a reason of its own: nothing that is still dropped takes effect.
@@ -67,6 +69,10 @@ pub(super) struct Thread {
     pub(super) in_vain: super::stuck::InVain,
     /// Its connections to memory nodes.
     pub(super) lanes: Vec<Lane>,
+    /// It is busy until then.
+    pub(super) busy_until: Picos,
+    /// What has arrived meanwhile, in this order.
+    pub(super) completions: VecDeque<u32>,
 }
 
 /// A thread's connection to a memory node: chains on it are executed in the order in which they were posted.
@@ -190,6 +196,7 @@ impl World {
             dying: Vec::new(),
             died: Vec::new(),
             unfinished: 0,
+            polled: None,
             running: false,
             stopped: false,
         };
@@ -201,8 +208,9 @@ impl World {
         &self.config
     }
 
+    /// The time: by the clock of the thread that is being polled, if one is.
     pub(crate) fn now(&self) -> Picos {
-        self.now
+        self.polled.map_or(self.now, |thread| self.clock(thread))
     }
 
     pub(super) fn compute_of(&self, thread: u32) -> usize {
@@ -262,14 +270,15 @@ impl World {
         if let Some(thread) = self.threads.get_mut(thread as usize) {
             thread.in_vain.posts();
         }
-        let (departs_at, rings) = self.ring(thread, compute, node);
+        let posted_at = self.works(thread, self.config.compute.of_posting(chain.ops().len()));
+        let (departs_at, rings) = self.ring(thread, compute, node, posted_at);
         let arrives_at = departs_at + self.jittered(self.config.one_way());
         let (words_left, bytes) = size(&chain);
         let flight = self.take_off(Flight {
             chain,
             thread,
             task,
-            posted_at: self.now,
+            posted_at,
             node,
             early: false,
             next_op: 0,
@@ -293,17 +302,17 @@ impl World {
         Some((flight, rings))
     }
 
-    /// Announces a chain to the compute node's NIC; gives when it departs and whether a doorbell was rung for it. What one
-    /// thread posts to one memory node in one instant shares a doorbell.
-    fn ring(&mut self, thread: u32, compute: usize, node: u16) -> (Picos, bool) {
+    /// Announces a chain that is ready at `posted_at` to the compute node's NIC; gives when it departs and whether a doorbell was rung for
+    /// it. What one thread posts to one memory node in one poll shares a doorbell.
+    fn ring(&mut self, thread: u32, compute: usize, node: u16, posted_at: Picos) -> (Picos, bool) {
         let mut lane = self.threads.get_mut(thread as usize).map(|thread| thread.lane(node));
         if let Some(Lane { rung: Some((at, departs_at)), .. }) = lane
             && *at == self.now
         {
-            return (*departs_at, false);
+            return (posted_at.max(*departs_at), false);
         }
         let nic = &mut self.computes[compute].nic_free_at;
-        let departs_at = self.now.max(*nic);
+        let departs_at = posted_at.max(*nic);
         *nic = departs_at + self.config.doorbell;
         if let Some(lane) = &mut lane {
             lane.rung = Some((self.now, departs_at));
