@@ -58,7 +58,8 @@ pub struct Plan {
     pub rate: &'static str,
     /// The odds that a memory node takes ten times as long for everything, in percent.
     pub slow_percent: u64,
-    /// Compute threads of each process.
+    /// Compute threads of each process: one, some or all. In a process of several, guards of one hold back what another retires
+    /// without a message, and blocks of ended threads go to the others.
     pub threads_per_node: usize,
     /// Whether retired memory is freed one epoch too early: a bug in the runtime, to be found.
     pub early_reclamation: bool,
@@ -91,7 +92,7 @@ impl Plan {
             jitter_percent: one_of(&mut rng, &[0, 10, 50, 90]),
             rate: one_of(&mut rng, &["1M", "20M", "inf"]),
             slow_percent: one_of(&mut rng, &[0, 0, 40]),
-            threads_per_node: one_of(&mut rng, &[1, 1, 2]),
+            threads_per_node: one_of(&mut rng, &[1, 1, 2, 3, 4]),
             early_reclamation: false,
         }
     }

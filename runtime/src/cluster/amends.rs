@@ -132,7 +132,7 @@ impl ComputeThread {
             Posted::InFlight(ticket) => self.leave_otherwise(ticket, Otherwise::Exchange(exchange)),
             Posted::Done(chain, result) => {
                 self.recycle(chain);
-                self.settle_exchange(exchange, &result, self.epoch.pin_oldest());
+                self.settle_exchange(exchange, &result, self.enter_oldest_epoch());
             }
         }
     }
@@ -142,7 +142,7 @@ impl ComputeThread {
     pub(super) fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
         let may_help = result.as_ref().err().is_some_and(Error::is_of_unknown_outcome);
         if self.gives_up_amends.get() || !may_help {
-            self.epoch.unpin(pin);
+            self.leave_epoch(pin);
             return exchange.is_over(self);
         }
         let due = self.now() + exchange.after;
@@ -159,7 +159,7 @@ impl ComputeThread {
         let begin = block.address.bits();
         let is_within = |owed: &mut Owed| (begin..begin + block.bytes).contains(&owed.exchange.at.bits());
         for owed in self.owed.borrow_mut().extract_if(.., is_within) {
-            self.epoch.unpin(owed.pin);
+            self.leave_epoch(owed.pin);
             owed.exchange.is_over(self);
         }
     }
@@ -177,7 +177,7 @@ impl ComputeThread {
     pub(super) fn give_up_amends(&self) {
         self.gives_up_amends.set(true);
         for owed in self.owed.take() {
-            self.epoch.unpin(owed.pin);
+            self.leave_epoch(owed.pin);
         }
     }
 
@@ -204,7 +204,7 @@ impl ComputeThread {
             let Owed { exchange, pin, .. } = owed.swap_remove(index);
             drop(owed);
             self.make_amends(exchange);
-            self.epoch.unpin(pin);
+            self.leave_epoch(pin);
         }
     }
 }

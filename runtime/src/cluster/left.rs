@@ -128,7 +128,7 @@ impl ComputeThread {
     /// Keeps a chain in flight among those that are left.
     fn keep(&self, ticket: Ticket, owed: bool, then: Option<Then>, otherwise: Otherwise) {
         self.endpoint.leave(ticket);
-        let pin = self.epoch.pin_oldest();
+        let pin = self.enter_oldest_epoch();
         self.left.borrow_mut().push(Left { ticket, pin, owed, then, otherwise });
     }
 
@@ -262,11 +262,11 @@ impl ComputeThread {
                 }
                 let otherwise = std::mem::replace(&mut left.otherwise, Otherwise::Nothing);
                 match otherwise {
-                    Otherwise::Nothing => self.epoch.unpin(left.pin),
+                    Otherwise::Nothing => self.leave_epoch(left.pin),
                     Otherwise::Exchange(exchange) => self.settle_exchange(exchange, &result, left.pin),
                     Otherwise::Releases(results) if result.is_ok() => {
                         results.are_released(self);
-                        self.epoch.unpin(left.pin);
+                        self.leave_epoch(left.pin);
                     }
                     Otherwise::Releases(results) => failed.push((results, left.pin)),
                 }
@@ -284,12 +284,12 @@ impl ComputeThread {
         });
         for (then, pin, chain, is_ok) in settled {
             then(self, is_ok.then_some(&chain));
-            self.epoch.unpin(pin);
+            self.leave_epoch(pin);
             self.recycle(chain);
         }
         for (results, pin) in failed {
             results.give_back_locks(self);
-            self.epoch.unpin(pin);
+            self.leave_epoch(pin);
         }
     }
 }

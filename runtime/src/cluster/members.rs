@@ -253,7 +253,8 @@ impl ComputeThread {
         loop {
             self.write_word(places.slot, epoch).await?;
             let now = self.read_word(control::epoch()).await?;
-            if now == epoch {
+            // Where the simulator advances epochs it waits for no announcement, and the thread hears of the epoch when it pins.
+            if now == epoch || self.eager.is_some() {
                 break;
             }
             epoch = now;
@@ -424,6 +425,7 @@ impl ComputeThread {
             self.fetch_add_word(control::debts(), 1).await?;
             self.fetch_add_word(control::left_bytes(), gone.holds()).await?;
             self.vacate(gone.places).await?;
+            self.run.evicted(gone.identity);
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;
         }

@@ -129,6 +129,8 @@ pub(crate) struct Shared {
     runs: Runs,
     /// Free blocks that the threads of ended runs held, where a process is there for a run only.
     spare: Mutex<Spare>,
+    /// Blocks that simulated runs have kept out of use.
+    quarantined: Mutex<Spare>,
     identities: Mutex<Identities>,
     next_run: AtomicU64,
     /// What ended threads had counted.
@@ -254,6 +256,7 @@ impl Cluster {
                 registry: Arc::new(Registry::new(is_alone)),
                 runs: Runs::default(),
                 spare: Mutex::default(),
+                quarantined: Mutex::default(),
                 next_run: AtomicU64::new(1),
                 totals: Mutex::default(),
             }),
@@ -450,13 +453,19 @@ impl Shared {
         self.backing.has_strangers()
     }
 
+    /// Whether simulated threads keep freed blocks out of use as long as there are others.
+    fn quarantines(&self) -> bool {
+        self.world().is_some_and(|world| world.lock().config().reuse(self.config.seed) == sim::Reuse::Never)
+    }
+
     fn endpoint(&self, seed: u64, thread: Option<usize>) -> Endpoint {
         self.backing.endpoint(&self.config, seed, thread)
     }
 
     /// What a thread's heap tells the simulator through; `task` is the task that runs.
     pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
-        self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task) })
+        let quarantines = self.quarantines();
+        self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task), quarantines })
     }
 }
 

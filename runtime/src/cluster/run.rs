@@ -9,6 +9,7 @@ use super::group::Joint;
 use super::{Cluster, Metrics, Shared, ThreadId, lock};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Reserved;
+use crate::memory::eager::Eager;
 use crate::memory::global::Process;
 
 /// How many threads a simulated run has at most: they take about 1 GiB.
@@ -39,6 +40,8 @@ pub(crate) struct Run {
     /// The processes that the threads are in, and how many threads each has.
     processes: Vec<Arc<Process>>,
     threads_per_process: usize,
+    /// What advances their epochs, in a simulator that does.
+    eager: Option<Arc<Eager>>,
     /// Whether the processes are there for the run only.
     has_own_processes: bool,
     /// Threads that have ended.
@@ -76,8 +79,9 @@ impl Run {
             number: shared.next_run.fetch_add(1, Ordering::Relaxed),
             threads,
             first_id,
-            processes,
             threads_per_process,
+            eager: Eager::new(shared.world(), &processes).map(Arc::new),
+            processes,
             has_own_processes: shared.process.is_none(),
             is_in_background: false,
             joint,
@@ -86,6 +90,9 @@ impl Run {
         };
         // What threads of earlier runs held is for those of this one's first process.
         run.processes[0].give_spare(std::mem::take(&mut *lock(&shared.spare)));
+        if run.has_own_processes {
+            run.processes[0].give_quarantined(std::mem::take(&mut *lock(&shared.quarantined)));
+        }
         Ok(run)
     }
 
@@ -124,9 +131,22 @@ impl Run {
 
     /// A thread has died, and nothing of it takes effect any more.
     pub(crate) fn died(&self, index: usize) {
-        if let Some(identity) = self.process_of(index).thread_is_gone() {
-            self.cluster.shared.evict_simulated(identity);
+        let process = self.process_of(index);
+        if let Some(identity) = process.thread_is_gone()
+            && self.cluster.shared.evict_simulated(identity)
+            && let Some(eager) = &self.eager
+        {
+            eager.evicted(process);
         }
+    }
+
+    pub(super) fn eager(&self) -> Option<&Arc<Eager>> {
+        self.eager.as_ref()
+    }
+
+    /// A process has been evicted, if it is one of this run.
+    pub(super) fn evicted(&self, identity: u32) {
+        self.eager.as_ref().inspect(|eager| eager.evicted_identity(identity));
     }
 
     /// The threads of the run, those of other processes among them.
@@ -200,6 +220,7 @@ impl Drop for Run {
                 .is_none_or(|world| !threads.any(|thread| world.lock().has_lost(thread)))
             {
                 lock(&self.cluster.shared.spare).append(&mut process.take_spare());
+                lock(&self.cluster.shared.quarantined).append(&mut process.take_quarantined());
             }
             if let Some(identity) = process.is_gone() {
                 self.cluster.shared.evict_simulated(identity);

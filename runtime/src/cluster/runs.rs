@@ -188,6 +188,10 @@ impl Shared {
         }
         match &self.process {
             Some(process) => process.give_spare(spare),
+            None if self.quarantines() => {
+                lock(&self.spare).append(&mut spare.take_accounts());
+                lock(&self.quarantined).append(&mut spare);
+            }
             None => lock(&self.spare).append(&mut spare),
         }
         let mut totals = lock(&self.totals);

@@ -59,17 +59,20 @@ pub(super) fn look_for_leaks(world: &sim::Shared) -> Result<()> {
 }
 
 impl Shared {
-    /// Evicts a simulated process that is gone: nothing that it has posted is still to come.
-    pub(super) fn evict_simulated(&self, identity: u32) {
-        let Some(world) = self.world() else { return };
+    /// Evicts a simulated process that is gone: nothing that it has posted is still to come. Returns whether it is evicted; else
+    /// survivors have to.
+    pub(super) fn evict_simulated(&self, identity: u32) -> bool {
+        let Some(world) = self.world() else { return false };
         let world = world.lock();
         #[cfg(test)]
         if world.config().marks_the_dead {
-            return members::mark_simulated(identity, |at| world.peek(at), |at, word| world.poke(at, word));
+            members::mark_simulated(identity, |at| world.peek(at), |at, word| world.poke(at, word));
+            return false;
         }
         if let Some(places) = members::find(identity, |at| world.peek(at)) {
             world.poke(places.slot, 0);
             world.poke(places.record, 0);
         }
+        true
     }
 }

@@ -28,6 +28,7 @@ use crate::fabric::host::Host;
 use crate::fabric::sim::{Plant, Sim};
 use crate::fabric::{Endpoint, Posted, Ticket};
 use crate::layout::{Remote, WORD_BYTES};
+use crate::memory::eager::Eager;
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::global::{Process, Step};
 use crate::memory::heap::{Block, ThreadHeap};
@@ -73,6 +74,9 @@ pub struct ComputeThread {
     /// How many retired bytes it may keep, and the epoch in which it had more.
     pub(crate) most_retired: u64,
     pub(crate) held_back: Cell<Option<HeldBack>>,
+    /// What advances epochs in the simulator, if it does, and the epoch at which the thread last freed what had expired.
+    pub(crate) eager: Option<Arc<Eager>>,
+    pub(crate) freed_at: Cell<u64>,
     /// Chains that are not in use, kept for their buffers.
     chains: RefCell<Vec<Chain>>,
     /// Chains in flight that nobody waits for.
@@ -128,6 +132,8 @@ impl ComputeThread {
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
             most_retired: shared.config.most_retired(),
             held_back: Cell::default(),
+            eager: run.eager().cloned(),
+            freed_at: Cell::default(),
             chains: RefCell::default(),
             left: RefCell::default(),
             owed: RefCell::default(),
@@ -464,9 +470,10 @@ impl Drop for ComputeThread {
         self.abandon_step();
         self.give_up_amends();
         for Left { ticket, pin, .. } in self.left.take() {
-            self.epoch.unpin(pin);
+            self.leave_epoch(pin);
             self.endpoint.forget(ticket);
         }
+        self.leave_epochs();
         self.hear_of_sweep();
         if self.endpoint.virtual_time().is_none_or(|sim| !sim.has_lost()) {
             self.cluster.shared.adopt(self.limbo.take());

@@ -255,6 +255,11 @@ impl Spare {
         self.live.append(&mut other.live);
     }
 
+    /// What is to be told of objects that were freed, without their blocks.
+    pub(crate) fn take_accounts(&mut self) -> Self {
+        Self { live: std::mem::take(&mut self.live), ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.pieces.is_empty() && self.runs.is_empty() && self.live.is_empty()
     }

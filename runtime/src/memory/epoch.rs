@@ -100,6 +100,13 @@ impl Collector {
         pinned.filter(|(shown, _)| (IDLE + 1..epoch).contains(shown)).min().map(|(_, thread)| thread)
     }
 
+    /// Clears the slots of threads that have died and are known to do nothing any more; returns the epochs that they showed.
+    pub(crate) fn abandon(&self) -> Vec<u64> {
+        let slots = self.slots.lock().expect("no slot holder panics");
+        let shown = slots.iter().map(|slot| slot.shown.swap(IDLE, Ordering::AcqRel));
+        shown.filter(|shown| *shown != IDLE).collect()
+    }
+
     fn all_show(slots: &[Arc<Slot>], epoch: u64) -> bool {
         fence(Ordering::SeqCst);
         let shows = |slot: &Arc<Slot>| {
@@ -214,17 +221,24 @@ impl Participant {
         true
     }
 
-    /// Leaves the epoch that `pin` entered.
+    /// Leaves the epoch that `pin` entered; returns whether the slot has moved on from it.
     #[inline]
-    pub(crate) fn unpin(&self, pin: Pin) {
+    pub(crate) fn unpin(&self, pin: Pin) -> bool {
         let left = self.guards[pin.0].get() - 1;
         self.guards[pin.0].set(left);
         let oldest = self.oldest.get();
-        if left == 0 && pin.0 as u64 == oldest & 1 {
+        let moves = left == 0 && pin.0 as u64 == oldest & 1;
+        if moves {
             let next = if self.guards[pin.0 ^ 1].get() > 0 { oldest + 1 } else { IDLE };
             self.oldest.set(next);
             self.slot.shown.store(next, Ordering::Release);
         }
+        moves
+    }
+
+    /// The epoch that the slot shows, if the thread is pinned.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        Some(self.oldest.get()).filter(|oldest| *oldest != IDLE)
     }
 
     /// Whether a guard of this thread keeps `epoch` from being left.

@@ -35,6 +35,7 @@ use super::cache::Spare;
 use super::candidates::Candidates;
 use super::epoch::Collector;
 use super::grid::{Grid, Known};
+use super::heap::Block;
 use super::witness::Witness;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
@@ -61,6 +62,8 @@ pub(crate) struct Process {
     pub(crate) known: Known,
     /// What its ended threads held.
     spare: Mutex<Spare>,
+    /// Freed blocks that are kept out of use as long as there are others, in the simulator; none once memory was short.
+    quarantine: Mutex<Option<Spare>>,
     /// How often its threads have been asked to give back memory.
     requests: AtomicU64,
     /// Its threads that may be asleep.
@@ -71,6 +74,8 @@ pub(crate) struct Process {
     pub(crate) witness: Witness,
     /// Its part in a cluster of several processes.
     pub(crate) shared: Option<Member>,
+    /// Whether it has died and its slots are idle, whatever guards its threads have: in the simulator.
+    pub(super) is_abandoned: AtomicBool,
 }
 
 /// What a process knows of the others.
@@ -127,11 +132,13 @@ impl Process {
             collector,
             known: Known::new(segments),
             spare: Mutex::default(),
+            quarantine: Mutex::new(Some(Spare::default())),
             requests: AtomicU64::new(0),
             sleepers: Sleepers::default(),
             threads: AtomicUsize::new(threads),
             witness: Witness::default(),
             shared: None,
+            is_abandoned: AtomicBool::new(false),
         }
     }
 
@@ -151,6 +158,17 @@ impl Process {
         };
         let alone = Self::alone(Arc::new(Collector::new()), threads, segments);
         Self { shared: Some(member), ..alone }
+    }
+
+    /// It has read the counters beside the epoch.
+    pub(super) fn hear_counters(&self, requests: u64, recut: u64) {
+        let Some(member) = &self.shared else { return };
+        if member.requests.swap(requests, Ordering::Relaxed) != requests {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        }
+        if member.recut.swap(recut, Ordering::Relaxed) != recut {
+            self.known.forget();
+        }
     }
 
     /// How often its threads have been asked to give back memory.
@@ -180,15 +198,43 @@ impl Process {
         std::mem::take(&mut *self.spare())
     }
 
-    /// Vetoes what its ended threads held.
-    pub(super) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
-        self.spare().veto(grid, candidates);
+    fn quarantined(&self) -> std::sync::MutexGuard<'_, Option<Spare>> {
+        self.quarantine.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The bytes that its ended threads held.
+    /// Keeps a free block out of use, unless memory was short; returns whether it does.
+    pub(super) fn quarantine(&self, grid: &Grid, node: u16, block: Block) -> bool {
+        self.quarantined().as_mut().map(|kept| kept.put(grid, node, block, false)).is_some()
+    }
+
+    /// Memory is short: what was kept out of use is spare from now on.
+    pub(super) fn end_quarantine(&self) {
+        if let Some(kept) = self.quarantined().take() {
+            self.give_spare(kept);
+        }
+    }
+
+    /// What is kept out of use, for a later run to keep.
+    pub(crate) fn take_quarantined(&self) -> Spare {
+        self.quarantined().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Keeps what an earlier run kept out of use.
+    pub(crate) fn give_quarantined(&self, spare: Spare) {
+        *self.quarantined() = Some(spare);
+    }
+
+    /// Vetoes what its ended threads held, and what is kept out of use.
+    pub(super) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
+        self.spare().veto(grid, candidates);
+        self.quarantined().iter().for_each(|kept| kept.veto(grid, candidates));
+    }
+
+    /// The bytes that its ended threads held, and those that are kept out of use.
     pub(super) fn spare_bytes(&self, grid: &Grid) -> u64 {
         let mut sum = 0;
         self.spare().for_each(grid, |_, bytes| sum += bytes);
+        self.quarantined().iter().for_each(|kept| kept.for_each(grid, |_, bytes| sum += bytes));
         sum
     }
 
@@ -235,6 +281,16 @@ impl Member {
         self.slot.store(places.slot.bits(), Ordering::Release);
     }
 
+    /// It announces `epoch` without a step, unless it has announced a later one; returns its slot.
+    pub(super) fn announces(&self, epoch: u64) -> Option<Address> {
+        let slot = Address::from_bits(self.slot.load(Ordering::Acquire));
+        let is_news = self.announced.load(Ordering::Relaxed) <= epoch;
+        (!slot.is_null() && is_news).then(|| {
+            self.announced.store(epoch, Ordering::Relaxed);
+            slot
+        })
+    }
+
     fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {
         // What one scan saw is whole at every moment.
         self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -279,11 +335,12 @@ impl ComputeThread {
     /// Advances the epoch as far as can be told at once; a process of several begins a step, without waiting for it. Gives the
     /// epoch as the process knows it.
     pub(crate) fn advance_epoch(&self) -> u64 {
-        if self.process.shared.is_none() {
+        let is_eager = self.advance_eagerly();
+        if self.process.shared.is_none() && !is_eager {
             return self.process.collector.try_advance();
         }
         self.begin_step(true);
-        self.process.collector.epoch()
+        self.known_epoch()
     }
 
     /// Begins a step, unless a thread of the process is at it; one that `advances` the epoch, or only goes along.
@@ -356,13 +413,8 @@ impl ComputeThread {
             Part::Scan { head, addresses, pages, advances } => {
                 let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return None };
                 let epoch = *epoch;
-                if member.requests.swap(*requests, Ordering::Relaxed) != *requests {
-                    self.process.requests.fetch_add(1, Ordering::Relaxed);
-                }
                 // Before the epoch is announced: see `shortage`.
-                if member.recut.swap(*recut, Ordering::Relaxed) != *recut {
-                    self.process.known.forget();
-                }
+                self.process.hear_counters(*requests, *recut);
                 let words = addresses.map_or(&[][..], |addresses| done.words(&addresses));
                 let mut there = Slots { used: *used as usize, pages: Vec::new() };
                 there.pages.extend(words.iter().map(|page| Address::from_bits(*page)));
@@ -412,7 +464,8 @@ impl ComputeThread {
 
     /// The epoch, and the process that is furthest behind it. One round trip, none if this process is alone.
     pub(crate) async fn read_announcements(&self) -> Result<(u64, Option<usize>)> {
-        let Some(member) = &self.process.shared else { return Ok((self.process.collector.epoch(), None)) };
+        let Some(member) = &self.process.shared else { return Ok((self.known_epoch(), None)) };
+        self.announce_eagerly();
         let Slots { used, pages } = member.slots().clone();
         let mut chain = self.empty_chain();
         let head = chain.read(control::epoch(), HEAD_WORDS + used.clamp(1, SLOTS_HERE));
@@ -428,8 +481,11 @@ impl ComputeThread {
 
     /// Takes a step and waits for it. At once if another thread of the process is at it.
     pub(crate) async fn step(&self) {
+        let is_eager = self.advance_eagerly();
         if self.process.shared.is_none() {
-            self.process.collector.try_advance();
+            if !is_eager {
+                self.process.collector.try_advance();
+            }
             return;
         }
         self.begin_step(true);

@@ -27,7 +27,7 @@ impl ComputeThread {
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
         self.hear_requests();
-        Guard { ct: self, pin: self.epoch.pin() }
+        Guard { ct: self, pin: self.enter_epoch() }
     }
 }
 
@@ -65,8 +65,8 @@ impl Guard<'_> {
     ///
     /// The exclusive borrow proves that no [`Shared`] loaded under it is still in use.
     pub fn repin(&mut self) {
-        let pin = self.ct.epoch.pin();
-        self.ct.epoch.unpin(std::mem::replace(&mut self.pin, pin));
+        let pin = self.ct.enter_epoch();
+        self.ct.leave_epoch(std::mem::replace(&mut self.pin, pin));
     }
 }
 
@@ -81,6 +81,6 @@ impl Deref for Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.ct.epoch.unpin(self.pin);
+        self.ct.leave_epoch(self.pin);
     }
 }

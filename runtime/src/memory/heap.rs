@@ -359,10 +359,11 @@ impl ThreadHeap {
         self.registry.retires(block.address)
     }
 
+    /// Tells the simulator that a block is in limbo until the epoch is `expires`.
     #[inline]
-    pub(crate) fn note_retired(&self, block: Block) {
+    pub(crate) fn note_retired(&self, block: Block, expires: u64) {
         if let Some(watch) = &self.watch {
-            watch.retired(self.thread, block.address);
+            watch.retired(self.thread, block.address, expires);
         }
     }
 
@@ -384,6 +385,9 @@ impl ThreadHeap {
         self.forget_page(block.address);
         let mut node = self.node(block.address).borrow_mut();
         node.add_live(live.wrapping_neg());
+        if self.is_quarantined(block) {
+            return;
+        }
         let is_surplus = if let Some(class) = self.grid.class_of(block.bytes) {
             node.put(class, block.address) > self.keeps()
         } else {
@@ -393,6 +397,13 @@ impl ThreadHeap {
         if is_surplus {
             self.has_surplus.set(true);
         }
+    }
+
+    /// Keeps a free block out of use, if the simulator wants that.
+    #[inline]
+    fn is_quarantined(&self, block: Block) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.quarantines)
+            && self.process.quarantine(&self.grid, self.geometry.node_of(block.address.segment()), block)
     }
 
     /// How many free blocks of a class the thread keeps.

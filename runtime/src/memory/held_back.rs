@@ -44,6 +44,7 @@ impl ComputeThread {
     /// [`Error::ReclamationHeldBack`].
     #[inline]
     pub(crate) async fn check_retired(&self) -> Result<()> {
+        self.free_eagerly();
         if self.has_retired_too_much() { Box::pin(self.reclaim_too_much()).await } else { Ok(()) }
     }
 
@@ -61,7 +62,7 @@ impl ComputeThread {
                 self.held_back.set(None);
                 return Ok(());
             }
-            let epoch = self.process.collector.epoch();
+            let epoch = self.known_epoch();
             let before = self.held_back.get().filter(|before| before.epoch == epoch);
             if before.is_none() {
                 attempts = 0;

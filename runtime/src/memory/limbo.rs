@@ -62,10 +62,14 @@ impl Limbo {
         self.bytes
     }
 
+    /// Whether a block may be freed now that the epoch is `epoch`.
+    pub(crate) fn has_expired(&self, epoch: u64) -> bool {
+        self.retired.front().is_some_and(|oldest| oldest.tag + GRACE_EPOCHS <= epoch)
+    }
+
     /// The next block that may be freed now that the epoch is `epoch`, and whether it was an object.
     pub(crate) fn pop_expired(&mut self, epoch: u64) -> Option<(Block, bool)> {
-        let expired = self.retired.front().is_some_and(|oldest| oldest.tag + GRACE_EPOCHS <= epoch);
-        if expired { self.pop_any() } else { None }
+        if self.has_expired(epoch) { self.pop_any() } else { None }
     }
 
     /// The next block whatever its tag: for when nobody can hold a pointer.

@@ -16,6 +16,7 @@
 //! | [`holdings`] | objects that a thread holds and no root leads to |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
+//! | [`eager`] | the simulator's: epochs that advance as soon as the rules allow |
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
 //! | [`limbo`] | what a thread has retired and not yet freed |
 //! | [`guard`] | [`Guard`](crate::Guard): protection for loaded pointers |
@@ -28,6 +29,7 @@ pub(crate) mod candidates;
 pub(crate) mod chunks;
 pub(crate) mod classes;
 pub(crate) mod collect;
+pub(crate) mod eager;
 pub(crate) mod epoch;
 pub(crate) mod global;
 pub(crate) mod grid;

@@ -25,8 +25,7 @@ impl ComputeThread {
         self.heap().check_retirement(block, self.limbo.borrow().last())?;
         count(&self.counters.retired, 1);
         self.heap().gives_up(block);
-        self.heap().note_retired(block);
-        self.limbo.borrow_mut().push(self.epoch.tag(), block, true);
+        self.put_in_limbo(block, true);
         let left = self.until_advance.get() - 1;
         if left > 0 {
             self.until_advance.set(left);
@@ -44,8 +43,14 @@ impl ComputeThread {
     /// Retires a block that was no object's, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
         self.heap().gives_up(block);
-        self.heap().note_retired(block);
-        self.limbo.borrow_mut().push(self.epoch.tag(), block, false);
+        self.put_in_limbo(block, false);
+    }
+
+    fn put_in_limbo(&self, block: Block, is_object: bool) {
+        let tag = self.epoch.tag();
+        self.heap().note_retired(block, self.expires(tag));
+        self.limbo.borrow_mut().push(tag, block, is_object);
+        self.advance_for(tag, block);
     }
 
     /// Whether this thread has retired anything that is not freed.
@@ -65,6 +70,7 @@ impl ComputeThread {
     /// Those of a READ.
     pub async fn reclamation(&self) -> Result<Reclamation> {
         let (epoch, process) = self.read_announcements().await?;
+        self.known_epoch();
         let thread = self.process.collector.laggard();
         let limbo = self.limbo.borrow();
         Ok(Reclamation {
@@ -82,7 +88,7 @@ impl ComputeThread {
     pub async fn try_reclaim(&self) -> u64 {
         self.look_after_left();
         self.step().await;
-        let freed = self.free_expired(self.process.collector.epoch());
+        let freed = self.free_expired(self.known_epoch());
         // Getting a page for what is surplus may fail; it is free all the same.
         let _ = self.tend().await;
         freed

@@ -114,6 +114,7 @@ impl ComputeThread {
     #[inline]
     pub(crate) fn hear_requests(&self) {
         self.hear_of_sweep();
+        self.free_eagerly();
         let requests = self.process.requests();
         if requests != self.heap().heard.get() {
             self.answer_request(requests);
@@ -123,6 +124,7 @@ impl ComputeThread {
     #[cold]
     fn answer_request(&self, requests: u64) {
         self.heap().heard.set(requests);
+        self.process.end_quarantine();
         let epoch = self.advance_epoch();
         self.free_expired(epoch);
         self.give_everything();
@@ -138,6 +140,7 @@ impl ComputeThread {
 
     /// As [`give_everything`](Self::give_everything), on pages made of what is given.
     fn give_everything_on_itself(&self) {
+        self.process.end_quarantine();
         self.heap().is_short.set(true);
         self.give_everything();
         self.heap().is_short.set(false);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::trace::Who;
+use super::trace::{Time, Who};
 use crate::layout::{FieldInfo, WORD_BYTES};
 use crate::pointer::Address;
 
@@ -33,7 +33,9 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Live,
-    Retired(Who),
+    Retired,
+    /// Retired so long ago that its memory may be used again, though its thread has not freed it.
+    Expired,
     Freed(Who),
 }
 
@@ -45,6 +47,10 @@ pub(crate) struct Block {
     pub(crate) kind: Kind,
     allocated: Who,
     retired: Option<Who>,
+    /// The epoch from which on its memory may be used again, where the simulator watches epochs.
+    expires: u64,
+    /// When that was.
+    expired: Option<u64>,
     state: State,
 }
 
@@ -60,6 +66,9 @@ impl fmt::Display for Block {
         write!(f, "the `{}` at {}, allocated by {}", self.kind.name, self.start, self.allocated)?;
         if let Some(retired) = self.retired {
             write!(f, ", retired by {retired}")?;
+        }
+        if let Some(since) = self.expired {
+            write!(f, ", free since {} (no guard of before is left)", Time(since))?;
         }
         if let State::Freed(freed) = self.state {
             write!(f, ", freed by {freed}")?;
@@ -132,7 +141,16 @@ impl Blocks {
 
     /// An object comes to life; gives one that is still alive there, if the memory has been handed out twice.
     pub(crate) fn allocated(&mut self, start: Address, bytes: u64, kind: Kind, by: Who) -> Option<Block> {
-        let block = Block { start, bytes, kind, allocated: by, retired: None, state: State::Live };
+        let block = Block {
+            start,
+            bytes,
+            kind,
+            allocated: by,
+            retired: None,
+            expires: 0,
+            expired: None,
+            state: State::Live,
+        };
         // Memory that is used again for an object of the same size needs no new entries.
         if let Some(index) = self.index_at(start)
             && (self.blocks[index].start, self.blocks[index].bytes) == (start, bytes)
@@ -163,14 +181,23 @@ impl Blocks {
         }
     }
 
-    /// An object is unlinked and waits to be freed.
-    pub(crate) fn retired(&mut self, start: Address, by: Who) -> Result<Kind, Misuse> {
+    /// An object is unlinked and waits to be freed, until the epoch is `expires`.
+    pub(crate) fn retired(&mut self, start: Address, expires: u64, by: Who) -> Result<Kind, Misuse> {
         let block = self.living(start)?;
         if block.retired.is_some() {
             return Err(Misuse::RetiredTwice(*block));
         }
-        (block.retired, block.state) = (Some(by), State::Retired(by));
+        (block.retired, block.expires, block.state) = (Some(by), expires, State::Retired);
         Ok(block.kind)
+    }
+
+    /// The epoch is `epoch`: if the object at `start` has waited for that, its memory may be used again.
+    pub(crate) fn expired(&mut self, start: Address, epoch: u64, now: u64) {
+        if let Ok(block) = self.living(start)
+            && (block.state, block.expires) == (State::Retired, epoch)
+        {
+            (block.expired, block.state) = (Some(now), State::Expired);
+        }
     }
 
     /// An object's memory may be used again.
@@ -193,7 +220,7 @@ impl Blocks {
     #[inline]
     pub(crate) fn accessed(&self, at: Address, words: usize) -> Result<&Block, Misuse> {
         let block = self.at(at).ok_or(Misuse::NeverAllocated)?;
-        if let State::Freed(_) = block.state {
+        if let State::Freed(_) | State::Expired = block.state {
             return Err(Misuse::Freed(*block));
         }
         let end = at.bits() + (words * WORD_BYTES) as u64;
@@ -255,9 +282,9 @@ mod tests {
         assert!(matches!(blocks.accessed(at(96), 1), Err(Misuse::NeverAllocated)));
         assert!(matches!(blocks.accessed(Address::new(9, 64), 1), Err(Misuse::NeverAllocated)));
         assert!(matches!(blocks.freed(at(72), BY), Err(Misuse::Overrun(_))), "no object begins there");
-        assert!(blocks.retired(at(64), BY).is_ok());
+        assert!(blocks.retired(at(64), 3, BY).is_ok());
         assert!(blocks.accessed(at(64), 3).is_ok(), "whoever is pinned may still read it");
-        assert!(matches!(blocks.retired(at(64), BY), Err(Misuse::RetiredTwice(_))));
+        assert!(matches!(blocks.retired(at(64), 3, BY), Err(Misuse::RetiredTwice(_))));
         assert!(blocks.freed(at(64), BY).is_ok());
         assert!(matches!(blocks.freed(at(64), BY), Err(Misuse::Freed(_))));
         let misuse = blocks.accessed(at(64), 3).unwrap_err().to_string();
@@ -271,6 +298,27 @@ mod tests {
         assert_eq!(blocks.blocks.len(), 2);
         assert!(blocks.allocated(at(64), 24, KIND, BY).is_some(), "handed out twice");
         assert!(blocks.allocated(at(80), 16, KIND, BY).is_some(), "in part");
+    }
+
+    #[test]
+    fn what_has_expired_is_freed_memory_to_everyone_but_its_owner() {
+        let mut blocks = Blocks::default();
+        blocks.allocated(at(64), 24, KIND, BY);
+        assert!(blocks.retired(at(64), 3, BY).is_ok());
+        blocks.expired(at(64), 2, 6_000_000);
+        assert!(blocks.accessed(at(64), 3).is_ok(), "it waits for epoch 3");
+        blocks.expired(at(64), 3, 7_000_000);
+        let misuse = blocks.accessed(at(64), 3).unwrap_err().to_string();
+        assert_eq!(
+            misuse,
+            "of freed memory: the `Node` at 0:0x40, allocated by thread 1 at 5.000 us, retired by thread 1 at 5.000 us, \
+             free since 7.000 us (no guard of before is left)"
+        );
+        assert!(matches!(blocks.retired(at(64), 5, BY), Err(Misuse::RetiredTwice(_))));
+        assert!(blocks.freed(at(64), BY).is_ok());
+        assert!(blocks.allocated(at(64), 24, KIND, BY).is_none());
+        blocks.expired(at(64), 3, 8_000_000);
+        assert!(blocks.accessed(at(64), 3).is_ok(), "another object is there by now");
     }
 
     #[test]

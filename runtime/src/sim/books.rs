@@ -136,8 +136,8 @@ impl Books {
         self.trace.record(Record { who, what: What::Allocated { bytes }, at, object: Some((kind, at)) });
     }
 
-    pub(crate) fn retired(&mut self, at: Address, who: Who) {
-        match self.blocks.retired(at, who) {
+    pub(crate) fn retired(&mut self, at: Address, expires: u64, who: Who) {
+        match self.blocks.retired(at, expires, who) {
             Ok(kind) => self.trace.record(Record { who, what: What::Retired, at, object: Some((kind, at)) }),
             Err(misuse) => {
                 self.find(

@@ -12,6 +12,8 @@ pub(crate) struct Watch {
     pub(crate) world: Shared,
     /// The thread's task that runs.
     pub(crate) task: Rc<Cell<u32>>,
+    /// Whether freed blocks are kept out of use as long as there are others.
+    pub(crate) quarantines: bool,
 }
 
 impl Watch {
@@ -24,13 +26,14 @@ impl Watch {
         world.books.allocated(at, bytes, kind, who);
     }
 
-    pub(crate) fn retired(&self, thread: u32, at: Address) {
+    /// The object's memory may be used again from epoch `expires` on.
+    pub(crate) fn retired(&self, thread: u32, at: Address, expires: u64) {
         let mut world = self.world.lock();
         if world.has_lost(thread) {
             return;
         }
         let who = world.who(thread, self.task.get());
-        world.books.retired(at, who);
+        world.books.retired(at, expires, who);
     }
 
     pub(crate) fn freed(&self, thread: u32, at: Address) {

@@ -51,6 +51,10 @@ pub(crate) struct SimConfig {
     pub(crate) slow: Odds,
     /// Whether what is left unreachable at a run's end is an error.
     pub(crate) leaks_fail: bool,
+    /// When epochs advance.
+    pub(crate) reclaim: Reclaim,
+    /// What becomes of freed blocks, if that was said.
+    reuse: Option<Reuse>,
     /// A planted bug.
     pub(crate) plant: Plant,
     /// Whether those who die are only marked, as a memory node does, so that survivors have to evict them. For tests of that.
@@ -59,6 +63,24 @@ pub(crate) struct SimConfig {
     /// Planted bugs: what sweeping memory leaves out.
     #[cfg(test)]
     pub(crate) sweeps_without: String,
+}
+
+/// When epochs advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reclaim {
+    /// As soon as the rules allow: see `memory::eager`.
+    Eager,
+    /// As on real fabrics: now and then, by steps that take round trips.
+    Lazy,
+}
+
+/// What becomes of a freed block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    /// The block that a thread freed last is the next of its size that it hands out.
+    AtOnce,
+    /// It is kept out of use until memory is short.
+    Never,
 }
 
 /// A bug of ours, for checkers to find.
@@ -100,6 +122,8 @@ impl Default for SimConfig {
             memory_crash: 0,
             slow: 0,
             leaks_fail: true,
+            reclaim: Reclaim::Eager,
+            reuse: None,
             plant: Plant::None,
             #[cfg(test)]
             marks_the_dead: false,
@@ -121,7 +145,7 @@ impl SimConfig {
 
     /// The options that only `sim:` has.
     pub(crate) const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `compute`, `timeout`, `limit`, \
-                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks` and `plant`";
+                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse` and `plant`";
 
     /// Sets one option; gives whether there is such an option.
     ///
@@ -161,6 +185,21 @@ impl SimConfig {
                     _ => return Err(format!("{name}={value} is neither `fail` nor `ignore`")),
                 }
             }
+            "reclaim" => {
+                self.reclaim = match value {
+                    "eager" => Reclaim::Eager,
+                    "lazy" => Reclaim::Lazy,
+                    _ => return Err(format!("{name}={value} is neither `eager` nor `lazy`")),
+                }
+            }
+            "reuse" => {
+                self.reuse = match value {
+                    "at-once" => Some(Reuse::AtOnce),
+                    "never" => Some(Reuse::Never),
+                    "seed" => None,
+                    _ => return Err(format!("{name}={value} is none of `at-once`, `never` and `seed`")),
+                }
+            }
             #[cfg(test)]
             "dead" => self.marks_the_dead = value == "marked",
             #[cfg(test)]
@@ -175,6 +214,13 @@ impl SimConfig {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// What becomes of freed blocks in a run of `seed`. Lazy reclamation is for counting what real fabrics do, which use them at once.
+    pub(crate) fn reuse(&self, seed: u64) -> Reuse {
+        let drawn =
+            if seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { Reuse::AtOnce } else { Reuse::Never };
+        self.reuse.unwrap_or(if self.reclaim == Reclaim::Eager { drawn } else { Reuse::AtOnce })
     }
 
     /// How long `bytes` bytes take on a link.
@@ -328,6 +374,8 @@ mod tests {
         }
         refused("threads-per-node", "0");
         refused("leaks", "maybe");
+        refused("reclaim", "soon");
+        refused("reuse", "sometimes");
     }
 
     proptest::proptest! {

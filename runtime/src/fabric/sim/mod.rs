@@ -58,7 +58,7 @@ use crate::error::Result;
 use crate::pointer::Address;
 use computing::Work;
 use config::Picos;
-pub(crate) use config::Plant;
+pub(crate) use config::{Plant, Reclaim, Reuse};
 pub(crate) use run::{Body, Ran, ThreadFuture, simulate};
 pub(crate) use world::World;
 

@@ -437,6 +437,13 @@ impl World {
         self.books.look_for_leaks(roots, self.now, word);
     }
 
+    /// The epoch is `epoch`: the objects at these addresses that have waited for it count as freed.
+    pub(crate) fn expired(&mut self, objects: impl Iterator<Item = Address>, epoch: u64) {
+        for at in objects {
+            self.books.blocks.expired(at, epoch, self.now);
+        }
+    }
+
     /// Sets a word, outside of time.
     pub(crate) fn poke(&self, at: Address, to: u64) {
         if let Ok(word) = self.arena.word(at) {

@@ -1,0 +1,349 @@
+//! Eager reclamation in the simulator: it finds what outlives its grace period, and nothing else.
+
+use std::time::Duration;
+
+use farfield::error::Error;
+use farfield::prelude::*;
+use farfield::sim::{Fault, Finding};
+use farfield::{Address, RemotePtr};
+
+/// A Treiber stack with its mistakes, if any.
+#[remote]
+struct Stack {
+    top: Link<Item>,
+}
+
+#[remote]
+struct Item {
+    value: u64,
+    next: Link<Item>,
+}
+
+/// What `pop` does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pop {
+    Right,
+    /// It keeps a plain pointer while it sleeps without a guard, and goes on with it under the next.
+    KeepsPointer,
+    /// It retires the node under one guard and unlinks it under the next.
+    RetiresUnderAnEarlierGuard,
+    /// It retires the node before it unlinks it, under one guard.
+    RetiresBeforehand,
+}
+
+async fn some_time(ct: &ComputeThread) {
+    let nanoseconds = ct.random_range(0..6000);
+    ct.sleep(Duration::from_nanos(nanoseconds)).await;
+}
+
+async fn push(stack: RemotePtr<Stack>, value: u64, ct: &ComputeThread) -> Result<()> {
+    let g = &ct.pin();
+    let mut top = stack.top().load(g).await?;
+    let mut item = Item::new_in(ct, Item::init(value).next(top)).await?;
+    while let Err(changed) = stack.top().compare_exchange(g, top, item).await? {
+        (top, item) = (changed.current, changed.new);
+        item.set(|item| item.next(), top);
+    }
+    Ok(())
+}
+
+async fn pop(stack: RemotePtr<Stack>, how: Pop, ct: &ComputeThread) -> Result<Option<u64>> {
+    loop {
+        let kept = {
+            let g = &ct.pin();
+            stack.top().load(g).await?.as_ptr()
+        };
+        if kept.is_null() {
+            return Ok(None);
+        }
+        if how == Pop::KeepsPointer {
+            some_time(ct).await;
+        }
+        let g = &ct.pin();
+        let top = if how == Pop::KeepsPointer { kept.shared(g) } else { stack.top().load(g).await? };
+        if top.is_null() {
+            return Ok(None);
+        }
+        let seen = top.read(g).await?;
+        if stack.top().compare_exchange(g, top, seen.next).await?.is_ok() {
+            g.sched_reclaim(top).await?;
+            return Ok(Some(seen.value));
+        }
+    }
+}
+
+/// A register whose item one thread replaces and others read. The item is retired and unlinked in this order or that.
+async fn replace(stack: RemotePtr<Stack>, how: Pop, ct: &ComputeThread) -> Result<()> {
+    let fresh = Item::new_in(ct, Item::init(7)).await?;
+    let mut g = ct.pin();
+    let old = stack.top().load(&g).await?;
+    match how {
+        Pop::RetiresBeforehand => {
+            g.sched_reclaim(old).await?;
+            some_time(&g).await;
+            stack.top().store(&g, fresh).await?;
+        }
+        Pop::RetiresUnderAnEarlierGuard => {
+            g.sched_reclaim(old).await?;
+            g.repin();
+            some_time(&g).await;
+            stack.top().store(&g, fresh).await?;
+        }
+        _ => {
+            stack.top().store(&g, fresh).await?;
+            g.sched_reclaim(old).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn stack(ct: &ComputeThread) -> Result<RemotePtr<Stack>> {
+    ct.root_or_init("stack", async || {
+        let stack = Stack::new_in(ct, Stack::init()).await?.write(ct).await?;
+        let g = &ct.pin();
+        stack.top().store(g, Item::new_in(ct, Item::init(0)).await?).await?;
+        Ok(stack)
+    })
+    .await
+}
+
+async fn use_stack(ct: &ComputeThread, how: Pop) -> Result<()> {
+    let stack = stack(ct).await?;
+    for turn in 0..6 {
+        if ct.random() {
+            push(stack, turn, ct).await?;
+        } else {
+            pop(stack, how, ct).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Thread 0 replaces, the others read.
+async fn use_register(ct: &ComputeThread, how: Pop) -> Result<()> {
+    let stack = stack(ct).await?;
+    for _ in 0..4 {
+        some_time(ct).await;
+        if ct.index() == 0 {
+            replace(stack, how, ct).await?;
+        } else {
+            let g = &ct.pin();
+            let item = stack.top().load(g).await?;
+            some_time(ct).await;
+            item.value().read(g).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn misuse(ct: &ComputeThread, how: Pop) -> Result<()> {
+    match how {
+        Pop::Right | Pop::KeepsPointer => use_stack(ct, how).await,
+        _ => use_register(ct, how).await,
+    }
+}
+
+/// The first of some seeds under which a use of freed memory is found, and what is said then. Anything else that is found fails.
+fn first_found(options: &str, seeds: std::ops::Range<u64>, how: Pop) -> Option<(u64, String)> {
+    seeds.into_iter().find_map(|seed| {
+        let cluster = Cluster::connect(&format!("sim:seed={seed},limit=1s{options}")).unwrap();
+        match cluster.run_surviving(3, async |ct| misuse(ct, how).await) {
+            Ok(_) => None,
+            Err(Error::Simulation(found)) if found.finding == Finding::UseAfterFree => {
+                Some((seed, found.to_string()))
+            }
+            Err(error) => panic!("seed {seed}{options}: {error}"),
+        }
+    })
+}
+
+/// Each is found under default options, where one process a thread and steps as on real fabrics find it under none of these seeds.
+#[test]
+fn what_outlives_its_grace_period_is_found_within_few_seeds() {
+    for how in [Pop::KeepsPointer, Pop::RetiresUnderAnEarlierGuard] {
+        for layout in ["", ",threads-per-node=2", ",threads-per-node=3"] {
+            let (seed, said) = first_found(layout, 0..1000, how).unwrap_or_else(|| panic!("{how:?}{layout}"));
+            println!("{how:?}{layout}: {said}");
+            assert!(seed < 20, "{how:?}{layout}: only under seed {seed}");
+            assert!(said.contains("retired by thread") && said.contains("free since"), "{said}");
+        }
+        let lazy = ",reclaim=lazy,threads-per-node=1";
+        let seeds = 0..if cfg!(debug_assertions) { 100 } else { 1000 };
+        assert_eq!(first_found(lazy, seeds, how), None, "{how:?}: then this test shows nothing");
+    }
+}
+
+/// What is retired before it is unlinked, under the same guard, is protected by the tag; but not if its thread dies in between.
+#[test]
+fn retiring_before_unlinking_under_one_guard_is_safe_until_the_thread_dies() {
+    let seeds = 0..if cfg!(debug_assertions) { 200 } else { 2000 };
+    for layout in ["", ",threads-per-node=2", ",threads-per-node=3"] {
+        assert_eq!(first_found(layout, seeds.clone(), Pop::RetiresBeforehand), None, "{layout}");
+    }
+    assert!(first_found(",crash=1%,leaks=ignore", 0..1000, Pop::RetiresBeforehand).is_some());
+}
+
+#[test]
+fn what_is_right_is_not_reported() {
+    let seeds = 0..if cfg!(debug_assertions) { 100 } else { 4000 };
+    for layout in ["", ",threads-per-node=2", ",threads-per-node=3"] {
+        for options in
+            ["", ",reuse=at-once", ",reuse=never", ",stall=20%,jitter=90%", ",crash=2%,cut=0.5%,leaks=ignore"]
+        {
+            let all = format!("{layout}{options}");
+            match options.contains("cut") {
+                false => assert_eq!(first_found(&all, seeds.clone(), Pop::Right), None, "{all}"),
+                true => found_in_spite_of_faults(&all, seeds.clone()),
+            }
+        }
+    }
+}
+
+/// As [`first_found`], where operations may fail.
+fn found_in_spite_of_faults(options: &str, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let cluster = Cluster::connect(&format!("sim:seed={seed},limit=1s{options}")).unwrap();
+        match cluster.run_surviving(3, async |ct| misuse(ct, Pop::Right).await) {
+            Ok(_) | Err(Error::NodeUnreachable(_)) => {}
+            Err(error) => panic!("seed {seed}{options}: {error}"),
+        }
+    }
+}
+
+/// The addresses that a thread gets that frees an object and allocates one of its size, again and again.
+fn addresses(options: &str) -> Vec<Address> {
+    let cluster = Cluster::connect(&format!("sim:{options}")).unwrap();
+    let run = cluster.run(1, async |ct| {
+        let mut addresses = Vec::new();
+        for value in 0..20 {
+            let item = Item::new_in(ct, Item::init(value)).await?.write(ct).await?;
+            addresses.push(item.address());
+            let g = &ct.pin();
+            g.sched_reclaim(item.shared(g)).await?;
+        }
+        Ok(addresses)
+    });
+    run.unwrap().remove(0)
+}
+
+fn distinct(addresses: &[Address]) -> usize {
+    addresses.iter().collect::<std::collections::HashSet<_>>().len()
+}
+
+#[test]
+fn freed_blocks_are_handed_out_at_once_or_never() {
+    assert_eq!(distinct(&addresses("reuse=at-once")), 1, "the block that was freed last is the next");
+    assert_eq!(distinct(&addresses("reuse=never")), 20);
+    assert_eq!(distinct(&addresses("reclaim=lazy")), 20, "nothing is freed so soon");
+    let at_once = |seed: &u64| distinct(&addresses(&format!("seed={seed}"))) == 1;
+    let drawn = (0..40).filter(at_once).count();
+    assert!((10..30).contains(&drawn), "{drawn} of 40 seeds use blocks again");
+}
+
+/// In memory for a few objects what is kept out of use is used before anything fails.
+#[test]
+fn blocks_that_are_kept_out_of_use_are_used_when_memory_is_short() {
+    for threads in [1, 3] {
+        let cluster = Cluster::connect("sim:size=40KiB,reuse=never,threads-per-node=2").unwrap();
+        let run = cluster.run(threads, async |ct| {
+            for _ in 0..600 {
+                let long = Long::new_in(ct, Long::init([0; 16])).await?.write(ct).await?;
+                let g = &ct.pin();
+                g.sched_reclaim(long.shared(g)).await?;
+            }
+            Ok(())
+        });
+        run.unwrap_or_else(|error| panic!("{threads} threads: {error}"));
+    }
+}
+
+#[remote]
+struct Long {
+    words: [u64; 16],
+}
+
+#[test]
+fn a_seed_gives_one_trace_however_blocks_are_used_again() {
+    let hash = |url: &str| {
+        let cluster = Cluster::connect(url).unwrap();
+        cluster.run(3, async |ct| use_stack(ct, Pop::Right).await).unwrap();
+        cluster.simulation().unwrap().trace_hash()
+    };
+    for options in ["", ",reuse=at-once", ",reuse=never", ",threads-per-node=2", ",reclaim=lazy"] {
+        for seed in 0..20 {
+            let url = format!("sim:seed={seed}{options}");
+            assert_eq!(hash(&url), hash(&url), "{url}");
+        }
+    }
+}
+
+/// What a guard protects stays, whatever others do.
+#[test]
+fn a_guard_holds_back_what_was_reachable_under_it() {
+    for layout in [1, 2] {
+        let cluster = Cluster::connect(&format!("sim:threads-per-node={layout}")).unwrap();
+        let run = cluster.run(2, async |ct| {
+            let stack = stack(ct).await?;
+            ct.barrier("there").await?;
+            if ct.index() == 1 {
+                let g = &ct.pin();
+                let item = stack.top().load(g).await?;
+                ct.barrier("seen").await?;
+                ct.sleep(Duration::from_micros(500)).await;
+                item.value().read(g).await?;
+                let stands = ct.reclamation().await?;
+                return Ok(stands.epoch);
+            }
+            ct.barrier("seen").await?;
+            for _ in 0..20 {
+                replace(stack, Pop::Right, ct).await?;
+                ct.try_reclaim().await;
+            }
+            ct.sleep(Duration::from_micros(1000)).await;
+            Ok(ct.reclamation().await?.epoch)
+        });
+        let epochs = run.unwrap();
+        assert!(
+            epochs[0] >= epochs[1] + 2,
+            "{layout}: {epochs:?}: when the guard was gone everything expired"
+        );
+    }
+}
+
+/// A thread that dies with a guard holds nothing back once it is known to be gone.
+#[test]
+fn a_dead_threads_guard_holds_nothing_back() {
+    for layout in [1, 2] {
+        let cluster = Cluster::connect(&format!("sim:threads-per-node={layout},leaks=ignore")).unwrap();
+        let simulation = cluster.simulation().unwrap();
+        let run = cluster.run_surviving(4, async |ct| {
+            let stack = stack(ct).await?;
+            ct.barrier("there").await?;
+            if ct.index() == 3 {
+                let _g = ct.pin();
+                simulation.inject(Fault::crash(ct.index() / layout));
+                return std::future::pending().await;
+            }
+            if ct.index() > 0 {
+                return Ok(true);
+            }
+            ct.sleep(Duration::from_micros(50)).await;
+            let before = ct.reclamation().await?.epoch;
+            for _ in 0..4 {
+                replace(stack, Pop::Right, ct).await?;
+            }
+            Ok(ct.reclamation().await?.epoch >= before + 4)
+        });
+        assert_eq!(run.unwrap()[0], Some(true), "{layout}");
+    }
+}
+
+#[test]
+fn a_planted_bug_of_ours_is_found_at_once() {
+    let found = (0..20).find_map(|seed| {
+        let cluster = Cluster::connect(&format!("sim:seed={seed},plant=early-reclamation")).unwrap();
+        cluster.run(3, async |ct| use_register(ct, Pop::Right).await).err()
+    });
+    let error = found.expect("memory that is freed too early is used").to_string();
+    assert!(error.starts_with("use after free") || error.contains("use after free"), "{error}");
+}
