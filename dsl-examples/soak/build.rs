@@ -7,16 +7,16 @@ use std::{env, fs, process};
 
 // The library uses the rest of it.
 #[allow(dead_code, unreachable_pub)]
-#[path = "src/planted.rs"]
+#[path = "src/planted/mod.rs"]
 mod planted;
 
-use planted::{PLANTED, Planted, Structure};
+use planted::{Bug, Planted, Structure};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/planted.rs");
-    for structure in Structure::ALL {
-        println!("cargo::rerun-if-changed={}", path(structure));
+    println!("cargo::rerun-if-changed=src/planted");
+    for source in Structure::ALL.into_iter().filter_map(source) {
+        println!("cargo::rerun-if-changed={}", source.path);
     }
     if let Err(line) = run() {
         eprintln!("error: {line}");
@@ -25,61 +25,82 @@ fn main() {
 }
 
 fn run() -> Result<(), String> {
-    let mutants = PLANTED.iter().map(mutant).collect::<Result<String, String>>()?;
-    let table = PLANTED.iter().enumerate().map(|(number, bug)| {
-        let (name, (_, handle)) = (bug.name, kind(bug.structure));
-        format!("    Subject::planted::<{name}::{handle}<u64>>(&PLANTED[{number}]),\n")
-    });
-    let table: String = table.collect();
+    let (mut modules, mut table) = (String::new(), String::new());
+    for (group, bugs) in planted::PLANTED.iter().enumerate() {
+        for (number, bug) in bugs.iter().enumerate() {
+            let planted = format!("&PLANTED[{group}][{number}]");
+            let subject = match bug.bug {
+                Bug::Edit { search, replacement } => {
+                    let (module, kind) = mutant(bug, search, replacement)?;
+                    modules.push_str(&module);
+                    format!("Subject::mutant::<{kind}>({planted})")
+                }
+                Bug::Runtime(_) => format!("Subject::on_broken_runtime({planted})"),
+            };
+            table.extend(["    ", &subject, ",\n"]);
+        }
+    }
     let text = format!(
-        "{mutants}/// A subject for each planted bug.\npub static MUTANTS: &[Subject] = &[\n{table}];\n"
+        "{modules}/// A subject for each planted bug.\npub static MUTANTS: &[Subject] = &[\n{table}];\n"
     );
     let folder = env::var("OUT_DIR").map_err(|error| format!("OUT_DIR: {error}"))?;
     fs::write(Path::new(&folder).join("mutants.rs"), text).map_err(|error| format!("mutants.rs: {error}"))
 }
 
-/// Where a structure's source is, seen from this crate.
-fn path(structure: Structure) -> &'static str {
-    match structure {
-        Structure::LazyList => "../src/lazy_list.rs",
-        Structure::LazyListNaive => "../src/lazy_list_naive.rs",
-        Structure::HarrisList => "../src/harris_list.rs",
-        Structure::HashSet => "../src/hash_set.rs",
-        Structure::TreiberStack => "../src/treiber_stack.rs",
-        Structure::MsQueue => "../src/ms_queue.rs",
-    }
+/// The source of a structure that users read.
+struct Source {
+    /// Its file, seen from this crate.
+    path: &'static str,
+    /// The macro that makes it a subject.
+    makes: &'static str,
+    /// Whether it can put right what dead threads have left.
+    recovers: bool,
+    /// The type of a handle.
+    handle: &'static str,
 }
 
-/// The macro that makes a structure a subject, and the name of its handle.
-fn kind(structure: Structure) -> (&'static str, &'static str) {
-    match structure {
-        Structure::LazyList => ("set", "LazyList"),
-        Structure::LazyListNaive => ("set", "LazyListNaive"),
-        Structure::HarrisList => ("set", "HarrisList"),
-        Structure::HashSet => ("set", "HashSet"),
-        Structure::TreiberStack => ("stack", "TreiberStack"),
-        Structure::MsQueue => ("queue", "MsQueue"),
-    }
+/// Where to find a structure, if it is an example.
+fn source(structure: Structure) -> Option<Source> {
+    let (path, makes, recovers, handle) = match structure {
+        Structure::LazyList => ("../src/lazy_list.rs", "set", true, "LazyList<u64>"),
+        Structure::LazyListNaive => ("../src/lazy_list_naive.rs", "set", true, "LazyListNaive<u64>"),
+        Structure::HarrisList => ("../src/harris_list.rs", "set", false, "HarrisList<u64>"),
+        Structure::HashSet => ("../src/hash_set.rs", "set", true, "HashSet"),
+        Structure::TreiberStack => ("../src/treiber_stack.rs", "stack", false, "TreiberStack<u64>"),
+        Structure::MsQueue => ("../src/ms_queue.rs", "queue", false, "MsQueue<u64>"),
+        Structure::Register => return None,
+    };
+    Some(Source { path, makes, recovers, handle })
 }
 
-/// The module of one bug.
-fn mutant(bug: &Planted) -> Result<String, String> {
-    let Planted { name, structure, search, replacement, why, caught_by, needs_faults } = bug;
-    let path = path(*structure);
+/// The module of a bug, and the type of its handles.
+fn mutant(bug: &Planted, search: &str, replacement: &str) -> Result<(String, String), String> {
+    let Planted { name, structure, invariant, why, caught_by, needs_faults, .. } = bug;
+    let Source { path, makes, recovers, handle } = source(*structure)
+        .ok_or_else(|| format!("planted bug `{name}`: {structure:?} has no source to edit"))?;
     let source = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let found = source.matches(search).count();
+    let (source, search) = (without_indentation(&without_examples(&source)), without_indentation(search));
+    let found = source.matches(&search).count();
     if found != 1 {
         return Err(format!(
             "planted bug `{name}`: what it replaces occurs {found} times in {path}, and must occur once"
         ));
     }
-    let code = without_examples(&source.replace(search, replacement));
-    let (makes, handle) = kind(*structure);
+    // An example's other structures are found from here by another path.
+    let code = source.replace(&search, replacement).replace("crate::LazyList", "farfield_examples::LazyList");
     let (caught_by, faults) = (caught_by.name(), if *needs_faults { ", with faults" } else { "" });
-    Ok(format!(
-        "/// Planted in {structure:?}: {why}. Caught by {caught_by}{faults}.\npub mod {name} {{\n{code}}}\n\
-         crate::subject::{makes}!({name}::{handle}<u64>);\n\n"
-    ))
+    let (kind, recover) = (format!("{name}::{handle}"), if recovers { ", recover" } else { "" });
+    let module = format!(
+        "/// Planted in {structure:?}: {why}. Breaks: {invariant}. Caught by {caught_by}{faults}.\n\
+         pub mod {name} {{\n{code}}}\ncrate::subject::{makes}!({kind}{recover});\n\n"
+    );
+    Ok((module, kind))
+}
+
+/// The lines of a text, each without the blanks in front of it.
+fn without_indentation(text: &str) -> String {
+    let ends_a_line = if text.ends_with('\n') { "\n" } else { "" };
+    text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n") + ends_a_line
 }
 
 /// The source without the module's own documentation and without examples, which would be tested once more here.

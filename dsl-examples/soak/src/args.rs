@@ -20,12 +20,16 @@ struct Flags {
     /// The seeds to run, the last excluded
     #[arg(long, value_name = "FROM..TO", default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
-    /// What to soak: `all`, or `lazy-list`, `lazy-list-naive`, `harris-list`, `hash-set`, `treiber-stack` or `ms-queue`
+    /// What to soak: `all`, or `lazy-list`, `lazy-list-naive`, `harris-list`, `hash-set`, `treiber-stack`,
+    /// `ms-queue` or `register`
     #[arg(long, default_value = "all")]
     structure: String,
     /// Hunt the planted bugs of the structure: run seeds until each is caught
     #[arg(long, conflicts_with_all = ["seed", "faults", "bug"])]
     planted: bool,
+    /// Print the table of the planted bugs instead
+    #[arg(long, requires = "planted")]
+    list: bool,
     /// Soak the copy of a structure that has this planted bug
     #[arg(long, value_name = "NAME", conflicts_with = "structure")]
     bug: Option<String>,
@@ -53,6 +57,8 @@ pub(crate) enum Task {
     Replay { subject: Subject, seed: u64 },
     /// Catch these.
     Hunt(Vec<Subject>),
+    /// Print what these break.
+    List(Vec<Subject>),
     /// Find nothing wrong with these.
     Soak(Vec<Subject>),
 }
@@ -98,8 +104,10 @@ fn task(flags: &Flags) -> Result<Task, String> {
         (Some(seed), [subject]) => Task::Replay { subject: *subject, seed },
         (Some(seed), _) => return Err(format!("--seed {seed} needs a --structure to replay it on")),
         _ if flags.planted => {
-            let mutants = Subject::mutants().iter().filter(|subject| structures.contains(&subject.structure));
-            Task::Hunt(mutants.copied().collect())
+            let mutants =
+                Subject::with_planted_bugs().iter().filter(|subject| structures.contains(&subject.structure));
+            let mutants = mutants.copied().collect();
+            if flags.list { Task::List(mutants) } else { Task::Hunt(mutants) }
         }
         _ => Task::Soak(subjects),
     })
@@ -116,9 +124,9 @@ fn structures(name: &str) -> Result<Vec<Structure>, String> {
 }
 
 fn mutant(name: &str) -> Result<Subject, String> {
-    let mut mutants = Subject::mutants().iter();
+    let mut mutants = Subject::with_planted_bugs().iter();
     mutants.find(|subject| subject.name() == name).copied().ok_or_else(|| {
-        let known: Vec<_> = Subject::mutants().iter().map(Subject::name).collect();
+        let known: Vec<_> = Subject::with_planted_bugs().iter().map(Subject::name).collect();
         format!("--bug {name} is none of {}", known.join(", "))
     })
 }
@@ -182,8 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn the_table_of_bugs_can_be_printed() {
+        assert!(
+            matches!(parse("--planted --list"), Ok(Args { task: Task::List(bugs), .. }) if bugs.len() >= 25)
+        );
+        assert!(mistake("--list").contains("--planted"));
+    }
+
+    #[test]
     fn a_replay_command_is_understood() {
-        for subject in [Subject::real(Structure::HarrisList), Subject::mutants()[0]] {
+        for subject in [Subject::real(Structure::HarrisList), Subject::with_planted_bugs()[0]] {
             let command = replay_command(&subject, 17, Faults::Injected);
             let Ok(args) = parse(command.split_once(" -- ").unwrap().1) else { panic!("{command}") };
             assert_eq!(args.faults, Faults::Injected);

@@ -4,8 +4,9 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`model`] | a set, a stack and a queue as one thread sees them, and whether a history agrees with one |
-//! | [`planted`] | the bugs that must be found, as edits of the structures' sources |
+//! | [`planted`] | the table of bugs that must be found |
 //! | [`mutants`] | the copies of the structures that have them |
+//! | [`register`] | a subject for what the examples do not use |
 //! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
 //! | [`plan`] | what a seed stands for: a cluster and a workload |
 //! | [`soak`] | one seed's run, and what is wrong with it |
@@ -19,5 +20,6 @@ pub mod model;
 pub mod mutants;
 pub mod plan;
 pub mod planted;
+pub mod register;
 pub mod soak;
 pub mod subject;

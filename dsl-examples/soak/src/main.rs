@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `sim.planted_bugs` | planted bugs that were hunted |
 //! | `sim.planted_bugs_found` | those that were caught by what must catch them |
+//! | `sim.planted_bugs_worst_seed` | the seed at which the last of these was caught |
 //! | `sim.soak_seeds_per_minute` | runs a minute; each is one seed on one structure |
 //! | `sim.thousand_seeds.seconds` | what 1,000 seeds take, on each of the structures asked for |
 
@@ -22,6 +23,7 @@ use std::time::Instant;
 
 use args::{Args, Refused, Task};
 use farfield_soak::plan::Faults;
+use farfield_soak::planted::{Bug, Planted};
 use farfield_soak::soak::{Caught, hunt};
 use farfield_soak::subject::Subject;
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let done = match Args::from_command_line() {
         Ok(args) => match &args.task {
             Task::Replay { subject, seed } => replay(subject, *seed, args.faults),
+            Task::List(subjects) => list(subjects).map(|()| true),
             Task::Hunt(subjects) => hunt_all(subjects, &args),
             Task::Soak(subjects) => soak_all(subjects, &args),
         },
@@ -72,16 +75,33 @@ fn replay(subject: &Subject, seed: u64, faults: Faults) -> Result<bool, String> 
     Ok(outcome.caught.is_empty())
 }
 
+/// Prints the planted bugs, a row of a table each.
+fn list(subjects: &[Subject]) -> Result<(), String> {
+    let mut text =
+        String::from("| bug | in | breaks | why that does harm | caught by |\n|---|---|---|---|---|\n");
+    for bug in subjects.iter().filter_map(|subject| subject.planted) {
+        let Planted { name, structure, bug, invariant, why, caught_by, needs_faults } = bug;
+        let place = match bug {
+            Bug::Edit { .. } => structure.name().to_owned(),
+            Bug::Runtime(options) => format!("the runtime, `{options}`, seen by {}", structure.name()),
+        };
+        let faults = if *needs_faults { ", with faults" } else { "" };
+        let caught_by = caught_by.name();
+        let _ = writeln!(text, "| `{name}` | {place} | {invariant} | {why} | {caught_by}{faults} |");
+    }
+    say(&text)
+}
+
 /// Hunts planted bugs; gives whether all are caught.
 fn hunt_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
     let seeds = &args.seeds;
     let hunted = in_parallel(args.jobs, subjects.len(), |index| hunt(&subjects[index], seeds.clone()));
-    let (mut text, mut found) = (String::new(), 0);
+    let (mut text, mut found, mut worst) = (String::new(), 0, 0);
     for (subject, first) in subjects.iter().zip(hunted) {
         let name = subject.name();
         let _ = match first {
             Some((seed, Caught { by, .. })) => {
-                found += 1;
+                (found, worst) = (found + 1, worst.max(seed));
                 writeln!(text, "{name} caught at seed {seed} by {}", by.name())
             }
             None => writeln!(text, "{name} missed by seeds {}..{}", seeds.start, seeds.end),
@@ -89,6 +109,7 @@ fn hunt_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
     }
     let hunted = subjects.len();
     let _ = writeln!(text, "sim.planted_bugs {hunted}\nsim.planted_bugs_found {found}");
+    let _ = writeln!(text, "sim.planted_bugs_worst_seed {worst}");
     say(&text)?;
     Ok(found == hunted)
 }

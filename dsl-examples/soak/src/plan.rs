@@ -5,6 +5,7 @@
 //! quick to check and short to read.
 
 use std::fmt;
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -43,10 +44,15 @@ pub struct Plan {
     pub puts_percent: u64,
     /// How often a client pauses before an operation, in percent.
     pub pauses_percent: u64,
-    /// The odds that a compute node dies, as its threads post a chain, in percent.
-    pub crashes_percent: u64,
-    /// The odds that the link to a memory node is cut for up to 100 round trips, as a chain is posted to it, in percent.
-    pub cuts_percent: u64,
+    /// The odds that a compute node dies, as its threads post a chain, in parts per thousand.
+    pub crashes_permille: u64,
+    /// The odds that the link to a memory node is cut for up to 100 round trips, as a chain is posted to it, in parts per
+    /// thousand.
+    pub cuts_permille: u64,
+    /// Compute nodes that die in the middle of an operation.
+    pub deaths: Vec<Death>,
+    /// Whether what dead threads have left is put right at once, and not by the next operation that meets it.
+    pub recovers_first: bool,
     /// The odds that a compute node stalls for up to 100 round trips, as its threads post a chain, in percent. Nothing
     /// fails by that; it opens windows that threads in step never see.
     pub stalls_percent: u64,
@@ -61,20 +67,40 @@ pub struct Plan {
     /// Compute threads of each process: one, some or all. In a process of several, guards of one hold back what another retires
     /// without a message, and blocks of ended threads go to the others.
     pub threads_per_node: usize,
-    /// Whether retired memory is freed one epoch too early: a bug in the runtime, to be found.
-    pub early_reclamation: bool,
+    /// More options of the cluster's URL: a bug in the runtime, to be found.
+    pub options: &'static str,
 }
+
+/// The death of a compute node in the middle of an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Death {
+    /// Its first thread, which it takes along with the others.
+    pub thread: usize,
+    /// From which operation of the thread's first task on it counts changes.
+    pub operation: usize,
+    /// How often the thread has changed far memory since then, by WRITE, CAS or FAA. What a death leaves half done lies
+    /// between two changes.
+    pub changes: u64,
+    /// How much later it happens: the last change is still under way at first, and the next may be at the end.
+    pub after: Duration,
+}
+
+/// The longest time from a change to a death: a little more than a round trip.
+const LONGEST_AFTER_NS: u64 = 3000;
+
+/// After how many changes a thread dies at most: those of an update that takes two locks.
+const MOST_CHANGES: u64 = 6;
 
 impl Plan {
     /// What `seed` stands for.
     pub fn new(structure: Structure, seed: u64, faults: Faults) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let tasks = one_of(&mut rng, &[1, 1, 2]);
-        let odds = |rng: &mut SmallRng| match faults {
+        let odds = |rng: &mut SmallRng, permille: &[u64]| match faults {
             Faults::None => 0,
-            Faults::Injected => one_of(rng, &[0, 2, 5]),
+            Faults::Injected => one_of(rng, permille),
         };
-        Self {
+        let mut plan = Self {
             structure,
             seed,
             faults,
@@ -85,16 +111,37 @@ impl Plan {
             gets_and_inserts_percent: one_of(&mut rng, &[[10, 45], [30, 35], [40, 15], [60, 20]]),
             puts_percent: one_of(&mut rng, &[20, 30, 45]),
             pauses_percent: one_of(&mut rng, &[0, 20, 50]),
-            crashes_percent: odds(&mut rng),
-            cuts_percent: odds(&mut rng),
+            // High odds kill all threads but one before they have done much; low ones let them meet first.
+            crashes_permille: odds(&mut rng, &[0, 5, 10, 20, 50]),
+            cuts_permille: odds(&mut rng, &[0, 0, 0, 20, 50]),
+            deaths: Vec::new(),
+            recovers_first: odds(&mut rng, &[0, 1]) == 1,
             stalls_percent: one_of(&mut rng, &[0, 5, 12, 25, 40]),
             nodes: rng.random_range(1..=2),
             jitter_percent: one_of(&mut rng, &[0, 10, 50, 90]),
             rate: one_of(&mut rng, &["1M", "20M", "inf"]),
             slow_percent: one_of(&mut rng, &[0, 0, 40]),
             threads_per_node: one_of(&mut rng, &[1, 1, 2, 3, 4]),
-            early_reclamation: false,
+            options: "",
+        };
+        // By chance most nodes die while the structure is being made, or as they wait; so most plans say when.
+        if faults == Faults::Injected && rng.random_ratio(2, 3) {
+            plan.crashes_permille = 0;
+            if rng.random_ratio(1, 2) {
+                plan.cuts_permille = 0;
+            }
+            let (threads, operations) = (plan.threads, plan.operations);
+            // The first node survives.
+            let dying = (plan.threads_per_node..threads).step_by(plan.threads_per_node);
+            let death = |thread| Death {
+                thread,
+                operation: rng.random_range(1..=operations),
+                changes: rng.random_range(1..=MOST_CHANGES),
+                after: Duration::from_nanos(rng.random_range(0..LONGEST_AFTER_NS)),
+            };
+            plan.deaths = dying.map(death).collect();
         }
+        plan
     }
 
     /// The cluster's URL.
@@ -104,18 +151,19 @@ impl Plan {
             "sim:seed={seed},nodes={nodes},size=256KiB,limit=500ms,jitter={jitter_percent}%,rate={rate},\
              slow={slow_percent}%,stall={stalls_percent}%"
         );
-        let plant = if self.early_reclamation { ",plant=early-reclamation" } else { "" };
-        let url = format!("{url},threads-per-node={}{plant}", self.threads_per_node);
-        let Self { crashes_percent, cuts_percent, .. } = self;
+        let comma = if self.options.is_empty() { "" } else { "," };
+        let url = format!("{url},threads-per-node={}{comma}{}", self.threads_per_node, self.options);
+        let percent = |permille: u64| format!("{}.{}%", permille / 10, permille % 10);
+        let (crash, cut) = (percent(self.crashes_permille), percent(self.cuts_permille));
         match self.faults {
             Faults::None => url,
-            Faults::Injected => format!("{url},crash={crashes_percent}%,cut={cuts_percent}%,leaks=ignore"),
+            Faults::Injected => format!("{url},crash={crash},cut={cut},leaks=ignore"),
         }
     }
 
     /// Whether the release of a lock may be lost while its owner lives. (What the dead held is taken from them.)
     pub fn may_lose_locks(&self) -> bool {
-        self.cuts_percent > 0
+        self.cuts_permille > 0
     }
 
     /// At most how many values are put into a stack or a queue.
@@ -128,11 +176,16 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { threads, tasks, operations, keys, puts_percent, pauses_percent, .. } = self;
         let [gets, inserts] = self.gets_and_inserts_percent;
+        let death = |Death { thread, operation, changes, after }: &Death| {
+            format!("; thread {thread} dies {after:?} after change {changes} from operation {operation} on")
+        };
+        let deaths: String = self.deaths.iter().map(death).collect();
         write!(
             f,
             "{threads} threads of {tasks} tasks of {operations} operations; of a set: {keys} keys, {gets} % gets, \
-             {inserts} % inserts; else: {puts_percent} % puts; {pauses_percent} % pauses; {}",
-            self.url()
+             {inserts} % inserts; else: {puts_percent} % puts; {pauses_percent} % pauses; {}{}",
+            self.url(),
+            deaths
         )
     }
 }

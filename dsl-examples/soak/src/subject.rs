@@ -1,23 +1,27 @@
 //! Subjects: what is soaked, be it a structure that users use or a copy of one with a planted bug.
 
+use std::pin::Pin;
+
 use farfield::{ComputeThread, Remote, RemotePtr, Result};
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::model::Model;
 use crate::model::exchange::{Discipline, Exchange, Reply};
+use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
+use crate::model::{self, Model};
 use crate::mutants::MUTANTS;
 use crate::plan::{Faults, Plan};
-use crate::planted::{Planted, Structure};
+use crate::planted::{Bug, Planted, Structure};
+use crate::register::Register;
 use crate::soak::{self, Outcome};
 
 /// A structure in far memory that can be compared with a model.
 #[allow(async_fn_in_trait)] // its futures stay on their compute thread, so nobody needs them to be `Send`
-pub trait Soaked: Remote {
+pub trait Soaked: Remote + Sized + 'static {
     /// What it must look like.
-    type Model: Workload;
+    type Model: Workload + 'static;
 
     /// A new, empty one.
     async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>>;
@@ -39,6 +43,71 @@ pub trait Soaked: Remote {
     }
     /// Frees it.
     async fn destroy(self, ct: &ComputeThread) -> Result<()>;
+}
+
+/// What becomes of something that is done.
+pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
+
+/// A handle to a structure, whatever its type.
+pub trait Handle<M: Model> {
+    /// As [`Soaked::perform`].
+    fn perform<'a>(&'a self, operation: M::Operation, ct: &'a ComputeThread) -> Doing<'a, M::Returned>;
+    /// As [`Soaked::recover`].
+    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()>;
+    /// As [`Soaked::verify`].
+    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()>;
+    /// As [`Soaked::destroy`].
+    fn destroy(self: Box<Self>, ct: &ComputeThread) -> Doing<'_, ()>;
+}
+
+impl<M: Model, S: Soaked<Model = M>> Handle<M> for S {
+    fn perform<'a>(&'a self, operation: M::Operation, ct: &'a ComputeThread) -> Doing<'a, M::Returned> {
+        Box::pin(Soaked::perform(self, operation, ct))
+    }
+    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()> {
+        Box::pin(Soaked::recover(self, ct))
+    }
+    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()> {
+        Box::pin(Soaked::verify(self, ct))
+    }
+    fn destroy(self: Box<Self>, ct: &ComputeThread) -> Doing<'_, ()> {
+        Box::pin(Soaked::destroy(*self, ct))
+    }
+}
+
+/// The name under which the threads find the structure.
+const ROOT: &str = "subject";
+
+/// How the threads of a run come by the structure. Everything else is compiled once for each model, and not for each of the
+/// many copies with a planted bug.
+pub struct Life<M: Model> {
+    /// A handle to the structure, which is made by the first thread that asks.
+    pub open: for<'a> fn(&'a ComputeThread) -> Doing<'a, Box<dyn Handle<M>>>,
+    /// A handle to the structure, if it is there.
+    pub find: for<'a> fn(&'a ComputeThread) -> Doing<'a, Box<dyn Handle<M>>>,
+}
+
+impl<M: Model> Life<M> {
+    fn of<S: Soaked<Model = M>>() -> Self {
+        Self {
+            open: |ct| {
+                Box::pin(async move {
+                    let root = ct.root_or_init(ROOT, async || S::create(ct).await).await?;
+                    Ok(Box::new(S::attach(root, ct).await?) as Box<dyn Handle<M>>)
+                })
+            },
+            find: |ct| {
+                Box::pin(async move {
+                    let root = ct.lookup(ROOT).await?;
+                    Ok(Box::new(S::attach(root, ct).await?) as Box<dyn Handle<M>>)
+                })
+            },
+        }
+    }
+}
+
+fn run<S: Soaked>(plan: &Plan) -> Outcome {
+    soak::run(plan, &Life::of::<S>())
 }
 
 /// A model from which operations can be drawn.
@@ -69,6 +138,17 @@ impl Workload for Set {
     }
 }
 
+impl Workload for model::register::Register {
+    fn draw(plan: &Plan, rng: &mut SmallRng, fresh: u64) -> Access {
+        if rng.random_range(0..100) < plan.puts_percent { Access::Write(fresh) } else { Access::Read }
+    }
+
+    /// A value that a dead writer has left half-written is lost; it can be written again.
+    fn look(_: &Plan, looked: u64, _: Option<u64>) -> Option<Access> {
+        [Access::Read, Access::Write(LAST_VALUE), Access::Read].get(looked as usize).copied()
+    }
+}
+
 /// What is put in before everything is taken out. No client puts it in.
 const LAST_VALUE: u64 = 1;
 
@@ -96,25 +176,32 @@ pub struct Subject {
 
 impl Subject {
     /// The structure as users use it.
-    pub fn real(structure: Structure) -> Self {
-        let run = match structure {
-            Structure::LazyList => soak::run::<LazyList<u64>>,
-            Structure::LazyListNaive => soak::run::<LazyListNaive<u64>>,
-            Structure::HarrisList => soak::run::<HarrisList<u64>>,
-            Structure::HashSet => soak::run::<HashSet>,
-            Structure::TreiberStack => soak::run::<TreiberStack<u64>>,
-            Structure::MsQueue => soak::run::<MsQueue<u64>>,
+    pub const fn real(structure: Structure) -> Self {
+        let run: fn(&Plan) -> Outcome = match structure {
+            Structure::LazyList => run::<LazyList<u64>>,
+            Structure::LazyListNaive => run::<LazyListNaive<u64>>,
+            Structure::HarrisList => run::<HarrisList<u64>>,
+            Structure::HashSet => run::<HashSet>,
+            Structure::TreiberStack => run::<TreiberStack<u64>>,
+            Structure::MsQueue => run::<MsQueue<u64>>,
+            Structure::Register => run::<Register>,
         };
         Self { structure, planted: None, run }
     }
 
-    /// A broken copy for each planted bug.
-    pub fn mutants() -> &'static [Self] {
+    /// A subject for each planted bug.
+    pub fn with_planted_bugs() -> &'static [Self] {
         MUTANTS
     }
 
-    pub(crate) const fn planted<S: Soaked>(planted: &'static Planted) -> Self {
-        Self { structure: planted.structure, planted: Some(planted), run: soak::run::<S> }
+    /// A broken copy of a structure.
+    pub(crate) const fn mutant<S: Soaked>(planted: &'static Planted) -> Self {
+        Self { structure: planted.structure, planted: Some(planted), run: run::<S> }
+    }
+
+    /// A structure as users use it, on a broken runtime.
+    pub(crate) const fn on_broken_runtime(planted: &'static Planted) -> Self {
+        Self { planted: Some(planted), ..Self::real(planted.structure) }
     }
 
     /// What it is called in reports.
@@ -124,7 +211,16 @@ impl Subject {
 
     /// Runs what a seed stands for.
     pub fn run_seed(&self, seed: u64, faults: Faults) -> Outcome {
-        self.run(&Plan::new(self.structure, seed, faults))
+        self.run(&self.plan(seed, faults))
+    }
+
+    /// What a seed stands for.
+    pub fn plan(&self, seed: u64, faults: Faults) -> Plan {
+        let options = match self.planted.map(|planted| planted.bug) {
+            Some(Bug::Runtime(options)) => options,
+            Some(Bug::Edit { .. }) | None => "",
+        };
+        Plan { options, ..Plan::new(self.structure, seed, faults) }
     }
 
     /// Runs a plan.
@@ -226,6 +322,17 @@ macro_rules! queue {
     };
 }
 pub(crate) use queue;
+
+impl Soaked for Register {
+    type Model = model::register::Register;
+    whole_life!();
+    async fn perform(&self, operation: Access, ct: &ComputeThread) -> Result<u64> {
+        match operation {
+            Access::Read => self.read(ct).await,
+            Access::Write(value) => self.write(value, ct).await.map(|()| value),
+        }
+    }
+}
 
 set!(LazyList<u64>, recover);
 set!(LazyListNaive<u64>, recover);

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`set`] | a set of keys |
 //! | [`exchange`] | a stack and a queue of values |
+//! | [`register`] | a value that is read and replaced |
 //! | [`linearizability`] | whether a history can be explained by a model |
 
 pub mod exchange;
 pub mod linearizability;
+pub mod register;
 pub mod set;
 
 use std::fmt::{Debug, Display};
