@@ -51,6 +51,12 @@ pub(crate) struct Options {
     /// Run this shell script instead of the tests, where they would run and with what they have
     #[arg(long, value_name = "PATH")]
     script: Option<PathBuf>,
+    /// Run each test so many times in one boot: for what happens once in many runs
+    #[arg(long, default_value_t = 1, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: u32,
+    /// Processes that compute beside each test, where it runs: for what happens on a busy machine only
+    #[arg(long, default_value_t = 0, value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(0..=64))]
+    busy: u32,
     /// The time limit of the whole run, in seconds
     #[arg(long, default_value_t = LIMIT_S, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: u64,
@@ -75,6 +81,8 @@ impl Options {
             place: Place::Auto,
             only: None,
             script: None,
+            repeat: 1,
+            busy: 0,
             limit: LIMIT_S,
             accel: None,
             refresh: false,
@@ -117,6 +125,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     };
     let programs = programs::build()?;
     single.retain(|test| test.name.starts_with(prefix));
+    suite::repeat(&mut single, options.repeat, options.busy);
     let reports = match device {
         Some(device) => {
             refuse_none(&single, prefix)?;

@@ -99,6 +99,26 @@ pub(super) fn script(path: &Path, limit: Duration) -> Result<Test, String> {
     Ok(Test { name: "script".to_owned(), command: crate::workspace::read(path)?, limit })
 }
 
+/// Puts each test `times` times into the list, the second as `NAME.2` and so on, and `busy` processes beside each that compute
+/// until it has ended. The rounds follow each other, so a device that one test has taken away is missing in the next round.
+pub(super) fn repeat(tests: &mut Vec<Test>, times: u32, busy: u32) {
+    let round = std::mem::take(tests);
+    for number in 1..=times {
+        tests.extend(round.iter().cloned().map(|mut test| {
+            if number > 1 {
+                test.name = format!("{}.{number}", test.name);
+            }
+            for _ in 0..busy {
+                test.command = format!("{BUSY}{}", test.command);
+            }
+            test
+        }));
+    }
+}
+
+/// A process that computes until the test has ended, however it ends.
+const BUSY: &str = "(while :; do :; done) & busy=\"$busy $!\"; trap 'kill $busy' EXIT\n";
+
 /// Tests on one machine, with a device on nothing.
 pub(super) fn alone(tests: Vec<Test>, programs: Vec<PathBuf>) -> Scenario {
     let guest = Guest { name: "alone", address: "10.0.0.1", wire: false, role: Role::Tests(tests) };
@@ -108,6 +128,38 @@ pub(super) fn alone(tests: Vec<Test>, programs: Vec<PathBuf>) -> Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_test_is_repeated_under_other_names_and_beside_what_computes() {
+        let mut tests = vec![test("one", 1, "true"), test("two", 1, "true")];
+        repeat(&mut tests, 2, 2);
+        let names: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
+        assert_eq!(names, ["one", "two", "one.2", "two.2"]);
+        assert_eq!(tests[3].command.matches("while :").count(), 2);
+        assert!(tests[3].command.ends_with("true"));
+    }
+
+    /// The shell itself says whether the processes beside a test end with it.
+    #[test]
+    fn what_computes_beside_a_test_ends_with_it() {
+        let mut tests = vec![test("one", 1, "echo $busy; exit 3")];
+        repeat(&mut tests, 1, 2);
+        let ran = std::process::Command::new("sh").args(["-ec", &tests[0].command]).output().unwrap();
+        assert_eq!(ran.status.code(), Some(3));
+        let said = String::from_utf8(ran.stdout).unwrap();
+        let processes: Vec<&str> = said.split_whitespace().collect();
+        assert_eq!(processes.len(), 2);
+        for process in processes {
+            // One that has been told to end may take a moment.
+            let is_there = || {
+                let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+                !state.is_empty() && !state.contains(") Z ")
+            };
+            while is_there() {
+                std::thread::yield_now();
+            }
+        }
+    }
 
     #[test]
     fn names_are_words_that_occur_once() {
