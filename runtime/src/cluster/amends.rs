@@ -110,11 +110,11 @@ impl ComputeThread {
         Amended { submitted: self.submit(chain), exchange: Some(exchange) }
     }
 
-    /// Posts a WRITE of 8 bytes that nobody waits for, to the word that an exchange is of. It takes effect after what this
+    /// [Replaces](Chain::replace) the word that an exchange is of, which is its own, without waiting. It takes effect after what this
     /// thread has completed; if it fails, amends are made.
     pub(crate) fn post_word(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();
-        chain.write(exchange.at, &[exchange.new]);
+        chain.replace(exchange.at, exchange.own, exchange.new);
         drop(self.submit_amended(chain, exchange));
     }
 

@@ -184,7 +184,7 @@ impl Claim<'_> {
     /// Writes the value and makes the entry ready, in one chain; the name is given back if that fails.
     async fn settle(mut self, value: u64) -> Result<()> {
         self.body.value = value;
-        write_entry(self.ct, self.index, &self.body, State::Ready).await?;
+        write_entry(self.ct, self.index, &self.body, State::Initialising(self.ct.id()), State::Ready).await?;
         self.settled = true;
         Ok(())
     }
@@ -207,12 +207,18 @@ fn give_back(ct: &ComputeThread, index: usize) {
     ct.make_amends(Exchange::of_word(entry, State::Naming(me).word(), State::Empty.word()));
 }
 
-/// Writes an entry's body and then its state, in one chain.
-async fn write_entry(ct: &ComputeThread, index: usize, body: &Body, state: State) -> Result<()> {
+/// Writes the body of an entry that this thread has `claimed`, and then its state, in one chain.
+async fn write_entry(
+    ct: &ComputeThread,
+    index: usize,
+    body: &Body,
+    claimed: State,
+    state: State,
+) -> Result<()> {
     let entry = control::entry(index);
     let mut chain = ct.empty_chain();
     chain.write(entry.add(control::entry_body().start as u64), &body.words());
-    chain.write(entry, &[state.word()]);
+    chain.replace(entry, claimed.word(), state.word());
     ct.submit(chain).await.map(drop)
 }
 
@@ -310,7 +316,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
             let body = Body { description: old, ..new };
             let claim = Claim { ct, index, body, settled: false };
             if to == State::Naming(me) {
-                let named = write_entry(ct, index, &body, State::Initialising(me));
+                let named = write_entry(ct, index, &body, to, State::Initialising(me));
                 named.await?;
             }
             return Ok(RootOrClaim::Claim(claim));

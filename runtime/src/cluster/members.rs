@@ -323,7 +323,11 @@ impl ComputeThread {
     async fn vacate(&self, places: Places) -> Result<()> {
         let mut chain = self.empty_chain();
         chain.write(places.slot, &[0]);
-        chain.write(places.record, &[0]);
+        match &self.process.shared {
+            // Others that look for a place try to take it by CAS.
+            Some(member) => chain.replace(places.record, State::of(member.identity), 0),
+            None => chain.write(places.record, &[0]),
+        }
         self.submit(chain).await.map(drop)
     }
 

@@ -34,10 +34,30 @@ pub(crate) enum Sight {
 /// One operation. `slot` is its first word in the chain's buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Read { at: Address, slot: Range<usize>, sight: Sight },
-    Write { at: Address, slot: Range<usize> },
-    CompareExchange { at: Address, expected: u64, new: u64, slot: usize },
-    FetchAdd { at: Address, addend: u64, slot: usize },
+    Read {
+        at: Address,
+        slot: Range<usize>,
+        sight: Sight,
+    },
+    /// `own` is the word that is there, if the thread knows it because it has put it there: see [`Chain::replace`].
+    Write {
+        at: Address,
+        slot: Range<usize>,
+        #[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
+        // where all operations are atomic it does not matter
+        own: Option<u64>,
+    },
+    CompareExchange {
+        at: Address,
+        expected: u64,
+        new: u64,
+        slot: usize,
+    },
+    FetchAdd {
+        at: Address,
+        addend: u64,
+        slot: usize,
+    },
 }
 
 /// Where an operation's result will be: a range of the chain's words.
@@ -125,7 +145,15 @@ impl Chain {
     pub(crate) fn write(&mut self, at: Address, words: &[u64]) {
         let slot = self.words.len()..self.words.len() + words.len();
         self.words.extend_from_slice(words);
-        self.ops.push(Op::Write { at, slot });
+        self.ops.push(Op::Write { at, slot, own: None });
+    }
+
+    /// A WRITE of a word that other threads may try to change by CAS, while it is `own`: a token or a mark of this thread's, so no CAS
+    /// of theirs succeeds. A fabric whose WRITEs and atomics can harm each other uses a CAS from `own`, which succeeds.
+    pub(crate) fn replace(&mut self, at: Address, own: u64, new: u64) {
+        let slot = self.words.len()..self.words.len() + 1;
+        self.words.push(new);
+        self.ops.push(Op::Write { at, slot, own: Some(own) });
     }
 
     pub(crate) fn compare_exchange(&mut self, at: Address, expected: u64, new: u64) -> Slot {

@@ -97,7 +97,9 @@ struct Alone<'a> {
 impl Alone<'_> {
     /// Lets others join. One round trip.
     async fn end(self) -> Result<()> {
-        self.ct.write_word(control::collector(), 0).await?;
+        let mut chain = self.ct.empty_chain();
+        chain.replace(control::collector(), self.word, 0);
+        self.ct.submit(chain).await?;
         std::mem::forget(self);
         Ok(())
     }

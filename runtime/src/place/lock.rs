@@ -398,6 +398,11 @@ impl<'ct> LockGuard<'ct> {
         Some(Exchange::new(at, token, self.parts.free()))
     }
 
+    /// The lock's word while it is held.
+    pub(in crate::place) fn token(&self) -> u64 {
+        self.parts.token
+    }
+
     /// Where the lock is.
     pub(in crate::place) fn address(&self) -> Address {
         self.parts.at
@@ -414,7 +419,7 @@ impl<'ct> LockGuard<'ct> {
         let mut chain = self.ct.empty_chain();
         match held {
             Held::Yes => {
-                chain.write(at, &[free]);
+                chain.replace(at, token, free);
             }
             // Another thread may own it by now.
             Held::Taking | Held::Releasing => {

@@ -189,7 +189,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
         chain.write(self.version_at(), &[odd]);
         chain.write(self.value_at(), &image);
         chain.write(self.version_at(), &[odd.wrapping_add(1)]);
-        chain.write(self.address(), &[0]);
+        chain.replace(self.address(), right.token, 0);
         ct.heap().return_image(image);
         // Once posted, the chain itself ends the write.
         ct.submit_amended(chain, right.into_failed_write()).await.map(drop)

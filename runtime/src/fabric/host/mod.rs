@@ -99,7 +99,7 @@ impl Host {
                         *to = from.load(Ordering::SeqCst);
                     }
                 }
-                Op::Write { at, slot } => self.write(*at, &words[slot.clone()])?,
+                Op::Write { at, slot, .. } => self.write(*at, &words[slot.clone()])?,
                 Op::CompareExchange { at, expected, new, slot } => {
                     words[*slot] = self.compare_exchange(*at, *expected, *new)?;
                 }

@@ -17,6 +17,12 @@
 //! asks for a fence on a WRITE after a READ or an atomic, and on an atomic after a READ; nothing else needs one. A fence makes the
 //! device wait for everything before, so it is used only where the order is promised: inside a chain, and after a chain that
 //! nobody waits for (it was *left*) and that is still in flight.
+//!
+//! # Words that others try to change by CAS
+//!
+//! The specification makes atomics atomic with respect to each other, not to WRITEs. A device may execute a CAS that fails as a load and
+//! a store of the same word, and a WRITE between the two is lost. `rdma_rxe` of Linux 6.1 does, and so a lock stayed locked for ever whose
+//! owner had released it by a WRITE. So a word that is [replaced](Chain::replace) is replaced by a CAS from the word that is there.
 
 use std::collections::VecDeque;
 
@@ -282,7 +288,7 @@ impl Pipeline {
             unreachable!("what is queued has something to post")
         };
         let op = &flight.chain.ops()[index];
-        let reads = !matches!(op, Op::Write { .. });
+        let reads = has_answer(op);
         // A quarter of the ring: while one such piece is under way others still find room.
         let most = self.credits.words / 4;
         let words = (op.words() - first).min(most);
@@ -298,8 +304,8 @@ impl Pipeline {
         let position = self.first + self.pieces.len() as u64;
         let behind = |behind: &Behind| match op {
             Op::Read { .. } => 0,
-            Op::Write { .. } => behind.reads.max(behind.atomics),
-            Op::CompareExchange { .. } | Op::FetchAdd { .. } => behind.reads,
+            Op::Write { own: None, .. } => behind.reads.max(behind.atomics),
+            Op::Write { own: Some(_), .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => behind.reads,
         };
         let fence = behind(&self.own).max(behind(&self.left)) > self.first;
         note(if flight.left { &mut self.left } else { &mut self.own }, op, position);
@@ -333,7 +339,10 @@ impl Pipeline {
         let (ops, buffer) = flight.chain.parts();
         let verb = match &ops[index] {
             Op::Read { .. } => Verb::Read { ring: ring_at, words },
-            Op::Write { slot, .. } => {
+            Op::Write { slot, own: Some(own), .. } => {
+                Verb::CompareExchange { ring: ring_at, expected: *own, new: buffer[slot.start] }
+            }
+            Op::Write { slot, own: None, .. } => {
                 let from = &buffer[slot.start + first..][..words];
                 if inline {
                     Verb::WriteInline(from)
@@ -434,12 +443,20 @@ impl Room {
     }
 }
 
+/// Whether words come back from an operation, so that it takes a credit for READs. A word that is [replaced](Chain::replace) is
+/// replaced by a CAS.
+fn has_answer(op: &Op) -> bool {
+    !matches!(op, Op::Write { own: None, .. })
+}
+
 /// A READ or an atomic stands at a position.
 fn note(behind: &mut Behind, op: &Op, position: u64) {
     match op {
         Op::Read { .. } => behind.reads = behind.reads.max(position + 1),
-        Op::CompareExchange { .. } | Op::FetchAdd { .. } => behind.atomics = behind.atomics.max(position + 1),
-        Op::Write { .. } => {}
+        Op::Write { own: Some(_), .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
+            behind.atomics = behind.atomics.max(position + 1);
+        }
+        Op::Write { own: None, .. } => {}
     }
 }
 

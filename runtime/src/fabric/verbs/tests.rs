@@ -124,6 +124,59 @@ fn works(nodes: &Nodes) {
     }
 }
 
+fn execute(verbs: &Verbs, chain: Chain) -> Chain {
+    let Posted::InFlight(ticket) = verbs.post(chain) else { panic!("it takes time") };
+    loop {
+        if let Poll::Ready((chain, result)) = verbs.poll(ticket) {
+            result.unwrap();
+            return chain;
+        }
+        verbs.idle();
+    }
+}
+
+/// What a lock's owner does to its word while another thread tries to take it. With a WRITE in place of `replace`, `rdma_rxe` of Linux 6.1
+/// loses some: it stores again what a CAS has found that fails.
+#[test]
+fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
+    const ROUNDS: u64 = 20_000;
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
+    let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
+    client.prepare(2).unwrap();
+    let at = Address::new(0, 4096);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let verbs = Verbs::new(&client, Some(1));
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut chain = Chain::default();
+                chain.compare_exchange(at, u64::MAX, 0);
+                execute(&verbs, chain);
+            }
+        });
+        let verbs = Verbs::new(&client, Some(0));
+        let mut lost = 0;
+        let mut own = 0;
+        for new in 1..=ROUNDS {
+            let mut chain = Chain::default();
+            if std::env::var("EXPERIMENT_WRITE").is_ok() {
+                chain.write(at, &[new]);
+            } else {
+                chain.replace(at, own, new);
+            }
+            execute(&verbs, chain);
+            let mut chain = Chain::default();
+            let slot = chain.read(at, 1);
+            own = execute(&verbs, chain).word(&slot);
+            lost += u64::from(own != new);
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        eprintln!("LOST {lost} of {ROUNDS}");
+        assert_eq!(lost, 0, "of {ROUNDS} were lost");
+    });
+}
+
 #[test]
 fn strangers_are_refused_and_the_others_served() {
     let Some(address) = address() else { return };

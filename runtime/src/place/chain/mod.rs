@@ -274,9 +274,9 @@ impl<'g> Chain<'g> {
     /// Releases a lock. If the chain fails, so that what it was to change before may not be changed, the lock is released all
     /// the same and its next owner is [told so](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released by itself.
     pub fn release(&mut self, lock: LockGuard<'g>) {
-        let (at, free) = (lock.address(), lock.word_when_free());
+        let (at, token, free) = (lock.address(), lock.token(), lock.word_when_free());
         self.add(at, |part| {
-            part.write(at, &[free]);
+            part.replace(at, token, free);
             Slot::default()
         });
         self.results.releases.borrow_mut().push(lock.into_parts());

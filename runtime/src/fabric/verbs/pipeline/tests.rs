@@ -300,3 +300,25 @@ fn nothing_is_allocated_once_it_is_warm() {
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| round()));
     assert_eq!(counted.count_total, 0);
 }
+
+#[test]
+fn a_word_that_is_replaced_is_replaced_by_a_cas() {
+    let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
+    let mut pipeline = Pipeline::new(Credits { reads: 1, ..PLENTY });
+    let mut chain = Chain::default();
+    chain.write(at(1), &[5]);
+    chain.replace(at(2), 7, 9);
+    chain.replace(at(3), 8, 0);
+    let number = pipeline.push(chain);
+    assert!(matches!(pipeline.next(&ring).unwrap().verb, Verb::WriteInline([5])));
+    let request = pipeline.next(&ring).unwrap();
+    assert!(matches!(request.verb, Verb::CompareExchange { expected: 7, new: 9, .. }));
+    assert!(!request.fence, "a WRITE before it is not sent again after it");
+    assert_eq!(pipeline.next(&ring), None, "it takes the credit that an answer takes");
+    pipeline.complete(1, &ring);
+    assert!(matches!(pipeline.next(&ring).unwrap().verb, Verb::CompareExchange { expected: 8, new: 0, .. }));
+    pipeline.complete(2, &ring);
+    let (chain, result) = pipeline.take(number).unwrap();
+    assert!(result.is_ok());
+    assert_eq!(chain.failed_exchanges(), 0, "the answer is nobody's");
+}
