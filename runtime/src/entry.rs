@@ -4,9 +4,11 @@ use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::cluster::{Cluster, ComputeThread};
 use crate::error::{Error, Printable, Result};
+use crate::fabric::stall;
 
 /// The variable that names another cluster than the program's own.
 const CLUSTER_VARIABLE: &str = "FARFIELD_CLUSTER";
@@ -15,6 +17,9 @@ const SEED_VARIABLE: &str = "FARFIELD_SEED";
 /// The variable that says how many lines of a failing run's trace are printed.
 const TRACE_VARIABLE: &str = "FARFIELD_TRACE";
 const DEFAULT_TRACE_LINES: usize = 40;
+
+/// After what time a wait of a test is reported, unless `FARFIELD_STALL` says otherwise.
+const TEST_STALLS: Duration = Duration::from_secs(5);
 
 /// The exit code of a program that could not do what it was asked.
 const FAILURE: u8 = 2;
@@ -44,6 +49,7 @@ pub fn run_test<E: Display + 'static>(
     threads: usize,
     body: impl AsyncFn(&ComputeThread) -> Result<(), E> + Sync,
 ) {
+    stall::unless_told(TEST_STALLS);
     let body = async |ct: &ComputeThread| body(ct).await.map_err(own_error);
     if let Err(error) = Cluster::connect(url).and_then(|cluster| cluster.run(threads, body)) {
         panic!("{error}");
@@ -63,6 +69,7 @@ pub fn run_sim_test<E: Display + 'static>(
     seeds: impl IntoIterator<Item = u64>,
     body: impl AsyncFn(&ComputeThread) -> Result<(), E> + Sync,
 ) {
+    stall::unless_told(TEST_STALLS);
     // The test harness knows a test by its path inside the crate.
     let name = name.split_once("::").map_or(name, |(_, path)| path);
     let replayed = number(SEED_VARIABLE);

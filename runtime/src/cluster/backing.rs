@@ -13,6 +13,7 @@ use crate::fabric::host::{Arena, Geometry, Host};
 #[cfg(target_os = "linux")]
 use crate::fabric::shm;
 use crate::fabric::sim::{self, Sim, World};
+use crate::fabric::stall::Waits;
 #[cfg(feature = "_verbs")]
 use crate::fabric::verbs::{Client, Verbs};
 use crate::memory::grid::Grid;
@@ -150,12 +151,20 @@ impl Backing {
     }
 
     /// The access of a thread of a run, or of one in the background.
-    pub(super) fn endpoint(&self, config: &Config, seed: u64, thread: Option<usize>) -> Endpoint {
+    pub(super) fn endpoint(
+        &self,
+        config: &Config,
+        seed: u64,
+        thread: Option<usize>,
+        stalls: Option<Arc<Waits>>,
+    ) -> Endpoint {
         match self {
             Self::Here(arena) => {
                 let host = Host::new(Arc::clone(arena));
                 match config.fabric {
-                    Fabric::Delayed { max_polls } => Endpoint::Delayed(Delayed::new(host, max_polls, seed)),
+                    Fabric::Delayed { max_polls } => {
+                        Endpoint::Delayed(Delayed::new(host, max_polls, seed, stalls))
+                    }
                     _ => Endpoint::Host(host),
                 }
             }
@@ -165,7 +174,7 @@ impl Backing {
                 Endpoint::Sim(Sim::new(world.clone(), thread.unwrap_or_default() as u32))
             }
             #[cfg(feature = "_verbs")]
-            Self::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread)),
+            Self::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread, stalls)),
         }
     }
 }

@@ -18,6 +18,7 @@
 use super::Cluster;
 use super::ComputeThread;
 use super::directory::{barrier_entry, check_name};
+use super::stalls::Purpose;
 use crate::error::{self, Error, Result};
 use crate::task::Backoff;
 
@@ -81,7 +82,8 @@ impl ComputeThread {
                 let arrived = (word & COUNT_MASK) - (complete - threads);
                 return Err(Error::from(error::BarrierBroken { name: name.into(), arrived, threads }));
             }
-            backoff.wait().await;
+            let arrived = (word & COUNT_MASK).saturating_sub(complete - threads);
+            backoff.wait_for(Purpose::Barrier { name, arrived, threads }).await;
         }
     }
 
@@ -99,7 +101,8 @@ impl ComputeThread {
                 let arrived = count - (complete - threads);
                 return Err(Error::from(error::BarrierBroken { name: name.into(), arrived, threads }));
             }
-            backoff.wait().await;
+            let arrived = count - (complete - threads);
+            backoff.wait_for(Purpose::Barrier { name, arrived, threads }).await;
         }
     }
 }

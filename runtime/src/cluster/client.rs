@@ -52,6 +52,7 @@ use super::thread::ComputeThread;
 use super::{Cluster, live, lock};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::{Alarm, Alarms, Background, Moment, Reserved};
+use crate::fabric::stall::{Waiting, blocked, blocked_for};
 use crate::task::block_on;
 use queue::{Offered, Queue};
 use serve::{is_at_work_for, serve};
@@ -206,6 +207,7 @@ impl Cluster {
         }
         for wait in waits {
             let ended = |_| Err(Error::other("a compute thread of the client has ended"));
+            let _waiting = blocked(|| "a client's thread to be ready".to_owned());
             refused = refused.or(wait.recv().unwrap_or_else(ended).err());
         }
         match refused {
@@ -280,6 +282,7 @@ impl Client {
             answer: waits,
             deadline,
             alarm: None,
+            waiting: None,
         }
     }
 
@@ -353,6 +356,8 @@ pub struct Call<R> {
     /// When it is given up, and how long after it was made that is.
     deadline: Option<(Moment, Duration)>,
     alarm: Option<(Alarm, Waker)>,
+    /// Where stalls are reported, that it is not answered.
+    waiting: Option<Waiting>,
 }
 
 /// Where a call is.
@@ -419,6 +424,23 @@ impl<R> Call<R> {
         }
     }
 
+    /// Its answer is not there.
+    fn note_wait(&self) -> Option<Waiting> {
+        let (queue, state) = (Arc::downgrade(&self.service.queue), &self.state);
+        let number = if let State::Sent(number) = state { Some(*number) } else { None };
+        blocked_for(move || {
+            let Some(queue) = queue.upgrade() else { return "a call of a client that is gone".to_owned() };
+            let place = match number {
+                Some(number) if queue.has(number) => {
+                    "it waits in the queue: no thread of the client has taken it".to_owned()
+                }
+                Some(_) => "a thread of the client has begun it".to_owned(),
+                None => "it waits for room in the queue".to_owned(),
+            };
+            format!("the answer of a client's call; {place}; {} calls wait", queue.waiting())
+        })
+    }
+
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
         if !self.send(Some(context.waker()))? {
             return Poll::Pending;
@@ -463,7 +485,11 @@ impl<R> Future for Call<R> {
         if let Poll::Ready(answer) = this.poll_answer(context) {
             this.state = State::Over;
             this.alarm = None;
+            this.waiting = None;
             return Poll::Ready(answer);
+        }
+        if this.waiting.is_none() {
+            this.waiting = this.note_wait();
         }
         match this.poll_deadline(context.waker()) {
             Poll::Ready(Err(error)) => {

@@ -23,6 +23,7 @@
 //! data structure's path.
 
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
+use super::stalls::Purpose;
 use super::thread::ThreadId;
 use super::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
@@ -321,7 +322,11 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
             }
             return Ok(RootOrClaim::Claim(claim));
         }
-        backoff.wait().await;
+        let by = match from {
+            State::Naming(by) | State::Initialising(by) => Some(by),
+            State::Empty | State::Vacant | State::Ready => None,
+        };
+        backoff.wait_for(Purpose::Name(name, by)).await;
     }
 }
 

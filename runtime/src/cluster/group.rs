@@ -238,6 +238,7 @@ async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, thre
         let is_part = member.group() >> 32 << 32 == group.name_word() && member.run() >> 32 == number;
         is_part && !member.is_gone() && member.round() & ENTERED == 0
     };
+    let _waiting = ct.waits_for(|| format!("the other parts of the group `{}` to enter the run", group.name));
     while ct.members().await?.iter().any(is_on_its_way) {
         ct.cluster().shared.check_memory_node()?;
         ct.rest(LOOK);
@@ -247,6 +248,12 @@ async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, thre
 
 /// Waits until all parts are there and part 0 has drawn a number for the run; gives it.
 async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address) -> Result<u64> {
+    let _waiting = ct.waits_for(|| {
+        format!(
+            "all {} parts of the group `{}`, of which this is part {}",
+            group.parts, group.name, group.part
+        )
+    });
     loop {
         let word = ct.read_word(mine).await?;
         if word & u64::from(u32::MAX) == u64::from(me) && word >> 32 > 0 {

@@ -29,6 +29,7 @@ use super::thread::ComputeThread;
 use super::{Cluster, control};
 use crate::error::{Error, Result};
 use crate::fabric::host::{Background, Stop};
+use crate::fabric::stall::blocked;
 use crate::memory::sweep::{Pace, Swept};
 use crate::task::block_on;
 
@@ -66,6 +67,7 @@ pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(Background,
         let ct = ComputeThread::new(&kept, &run, 0);
         block_on(&ct, keep(&ct, at_first, stop, joined));
     })?;
+    let _waiting = blocked(|| "the keeper to join the cluster".to_owned());
     match waits.recv() {
         Ok(Ok(bytes)) => Ok((keeper, bytes)),
         Ok(Err(error)) => Err(error),

@@ -212,13 +212,19 @@ impl ComputeThread {
     /// Waits until the thread's process has a record and a slot; nothing may be pinned before.
     pub(crate) async fn join_members(&self) -> Result<()> {
         let Some(member) = &self.process.shared else { return Ok(()) };
+        let mut waiting = None;
         loop {
             match member.joined.compare_exchange(OUTSIDE, JOINING, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => break,
                 Err(JOINED) => return Ok(()),
-                Err(_) => self.yield_now().await,
+                Err(_) => {
+                    waiting = waiting
+                        .or_else(|| self.waits_for(|| "another thread to join the cluster".to_owned()));
+                    self.yield_now().await;
+                }
             }
         }
+        drop(waiting);
         let outcome = self.take_places(member).await;
         member.joined.store(if outcome.is_ok() { JOINED } else { OUTSIDE }, Ordering::Release);
         outcome
@@ -356,6 +362,7 @@ impl ComputeThread {
                 collect(&mut members, done.words(slot), |within| Places::in_page(page, within));
             }
         }
+        self.cluster().shared.note_members(&members);
         Ok(members)
     }
 

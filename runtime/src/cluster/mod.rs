@@ -24,6 +24,7 @@
 //! | [`amends`] | words that must not stay as they are if an operation fails |
 //! | [`metrics`] | what each asked of far memory |
 //! | [`random`] | its random numbers |
+//! | [`stalls`] | what a thread waits for, in words |
 //! | [`tokens`] | the words that a thread puts into locks |
 
 mod amends;
@@ -45,6 +46,7 @@ mod random;
 mod run;
 mod runs;
 mod simulated;
+pub(crate) mod stalls;
 mod standing;
 mod submitted;
 mod thread;
@@ -56,6 +58,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub(crate) use amends::Exchange;
 pub use client::{Call, Client, ClientOptions};
@@ -73,6 +76,7 @@ use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
 use crate::fabric::host::{Background, run_threads};
 use crate::fabric::sim::{self, Ran};
+use crate::fabric::stall::{self, Waits};
 use crate::memory::cache::Spare;
 use crate::memory::epoch::Collector;
 use crate::memory::global::Process;
@@ -135,6 +139,9 @@ pub(crate) struct Shared {
     next_run: AtomicU64,
     /// What ended threads had counted.
     totals: Mutex<Metrics>,
+    /// After what time a wait is reported, and what such a report needs to know of other processes.
+    stall_limit: Option<Duration>,
+    others: stalls::Others,
 }
 
 impl Cluster {
@@ -232,6 +239,7 @@ impl Cluster {
 
     fn connect_and(url: &str, at_first: AtFirst) -> Result<(Self, u64)> {
         let mut config = Config::parse(url)?;
+        let stall_limit = stall::limit()?;
         let backing = Backing::connect(&mut config)?;
         let collector = crate::primitive::Arc::new(Collector::new());
         let segments = config.geometry.segments();
@@ -259,8 +267,13 @@ impl Cluster {
                 quarantined: Mutex::default(),
                 next_run: AtomicU64::new(1),
                 totals: Mutex::default(),
+                stall_limit,
+                others: stalls::Others::default(),
             }),
         };
+        if let (Some(limit), Some(world)) = (stall_limit, cluster.shared.world()) {
+            world.lock().report_stalls(limit)?;
+        }
         let mut collected = 0;
         if !is_alone {
             cluster.shared.backing.prepare_background()?;
@@ -458,8 +471,8 @@ impl Shared {
         self.world().is_some_and(|world| world.lock().config().reuse(self.config.seed) == sim::Reuse::Never)
     }
 
-    fn endpoint(&self, seed: u64, thread: Option<usize>) -> Endpoint {
-        self.backing.endpoint(&self.config, seed, thread)
+    fn endpoint(&self, seed: u64, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Endpoint {
+        self.backing.endpoint(&self.config, seed, thread, stalls)
     }
 
     /// What a thread's heap tells the simulator through; `task` is the task that runs.

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::Host;
 use crate::fabric::sim::{Plant, Sim};
+use crate::fabric::stall::Waits;
 use crate::fabric::{Endpoint, Posted, Ticket};
 use crate::layout::{Remote, WORD_BYTES};
 use crate::memory::eager::Eager;
@@ -104,6 +105,8 @@ pub struct ComputeThread {
     id: ThreadId,
     pub(super) run: Arc<Run>,
     cluster: Cluster,
+    /// Its waits, where stalls are reported.
+    pub(crate) stalls: Option<Arc<Waits>>,
 }
 
 impl ComputeThread {
@@ -113,8 +116,13 @@ impl ComputeThread {
         let process = Arc::clone(run.process_of(index));
         let task = Rc::new(Cell::new(0));
         let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let stalls = shared.waits_of(if run.is_in_background() {
+            format!("the thread in the background ({id}) of pid {}", std::process::id())
+        } else {
+            format!("thread {} ({id}) of pid {}", run.threads_before() + index, std::process::id())
+        });
         Self {
-            endpoint: shared.endpoint(seed, (!run.is_in_background()).then_some(index)),
+            endpoint: shared.endpoint(seed, (!run.is_in_background()).then_some(index), stalls.clone()),
             counters: Counters::default(),
             epoch: Collector::register(&process.collector, index),
             process: Arc::clone(&process),
@@ -151,6 +159,7 @@ impl ComputeThread {
             id,
             run: Arc::clone(run),
             cluster: cluster.clone(),
+            stalls,
         }
     }
 

@@ -41,7 +41,7 @@ fn fabrics() -> Vec<Fabric> {
         Fabric { name: "host", endpoint: Box::new(move || Endpoint::Host(direct.clone())) },
         Fabric {
             name: "delayed",
-            endpoint: Box::new(move || Endpoint::Delayed(Delayed::new(delayed.clone(), 5, 42))),
+            endpoint: Box::new(move || Endpoint::Delayed(Delayed::new(delayed.clone(), 5, 42, None))),
         },
         Fabric { name: "sim", endpoint: Box::new(move || Endpoint::Sim(Sim::new(world.clone(), 0))) },
     ];
@@ -65,7 +65,7 @@ mod verbs {
             let _ = &nodes;
             let thread = next.fetch_add(1, Ordering::Relaxed);
             client.prepare(thread + 1).unwrap();
-            Endpoint::Verbs(Verbs::new(&client, Some(thread)))
+            Endpoint::Verbs(Verbs::new(&client, Some(thread), None))
         };
         Some(Fabric { name: "verbs", endpoint: Box::new(endpoint) })
     }

@@ -5,6 +5,7 @@
 //! code that has only ever seen operations ready at once.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::task::Poll;
 
 use rand::rngs::SmallRng;
@@ -13,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use super::Ticket;
 use super::chain::Chain;
 use super::host::Host;
+use super::stall::{self, Waits};
 use crate::error::Result;
 
 pub(crate) struct Delayed {
@@ -21,22 +23,26 @@ pub(crate) struct Delayed {
     rng: RefCell<SmallRng>,
     next_ticket: Cell<u64>,
     in_flight: RefCell<Vec<InFlight>>,
+    stalls: Option<Arc<Waits>>,
 }
 
 struct InFlight {
     ticket: Ticket,
     polls_left: u32,
     chain: Chain,
+    /// Its key among the thread's waits.
+    wait: u64,
 }
 
 impl Delayed {
-    pub(crate) fn new(host: Host, max_polls: u32, seed: u64) -> Self {
+    pub(crate) fn new(host: Host, max_polls: u32, seed: u64, stalls: Option<Arc<Waits>>) -> Self {
         Self {
             host,
             max_polls,
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             next_ticket: Cell::new(0),
             in_flight: RefCell::default(),
+            stalls,
         }
     }
 
@@ -44,10 +50,17 @@ impl Delayed {
         &self.host
     }
 
-    pub(crate) fn post(&self, chain: Chain) -> Ticket {
+    pub(crate) fn post(&self, chain: Chain, task: u32) -> Ticket {
         let ticket = Ticket(self.next_ticket.replace(self.next_ticket.get() + 1));
         let polls_left = self.rng.borrow_mut().random_range(1..=self.max_polls);
-        self.in_flight.borrow_mut().push(InFlight { ticket, polls_left, chain });
+        let wait = self.stalls.as_ref().map_or(0, |waits| {
+            let why = || {
+                "its task is not polled: a combinator has left it, or its thread does something else"
+                    .to_owned()
+            };
+            stall::enter_flight(waits, task, &chain, Box::new(why))
+        });
+        self.in_flight.borrow_mut().push(InFlight { ticket, polls_left, chain, wait });
         ticket
     }
 
@@ -58,16 +71,23 @@ impl Delayed {
             in_flight[position].polls_left -= 1;
             return Poll::Pending;
         }
-        let mut chain = in_flight.swap_remove(position).chain;
+        let mut chain = self.take(in_flight.swap_remove(position));
         let result = self.host.execute(&mut chain);
         Poll::Ready((chain, result))
+    }
+
+    fn take(&self, flight: InFlight) -> Chain {
+        if let Some(waits) = &self.stalls {
+            waits.leave(flight.wait);
+        }
+        flight.chain
     }
 
     /// Nobody waits any more, but the operations were posted: they take effect now.
     pub(crate) fn forget(&self, ticket: Ticket) {
         let mut in_flight = self.in_flight.borrow_mut();
         let position = position(&in_flight, ticket);
-        let mut chain = in_flight.swap_remove(position).chain;
+        let mut chain = self.take(in_flight.swap_remove(position));
         // An error of an operation that nobody waits for has nobody to go to.
         drop(self.host.execute(&mut chain));
     }

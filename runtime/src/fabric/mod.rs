@@ -39,6 +39,7 @@ pub(crate) mod secret;
 #[cfg(target_os = "linux")]
 pub(crate) mod shm;
 pub(crate) mod sim;
+pub(crate) mod stall;
 #[cfg(feature = "_verbs")]
 pub(crate) mod verbs;
 
@@ -89,10 +90,10 @@ impl Endpoint {
                 let result = host.execute(&mut chain);
                 Posted::Done(chain, result)
             }
-            Self::Delayed(delayed) => Posted::InFlight(delayed.post(chain)),
+            Self::Delayed(delayed) => Posted::InFlight(delayed.post(chain, task)),
             Self::Sim(sim) => Posted::InFlight(sim.post(chain, task)),
             #[cfg(feature = "_verbs")]
-            Self::Verbs(verbs) => verbs.post(chain),
+            Self::Verbs(verbs) => verbs.post(chain, task),
         }
     }
 

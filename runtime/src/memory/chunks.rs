@@ -13,6 +13,7 @@ use super::grid::{Grid, Run, Use};
 use super::heap::{Block, ThreadHeap};
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
+use crate::cluster::stalls::Purpose;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
 use crate::fabric::host::Geometry;
@@ -373,7 +374,7 @@ impl ComputeThread {
             if !self.heap().has_surplus.get() {
                 break;
             }
-            backoff.wait().await;
+            backoff.wait_for(Purpose::Pool).await;
             self.give_everything();
             self.wait_for_left().await;
         }

@@ -37,6 +37,7 @@ use super::map::Map;
 use super::sweep::Pace;
 use crate::cluster::control::{self, SLOT_PAGES};
 use crate::cluster::members::Seen;
+use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::layout::WORD_BYTES;
@@ -158,7 +159,7 @@ impl ComputeThread {
                 alone.end().await?;
                 return Ok(None);
             }
-            backoff.wait().await;
+            backoff.wait_for(Purpose::Collector(word - 1)).await;
         }
         Ok(Some(alone))
     }
@@ -197,7 +198,7 @@ impl ComputeThread {
                     format!("process {process} keeps others out for a checkpoint or a collection").into();
                 return Err(Error::from(error::CannotConnect { address, reason }));
             }
-            backoff.wait().await;
+            backoff.wait_for(Purpose::Collector(collector - 1)).await;
         }
     }
 

@@ -95,6 +95,8 @@ pub(crate) struct Member {
     recut: AtomicU64,
     /// Whether one of its threads takes a step.
     stepping: AtomicBool,
+    /// The slot of a process that was behind the epoch when this one last looked, for reports; 0 for none.
+    behind: AtomicU64,
     /// What it knows of the slots, from the last scan.
     slots: Mutex<Slots>,
 }
@@ -154,6 +156,7 @@ impl Process {
             requests: AtomicU64::new(0),
             recut: AtomicU64::new(0),
             stepping: AtomicBool::new(false),
+            behind: AtomicU64::new(0),
             slots: Mutex::default(),
         };
         let alone = Self::alone(Arc::new(Collector::new()), threads, segments);
@@ -169,6 +172,12 @@ impl Process {
         if member.recut.swap(recut, Ordering::Relaxed) != recut {
             self.known.forget();
         }
+    }
+
+    /// The slot of a process that is behind the epoch, as it was last seen.
+    pub(crate) fn behind(&self) -> Option<Address> {
+        let slot = Address::from_bits(self.shared.as_ref()?.behind.load(Ordering::Relaxed));
+        (!slot.is_null()).then_some(slot)
     }
 
     /// How often its threads have been asked to give back memory.
@@ -443,7 +452,9 @@ impl ComputeThread {
                 // Its own slot is known better than it was read: what is about to be written, or was and not heard of.
                 let is_behind =
                     |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
-                let exchange = (advances && !here.chain(pages).any(is_behind))
+                let behind = here.chain(pages).find(|place| is_behind(*place)).map(|(at, _)| at);
+                member.behind.store(behind.map_or(0, Address::bits), Ordering::Relaxed);
+                let exchange = (advances && behind.is_none())
                     .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
                 if chain.ops().is_empty() {
                     self.recycle(chain);

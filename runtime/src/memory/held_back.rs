@@ -15,6 +15,7 @@
 
 use std::time::Duration;
 
+use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, HeldBackBy, control};
 use crate::error::{self, Error, Result};
 use crate::task::Backoff;
@@ -88,7 +89,7 @@ impl ComputeThread {
             // The simulator takes what backs off for ever for a livelock; this ends by itself.
             match self.cluster().simulation() {
                 Some(simulation) => self.sleep(simulation.rtt()).await,
-                None => backoff.wait().await,
+                None => backoff.wait_for(Purpose::Epoch).await,
             }
         }
     }

@@ -4,6 +4,7 @@
 //! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting for anything, and frees what has expired.
 //! What an ended thread leaves behind the others of its process take over.
 
+use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
@@ -111,7 +112,7 @@ impl ComputeThread {
             let epoch = self.process.collector.epoch();
             self.try_reclaim().await;
             fruitless = if self.process.collector.epoch() == epoch { fruitless + 1 } else { 0 };
-            backoff.wait().await;
+            backoff.wait_for(Purpose::Epoch).await;
         }
     }
 

@@ -23,6 +23,7 @@ use super::heap::Block;
 use super::pool::Page;
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
+use crate::cluster::stalls::Purpose;
 use crate::error::Result;
 use crate::memory::classes::{CLASSES, Class};
 use crate::pointer::Address;
@@ -93,7 +94,7 @@ impl<'a> Shortage<'a> {
         // The simulator takes what backs off for ever for a livelock; this ends by itself.
         match ct.cluster().simulation() {
             Some(simulation) => ct.sleep(simulation.rtt()).await,
-            None => self.backoff.wait().await,
+            None => self.backoff.wait_for(Purpose::Memory).await,
         }
         Ok(true)
     }

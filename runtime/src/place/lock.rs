@@ -34,6 +34,7 @@ use std::fmt;
 use std::thread::panicking;
 
 use super::{Place, Read};
+use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, Exchange, ThreadId};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
@@ -206,7 +207,7 @@ impl<'g> Place<'g, Lock> {
             loop {
                 let expected = expected_after(ct, self.address(), &own[0], found, attempts).await?;
                 if expected == 0 {
-                    backoff.wait().await;
+                    backoff.wait_for(Purpose::Lock(self.address(), found)).await;
                 }
                 match self.attempt(ct, expected).await? {
                     Ok(guard) => return Ok(guard),

@@ -39,6 +39,7 @@
 
 use super::Place;
 use super::lock::is_owner_gone;
+use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, Exchange, ThreadId, failed_write};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
@@ -170,7 +171,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
             {
                 return Err(Error::from(error::HalfWritten { address: self.address(), writer }));
             }
-            backoff.wait().await;
+            backoff.wait_for(Purpose::WholeValue(self.address(), right)).await;
         }
     }
 
@@ -214,7 +215,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
             right.was_not_taken();
             attempts += 1;
             if is_held(found) && !is_owner_gone(ct, found, attempts).await? {
-                backoff.wait().await;
+                backoff.wait_for(Purpose::Right(self.address(), found)).await;
                 expected = 0;
             } else {
                 expected = found;

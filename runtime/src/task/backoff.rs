@@ -7,7 +7,9 @@ use rand::RngExt;
 
 use super::pend_once;
 use crate::cluster::ComputeThread;
+use crate::cluster::stalls::Purpose;
 use crate::fabric::sim::Sim;
+use crate::fabric::stall::Waiting;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.
 const MAX_SHIFT: u32 = 6;
@@ -43,11 +45,14 @@ pub struct Backoff<'a> {
     most: u32,
     /// When the attempt began that the next wait follows, if how long that took counts.
     began: Option<Duration>,
+    /// The wait that all its waits are part of, and when the last of them was over; where stalls are reported.
+    waiting: Option<Waiting>,
+    waited: Duration,
 }
 
 impl<'a> Backoff<'a> {
     pub(crate) fn new(ct: &'a ComputeThread) -> Self {
-        Self { ct, shift: 0, most: MAX_NETWORK_SHIFT, began: None }
+        Self { ct, shift: 0, most: MAX_NETWORK_SHIFT, began: None, waiting: None, waited: Duration::ZERO }
     }
 
     /// For waiting until somebody else is done, who needs nothing of those who wait: the longest wait is half a round trip
@@ -57,18 +62,39 @@ impl<'a> Backoff<'a> {
     /// locks do, waits must grow until they no longer meet.)
     pub(crate) fn for_turn(ct: &'a ComputeThread) -> Self {
         let crowd = ct.threads().next_power_of_two().trailing_zeros();
-        Self { ct, shift: 0, most: (crowd + 1).min(MAX_NETWORK_SHIFT), began: Some(Duration::MAX) }
+        let most = (crowd + 1).min(MAX_NETWORK_SHIFT);
+        Self { most, began: Some(Duration::MAX), ..Self::new(ct) }
     }
 
     /// For waiting until others have come: up to 64 round trips, or more where so many may wait that they would take all of the
     /// memory node's time.
     pub(crate) fn for_others(ct: &'a ComputeThread) -> Self {
         let crowd = ct.threads().next_power_of_two().trailing_zeros();
-        Self { ct, shift: 0, most: (crowd + 1).clamp(8, MAX_NETWORK_SHIFT), began: None }
+        Self { most: (crowd + 1).clamp(8, MAX_NETWORK_SHIFT), ..Self::new(ct) }
     }
 
     /// Waits.
     pub async fn wait(&mut self) {
+        self.wait_for(Purpose::Retry).await;
+    }
+
+    /// As [`wait`](Self::wait), saying what for.
+    pub(crate) async fn wait_for(&mut self, purpose: Purpose<'_>) {
+        if let Some(waits) = &self.ct.stalls {
+            // One that comes long after the last is of another loop, or follows a success.
+            let is_new = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
+            if is_new {
+                self.waiting = None;
+            }
+            self.ct.note_wait(waits, &mut self.waiting, purpose);
+            self.wait_once().await;
+            self.waited = waits.now();
+        } else {
+            self.wait_once().await;
+        }
+    }
+
+    async fn wait_once(&mut self) {
         let (ct, shift) = (self.ct, self.shift);
         ct.hear_requests();
         let timer = ct.timer(|sim, task| {

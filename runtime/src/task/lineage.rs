@@ -17,8 +17,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 
 use crate::cluster::ComputeThread;
+use crate::fabric::stall::Waits;
 
 /// A task, and how often its futures have been polled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,12 @@ pub(crate) struct TaskState {
     /// No other task of the thread has or had this number; 0 is the thread's own code outside of all tasks.
     number: u64,
     stirs: u64,
+}
+
+impl TaskState {
+    pub(super) fn number(self) -> u64 {
+        self.number
+    }
 }
 
 /// A lock that a task holds or may hold, by its token.
@@ -45,6 +53,8 @@ pub(crate) struct Lineage {
     running: Cell<TaskState>,
     above: RefCell<Vec<TaskState>>,
     tasks: Cell<u64>,
+    /// Polls of tasks so far, where stalls are reported.
+    polls: Cell<u64>,
     held: RefCell<Vec<Holding>>,
 }
 
@@ -72,11 +82,19 @@ impl Lineage {
     }
 
     /// A task has ended: its locks are its parent's, which runs.
-    pub(crate) fn ended(&self, task: TaskState) {
+    fn ended(&self, task: TaskState) {
         let parent = self.running.get().number;
         for held in self.held.borrow_mut().iter_mut().filter(|held| held.task == task.number) {
             held.task = parent;
         }
+    }
+
+    /// How often the running task has stirred, and how many polls of tasks there were; `None` while it waits for a time. For reports of
+    /// stalls: a task that is polled and does none of this waits for something that this library does not know.
+    fn trace(&self) -> Option<(u64, u64)> {
+        let TaskState { number, stirs } = self.running.get();
+        let sleeps = self.sleeping.borrow().iter().any(|(_, sleeping)| *sleeping == number);
+        (!sleeps).then(|| (stirs, self.polls.get()))
     }
 
     /// A future of the running task waits for something, and has been polled.
@@ -154,9 +172,61 @@ impl ComputeThread {
         set_stirs: &mut u64,
         poll: impl FnOnce() -> R,
     ) -> R {
+        if let Some(waits) = &self.stalls {
+            return self.poll_watched_task(&Arc::clone(waits), index, task, set_stirs, poll);
+        }
         self.lineage.enter(*task, *set_stirs);
         let _during = Polled { ct: self, outer: self.enter_task(index), task, set_stirs };
         poll()
+    }
+
+    /// As [`poll_task`](Self::poll_task), where stalls are reported.
+    #[cold]
+    fn poll_watched_task<R>(
+        &self,
+        waits: &Waits,
+        index: u32,
+        task: &mut TaskState,
+        set_stirs: &mut u64,
+        poll: impl FnOnce() -> R,
+    ) -> R {
+        let number = task.number;
+        self.lineage.enter(*task, *set_stirs);
+        let outer = self.enter_task(index);
+        let _during = Polled { ct: self, outer, task, set_stirs };
+        waits.polls_task(index);
+        let before = self.lineage.trace();
+        let polled = poll();
+        let is_foreign = before.is_some() && self.lineage.trace() == before;
+        self.lineage.polls.set(self.lineage.polls.get() + 1);
+        waits.polls_task(outer);
+        waits.was_polled(number, index, is_foreign);
+        polled
+    }
+
+    /// A poll of the thread's future begins; gives what [`poll_ends`](Self::poll_ends) needs.
+    #[inline]
+    pub(super) fn poll_begins(&self) -> Option<(u64, u64)> {
+        let waits = self.stalls.as_ref()?;
+        waits.poll_begins();
+        self.lineage.trace()
+    }
+
+    /// It is over, and not ready.
+    #[inline]
+    pub(super) fn poll_ends(&self, seen: Option<(u64, u64)>) {
+        if let Some(waits) = &self.stalls {
+            waits.poll_ends();
+            waits.was_polled(0, 0, seen.is_some() && self.lineage.trace() == seen);
+        }
+    }
+
+    /// A task of a set has ended, or is dropped.
+    pub(crate) fn task_ends(&self, task: TaskState) {
+        self.lineage.ended(task);
+        if let Some(waits) = &self.stalls {
+            waits.has_ended(task.number);
+        }
     }
 }
 

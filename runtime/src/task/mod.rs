@@ -33,9 +33,11 @@ pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {
     let mut future = pin!(future);
     let mut context = Context::from_waker(ct.idle_state().waker());
     loop {
+        let seen = ct.poll_begins();
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
+        ct.poll_ends(seen);
         ct.wait_for_wake();
     }
 }

@@ -24,7 +24,37 @@ enum Task<F, R> {
 impl<'a, F: Future<Output = Result<R>>, R> TaskSet<'a, F, R> {
     pub(crate) fn new(ct: &'a ComputeThread, futures: impl Iterator<Item = F>) -> Self {
         let tasks = futures.map(|future| Task::Running(ct.lineage.new_task(), Box::pin(future)));
-        Self { ct, tasks: tasks.collect(), stirs: 0 }
+        let set = Self { ct, tasks: tasks.collect(), stirs: 0 };
+        if let Some(waits) = &ct.stalls {
+            waits.add_tasks(set.running());
+        }
+        set
+    }
+}
+
+impl<F, R> TaskSet<'_, F, R> {
+    /// How many are not done.
+    fn running(&self) -> i32 {
+        self.tasks.iter().filter(|task| matches!(task, Task::Running(..))).count() as i32
+    }
+
+    /// Drops those that are not done.
+    fn clear(&mut self) {
+        if let Some(waits) = &self.ct.stalls {
+            waits.add_tasks(-self.running());
+            for task in &self.tasks {
+                if let Task::Running(state, _) = task {
+                    waits.has_ended(state.number());
+                }
+            }
+        }
+        self.tasks.clear();
+    }
+}
+
+impl<F, R> Drop for TaskSet<'_, F, R> {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -42,11 +72,14 @@ impl<F: Future<Output = Result<R>>, R> Future for TaskSet<'_, F, R> {
                 let polled = ct.poll_task(index as u32, running, stirs, || future.as_mut().poll(context));
                 match polled {
                     Poll::Ready(Ok(value)) => {
-                        ct.lineage.ended(*running);
+                        ct.task_ends(*running);
+                        if let Some(waits) = &ct.stalls {
+                            waits.add_tasks(-1);
+                        }
                         *task = Task::Done(value);
                     }
                     Poll::Ready(Err(error)) => {
-                        tasks.clear();
+                        self.clear();
                         return Poll::Ready(Err(error));
                     }
                     Poll::Pending => waiting = true,

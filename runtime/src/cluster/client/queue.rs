@@ -95,6 +95,12 @@ impl Queue {
         state.calls.len() + state.nested.len()
     }
 
+    /// Whether a call waits for a thread.
+    pub(super) fn has(&self, number: u64) -> bool {
+        let state = self.state();
+        state.calls.contains_key(&number) || state.nested.contains_key(&number)
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.state().is_closed
     }

@@ -56,6 +56,9 @@ impl Drop for AtWork {
 
 /// Takes calls, and polls them, until the queue is closed and all are done. At most `most` are under way at a time, besides nested ones.
 pub(super) async fn serve(ct: &ComputeThread, queue: &Queue, thread: usize, most: usize) {
+    if let Some(waits) = &ct.stalls {
+        waits.serves();
+    }
     let changes = Cell::new(0);
     let mut server =
         Server { ct, queue, thread, most, tasks: Vec::new(), live: 0, stirs: 0, changes: &changes };
@@ -98,7 +101,7 @@ impl Server<'_> {
                         self.tasks.len() - 1
                     });
                     self.tasks[place] = Some((self.ct.lineage.new_task(), work.begin(self.ct)));
-                    self.live += 1;
+                    self.count(1);
                     self.changes.set(self.changes.get() + 1);
                     self.poll_task(place, context);
                 }
@@ -108,6 +111,13 @@ impl Server<'_> {
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn count(&mut self, calls: isize) {
+        self.live = self.live.saturating_add_signed(calls);
+        if let Some(waits) = &self.ct.stalls {
+            waits.add_tasks(calls as i32);
+        }
     }
 
     fn poll_task(&mut self, place: usize, context: &mut Context<'_>) {
@@ -120,8 +130,8 @@ impl Server<'_> {
         {
             let drop_task = || catch_unwind(AssertUnwindSafe(|| drop(task)));
             let _ = self.ct.poll_task(place as u32, &mut state, &mut self.stirs, drop_task);
-            self.ct.lineage.ended(state);
-            self.live -= 1;
+            self.ct.task_ends(state);
+            self.count(-1);
             self.changes.set(self.changes.get() + 1);
         }
     }

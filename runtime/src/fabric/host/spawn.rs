@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::error::{self, Error, Result};
+use crate::fabric::stall::blocked;
 
 /// How many compute threads a process has at most, of all its runs together.
 ///
@@ -119,6 +120,8 @@ impl Drop for Background {
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            let _waiting = blocked(|| format!("the thread `{name}` to end"));
             // If it has panicked, it has said so.
             let _ = thread.join();
         }

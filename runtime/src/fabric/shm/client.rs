@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,6 +14,7 @@ use crate::fabric::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
 use crate::fabric::host::{Arena, Geometry};
 use crate::fabric::question::{Answer, Question};
 use crate::fabric::secret;
+use crate::fabric::stall::{blocked, lock};
 
 /// A process's part in a cluster; given up when it is dropped.
 pub(crate) struct Client {
@@ -29,6 +30,7 @@ impl Client {
     /// [`Error::CannotConnect`](crate::Error::CannotConnect) with the reason; those of mapping memory.
     pub(crate) fn connect(config: &Config, layout: u64) -> Result<Self> {
         let place = Place::of_client(&config.name);
+        let _waiting = blocked(|| format!("the memory node of `shm:{}` to let this process in", config.name));
         let failed = |reason: String| place.failed(reason);
         let secret = secret::of_client(config.secret_file.as_deref())?;
         place.check()?;
@@ -104,11 +106,12 @@ impl Client {
     }
 
     fn control(&self) -> std::sync::MutexGuard<'_, UnixStream> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.control, || "another thread's question to the memory node".to_owned())
     }
 
     /// Whether a process has gone, and nothing of it writes to the memory any more; nothing if the memory node does not say.
     pub(crate) fn is_gone(&self, client: u32) -> Option<bool> {
+        let _waiting = blocked(|| format!("the memory node to say whether process {client} has gone"));
         let mut control = self.control();
         control.write_all(&Question(client).to_bytes()).ok()?;
         let mut byte = [0];

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::Shared;
+use super::config::{Picos, duration, picos};
 use super::events::Event;
 use super::world::{Compute, Thread, ThreadState, World};
 use crate::error::{self, Error, Result};
@@ -52,16 +53,23 @@ pub(crate) fn simulate<B: Body>(
     ran.resize_with(threads, || Ran::Died);
     let mut context = Context::from_waker(Waker::noop());
     let mut panicked = None;
+    let watched = world.lock().stalls.clone();
     loop {
-        let (next, died) = {
+        let (next, died, stalled) = {
             let mut world = world.lock();
-            (world.advance(), std::mem::take(&mut world.died))
+            (world.advance(), std::mem::take(&mut world.died), world.stalled.take())
         };
+        if let (Some(watched), Some(stalled)) = (&watched, stalled) {
+            watched.report(&stalled);
+        }
         for thread in died {
             body.died(thread as usize);
         }
         let Some(thread) = next else { break };
         let thread = thread as usize;
+        if let Some(watched) = &watched {
+            watched.polls(thread as u32, duration(world.lock().now()));
+        }
         let future = futures[thread].get_or_insert_with(|| body.start(thread));
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context))) {
             Ok(Poll::Pending) => {}
@@ -76,6 +84,9 @@ pub(crate) fn simulate<B: Body>(
                 break;
             }
         }
+    }
+    if let Some(watched) = &watched {
+        watched.ends();
     }
     {
         let mut world = world.lock();
@@ -97,6 +108,17 @@ pub(crate) fn simulate<B: Body>(
 }
 
 impl World {
+    /// Before the event at `at` happens: notes what has stalled on the network until then, and that the threads' waits are to be looked at.
+    #[cold]
+    fn look_for_stalls(&mut self, at: Picos) {
+        let Some(stalls) = self.stalls.clone() else { return };
+        let limit = picos(stalls.limit());
+        self.look_for_stalls_at = at.saturating_add((limit / 4).max(1));
+        let lines = self.stalled_flights(at, limit);
+        self.stalled.get_or_insert_with(Vec::new).extend(lines);
+        stalls.stands_at(duration(at));
+    }
+
     fn begin(&mut self, threads: usize, first_id: u64) -> Result<()> {
         if self.running {
             let reason = "a simulated cluster has one run at a time";
@@ -135,6 +157,9 @@ impl World {
                 }
                 return None;
             };
+            if at >= self.look_for_stalls_at {
+                self.look_for_stalls(at);
+            }
             if !running {
                 // What was posted takes effect; faults that are not due yet wait for the next run.
                 if !matches!(event, Event::Fault(_)) {

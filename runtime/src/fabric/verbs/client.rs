@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::config::{Config, Sharing};
@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::fabric::chain::Chain;
 use crate::fabric::handshake::{Hello, Join, Kind, Place};
 use crate::fabric::host::Geometry;
+use crate::fabric::stall::lock;
 use crate::layout::{WORD_BYTES, fingerprint};
 use crate::pointer::Address;
 
@@ -162,7 +163,7 @@ impl Client {
     /// Opens as many lanes as a run of so many threads uses.
     pub(crate) fn prepare(&self, threads: usize) -> Result<()> {
         for (node, lanes) in &self.nodes {
-            let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lanes = lock(lanes, || "another run to open its lanes".to_owned());
             while lanes.len() < self.sharing.lanes(threads) {
                 let lane = node.open_lane()?;
                 if lanes.is_empty() {
@@ -185,7 +186,7 @@ impl Client {
         self.nodes
             .iter()
             .map(|(_, lanes)| {
-                let lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+                let lanes = lock(lanes, || "another run to open its lanes".to_owned());
                 Arc::clone(&lanes[self.sharing.lane(thread, turn, lanes.len())])
             })
             .collect()

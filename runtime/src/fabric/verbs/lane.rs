@@ -12,7 +12,7 @@
 //! not sooner than a timeout after the last attempt: until then chains fail at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::pipeline::{Credits, Pipeline, Request, Ring};
@@ -20,6 +20,7 @@ use super::queue::{Completion, Outcome, Target};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
 use crate::fabric::handshake::Segment;
+use crate::fabric::stall::lock;
 use crate::pointer::Address;
 
 /// How often a thread looks for completions in vain before it looks at the clock and for news of the connection.
@@ -44,6 +45,8 @@ pub(super) trait Wire {
     fn completions(&mut self, each: impl FnMut(Completion)) -> usize;
     /// Whether the other side has ended it.
     fn has_ended(&mut self) -> bool;
+    /// The state of its queue pair, in words.
+    fn condition(&mut self) -> &'static str;
     /// Makes the device give back what it has not done. It touches nothing any more once this has been dropped.
     fn stop(&mut self);
 }
@@ -102,7 +105,7 @@ impl<C: Connect> Lane<C> {
 
     fn state(&self) -> MutexGuard<'_, State<C::Wire>> {
         // A panic in here is a bug of ours; what it leaves behind is no worse than a lost connection.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state, || "a thread that shares the lane, and posts on it or connects it anew".to_owned())
     }
 
     /// Takes a chain over; gives its number.
@@ -164,6 +167,30 @@ impl<C: Connect> Lane<C> {
 
     pub(super) fn doorbells(&self) -> u64 {
         self.doorbells.load(Ordering::Relaxed)
+    }
+
+    /// What it has in flight, for reports of stalls. Does not wait for a thread that connects anew.
+    pub(super) fn describe(&self) -> String {
+        let node = self.connect.node();
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return format!("the lane to memory node {node} is at work, or connects anew");
+            }
+        };
+        let since = state.waiting_since.map_or_else(
+            || "its clock does not run".to_owned(),
+            |since| {
+                format!(
+                    "without a completion for {:.1?}, and gives up after {:.1?}",
+                    since.elapsed(),
+                    self.connect.timeout()
+                )
+            },
+        );
+        let connection = state.wire.as_mut().map_or("which is not connected", Wire::condition);
+        format!("the lane to memory node {node}, {connection}, {since}: {}", state.pipeline.describe_use())
     }
 
     /// Posts as much as there are credits for, with one doorbell.

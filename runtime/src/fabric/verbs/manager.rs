@@ -15,6 +15,7 @@ use super::binding::{OPTION_ID, OPTION_ID_ACK_TIMEOUT, sys};
 use super::device::{Device, Domain, last_error};
 use crate::error::{self, Error, Result};
 use crate::fabric::handshake;
+use crate::fabric::stall::blocked;
 
 /// How often a packet is sent again before the connection is given up. The most that there is.
 const RETRIES: u8 = 7;
@@ -362,6 +363,29 @@ impl Id {
         unsafe { sys::rdma_disconnect(self.id.as_ptr()) };
     }
 
+    /// The state of its queue pair, as the device tells it.
+    pub(super) fn condition(&self) -> &'static str {
+        let qp = self.qp();
+        if qp.is_null() {
+            return "without a queue pair";
+        }
+        let mut attributes = MaybeUninit::<sys::ibv_qp_attr>::zeroed();
+        let mut first = MaybeUninit::<sys::ibv_qp_init_attr>::zeroed();
+        // SAFETY: the queue pair is there, all-zero integers and pointers are valid, and both structures may be written.
+        let state = unsafe {
+            let mask = sys::ibv_qp_attr_mask::IBV_QP_STATE.0.cast_signed();
+            if sys::ibv_query_qp(qp, attributes.as_mut_ptr(), mask, first.as_mut_ptr()) != 0 {
+                return "whose queue pair does not tell its state";
+            }
+            (*attributes.as_ptr()).qp_state
+        };
+        match state {
+            sys::ibv_qp_state::IBV_QPS_RTS => "whose queue pair is ready to send",
+            sys::ibv_qp_state::IBV_QPS_ERR => "whose queue pair is in the error state",
+            _ => "whose queue pair is in another state",
+        }
+    }
+
     /// Moves its queue pair into the error state: what is posted is not done, and completes with an error.
     pub(super) fn stop(&self) {
         let qp = self.qp();
@@ -400,6 +424,7 @@ pub(super) fn resolve(
     let failed = |error: io::Error| error.to_string();
     let channel = Channel::new().map_err(|error| error.to_string())?;
     let id = Id::new(&channel).map_err(|error| error.to_string())?;
+    let _waiting = blocked(|| format!("the connection manager to find a way to {address}"));
     id.resolve_address(address).map_err(failed)?;
     expect(&id, deadline, |what| matches!(what, What::AddressResolved))?;
     let device = id.device().ok_or("no RDMA device leads to this address")?;
@@ -412,6 +437,7 @@ pub(super) fn resolve(
 /// Asks for the connection and waits until it is there; gives what came with the reply, and how many READs without an answer
 /// there may be.
 pub(super) fn connect(id: &Id, data: &[u8], reads: u8, deadline: Instant) -> Result<(Vec<u8>, u8), String> {
+    let _waiting = blocked(|| "the connection manager to make a connection".to_owned());
     id.connect(data, 0, reads).map_err(|error| error.to_string())?;
     match expect(id, deadline, |what| matches!(what, What::Established { .. }))? {
         What::Established { data, reads } => Ok((data, reads)),

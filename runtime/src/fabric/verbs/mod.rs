@@ -37,7 +37,8 @@ mod pipeline;
 mod queue;
 mod server;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -50,6 +51,7 @@ use super::{Posted, Ticket};
 use crate::error::Result;
 use crate::fabric::chain::Chain;
 use crate::fabric::host::Geometry;
+use crate::fabric::stall::{self, Waits};
 use crate::rdma::{DeviceInfo, PortInfo};
 
 /// How often a thread that has nothing else to do looks for completions before it looks at its tasks again.
@@ -92,11 +94,14 @@ pub(crate) struct Verbs {
     idle: Cell<u32>,
     /// The chain that was posted last, until it is looked at: that it is not done needs no look.
     newest: Cell<Option<Ticket>>,
+    /// Where stalls are reported: the thread's waits, and the keys of the chains in flight among them.
+    stalls: Option<Arc<Waits>>,
+    waits: RefCell<HashMap<u64, u64>>,
 }
 
 impl Verbs {
     /// That of a thread of a run, by its index; or of one in the background.
-    pub(crate) fn new(client: &Arc<Client>, thread: Option<usize>) -> Self {
+    pub(crate) fn new(client: &Arc<Client>, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Self {
         let lanes = thread.map_or_else(|| client.background_lanes(), |thread| client.lanes_of(thread));
         Self {
             client: Arc::clone(client),
@@ -106,6 +111,8 @@ impl Verbs {
             underway: Cell::new(0),
             idle: Cell::new(0),
             newest: Cell::new(None),
+            stalls,
+            waits: RefCell::default(),
         }
     }
 
@@ -114,7 +121,7 @@ impl Verbs {
         ((ticket.0 >> 48) as usize, (ticket.0 & ((1 << 48) - 1)) as usize)
     }
 
-    pub(crate) fn post(&self, chain: Chain) -> Posted {
+    pub(crate) fn post(&self, chain: Chain, task: u32) -> Posted {
         for op in chain.ops() {
             if let Err(error) = self.geometry.check(op.at(), op.words()) {
                 return Posted::Done(chain, Err(error));
@@ -122,9 +129,17 @@ impl Verbs {
         }
         let Some(op) = chain.ops().first() else { return Posted::Done(chain, Ok(())) };
         let node = self.geometry.node_of(op.at().segment());
-        let number = self.lanes[usize::from(node)].push(chain);
+        let lane = &self.lanes[usize::from(node)];
+        let wait = self.stalls.as_ref().map(|waits| {
+            let lane = Arc::clone(lane);
+            stall::enter_flight(waits, task, &chain, Box::new(move || lane.describe()))
+        });
+        let number = lane.push(chain);
         self.underway.set(self.underway.get() + 1);
         let ticket = Ticket(u64::from(node) << 48 | number as u64);
+        if let Some(wait) = wait {
+            self.waits.borrow_mut().insert(ticket.0, wait);
+        }
         self.newest.set(Some(ticket));
         Posted::InFlight(ticket)
     }
@@ -136,6 +151,7 @@ impl Verbs {
         let (lane, number) = Self::place(ticket);
         match self.lanes[lane].poll(number) {
             Some(done) => {
+                self.is_over(ticket);
                 self.underway.set(self.underway.get() - 1);
                 self.idle.set(0);
                 Poll::Ready(done)
@@ -146,8 +162,19 @@ impl Verbs {
 
     pub(crate) fn forget(&self, ticket: Ticket) {
         let (lane, number) = Self::place(ticket);
+        self.is_over(ticket);
         self.underway.set(self.underway.get() - 1);
         self.lanes[lane].forget(number);
+    }
+
+    /// A chain is waited for no longer.
+    #[inline]
+    fn is_over(&self, ticket: Ticket) {
+        if let Some(waits) = &self.stalls
+            && let Some(wait) = self.waits.borrow_mut().remove(&ticket.0)
+        {
+            waits.leave(wait);
+        }
     }
 
     pub(crate) fn leave(&self, ticket: Ticket) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::config::Config;
@@ -16,6 +16,7 @@ use crate::fabric::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret, Segment, Welcome,
 };
 use crate::fabric::question::{Answer, Question};
+use crate::fabric::stall::{blocked, lock};
 use crate::layout::WORD_BYTES;
 
 /// Requests in a lane's send queue, if the device has so many: what a few tens of tasks have in flight.
@@ -119,6 +120,7 @@ impl Control {
     /// Sends a message and waits for the answer, which is expected.
     fn exchange(&self, message: &[u8], timeout: Duration) -> Result<Vec<u8>, String> {
         let deadline = Instant::now() + timeout;
+        let _waiting = blocked(|| "a memory node's answer on the control connection".to_owned());
         self.messages.send(&self.id, message).map_err(|error| error.to_string())?;
         let mut answer = None;
         while Instant::now() < deadline {
@@ -177,7 +179,8 @@ impl Node {
 
     /// Whether a process is gone from this node: it is shut out by the question. Nothing if the node does not answer.
     pub(super) fn is_gone(&self, process: u32) -> Option<bool> {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let session =
+            lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
         session.control.ask(process, self.timeout).ok()
     }
 
@@ -188,7 +191,8 @@ impl Node {
 
     /// A connection in place of the one with the number `last`, which becomes its own.
     fn connect(&self, last: &AtomicU32) -> Result<Connection> {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session =
+            lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
         self.connect_in(&mut session, last).map_err(|reason| {
             if reason == UNKNOWN_CLIENT {
                 Error::from(error::Evicted { process: self.process })
@@ -273,6 +277,9 @@ impl Wire for Connection {
     }
     fn has_ended(&mut self) -> bool {
         self.id.channel().next().is_some_and(|event| matches!(event.what, What::Ended))
+    }
+    fn condition(&mut self) -> &'static str {
+        self.id.condition()
     }
     fn stop(&mut self) {
         self.id.stop();

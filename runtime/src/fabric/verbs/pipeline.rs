@@ -280,6 +280,22 @@ impl Pipeline {
         self.pieces.len()
     }
 
+    /// What is posted, what waits, and the credits in use, for reports of stalls.
+    pub(super) fn describe_use(&self) -> String {
+        let Credits { requests, reads, words, .. } = self.credits;
+        format!(
+            "{} requests posted in all, {} of them in flight; {} chains under way, {} wait to be posted; credits in use: {} of {requests} \
+             requests, {} of {reads} READs and atomics, {} of {words} words",
+            self.first + self.pieces.len() as u64,
+            self.pieces.len(),
+            self.under_way,
+            self.queue.len(),
+            self.requests,
+            self.reads,
+            self.room.used
+        )
+    }
+
     /// The next request to post, unless nothing waits or credits have run out; what it writes is put in the ring.
     pub(super) fn next(&mut self, ring: &impl Ring) -> Option<Request<'_>> {
         let number = *self.queue.front()?;

@@ -113,10 +113,10 @@ fn refused(to: SocketAddr, data: &[u8]) -> String {
 fn works(nodes: &Nodes) {
     let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
     client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, Some(0));
+    let verbs = Verbs::new(&client, Some(0), None);
     let mut chain = Chain::default();
     chain.fetch_add(Address::new(0, 4096), 1);
-    let Posted::InFlight(ticket) = verbs.post(chain) else { panic!("it takes time") };
+    let Posted::InFlight(ticket) = verbs.post(chain, 0) else { panic!("it takes time") };
     loop {
         if let Poll::Ready((_, result)) = verbs.poll(ticket) {
             return result.unwrap();
@@ -125,7 +125,7 @@ fn works(nodes: &Nodes) {
 }
 
 fn execute(verbs: &Verbs, chain: Chain) -> Chain {
-    let Posted::InFlight(ticket) = verbs.post(chain) else { panic!("it takes time") };
+    let Posted::InFlight(ticket) = verbs.post(chain, 0) else { panic!("it takes time") };
     loop {
         if let Poll::Ready((chain, result)) = verbs.poll(ticket) {
             result.unwrap();
@@ -148,14 +148,14 @@ fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let verbs = Verbs::new(&client, Some(1));
+            let verbs = Verbs::new(&client, Some(1), None);
             while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                 let mut chain = Chain::default();
                 chain.compare_exchange(at, u64::MAX, 0);
                 execute(&verbs, chain);
             }
         });
-        let verbs = Verbs::new(&client, Some(0));
+        let verbs = Verbs::new(&client, Some(0), None);
         let mut lost = 0;
         let mut own = 0;
         for new in 1..=ROUNDS {
@@ -281,7 +281,7 @@ fn fenced_operations_complete() {
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap()).unwrap());
     client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, Some(0));
+    let verbs = Verbs::new(&client, Some(0), None);
     for round in 0..500 {
         let mut chain = Chain::default();
         let (word, other) = (Address::new(0, 4096), Address::new(0, 8192));
@@ -290,7 +290,7 @@ fn fenced_operations_complete() {
         let added_to = chain.fetch_add(word, 1);
         chain.write(other, &[round]);
         let after = chain.read(other, 1);
-        let Posted::InFlight(ticket) = verbs.post(chain) else { panic!("it takes time") };
+        let Posted::InFlight(ticket) = verbs.post(chain, 0) else { panic!("it takes time") };
         let (chain, result) = loop {
             if let Poll::Ready(done) = verbs.poll(ticket) {
                 break done;

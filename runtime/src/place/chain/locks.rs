@@ -1,6 +1,7 @@
 //! Several locks, and what they protect, in one round trip.
 
 use crate::cluster::ComputeThread;
+use crate::cluster::stalls::Purpose;
 use crate::error::{Error, Result};
 use crate::layout::{Remote, try_map};
 use crate::memory::guard::Guard;
@@ -60,7 +61,7 @@ impl Guard<'_> {
                 };
             }
             if is_taken {
-                backoff.wait().await;
+                backoff.wait_for(waits_for(&nodes, &expected, &found)).await;
             }
             match self.try_to_lock_and_read(nodes, expected).await? {
                 Ok(got) => return Ok(got),
@@ -103,5 +104,18 @@ impl Guard<'_> {
             })
         });
         found.map(Err)
+    }
+}
+
+/// The first lock that was taken, and what was found there.
+fn waits_for<T, const N: usize>(
+    nodes: &[(Place<'_, Lock>, T); N],
+    expected: &[u64; N],
+    found: &[Result<u64, u64>; N],
+) -> Purpose<'static> {
+    let taken = (0..N).find(|index| expected[*index] == 0 && found[*index].is_err());
+    match taken.map(|index| (nodes[index].0.address(), found[index])) {
+        Some((at, Err(word))) => Purpose::Lock(at, word),
+        _ => Purpose::Retry,
     }
 }

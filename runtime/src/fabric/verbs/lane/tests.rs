@@ -124,6 +124,9 @@ impl Wire for ToVector {
     fn has_ended(&mut self) -> bool {
         *self.device.mood.lock().unwrap() == Mood::Ended
     }
+    fn condition(&mut self) -> &'static str {
+        "which is made of vectors"
+    }
     fn stop(&mut self) {
         self.flushing = true;
     }

@@ -1,0 +1,207 @@
+//! What a stalled thread waits for, in words: who holds a lock, who is behind the epoch, which names and barriers are meant.
+//!
+//! The mechanism is the fabric's (`fabric/stall`). Here are the meanings: an address is a field of an object, a token names a thread, and a thread
+//! belongs to a process that is alive or not. What other processes are there is known from the last time that this process looked
+//! ([`ComputeThread::members`]): its keeper does so every few milliseconds, so a report needs no round trip.
+
+use std::sync::{Arc, Mutex};
+
+use super::members::Seen;
+use super::{Shared, ThreadId, lock};
+use crate::cluster::ComputeThread;
+use crate::error::Printable;
+use crate::fabric::stall::{self, Clock, Task, Waiting, Waits, What};
+use crate::memory::global::Process;
+use crate::pointer::Address;
+use crate::sim::trace::field_name;
+
+/// What a retry loop waits for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose<'a> {
+    /// The user's own, or one that needs nothing of others.
+    Retry,
+    /// A lock, whose word was found to be this.
+    Lock(Address, u64),
+    /// The right to write a `Versioned` value, which has this word.
+    Right(Address, u64),
+    /// That a `Versioned` value is whole again.
+    WholeValue(Address, u64),
+    /// A root or a barrier's entry that another thread makes.
+    Name(&'a str, Option<ThreadId>),
+    /// The other threads of the run.
+    Barrier { name: &'a str, arrived: u64, threads: u64 },
+    /// Memory, which others may give back.
+    Memory,
+    /// That the epoch advances.
+    Epoch,
+    /// That a process ends its collection or checkpoint, or its sweep, by the process's number.
+    Collector(u64),
+    /// That free memory of this thread gets to the pool.
+    Pool,
+}
+
+/// What a process knows of the others, for reports only.
+#[derive(Default)]
+pub(super) struct Others(Mutex<Vec<Other>>);
+
+#[derive(Clone, Copy)]
+struct Other {
+    identity: u32,
+    pid: u32,
+    is_gone: bool,
+    slot: Address,
+}
+
+impl Others {
+    fn find(&self, which: impl Fn(&Other) -> bool) -> Option<Other> {
+        lock(&self.0).iter().find(|other| which(other)).copied()
+    }
+}
+
+impl Shared {
+    /// Who holds what has this token in it.
+    fn holder(&self, token: u64, asks: ThreadId) -> String {
+        match ThreadId::of_token(token) {
+            None if token == 0 => "which was free when it was last tried".to_owned(),
+            None => "which an owner that died has left".to_owned(),
+            Some(owner) if owner == asks => "held by this thread itself, for another of its tasks".to_owned(),
+            Some(owner) => format!("held by {}", self.thread(owner)),
+        }
+    }
+
+    /// A thread, where it is, and whether it is there.
+    fn thread(&self, thread: ThreadId) -> String {
+        let here = self.backing.identity();
+        match self.process_of(thread).filter(|process| here.is_some_and(|here| here != *process)) {
+            None if self.runs_here(thread) => format!("thread {thread} of this process, which runs"),
+            None => format!("thread {thread} of this process, which has ended"),
+            Some(process) => format!("thread {thread} of {}", self.process_in_words(process)),
+        }
+    }
+
+    fn process_in_words(&self, process: u32) -> String {
+        match self.others.find(|other| other.identity == process) {
+            Some(Other { pid, is_gone: false, .. }) => {
+                format!("process {process} (pid {pid}), which is alive")
+            }
+            Some(Other { pid, is_gone: true, .. }) => format!("process {process} (pid {pid}), which is gone"),
+            None => format!("process {process}, which is gone"),
+        }
+    }
+
+    /// The epoch, and who is behind it.
+    fn epoch_in_words(&self, process: &Process) -> String {
+        let epoch = process.collector.epoch();
+        let behind = match (process.collector.laggard(), process.behind()) {
+            (Some(thread), _) => format!("thread {thread} of this process is behind, with a guard"),
+            (None, Some(slot)) => match self.others.find(|other| other.slot == slot) {
+                Some(other) => format!("{} is behind", self.process_in_words(other.identity)),
+                None => format!("the process with the slot {slot} is behind"),
+            },
+            (None, None) => "no thread of this process is behind".to_owned(),
+        };
+        format!("the epoch is {epoch}, and {behind}")
+    }
+
+    /// The field that an address is of, where that is known: in front of it stands a space.
+    fn field(&self, at: Address) -> String {
+        let Some(world) = self.world() else { return String::new() };
+        let object = world.lock().books.object(at);
+        object.map_or_else(String::new, |(kind, start)| {
+            format!(" ({})", field_name(kind, at.bits().saturating_sub(start.bits())))
+        })
+    }
+
+    /// A table for the waits of a thread, if stalls are reported.
+    pub(super) fn waits_of(&self, who: String) -> Option<Arc<Waits>> {
+        let limit = self.stall_limit?;
+        let Some(world) = self.world() else {
+            let waits = Waits::new(who, limit, Clock::Real);
+            // A report that the system has no thread for is no reason to fail.
+            return stall::watch(&waits).is_ok().then_some(waits);
+        };
+        let simulated = world.lock().stalls.clone()?;
+        let waits = Waits::new(who, limit, Clock::Virtual(Arc::clone(&simulated.now)));
+        simulated.add(&waits);
+        Some(waits)
+    }
+
+    /// Notes who the members are, for reports.
+    pub(super) fn note_members(&self, members: &[Seen]) {
+        if self.stall_limit.is_some() {
+            let other = |seen: &Seen| Other {
+                identity: seen.identity,
+                pid: seen.pid(),
+                is_gone: seen.is_gone(),
+                slot: seen.slot(),
+            };
+            *lock(&self.others.0) = members.iter().map(other).collect();
+        }
+    }
+}
+
+impl ComputeThread {
+    /// Says what a retry loop waits for, if stalls are reported. Called before each wait.
+    #[cold]
+    pub(crate) fn note_wait(&self, waits: &Arc<Waits>, waiting: &mut Option<Waiting>, purpose: Purpose<'_>) {
+        let word = match purpose {
+            Purpose::Lock(_, word) | Purpose::Right(_, word) | Purpose::WholeValue(_, word) => word,
+            Purpose::Name(_, by) => by.map_or(0, |by| by.0.get()),
+            Purpose::Barrier { arrived, .. } => arrived,
+            Purpose::Collector(process) => process,
+            Purpose::Retry | Purpose::Memory | Purpose::Epoch | Purpose::Pool => 0,
+        };
+        match waiting {
+            Some(waiting) => waiting.found(word),
+            None => *waiting = Some(waits.enter(Task::Number(self.task() as u32), word, self.what(purpose))),
+        }
+    }
+
+    /// What a wait is for, as a function that says so when it is asked.
+    pub(crate) fn what(&self, purpose: Purpose<'_>) -> What {
+        let (shared, asks) = (Arc::clone(&self.cluster().shared), self.id());
+        let process = Arc::clone(&self.process);
+        match purpose {
+            Purpose::Retry => Box::new(|_| "between the attempts of a retry loop".to_owned()),
+            Purpose::Lock(at, _) => Box::new(move |word| {
+                format!("the lock at {at}{}, {}", shared.field(at), shared.holder(word, asks))
+            }),
+            Purpose::Right(at, _) => Box::new(move |word| {
+                format!(
+                    "the right to write the value at {at}{}, {}",
+                    shared.field(at),
+                    shared.holder(word, asks)
+                )
+            }),
+            Purpose::WholeValue(at, _) => Box::new(move |word| {
+                format!("the value at {at}{} to be written, {}", shared.field(at), shared.holder(word, asks))
+            }),
+            Purpose::Name(name, _) => {
+                let name = Printable(name).to_string();
+                Box::new(move |word| match std::num::NonZeroU64::new(word).map(ThreadId) {
+                    Some(by) => format!("the name `{name}`, which {} makes", shared.thread(by)),
+                    None => format!("the name `{name}`"),
+                })
+            }
+            Purpose::Barrier { name, threads, .. } => {
+                let name = Printable(name).to_string();
+                Box::new(move |arrived| {
+                    format!("the barrier `{name}`, which {arrived} of {threads} threads have reached")
+                })
+            }
+            Purpose::Memory => Box::new(move |_| format!("free memory; {}", shared.epoch_in_words(&process))),
+            Purpose::Epoch => Box::new(move |_| shared.epoch_in_words(&process)),
+            Purpose::Collector(_) => Box::new(move |process| {
+                format!("a collection, checkpoint or sweep of {}", shared.process_in_words(process as u32))
+            }),
+            Purpose::Pool => Box::new(|_| "what it gives back to get to the pool".to_owned()),
+        }
+    }
+
+    /// A wait begins that is no retry loop's; over when what this returns is dropped.
+    pub(crate) fn waits_for(&self, what: impl FnOnce() -> String) -> Option<Waiting> {
+        let waits = self.stalls.as_ref()?;
+        let text = what();
+        Some(waits.enter(Task::Number(self.task() as u32), 0, Box::new(move |_| text.clone())))
+    }
+}
