@@ -61,6 +61,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("killed", 120, include_str!("scripts/killed.sh")),
         test("evicted", 180, include_str!("scripts/evicted.sh")),
         test("gone", 60, include_str!("scripts/gone.sh")),
+        test("stalls", 60, include_str!("scripts/stalls.sh")),
         test(MEASURE, 400, include_str!("scripts/measure.sh")),
     ];
     if in_machine {

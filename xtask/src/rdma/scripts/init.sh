@@ -63,6 +63,9 @@ done
 [ -n "$index" ] || give_up "rxe0 has no global identifier for $FARFIELD_ADDRESS"
 export RDMA_DEVICE=rxe0 RDMA_GID_INDEX=$index RDMA_ADDRESS=$FARFIELD_ADDRESS
 
+# What waits for too long says so, before a test's limit ends it.
+export FARFIELD_STALL=5s
+
 # Messages of the kernel would fall into what the programs print; a test that fails shows the last ones.
 dmesg -n 1
 mark ready

@@ -1,4 +1,5 @@
 # What things take, in one boot: a line for each, which the host reads. Comparable ones stand next to each other.
+export FARFIELD_STALL=0
 memnode 7001
 cluster=rdma://$RDMA_ADDRESS:7001
 figure() {

@@ -304,7 +304,7 @@ fn nothing_is_allocated_once_it_is_warm() {
 #[test]
 fn a_word_that_is_replaced_is_replaced_by_a_cas() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
-    let mut pipeline = Pipeline::new(Credits { reads: 1, ..PLENTY });
+    let mut pipeline = Pipeline::new(Credits { reads: 1, inline_words: 1, ..PLENTY });
     let mut chain = Chain::default();
     chain.write(at(1), &[5]);
     chain.replace(at(2), 7, 9);
