@@ -176,7 +176,9 @@ fn what_threads_of_one_process_wait_for_is_reported() {
                     let started = Instant::now();
                     let is_real = ct.cluster().simulation().is_none();
                     // The simulator takes what tries for 100 ms and changes nothing for a livelock.
-                    while ct.now() - began < Duration::from_millis(80) || (is_real && !goes_on(started)) {
+                    while ct.now().saturating_sub(began) < Duration::from_millis(80)
+                        || (is_real && !goes_on(started))
+                    {
                         backoff.wait().await;
                     }
                 }
@@ -457,8 +459,8 @@ mod shm {
                 assert!(Cluster::connect(&url).unwrap_err().to_string().contains("does not answer"));
                 return;
             }
-            let parts: u16 = if case == "part 1" { 1 } else { 0 };
-            let cluster = Cluster::connect(&url).unwrap().in_group("both", parts, 2).unwrap();
+            let part = u16::from(case == "part 1");
+            let cluster = Cluster::connect(&url).unwrap().in_group("both", part, 2).unwrap();
             cluster.run(1, async |_| Ok(())).unwrap();
             return;
         }

@@ -33,6 +33,7 @@
 //! Four allocations and three locks a call, none of which is contended by what the work does; a system call where one side sleeps. The
 //! operations in a call cost what they cost in a run.
 
+mod life;
 mod queue;
 mod serve;
 mod work;
@@ -47,15 +48,14 @@ use std::time::Duration;
 use futures_channel::oneshot;
 
 use super::run::{Run, reserve};
-use super::runs::{Computing, UnderWay};
 use super::thread::ComputeThread;
-use super::{Cluster, live, lock};
+use super::{Cluster, lock};
 use crate::error::{self, Error, Result};
-use crate::fabric::host::{Alarm, Alarms, Background, Moment, Reserved};
+use crate::fabric::host::{Alarm, Alarms, Background, Moment};
 use crate::fabric::stall::{Waiting, blocked, blocked_for};
-use crate::task::block_on;
+use life::{End, Life};
 use queue::{Offered, Queue};
-use serve::{is_at_work_for, serve};
+use serve::is_at_work_for;
 use work::{Answered, Work};
 
 /// How a [`Client`] works.
@@ -214,47 +214,6 @@ impl Cluster {
             Some(error) => Err(error),
             None => Ok(Client { service: Arc::new(service) }),
         }
-    }
-}
-
-/// What a thread of a client has. Dropped from the last to the first.
-struct Life {
-    cluster: Cluster,
-    run: Arc<Run>,
-    at_end: Arc<(UnderWay, Reserved)>,
-    end: End,
-}
-
-/// Says that a thread has ended when it is dropped, also if it panics.
-struct End {
-    queue: Arc<Queue>,
-    index: usize,
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        self.queue.end(self.index);
-    }
-}
-
-type Ready = mpsc::Sender<Result<()>>;
-
-impl Life {
-    fn live(self, tasks: usize, ready: &Ready) {
-        let Self { cluster, run, at_end, end } = self;
-        let _computing = Computing::begin(&cluster.shared);
-        let ct = ComputeThread::new(&cluster, &run, end.index);
-        let body = async |ct: &ComputeThread| {
-            let _ = ready.send(Ok(()));
-            serve(ct, &end.queue, end.index, tasks).await;
-            Ok(())
-        };
-        if let Err(error) = block_on(&ct, live(&ct, &body)) {
-            let _ = ready.send(Err(error));
-        }
-        drop(ct);
-        drop((run, at_end, cluster));
-        drop(end);
     }
 }
 

@@ -34,8 +34,8 @@ impl<'a, F: Future<Output = Result<R>>, R> TaskSet<'a, F, R> {
 
 impl<F, R> TaskSet<'_, F, R> {
     /// How many are not done.
-    fn running(&self) -> i32 {
-        self.tasks.iter().filter(|task| matches!(task, Task::Running(..))).count() as i32
+    fn running(&self) -> isize {
+        self.tasks.iter().filter(|task| matches!(task, Task::Running(..))).count().cast_signed()
     }
 
     /// Drops those that are not done.

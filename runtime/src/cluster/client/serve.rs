@@ -116,7 +116,7 @@ impl Server<'_> {
     fn count(&mut self, calls: isize) {
         self.live = self.live.saturating_add_signed(calls);
         if let Some(waits) = &self.ct.stalls {
-            waits.add_tasks(calls as i32);
+            waits.add_tasks(calls);
         }
     }
 

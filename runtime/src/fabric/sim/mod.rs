@@ -34,6 +34,7 @@
 //! | [`travel`] | what becomes of a chain between its doorbell and its completion |
 //! | [`misfortune`] | faults, by the seed and by script |
 //! | [`stuck`] | when to give up, and who waits for what |
+//! | [`stalls`] | what has waited for long in virtual time |
 //! | [`run`] | polls compute threads as their completions arrive |
 //!
 //! What words *mean* is not known here: [`crate::sim`] keeps the books on objects and names.
@@ -43,6 +44,7 @@ pub(crate) mod config;
 mod events;
 mod misfortune;
 mod run;
+mod stalls;
 mod stuck;
 mod travel;
 mod world;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::Shared;
-use super::config::{Picos, duration, picos};
+use super::config::duration;
 use super::events::Event;
 use super::world::{Compute, Thread, ThreadState, World};
 use crate::error::{self, Error, Result};
@@ -108,17 +108,6 @@ pub(crate) fn simulate<B: Body>(
 }
 
 impl World {
-    /// Before the event at `at` happens: notes what has stalled on the network until then, and that the threads' waits are to be looked at.
-    #[cold]
-    fn look_for_stalls(&mut self, at: Picos) {
-        let Some(stalls) = self.stalls.clone() else { return };
-        let limit = picos(stalls.limit());
-        self.look_for_stalls_at = at.saturating_add((limit / 4).max(1));
-        let lines = self.stalled_flights(at, limit);
-        self.stalled.get_or_insert_with(Vec::new).extend(lines);
-        stalls.stands_at(duration(at));
-    }
-
     fn begin(&mut self, threads: usize, first_id: u64) -> Result<()> {
         if self.running {
             let reason = "a simulated cluster has one run at a time";

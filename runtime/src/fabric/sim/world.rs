@@ -9,22 +9,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Duration;
 
 use rand::{Rng, RngExt};
 
-use super::config::{self, Picos, SimConfig};
+use super::config::{Picos, SimConfig};
 use super::events::{Agenda, Event};
 use super::misfortune::{Befallen, Cut, Script};
 use super::stuck::{Patience, Wait};
 use crate::error::Result;
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::{Arena, Geometry};
-use crate::fabric::stall::{Simulated, watch_simulation};
+use crate::fabric::stall::Simulated;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::books::Books;
-use crate::sim::trace::{Record, Who, field_name};
+use crate::sim::trace::{Record, Who};
 
 /// Everything there is in a simulated cluster.
 pub(crate) struct World {
@@ -154,7 +153,7 @@ pub(super) struct Flight {
     pub(super) result: Result<()>,
     pub(super) stage: Stage,
     /// Whether it has been reported as stalled.
-    is_told: bool,
+    pub(super) is_told: bool,
 }
 
 /// How far a memory node is with a chain.
@@ -426,50 +425,6 @@ impl World {
         let done = (std::mem::take(&mut flight.chain), std::mem::replace(&mut flight.result, Ok(())));
         self.free_flights.push(index);
         Poll::Ready(done)
-    }
-
-    /// Reports stalls from now on.
-    ///
-    /// # Errors
-    /// [`Error::System`](crate::Error::System) if the system starts no more threads.
-    pub(crate) fn report_stalls(&mut self, limit: Duration) -> Result<()> {
-        let simulated = Simulated::new(limit);
-        watch_simulation(&simulated)?;
-        self.stalls = Some(simulated);
-        self.look_for_stalls_at = 0;
-        Ok(())
-    }
-
-    /// Chains in flight for longer than `limit` at a time, and not reported yet, in words.
-    pub(super) fn stalled_flights(&mut self, now: Picos, limit: Picos) -> Vec<String> {
-        let books = &self.books;
-        let field = |at: Address| {
-            let object = books.object(at);
-            object.map_or_else(String::new, |(kind, start)| {
-                format!(" ({})", field_name(kind, at.bits() - start.bits()))
-            })
-        };
-        let mut lines = Vec::new();
-        for flight in &mut self.flights {
-            let waited = now.saturating_sub(flight.posted_at);
-            let is_under_way = matches!(flight.stage, Stage::Travelling | Stage::Forgotten);
-            let op =
-                flight.chain.ops().first().filter(|_| is_under_way && waited >= limit && !flight.is_told);
-            let Some(op) = op else { continue };
-            flight.is_told = true;
-            lines.push(format!(
-                "thread {}, task {}: has waited for {:.1?}: {} of {} words at {}{}, in flight to memory node {}",
-                flight.thread,
-                flight.task,
-                config::duration(waited),
-                op.name(),
-                op.words(),
-                op.at(),
-                field(op.at()),
-                flight.node
-            ));
-        }
-        lines
     }
 
     pub(super) fn forget(&mut self, index: u32) {

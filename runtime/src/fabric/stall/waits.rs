@@ -8,7 +8,7 @@
 //! left.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ pub(crate) struct Waits {
     polls_since: AtomicU64,
     /// The task that is polled, and how many there are.
     task: AtomicU32,
-    tasks: AtomicU32,
+    tasks: AtomicUsize,
     /// True for a thread that serves calls: without one it may sleep for ever.
     serves: AtomicBool,
 }
@@ -96,7 +96,7 @@ impl Waits {
             table: Mutex::default(),
             polls_since: AtomicU64::new(0),
             task: AtomicU32::new(0),
-            tasks: AtomicU32::new(0),
+            tasks: AtomicUsize::new(0),
             serves: AtomicBool::new(false),
         };
         Arc::new(waits)
@@ -154,7 +154,7 @@ impl Waits {
     }
 
     /// The thread has so many tasks more; or less, for a negative number.
-    pub(crate) fn add_tasks(&self, tasks: i32) {
+    pub(crate) fn add_tasks(&self, tasks: isize) {
         self.tasks.fetch_add(tasks.cast_unsigned(), Ordering::Relaxed);
     }
 
@@ -235,7 +235,9 @@ impl Waits {
         for (task, waited, word, what) in due {
             lines.push(format!("{}has waited for {}: {}", self.by(task), shown(waited), what(word)));
         }
-        lines.iter().for_each(|line| say(line));
+        for line in &lines {
+            say(line);
+        }
     }
 }
 
@@ -297,14 +299,13 @@ fn enter_of_process(limit: Duration, what: What) -> Option<Waiting> {
     let mut tables = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     // Processes have one limit, but for those that test this.
     let known = tables.iter().find(|waits| waits.limit == limit).cloned();
-    let waits = match known {
-        Some(waits) => waits,
-        None => {
-            let waits = Waits::new(String::new(), limit, Clock::Real);
-            watch(&waits).ok()?;
-            tables.push(Arc::clone(&waits));
-            waits
-        }
+    let waits = if let Some(waits) = known {
+        waits
+    } else {
+        let waits = Waits::new(String::new(), limit, Clock::Real);
+        watch(&waits).ok()?;
+        tables.push(Arc::clone(&waits));
+        waits
     };
     drop(tables);
     Some(waits.enter(Task::None, 0, what))

@@ -49,9 +49,9 @@ pub(crate) fn watch_simulation(simulated: &Arc<Simulated>) -> Result<()> {
     add(Arc::downgrade(&simulated))
 }
 
-fn add(watched: Weak<dyn Watched>) -> Result<()> {
+fn add(one: Weak<dyn Watched>) -> Result<()> {
     let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
-    watcher.watched.push(watched);
+    watcher.watched.push(one);
     if !watcher.is_there {
         let started = thread::Builder::new().name("farfield-stalls".to_owned()).spawn(run);
         started.map_err(|cause| Error::from(error::System { action: "start a thread", cause }))?;
@@ -64,15 +64,15 @@ fn add(watched: Weak<dyn Watched>) -> Result<()> {
 fn run() {
     loop {
         let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
-        watcher.watched.retain(|watched| watched.strong_count() > 0);
-        let watched: Vec<_> = watcher.watched.iter().filter_map(Weak::upgrade).collect();
+        watcher.watched.retain(|one| one.strong_count() > 0);
+        let all: Vec<_> = watcher.watched.iter().filter_map(Weak::upgrade).collect();
         drop(watcher);
-        let shortest = watched.iter().map(|watched| watched.look()).min();
-        drop(watched);
+        let shortest = all.iter().map(|one| one.look()).min();
+        drop(all);
         let watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
         match shortest {
             // Whatever came in between has rung before this waits.
-            None if watcher.watched.iter().all(|watched| watched.strong_count() == 0) => {
+            None if watcher.watched.iter().all(|one| one.strong_count() == 0) => {
                 drop(CHANGED.wait(watcher));
             }
             shortest => {
@@ -142,10 +142,14 @@ impl Simulated {
 
     /// Looks at the threads' tables: time has passed. `lines` say what has stalled on the network.
     pub(crate) fn report(&self, lines: &[String]) {
-        lines.iter().for_each(|line| say(line));
+        for line in lines {
+            say(line);
+        }
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let tables: Vec<_> = tables.iter().filter_map(Weak::upgrade).collect();
-        tables.iter().for_each(|waits| waits.report());
+        for waits in tables {
+            waits.report();
+        }
     }
 }
 
