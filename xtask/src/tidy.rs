@@ -34,6 +34,38 @@ const ABOVE_FABRICS: &[&str] = &["runtime/src/", "dsl-examples/src/"];
 /// A crate that the library's interface does not name: its major versions would be ours.
 const PRIVATE_CRATE: &str = "rand";
 
+/// What waits by itself, and not because something that it awaits does: a future written by hand, a thread that blocks, a retry loop. Each in
+/// the library stands in ARCHITECTURE.md's table of waits, with the clock that ends it.
+const LEAF_WAITS: &[&str] = &[
+    "poll_fn(",
+    " Future for ",
+    ".park(",
+    ".park_deadline(",
+    ".wait(",
+    ".wait_for(",
+    ".wait_timeout",
+    ".recv()",
+    ".recv_timeout(",
+    "libc::poll(",
+    " poll(&mut waited",
+    "thread::sleep(",
+    ".join()",
+    ".accept()",
+    "Stream::connect(",
+    ".read_exact(",
+    ".lock_shared(",
+    "yield_now()",
+    "ct.rest(",
+    "pace.rest(",
+];
+
+/// The one file of the library that prints: see its head.
+const PRINTS: &str = "runtime/src/fabric/stall/mod.rs";
+/// Where programs' attributes are made of the library, which report errors as programs do.
+const PROGRAMS: &str = "runtime/src/entry.rs";
+/// How printing looks.
+const PRINTING: &[&str] = &["println!(", "print!(", "stderr()", "stdout()"];
+
 /// What is left over from work in progress.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!("];
 
@@ -41,13 +73,19 @@ const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimpl
 pub(crate) fn run() -> Result<(), String> {
     let root = root();
     let mut breaches = Vec::new();
+    let mut waits = Vec::new();
     for path in files(&root, "rs") {
         let name = path.strip_prefix(&root).expect("below the root").to_string_lossy().replace('\\', "/");
         // The rules themselves name what they forbid, and snapshots are no source.
         if name != "xtask/src/tidy.rs" && !name.ends_with(".expanded.rs") {
-            breaches.extend(check(&name, &read(&path)?));
+            let text = read(&path)?;
+            breaches.extend(check(&name, &text));
+            if let Some(file) = name.strip_prefix("runtime/src/") {
+                waits.push((file.to_owned(), leaf_waits(file, &text)));
+            }
         }
     }
+    breaches.extend(unlisted_waits(&waits, &read(&root.join("ARCHITECTURE.md"))?));
     breaches
         .extend(readme_example(&read(&root.join("README.md"))?, &read(&root.join("runtime/src/lib.rs"))?));
     let needed = needed_rust(&read(&root.join("Cargo.toml"))?)?;
@@ -98,6 +136,8 @@ fn check(name: &str, text: &str) -> Vec<String> {
     if (in_library || name.starts_with("dsl-examples/src/")) && !text.starts_with("//!") {
         breaches.push(format!("{name}: a module begins with its documentation"));
     }
+    // Tests may print.
+    let last = without_tests(name, text).lines().count();
     for (number, line) in (1..).zip(text.lines()) {
         // loom has a module `thread` too, which starts none.
         let code = line.split("//").next().unwrap_or_default().replace("loom::thread", "loom");
@@ -109,6 +149,14 @@ fn check(name: &str, text: &str) -> Vec<String> {
             for word in FABRIC_ONLY.iter().filter(|word| code.contains(**word)) {
                 breach(format!("`{word}`: above the fabrics, ask the endpoint"));
             }
+        }
+        let is_printing = PRINTING.iter().any(|word| code.contains(word));
+        if is_printing
+            && name.starts_with("runtime/src/")
+            && ![PRINTS, PROGRAMS].contains(&name)
+            && number <= last
+        {
+            breach("a library does not print: return an error, or trace".to_owned());
         }
         if is_unsafe(&code) && !UNSAFE_FILES.contains(&name) {
             breach("`unsafe` belongs in one of the few files that xtask/src/tidy.rs lists".to_owned());
@@ -164,6 +212,46 @@ fn exposed(text: &str, of: &str) -> Vec<(usize, String)> {
         );
     }
     found
+}
+
+/// The part of a file that is not its tests.
+fn without_tests<'a>(file: &str, text: &'a str) -> &'a str {
+    let is_test = file.contains("tests") || file.ends_with("conformance.rs");
+    let ends = ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(all(test, not(loom)))]\nmod tests {"];
+    let end = ends.iter().filter_map(|end| text.find(end)).min();
+    if is_test { "" } else { &text[..end.unwrap_or(text.len())] }
+}
+
+/// How many lines of a file of the library wait by themselves.
+fn leaf_waits(file: &str, text: &str) -> usize {
+    let code = without_tests(file, text).lines().map(|line| line.split("//").next().unwrap_or_default());
+    code.filter(|line| LEAF_WAITS.iter().any(|wait| line.contains(wait))).count()
+}
+
+/// The files whose waits are not those of the table in ARCHITECTURE.md, whose rows begin with the file and the number of its waits.
+fn unlisted_waits(found: &[(String, usize)], architecture: &str) -> Vec<String> {
+    let rows = architecture.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split('|');
+        let file = cells.next()?.trim().strip_suffix('`')?;
+        Some((file, cells.next()?.trim().parse::<usize>().ok()?))
+    });
+    let listed: Vec<(&str, usize)> = rows.collect();
+    let listed_of = |file: &str| listed.iter().find(|(listed, _)| *listed == file).map_or(0, |row| row.1);
+    let mut breaches = Vec::new();
+    for (file, waits) in found.iter().filter(|(file, waits)| listed_of(file) != *waits) {
+        breaches.push(format!(
+            "runtime/src/{file}: has {waits} waits, but ARCHITECTURE.md's table of waits has {}: which clock ends the others?",
+            listed_of(file)
+        ));
+    }
+    let is_gone = |row: &&(&str, usize)| !found.iter().any(|(file, _)| file == row.0);
+    breaches.extend(
+        listed
+            .iter()
+            .filter(is_gone)
+            .map(|(file, _)| format!("ARCHITECTURE.md: has waits of {file}, which is gone")),
+    );
+    breaches
 }
 
 /// Whether a line has the keyword, not a longer name such as that of a lint.
@@ -280,6 +368,35 @@ mod tests {
             let expected = other.map(|other| format!("README.md:2: Rust {other}, but Cargo.toml needs 1.89"));
             assert_eq!(found, Vec::from_iter(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wait_that_no_table_lists_is_found() {
+        let text = "//! A.\npoll_fn(|_| x).await; // poll_fn(\nlet x = thread.join();\n#[cfg(test)]\nmod tests {\npoll_fn(";
+        assert_eq!(leaf_waits("task/a.rs", text), 2);
+        assert_eq!(leaf_waits("task/a/tests.rs", text), 0);
+        for wait in LEAF_WAITS {
+            assert_eq!(leaf_waits("task/a.rs", &format!("x{wait}")), 1, "{wait}");
+        }
+        let found = [("task/a.rs".to_owned(), 2), ("task/b.rs".to_owned(), 0)];
+        assert_eq!(unlisted_waits(&found, "| `task/a.rs` | 2 | an answer | a clock |"), [""; 0]);
+        let few = unlisted_waits(&found, "| `task/a.rs` | 1 | an answer | a clock |");
+        assert!(
+            few[0].contains("task/a.rs: has 2 waits, but ARCHITECTURE.md's table of waits has 1"),
+            "{few:?}"
+        );
+        assert_eq!(unlisted_waits(&found, "").len(), 1);
+        let gone = unlisted_waits(&found, "| `task/a.rs` | 2 | x | y |\n| `task/c.rs` | 1 | x | y |");
+        assert_eq!(gone, ["ARCHITECTURE.md: has waits of task/c.rs, which is gone"]);
+    }
+
+    #[test]
+    fn only_stalls_are_printed() {
+        let printing = "//! A.\neprintln!(\"a\");\n#[cfg(test)]\nmod tests {\n    println!(\"b\");\n}\n";
+        let found = breach("runtime/src/cluster/a.rs", printing);
+        assert!(found.contains("a.rs:2: a library does not print") && !found.contains(":5:"), "{found}");
+        assert_eq!(breach(PRINTS, printing), "");
+        assert_eq!(breach("dsl-examples/src/a.rs", printing), "");
     }
 
     #[test]

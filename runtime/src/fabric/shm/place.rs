@@ -14,7 +14,9 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use super::PATIENCE;
 use crate::error::{self, Error, Result};
 
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -203,8 +205,19 @@ impl Place {
         let file = OpenOptions::new().read(true).write(true).open(self.memory());
         let file = file.map_err(|error| self.failed(format!("its memory can not be opened: {error}")))?;
         // A memory node that starts anew holds the other lock for a moment.
-        file.lock_shared().map_err(system("lock shared memory"))?;
-        Ok(file)
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock_shared() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(self.failed("a memory node that starts anew keeps its memory locked"));
+                }
+                Err(TryLockError::Error(cause)) => return Err(system("lock shared memory")(cause)),
+            }
+        }
     }
 
     /// Removes the cluster's files, and gives its name up. The memory stays with those who map it.

@@ -165,6 +165,18 @@ impl<C: Connect> Lane<C> {
         done > 0
     }
 
+    /// Posts all that waits. Where credits have run out that takes until others are done; where the other side does not answer, chains
+    /// fail after the timeout.
+    pub(super) fn post_all(&self) {
+        let mut state = self.state();
+        while state.pipeline.has_queued() {
+            self.post(&mut state);
+            if state.pipeline.has_queued() {
+                self.look(&mut state);
+            }
+        }
+    }
+
     pub(super) fn doorbells(&self) -> u64 {
         self.doorbells.load(Ordering::Relaxed)
     }

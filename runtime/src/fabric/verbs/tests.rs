@@ -165,11 +165,7 @@ fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
             let mut chain = Chain::default();
             let slots: Vec<_> = (own..own + AT_A_TIME)
                 .map(|own| {
-                    if std::env::var_os("EXPERIMENT_WRITE").is_some() {
-                        chain.write(at, &[own + 1])
-                    } else {
-                        chain.replace(at, own, own + 1)
-                    }
+                    chain.replace(at, own, own + 1);
                     chain.read(at, 1)
                 })
                 .collect();
@@ -178,7 +174,6 @@ fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
             own += AT_A_TIME;
         }
         is_over.store(true, Ordering::Relaxed);
-        eprintln!("LOST {lost}");
         assert_eq!(lost, 0, "of {own} were lost");
     });
 }

@@ -237,6 +237,23 @@ fn what_a_threads_tasks_hand_over_goes_out_with_one_doorbell() {
 }
 
 #[test]
+fn what_waits_for_company_is_posted_when_its_thread_ends() {
+    let (device, lane) = lane();
+    *device.mood.lock().unwrap() = Mood::Silent;
+    (1..=4).for_each(|index| drop(lane.push(adding(index))));
+    lane.go_on(1);
+    lane.push(adding(5));
+    lane.go_on(1);
+    assert_eq!(lane.doorbells(), 1, "one of five waits for the others");
+    assert!(lane.describe().contains("4 chains under way, 1 wait to be posted"), "{}", lane.describe());
+    lane.post_all();
+    assert_eq!(lane.doorbells(), 2);
+    *device.mood.lock().unwrap() = Mood::Works;
+    assert!(lane.go_on(1));
+    assert_eq!(device.far.lock().unwrap()[1..=5], [2, 3, 4, 5, 6]);
+}
+
+#[test]
 fn who_only_looks_is_served_without_a_round() {
     let (_, lane) = lane();
     let number = lane.push(adding(1));
