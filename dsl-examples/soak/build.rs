@@ -29,13 +29,17 @@ fn run() -> Result<(), String> {
     for (group, bugs) in planted::PLANTED.iter().enumerate() {
         for (number, bug) in bugs.iter().enumerate() {
             let planted = format!("&PLANTED[{group}][{number}]");
-            let subject = match bug.bug {
-                Bug::Edit { search, replacement } => {
-                    let (module, kind) = mutant(bug, search, replacement)?;
+            let mutant = match bug.bug {
+                Bug::Edit { search, replacement } => Some(mutant(bug, &[(search, replacement)])?),
+                Bug::Edits(edits) => Some(mutant(bug, edits)?),
+                Bug::Runtime(_) => None,
+            };
+            let subject = match mutant {
+                Some((module, kind)) => {
                     modules.push_str(&module);
                     format!("Subject::mutant::<{kind}>({planted})")
                 }
-                Bug::Runtime(_) => format!("Subject::on_broken_runtime({planted})"),
+                None => format!("Subject::on_broken_runtime({planted})"),
             };
             table.extend(["    ", &subject, ",\n"]);
         }
@@ -74,20 +78,24 @@ fn source(structure: Structure) -> Option<Source> {
 }
 
 /// The module of a bug, and the type of its handles.
-fn mutant(bug: &Planted, search: &str, replacement: &str) -> Result<(String, String), String> {
+fn mutant(bug: &Planted, edits: &[(&str, &str)]) -> Result<(String, String), String> {
     let Planted { name, structure, invariant, why, caught_by, needs_faults, .. } = bug;
     let Source { path, makes, recovers, handle } = source(*structure)
         .ok_or_else(|| format!("planted bug `{name}`: {structure:?} has no source to edit"))?;
     let source = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let (source, search) = (without_indentation(&without_examples(&source)), without_indentation(search));
-    let found = source.matches(&search).count();
-    if found != 1 {
-        return Err(format!(
-            "planted bug `{name}`: what it replaces occurs {found} times in {path}, and must occur once"
-        ));
+    let mut code = without_indentation(&without_examples(&source));
+    for (search, replacement) in edits {
+        let search = without_indentation(search);
+        let found = code.matches(&search).count();
+        if found != 1 {
+            return Err(format!(
+                "planted bug `{name}`: what it replaces occurs {found} times in {path}, and must occur once"
+            ));
+        }
+        code = code.replace(&search, replacement);
     }
     // An example's other structures are found from here by another path.
-    let code = source.replace(&search, replacement).replace("crate::LazyList", "farfield_examples::LazyList");
+    let code = code.replace("crate::LazyList", "farfield_examples::LazyList");
     let (caught_by, faults) = (caught_by.name(), if *needs_faults { ", with faults" } else { "" });
     let (kind, recover) = (format!("{name}::{handle}"), if recovers { ", recover" } else { "" });
     let module = format!(

@@ -251,10 +251,16 @@ pub(crate) const FIGURES: &[Figure] = &[
     Figure::printed(
         "sim.planted_bugs",
         "bugs",
-        "planted in the example structures, for the simulator to find",
+        "planted in the example structures and in the runtime, each against another invariant, for the simulator to find",
         PLANTED,
     ),
     Figure::printed("sim.planted_bugs_found", "bugs", "of these, found within 1,000 seeds each", PLANTED),
+    Figure::printed(
+        "sim.planted_bugs_worst_seed",
+        "(seed)",
+        "the last of these is found at this seed, the others before",
+        PLANTED,
+    ),
     Figure::printed(
         "sim.soak_seeds_per_minute",
         "runs",
@@ -264,7 +270,7 @@ pub(crate) const FIGURES: &[Figure] = &[
     Figure::printed(
         "sim.thousand_seeds.seconds",
         "s",
-        "a soak of 1,000 seeds on each of the six structures",
+        "a soak of 1,000 seeds on each of the seven structures",
         SOAK,
     ),
     // ---- RDMA: in one boot of the test bed ----

@@ -82,7 +82,7 @@ fn list(subjects: &[Subject]) -> Result<(), String> {
     for bug in subjects.iter().filter_map(|subject| subject.planted) {
         let Planted { name, structure, bug, invariant, why, caught_by, needs_faults } = bug;
         let place = match bug {
-            Bug::Edit { .. } => structure.name().to_owned(),
+            Bug::Edit { .. } | Bug::Edits(_) => structure.name().to_owned(),
             Bug::Runtime(options) => format!("the runtime, `{options}`, seen by {}", structure.name()),
         };
         let faults = if *needs_faults { ", with faults" } else { "" };

@@ -218,7 +218,7 @@ impl Subject {
     pub fn plan(&self, seed: u64, faults: Faults) -> Plan {
         let options = match self.planted.map(|planted| planted.bug) {
             Some(Bug::Runtime(options)) => options,
-            Some(Bug::Edit { .. }) | None => "",
+            Some(Bug::Edit { .. } | Bug::Edits(_)) | None => "",
         };
         Plan { options, ..Plan::new(self.structure, seed, faults) }
     }

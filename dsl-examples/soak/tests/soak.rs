@@ -135,6 +135,24 @@ fn the_bugs_planted_in_the_runtime_are_caught() {
     }
 }
 
+/// The tags of retired objects bound the epoch from above, so the guard that is held until the object is unlinked protects it from all
+/// that can still reach it. Only a death in between does harm, and then these are planted bugs.
+#[test]
+fn retiring_before_unlinking_under_one_guard_does_no_harm_while_its_thread_lives() {
+    let mut tried = 0;
+    for subject in Subject::with_planted_bugs() {
+        if !subject.name().ends_with("_retires_before_it_unlinks") {
+            continue;
+        }
+        for seed in 0..1000 {
+            let outcome = subject.run_seed(seed, Faults::None);
+            assert!(outcome.caught.is_empty(), "{} seed {seed}: {}", subject.name(), outcome.caught[0]);
+        }
+        tried += 1;
+    }
+    assert_eq!(tried, 3, "the lazy lists and the Harris list");
+}
+
 /// The table has a bug of this kind once; it shows in every structure that retires memory.
 #[test]
 fn memory_that_is_used_again_one_epoch_early_is_caught_in_each_structure() {

@@ -70,4 +70,165 @@ pub(super) const BUGS: &[Planted] = &[
         caught_by: Check::Leak,
         needs_faults: false,
     },
+    Planted {
+        name: "harris_list_gets_without_a_guard",
+        structure: Structure::HarrisList,
+        bug: Bug::Edit {
+            search: "\
+                let g = &ct.pin();
+                let mut curr = self.head().next().load(g).await?.without_marks();
+                loop {
+                    let node = curr.read(g).await?;
+                    if curr == self.tail() || node.key >= key {
+                        return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
+                    }
+                    curr = node.next.without_marks();
+                }",
+            replacement: "\
+                let mut at = self.head().next().load(&ct.pin()).await?.without_marks().as_ptr();
+                loop {
+                    ct.yield_now().await;
+                    let g = &ct.pin();
+                    let curr = at.shared(g);
+                    let node = curr.read(g).await?;
+                    if curr == self.tail() || node.key >= key {
+                        return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
+                    }
+                    at = node.next.without_marks().as_ptr();
+                }",
+        },
+        invariant: "a pointer is used only under the guard under which it was read",
+        why: "each step has a guard of its own, and the next node may be freed between two of them",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "harris_list_unlinks_under_the_next_guard",
+        structure: Structure::HarrisList,
+        bug: Bug::Edits(&[
+            (
+                "\
+                g.sched_reclaim(curr).await?;
+                curr = next;",
+                "curr = next;",
+            ),
+            (
+                "\
+                pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+                    let g = &ct.pin();",
+                "\
+                pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+                    let removed = self.mark_and_retire(key, ct).await?;
+                    if removed {
+                        self.find(key, &ct.pin()).await?;
+                    }
+                    Ok(removed)
+                }
+                async fn mark_and_retire(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+                    let g = &ct.pin();",
+            ),
+            (
+                "\
+                if pred.next().compare_exchange(g, curr, next).await?.is_ok() {
+                    g.sched_reclaim(curr).await?;
+                } else {
+                    self.find(key, g).await?;
+                }",
+                "g.sched_reclaim(curr).await?;",
+            ),
+        ]),
+        invariant: "a node is unlinked before it is retired",
+        why: "a thread whose guard is younger than the retirement can still reach the node, and is not waited for",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "harris_list_unlinks_blindly",
+        structure: Structure::HarrisList,
+        bug: Bug::Edit {
+            search: "\
+                if pred.next().compare_exchange(g, curr, next).await?.is_err() {
+                    self.restarts.set(self.restarts.get() + 1);
+                    backoff.wait().await;
+                    continue 'restart;
+                }",
+            replacement: "pred.next().store(g, next).await?;",
+        },
+        invariant: "a node is unlinked by a CAS that expects the link to it, unmarked",
+        why: "what was inserted at the predecessor since it was read is lost, and so is the predecessor's mark",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "harris_list_carries_the_mark_over",
+        structure: Structure::HarrisList,
+        bug: Bug::Edit {
+            search: "\
+                let next = node.next.without_marks();
+                if pred.next().compare_exchange(g, curr, next).await?.is_err() {",
+            replacement: "\
+                let next = node.next.without_marks();
+                if pred.next().compare_exchange(g, curr, node.next).await?.is_err() {",
+        },
+        invariant: "only the removal of a node marks its link",
+        why: "the link that takes the node out has the node's mark, so its predecessor is out of the set as well",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "harris_list_forgets_failed_nodes",
+        structure: Structure::HarrisList,
+        bug: Bug::Edit {
+            search: "\
+                let new = match node.take() {
+                    Some(mut node) => {
+                        node.set(|node| node.next(), curr);
+                        node
+                    }
+                    None => Node::new_in(ct.near(pred), Node::init(key).next(curr)).await?,
+                };
+                match pred.next().compare_exchange(g, curr, new).await? {
+                    Ok(_) => return Ok(true),
+                    Err(changed) => node = Some(changed.new),
+                }",
+            replacement: "\
+                let new = Node::new_in(ct.near(pred), Node::init(key).next(curr)).await?.write(ct).await?;
+                if pred.next().compare_exchange(g, curr, new).await?.is_ok() {
+                    return Ok(true);
+                }",
+        },
+        invariant: "a node that was not linked is used again or freed",
+        why: "each attempt of an insertion writes a node of its own, and leaves it behind",
+        caught_by: Check::Leak,
+        needs_faults: false,
+    },
+    Planted {
+        name: "harris_list_retires_before_it_unlinks",
+        structure: Structure::HarrisList,
+        bug: Bug::Edits(&[
+            (
+                "\
+                g.sched_reclaim(curr).await?;
+                curr = next;",
+                "curr = next;",
+            ),
+            (
+                "\
+                if pred.next().compare_exchange(g, curr, next).await?.is_ok() {
+                    g.sched_reclaim(curr).await?;
+                } else {
+                    self.find(key, g).await?;
+                }",
+                "\
+                g.sched_reclaim(curr).await?;
+                if pred.next().compare_exchange(g, curr, next).await?.is_err() {
+                    self.find(key, g).await?;
+                }",
+            ),
+        ]),
+        invariant: "a retired node is not in the list when its thread dies",
+        why: "a thread of the same process frees the node, which is still linked",
+        caught_by: Check::Memory,
+        needs_faults: true,
+    },
 ];

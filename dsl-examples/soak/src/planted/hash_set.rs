@@ -31,4 +31,55 @@ pub(super) const BUGS: &[Planted] = &[
         caught_by: Check::Leak,
         needs_faults: false,
     },
+    Planted {
+        name: "hash_set_looks_before_it_inserts",
+        structure: Structure::HashSet,
+        bug: Bug::Edit {
+            search: "self.list(key, ct).await?.insert(key, ct).await",
+            replacement: "\
+                if self.get(key, ct).await? {
+                    return Ok(false);
+                }
+                self.list(key, ct).await?.insert(key, ct).await?;
+                Ok(true)",
+        },
+        invariant: "an insertion answers as its list does",
+        why: "of two threads that see that the key is absent both say that they have inserted it",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "hash_set_shares_lists",
+        structure: Structure::HashSet,
+        bug: Bug::Edit {
+            search: "\
+                for (number, bucket) in buckets.iter_mut().enumerate() {
+                    *bucket = LazyList::create_at(ct.on_node(number as u16), ct).await?;
+                }",
+            replacement: "\
+                for (number, pair) in buckets.chunks_mut(2).enumerate() {
+                    pair.fill(LazyList::create_at(ct.on_node(number as u16), ct).await?);
+                }",
+        },
+        invariant: "each bucket has a list of its own",
+        why: "two buckets have one list, which is freed for both",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "hash_set_recovers_half",
+        structure: Structure::HashSet,
+        bug: Bug::Edit {
+            search: "\
+                for bucket in self.buckets() {
+                    self.lists.get(bucket, ct).await?.recover(ct).await?;",
+            replacement: "\
+                for bucket in self.buckets().into_iter().take(BUCKETS / 2) {
+                    self.lists.get(bucket, ct).await?.recover(ct).await?;",
+        },
+        invariant: "all lists are recovered after a death",
+        why: "in the other half of the lists nodes stay locked by dead threads",
+        caught_by: Check::Error,
+        needs_faults: true,
+    },
 ];

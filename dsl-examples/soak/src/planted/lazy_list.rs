@@ -107,4 +107,136 @@ pub(super) const BUGS: &[Planted] = &[
         caught_by: Check::Error,
         needs_faults: false,
     },
+    Planted {
+        name: "lazy_list_gets_without_a_guard",
+        structure: Structure::LazyList,
+        bug: Bug::Edit {
+            search: "\
+                let g = &ct.pin();
+                let mut curr = self.head().next().load(g).await?.without_marks();
+                loop {
+                    let node = curr.read(g).await?;
+                    if curr == self.tail() || node.key >= key {
+                        return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
+                    }
+                    curr = node.next.without_marks();
+                }",
+            replacement: "\
+                let mut at = self.head().next().load(&ct.pin()).await?.without_marks().as_ptr();
+                loop {
+                    ct.yield_now().await;
+                    let g = &ct.pin();
+                    let curr = at.shared(g);
+                    let node = curr.read(g).await?;
+                    if curr == self.tail() || node.key >= key {
+                        return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
+                    }
+                    at = node.next.without_marks().as_ptr();
+                }",
+        },
+        invariant: "a pointer is used only under the guard under which it was read",
+        why: "each step has a guard of its own, and the next node may be freed between two of them",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "lazy_list_unlinks_under_the_next_guard",
+        structure: Structure::LazyList,
+        bug: Bug::Edits(&[
+            (
+                "\
+                pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+                    let g = &ct.pin();",
+                "\
+                pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+                    if !self.mark_and_retire(key, ct).await? {
+                        return Ok(false);
+                    }
+                    let mut backoff = ct.backoff();
+                    loop {
+                        let g = &ct.pin();
+                        let Position { pred, curr, .. } = self.find(key, g).await?;
+                        let lock = pred.lock().acquire(g).await?;
+                        let seen = pred.read(g).await?;
+                        if seen.next == curr {
+                            let next = curr.next().load(g).await?;
+                            if next.is_deleted() {
+                                pred.next().store(g, next.without_marks()).await?;
+                            }
+                            lock.release().await?;
+                            return Ok(true);
+                        }
+                        drop(lock);
+                        backoff.wait().await;
+                    }
+                }
+                async fn mark_and_retire(&self, key: K, ct: &ComputeThread) -> Result<bool> {
+                    let g = &ct.pin();",
+            ),
+            ("chain.store(pred.next(), next);", ""),
+        ]),
+        invariant: "a node is unlinked before it is retired",
+        why: "a thread whose guard is younger than the retirement can still reach the node, and is not waited for",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "lazy_list_retires_its_neighbour",
+        structure: Structure::LazyList,
+        bug: Bug::Edit {
+            search: "g.sched_reclaim(curr).await?;",
+            replacement: "g.sched_reclaim(pred).await?;",
+        },
+        invariant: "the retired node is the unlinked one",
+        why: "the predecessor is in the list, and is freed",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "lazy_list_forgets_to_retire",
+        structure: Structure::LazyList,
+        bug: Bug::Edit { search: "g.sched_reclaim(curr).await?;", replacement: "" },
+        invariant: "a removed node is retired",
+        why: "no thread frees it",
+        caught_by: Check::Leak,
+        needs_faults: false,
+    },
+    Planted {
+        name: "lazy_list_recovers_released_locks_only",
+        structure: Structure::LazyList,
+        bug: Bug::Edit {
+            search: "if seen.lock.is_held() || seen.lock.is_abandoned() {",
+            replacement: "if seen.lock.is_abandoned() {",
+        },
+        invariant: "recovery frees the locks that dead threads hold",
+        why: "a node stays locked by a thread that died with its lock",
+        caught_by: Check::Error,
+        needs_faults: true,
+    },
+    Planted {
+        name: "lazy_list_retires_before_it_unlinks",
+        structure: Structure::LazyList,
+        bug: Bug::Edits(&[
+            (
+                "\
+                let next = curr_seen.next;
+                let mut chain = g.chain();",
+                "\
+                let next = curr_seen.next;
+                g.sched_reclaim(curr).await?;
+                let mut chain = g.chain();",
+            ),
+            (
+                "\
+                chain.submit().await?;
+                g.sched_reclaim(curr).await?;",
+                "\
+                chain.submit().await?;",
+            ),
+        ]),
+        invariant: "a retired node is not in the list when its thread dies",
+        why: "the guard protects the node until it is unlinked, but if the thread dies first another removal retires it again",
+        caught_by: Check::Memory,
+        needs_faults: true,
+    },
 ];

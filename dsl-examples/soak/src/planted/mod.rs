@@ -3,9 +3,9 @@
 //! A checker that finds nothing proves something only if it finds what is there. So each bug below must be caught within
 //! 1,000 seeds by the check that its entry names. `soak --planted` hunts them; `soak --planted --list` prints this table.
 //!
-//! Most bugs are edits of a structure's source, the one that users read: the build script replaces one passage and compiles
-//! the result. A passage that it does not find exactly once fails the build, so a change of a structure can not quietly
-//! disarm a bug. Bugs of the [`runtime`] are options of the cluster's URL, and their structures are unchanged.
+//! Most bugs are edits of a structure's source, the one that users read: the build script replaces a passage or a few and
+//! compiles the result. A passage that it does not find exactly once fails the build, so a change of a structure can not
+//! quietly disarm a bug. Bugs of the [`runtime`] are options of the cluster's URL, and their structures are unchanged.
 //!
 //! Two bugs of one structure never break the same invariant, else one of them proves nothing that the other does not.
 
@@ -82,6 +82,8 @@ pub enum Bug {
         /// Its replacement.
         replacement: &'static str,
     },
+    /// Several passages of the source are replaced, one after the other: each with what replaces it.
+    Edits(&'static [(&'static str, &'static str)]),
     /// The runtime is broken: options that the cluster's URL gets besides, `plant=…` among them.
     Runtime(&'static str),
 }

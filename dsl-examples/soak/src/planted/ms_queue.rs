@@ -59,4 +59,112 @@ pub(super) const BUGS: &[Planted] = &[
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
+    Planted {
+        name: "ms_queue_dequeues_without_a_guard",
+        structure: Structure::MsQueue,
+        bug: Bug::Edit {
+            search: "\
+                pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
+                    let g = &ct.pin();",
+            replacement: "\
+                pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
+                    let seen = self.head().load(&ct.pin()).await?.as_ptr();
+                    ct.sleep(std::time::Duration::from_micros(5)).await;
+                    if seen.shared(&ct.pin()).next().load(&ct.pin()).await?.is_null() {
+                        return Ok(None);
+                    }
+                    let g = &ct.pin();",
+        },
+        invariant: "a pointer is used only under the guard under which it was read",
+        why: "while the thread sleeps without a guard the dummy is retired by another and freed",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ms_queue_unlinks_under_the_next_guard",
+        structure: Structure::MsQueue,
+        bug: Bug::Edit {
+            search: "pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {",
+            replacement: "\
+                pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
+                    let (head, next, value) = {
+                        let g = &ct.pin();
+                        let head = self.head().load(g).await?;
+                        let tail = self.tail().load(g).await?;
+                        let next = head.next().load(g).await?;
+                        if next.is_null() {
+                            return Ok(None);
+                        }
+                        if tail == head {
+                            self.help_tail(tail, next, g).await?;
+                        }
+                        let value = next.value().read(g).await?;
+                        g.sched_reclaim(head).await?;
+                        (head.as_ptr(), next.as_ptr(), value)
+                    };
+                    let g = &ct.pin();
+                    match self.head().compare_exchange(g, head.shared(g), next).await? {
+                        Ok(_) => Ok(Some(value)),
+                        Err(_) => self.dequeue_another(ct).await,
+                    }
+                }
+                async fn dequeue_another(&self, ct: &ComputeThread) -> Result<Option<T>> {",
+        },
+        invariant: "a node is unlinked before it is retired",
+        why: "a thread whose guard is younger than the retirement can still reach the dummy, and retires it again if its CAS wins",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ms_queue_retires_the_new_dummy",
+        structure: Structure::MsQueue,
+        bug: Bug::Edit {
+            search: "g.sched_reclaim(head).await?;",
+            replacement: "g.sched_reclaim(next).await?;",
+        },
+        invariant: "the retired node is the old dummy",
+        why: "`head` links to a node that is freed",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ms_queue_takes_what_another_took",
+        structure: Structure::MsQueue,
+        bug: Bug::Edit {
+            search: "\
+                if moved.get()?.is_ok() {
+                    self.known.set(next.as_ptr());
+                    g.sched_reclaim(head).await?;
+                    return value.get().map(Some);
+                }",
+            replacement: "\
+                if moved.get()?.is_ok() {
+                    self.known.set(next.as_ptr());
+                    g.sched_reclaim(head).await?;
+                }
+                return value.get().map(Some);",
+        },
+        invariant: "a value is taken by the thread whose CAS moves `head` to its node",
+        why: "two threads return one value",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ms_queue_forgets_to_retire",
+        structure: Structure::MsQueue,
+        bug: Bug::Edit { search: "g.sched_reclaim(head).await?;", replacement: "" },
+        invariant: "an old dummy is retired",
+        why: "no thread frees it",
+        caught_by: Check::Leak,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ms_queue_is_empty_where_its_ends_meet",
+        structure: Structure::MsQueue,
+        bug: Bug::Edit { search: "if next.is_null() {", replacement: "if next.is_null() || tail == head {" },
+        invariant: "the queue is empty if its dummy has no successor",
+        why: "an enqueue has returned before it has moved `tail`, and its value is not found",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
 ];

@@ -36,4 +36,109 @@ pub(super) const BUGS: &[Planted] = &[
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
+    Planted {
+        name: "treiber_stack_pops_without_a_guard",
+        structure: Structure::TreiberStack,
+        bug: Bug::Edit {
+            search: "\
+                let g = &ct.pin();
+                let mut backoff = ct.backoff();
+                let guess = self.known.get();
+                let mut chain = g.chain();
+                let loaded = chain.load(self.top());
+                let guessed = (!guess.is_null()).then(|| chain.peek(guess));
+                chain.submit().await?;
+                let mut top = loaded.get()?;
+                let mut guessed = guessed.filter(|_| top == guess);
+                while !top.is_null() {
+                    let node = match guessed.take() {
+                        Some(seen) => seen.get()?,
+                        None => top.read(g).await?,
+                    };",
+            replacement: "\
+                let mut backoff = ct.backoff();
+                let seen = self.top().load(&ct.pin()).await?.as_ptr();
+                ct.sleep(std::time::Duration::from_micros(5)).await;
+                let g = &ct.pin();
+                let mut top = seen.shared(g);
+                while !top.is_null() {
+                    let node = top.read(g).await?;",
+        },
+        invariant: "a pointer is used only under the guard under which it was read",
+        why: "while the thread sleeps without a guard the node is popped by another and freed",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "treiber_stack_unlinks_under_the_next_guard",
+        structure: Structure::TreiberStack,
+        bug: Bug::Edit {
+            search: "pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {",
+            replacement: "\
+                pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {
+                    let (top, next, value) = {
+                        let g = &ct.pin();
+                        let top = self.top().load(g).await?;
+                        if top.is_null() {
+                            return Ok(None);
+                        }
+                        let node = top.read(g).await?;
+                        g.sched_reclaim(top).await?;
+                        (top.as_ptr(), node.next.as_ptr(), node.value)
+                    };
+                    let g = &ct.pin();
+                    match self.top().compare_exchange(g, top.shared(g), next).await? {
+                        Ok(_) => Ok(Some(value)),
+                        Err(_) => self.pop_another(ct).await,
+                    }
+                }
+                async fn pop_another(&self, ct: &ComputeThread) -> Result<Option<T>> {",
+        },
+        invariant: "a node is unlinked before it is retired",
+        why: "a thread whose guard is younger than the retirement can still reach the node, and retires it again if its CAS wins",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "treiber_stack_push_keeps_old_link",
+        structure: Structure::TreiberStack,
+        bug: Bug::Edit { search: "node.set(|node| node.next(), top);", replacement: "" },
+        invariant: "a pushed node links to the top that its CAS expects",
+        why: "what was pushed since the first attempt is skipped",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "treiber_stack_pop_gives_up",
+        structure: Structure::TreiberStack,
+        bug: Bug::Edit {
+            search: "Err(changed) => top = changed.current,",
+            replacement: "Err(_) => return Ok(None),",
+        },
+        invariant: "a pop that finds the stack empty has read a null top",
+        why: "a pop whose CAS failed says that the stack is empty",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "treiber_stack_forgets_to_retire",
+        structure: Structure::TreiberStack,
+        bug: Bug::Edit { search: "g.sched_reclaim(top).await?;", replacement: "" },
+        invariant: "a popped node is retired",
+        why: "no thread frees it",
+        caught_by: Check::Leak,
+        needs_faults: false,
+    },
+    Planted {
+        name: "treiber_stack_retires_the_new_top",
+        structure: Structure::TreiberStack,
+        bug: Bug::Edit {
+            search: "g.sched_reclaim(top).await?;",
+            replacement: "if !next.is_null() { g.sched_reclaim(next).await?; }",
+        },
+        invariant: "the retired node is the popped one",
+        why: "the new top is freed while it is on the stack",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
 ];
