@@ -183,6 +183,64 @@ fn retiring_before_unlinking_under_one_guard_is_safe_until_the_thread_dies() {
     assert!(first_found(",crash=1%,leaks=ignore", 0..1000, Pop::RetiresBeforehand).is_some());
 }
 
+async fn until(ct: &ComputeThread, began: Duration, microseconds: u64) {
+    ct.sleep((began + Duration::from_micros(microseconds)).saturating_sub(ct.now())).await;
+}
+
+/// Nor is it if another task has the older guard, by which the tag is reckoned, and drops it in between. The same with the order
+/// that is asked for is right.
+#[test]
+fn retiring_before_unlinking_is_found_where_another_task_has_the_older_guard() {
+    for (unlinks_first, expected) in [(true, None), (false, Some(Finding::UseAfterFree))] {
+        for seed in 0..20 {
+            let cluster = Cluster::connect(&format!("sim:seed={seed},leaks=ignore")).unwrap();
+            let run = cluster.run(2, async |ct| {
+                let stack = stack(ct).await?;
+                ct.barrier("there").await?;
+                let began = ct.now();
+                if ct.index() == 1 {
+                    until(ct, began, 60).await;
+                    let g = &ct.pin();
+                    let item = stack.top().load(g).await?;
+                    until(ct, began, 120).await;
+                    return item.value().read(g).await.map(drop);
+                }
+                let task = async |task| match task {
+                    // The older guard, while which the epoch goes up once, for the sake of another object.
+                    0 => {
+                        let g = &ct.pin();
+                        let other = Item::new_in(ct, Item::init(9)).await?.write(ct).await?;
+                        g.sched_reclaim(other.shared(g)).await?;
+                        until(ct, began, 40).await;
+                        Ok(())
+                    }
+                    _ => {
+                        until(ct, began, 20).await;
+                        let g = &ct.pin();
+                        let old = stack.top().load(g).await?;
+                        if !unlinks_first {
+                            g.sched_reclaim(old).await?;
+                        }
+                        until(ct, began, 80).await;
+                        stack.top().store(g, Shared::NULL).await?;
+                        if unlinks_first {
+                            g.sched_reclaim(old).await?;
+                        }
+                        Ok(())
+                    }
+                };
+                ct.tasks(2, task).await.map(drop)
+            });
+            let found = match run {
+                Ok(_) => None,
+                Err(Error::Simulation(found)) => Some(found.finding),
+                Err(error) => panic!("seed {seed}: {error}"),
+            };
+            assert_eq!(found, expected, "seed {seed}, unlinks first: {unlinks_first}");
+        }
+    }
+}
+
 #[test]
 fn what_is_right_is_not_reported() {
     let seeds = 0..if cfg!(debug_assertions) { 100 } else { 4000 };

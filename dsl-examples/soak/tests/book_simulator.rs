@@ -2,13 +2,13 @@
 //!
 //! `FARFIELD_BLESS=1 cargo test -p farfield-soak --test book_simulator` writes the output anew.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use farfield::prelude::*;
 use farfield::sim::{Fault, Finding, Happened, History};
-use farfield::{Error, Result};
+use farfield::{Error, RemotePtr, Result};
 use farfield_examples::HarrisList;
 
 // ANCHOR: broken
@@ -72,36 +72,43 @@ fn shown(page: &str, text: &str) {
     assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
 }
 
-/// What the failing test prints, but for the trace.
+/// What the failing test prints.
+fn failure() -> Vec<String> {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["updates_take_turns", "--exact", "--nocapture"]);
+    test.env("RUST_BACKTRACE", "0").env("FARFIELD_TRACE", "200");
+    let output = test.output().unwrap();
+    String::from_utf8(output.stderr).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn line(lines: &[String], start: &str) -> usize {
+    lines.iter().position(|line| line.starts_with(start)).expect(start)
+}
+
+/// All of it but for the trace.
 #[test]
 fn the_book_shows_how_the_test_fails() {
-    let mut test = Command::new(std::env::current_exe().unwrap());
-    test.args(["updates_take_turns", "--exact", "--nocapture"]).env("RUST_BACKTRACE", "0");
-    let output = test.output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<&str> = said.lines().collect();
-    let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).expect(start);
-    let (failed, trace, replay) = (at("assertion"), at("the last operations of seed"), at("to replay it"));
-    let told = [&lines[failed..failed + 3], &[lines[trace], "...", lines[replay]]].concat();
-    shown("assertion.txt", &format!("{}\n", told.join("\n")));
+    let lines = failure();
+    let (failed, trace) = (line(&lines, "assertion"), line(&lines, "the last operations of seed"));
+    let (url, replay) = (line(&lines, "on cluster"), line(&lines, "to replay it"));
+    let told = [&lines[failed..failed + 3], &lines[trace..=trace], &["...".to_owned()], &lines[url..=replay]];
+    shown("assertion.txt", &format!("{}\n", told.concat().join("\n")));
 }
 
 /// The first seed that fails, and the part of its trace that the book shows.
 #[test]
 fn the_book_shows_what_the_test_prints() {
-    let failing = (0..1000).find_map(|seed| {
-        let cluster = Cluster::connect(&format!("sim:limit=1s,seed={seed}")).unwrap();
-        let run = catch_unwind(AssertUnwindSafe(|| cluster.run(2, take_turns)));
-        run.is_err().then(|| (seed, cluster.simulation().unwrap().trace(200)))
-    });
-    let (seed, trace) = failing.expect("a seed shows the bug");
+    let lines = failure();
+    let (head, end) = (line(&lines, "the last operations of seed"), line(&lines, "on cluster"));
+    let head_of = lines[head].split(" (").next().unwrap();
+    let trace = lines[head + 1..end].join("\n");
     let first_search = trace.lines().position(|line| line.contains("Node.next = ")).unwrap();
     // Up to the write by which one insertion undoes the other: the second to a link that a search has read.
     let writes = trace.lines().enumerate().skip(first_search);
     let mut writes = writes.filter(|(_, line)| line.contains("Node.next := ")).map(|(number, _)| number);
     let last = writes.nth(1).expect("two links are written");
     let told: Vec<&str> = trace.lines().take(last + 1).skip(first_search).collect();
-    shown("trace.txt", &format!("the last operations of seed {seed}:\n{}\n", told.join("\n")));
+    shown("trace.txt", &format!("{head_of}:\n{}\n", told.join("\n")));
 
     // What the page says of the trace is in it.
     let page =
@@ -153,6 +160,72 @@ fn a_pointer_that_outlives_its_object_is_found() {
     shown("use_after_free.txt", &format!("error: {found}\n"));
 }
 // ANCHOR_END: memory
+
+// ANCHOR: kept
+#[remote]
+struct Stack {
+    top: Link<Item>,
+}
+
+#[remote]
+struct Item {
+    value: u64,
+    next: Link<Item>,
+}
+
+async fn push(stack: RemotePtr<Stack>, value: u64, ct: &ComputeThread) -> Result<()> {
+    let g = &ct.pin();
+    let mut top = stack.top().load(g).await?;
+    let mut item = Item::new_in(ct, Item::init(value).next(top)).await?;
+    while let Err(changed) = stack.top().compare_exchange(g, top, item).await? {
+        (top, item) = (changed.current, changed.new);
+        item.set(|item| item.next(), top);
+    }
+    Ok(())
+}
+
+async fn pop(stack: RemotePtr<Stack>, ct: &ComputeThread) -> Result<Option<u64>> {
+    let top = {
+        let g = &ct.pin();
+        stack.top().load(g).await?.as_ptr()
+    }; // The guard is gone, and with it what it protected.
+    ct.sleep(Duration::from_micros(3)).await;
+    let g = &ct.pin();
+    if top.is_null() {
+        return Ok(None);
+    }
+    let top = top.shared(g);
+    let item = top.read(g).await?;
+    if stack.top().compare_exchange(g, top, item.next).await?.is_err() {
+        return Ok(None);
+    }
+    g.sched_reclaim(top).await?;
+    Ok(Some(item.value))
+}
+// ANCHOR_END: kept
+
+#[test]
+fn a_pointer_that_is_kept_past_its_guard_is_found() {
+    let run = |seed: u64, options: &str| {
+        let cluster = Cluster::connect(&format!("sim:seed={seed}{options}")).unwrap();
+        cluster.run(3, async |ct| {
+            let stack =
+                ct.root_or_init("stack", async || Stack::new_in(ct, Stack::init()).await?.write(ct).await);
+            let stack = stack.await?;
+            for value in 0..6 {
+                if ct.random() {
+                    push(stack, value, ct).await?;
+                } else {
+                    pop(stack, ct).await?;
+                }
+            }
+            Ok(())
+        })
+    };
+    let found = (0..20).find_map(|seed| run(seed, "").err()).expect("one of 20 seeds shows it");
+    shown("kept_pointer.txt", &format!("error: {found}\n"));
+    assert!((0..100).all(|seed| run(seed, ",reclaim=lazy").is_ok()), "steps alone show it, too");
+}
 
 // ANCHOR: crash
 #[test]

@@ -19,6 +19,19 @@
 //! grow, so `m <= E`; by the bound `E <= q + 1`, which is the tag. The reader's slot holds the epoch at `m + 1`, so at
 //! `tag + 1` or below, and the memory stays until it unpins.
 //!
+//! # Unlink first
+//!
+//! The argument needs that the object is unlinked when it is retired, or at least before the slot moves on. Retire an object while its slot
+//! shows `q`, so with the tag `q + 1`, and unlink it later. A reader that still finds it is pinned at `m <= E`, the epoch of that moment.
+//! - As long as the slot shows `q`, `E <= q + 1`, which is the tag: the reader is covered. So it does no harm to retire and then unlink under
+//!   *the oldest* guard of a thread, as a program with one guard at a time does, if it gets as far.
+//! - If another task of the thread has the older guard and drops it in between, the slot moves on to `q + 1` and `E` may be `q + 2`. A reader
+//!   pinned then holds the epoch at `q + 3`, in which memory tagged `q + 1` is used again: under its feet.
+//! - Likewise if the guard itself is dropped or repinned in between.
+//! - If the thread dies in between, or the future is dropped, nothing unlinks the object: its grace period ends, and it is still reachable.
+//!
+//! The first case is luck of the layout of tasks, and the simulator shows the others (`tests/sim_reclaim.rs`). So the rule is: unlink first.
+//!
 //! No clocks are compared: the argument holds if the epoch that a thread sees lags behind the true one, as it does where
 //! processes hear of it over the network.
 //!

@@ -8,7 +8,7 @@
 //! - [`Fault`]: something to go wrong at a certain time or operation;
 //! - [`Work`]: what a thread computes, which the simulator can not see;
 //! - [`History`]: who did what and got what, for a checker of linearizability;
-//! - `#[farfield::test(sim, seeds = 0..1000)]`: a test that runs under many seeds.
+//! - `#[farfield::test(sim, seeds = 0..1000)]`: a test that runs under many seeds, each with its own number of threads in a process.
 
 pub(crate) mod blocks;
 pub(crate) mod books;
