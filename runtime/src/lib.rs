@@ -201,7 +201,8 @@ pub use farfield_macros::main;
 pub use farfield_macros::remote;
 /// Makes a test of an `async fn` that takes a `&ComputeThread` and gives nothing or a `Result<()>`.
 ///
-/// Takes the options of [`main`](macro@main). The function runs on each thread; an error fails the test with its message.
+/// Takes the options of [`main`](macro@main). The function runs on each thread; an error fails the test with its message. What waits for longer than
+/// five seconds is reported, unless the variable `FARFIELD_STALL` says otherwise: see [`Cluster::connect`].
 ///
 /// ```
 /// use farfield::prelude::*;

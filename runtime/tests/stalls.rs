@@ -386,6 +386,43 @@ fn a_limit_that_is_none_is_an_error_that_names_the_variable() {
     stalls("a_limit_that_is_none_is_an_error_that_names_the_variable", "wrong", "local:", "soon", &[]);
 }
 
+/// What the book shows is what is printed, but for the process's number.
+#[test]
+fn the_book_shows_a_stall() {
+    const TEST: &str = "the_book_shows_a_stall";
+    if let Some((_, cluster)) = case() {
+        cluster
+            .run(2, async |ct| {
+                let lock = node(ct).await?.lock();
+                let held = if ct.index() == 0 { Some(lock.acquire(ct).await?) } else { None };
+                ct.barrier("held").await?;
+                if let Some(held) = held {
+                    ct.sleep(Duration::from_millis(40)).await;
+                    held.release().await?;
+                } else {
+                    drop(lock.acquire(ct).await?);
+                }
+                Ok(())
+            })
+            .unwrap();
+        return;
+    }
+    let lines = stalls(TEST, "book", "sim:", "20ms", &[]);
+    let line = lines.iter().find(|line| line.contains("the lock at")).expect("a line about the lock");
+    let (before, after) = line.split_once(" of pid ").expect("a process");
+    let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    shown("stall.txt", &format!("{before} of pid 4711{after}\n"));
+}
+
+/// Compares what the book shows with what is so.
+fn shown(page: &str, text: &str) {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/simulator").join(page);
+    if std::env::var_os("FARFIELD_BLESS").is_some() {
+        std::fs::write(&page, text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
+}
+
 #[cfg(target_os = "linux")]
 mod shm {
     use farfield::shm::{MemoryNode, MemoryNodeOptions};

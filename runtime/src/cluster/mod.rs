@@ -211,8 +211,12 @@ impl Cluster {
     /// | `secret-file` | the file with the cluster's secret, readable by its owner only | what `FARFIELD_SECRET_FILE` names, else no secret | |
     /// | `ack-timeout` | how long the device waits before it sends a packet again: 4.096 us times two to this power | hardware: eight times within the timeout; in software: 24 | 1 to 31 |
     ///
+    /// If the variable `FARFIELD_STALL` is a duration such as `5s`, from 1 ms to an hour, whatever waits longer is reported, once, by a line on
+    /// stderr: which thread and task waits for what, and who keeps it. Off if it is `0` or not set. In a simulation virtual time counts. This is the
+    /// only thing that the library prints. It costs nothing where it is off, and where it is on only what waits anyway.
+    ///
     /// # Errors
-    /// [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped or there is no RDMA
+    /// [`Error::InvalidArgument`] if `FARFIELD_STALL` is no such duration; [`Error::InvalidUrl`] naming the option at fault; [`Error::System`] if the memory can not be mapped or there is no RDMA
     /// device; [`Error::CannotConnect`] naming the first memory node that can not be reached, or why it refuses.
     pub fn connect(url: &str) -> Result<Self> {
         Self::connect_and(url, AtFirst::CollectsIfAlone).map(|(cluster, _)| cluster)

@@ -23,7 +23,8 @@ const LONGEST_NS: u64 = 10_000_000;
 /// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whoever holds
 /// what one waits for may be one of them.
 ///
-/// Made by [`ComputeThread::backoff`].
+/// Made by [`ComputeThread::backoff`], for one loop: where stalls are reported (see [`Cluster::connect`](crate::Cluster::connect)), all of its waits
+/// count as one wait, unless some time passes between two.
 ///
 /// ```
 /// # use farfield::prelude::*;
@@ -81,8 +82,9 @@ impl<'a> Backoff<'a> {
     /// As [`wait`](Self::wait), saying what for.
     pub(crate) async fn wait_for(&mut self, purpose: Purpose<'_>) {
         if let Some(waits) = &self.ct.stalls {
-            // One that comes long after the last is of another loop, or follows a success.
-            let is_new = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
+            // A program may use one for several loops: what comes long after the last wait follows a success.
+            let is_late = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
+            let is_new = is_late && matches!(purpose, Purpose::Retry);
             if is_new {
                 self.waiting = None;
             }

@@ -20,9 +20,9 @@
 //!
 //! - Atomics are as atomic as the device reports, at least with respect to all others through it. So everybody reaches far memory
 //!   through the device, also a process on the memory node's own machine.
-//! - The specification does not say that a WRITE of a word is atomic with respect to a CAS or FAA of it, though devices in use
-//!   are made so. Farfield's own structures WRITE a word that others change by CAS only while those CAS can not succeed (an
-//!   unlock), or have it to themselves.
+//! - The specification does not say that a WRITE of a word is atomic with respect to a CAS or FAA of it, and `rdma_rxe` is not made so: see
+//!   [`pipeline`]. Where Farfield's own structures change a word that others try to change by CAS, they replace it by a CAS
+//!   ([`Chain::replace`]). A user's `store` to such a word may be lost.
 //! - The specification promises no order between the words of one READ or WRITE. Nothing in Farfield relies on one.
 //! - An invalid address stops a chain before its first operation, not in its middle.
 
