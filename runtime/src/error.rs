@@ -394,8 +394,11 @@ pub enum Finding {
     Leak,
     /// All threads wait for what nobody will do.
     Deadlock,
-    /// All threads try again and again, and nothing changes.
+    /// All threads try again and again, and none gets on: each waits in a loop for what another would have to do. Words may change
+    /// meanwhile.
     Livelock,
+    /// A task that fails again and again, because others are faster, while these do a lot.
+    Starved,
     /// A run that took longer than its limit.
     OutOfTime,
 }
@@ -410,6 +413,7 @@ impl fmt::Display for Finding {
             Self::Leak => "leak",
             Self::Deadlock => "deadlock",
             Self::Livelock => "livelock",
+            Self::Starved => "starved",
             Self::OutOfTime => "out of time",
         })
     }

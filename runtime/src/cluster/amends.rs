@@ -145,7 +145,7 @@ impl ComputeThread {
             self.leave_epoch(pin);
             return exchange.is_over(self);
         }
-        let due = self.now() + exchange.after;
+        let due = self.endpoint.now() + exchange.after;
         let after = (2 * exchange.after).min(LONGEST);
         self.owed.borrow_mut().push(Owed { exchange: Exchange { after, ..exchange }, due, pin });
     }
@@ -197,7 +197,7 @@ impl ComputeThread {
 
     #[cold]
     fn post_owed(&self) {
-        let now = self.now();
+        let now = self.endpoint.now();
         loop {
             let mut owed = self.owed.borrow_mut();
             let Some(index) = owed.iter().position(|owed| owed.due <= now) else { return };

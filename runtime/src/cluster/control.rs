@@ -323,6 +323,13 @@ pub(crate) fn is_of_epochs(at: Address) -> bool {
     at.segment() == 0 && epochs.contains(&(at.offset() as usize))
 }
 
+/// Whether a word is of those that the runtime counts and links with, which change whatever programs do: all but the directory's.
+pub(crate) fn is_bookkeeping(at: Address) -> bool {
+    let directory = offset_of!(Control, directory)..offset_of!(Control, epochs);
+    at.offset() < first_free(at.segment())
+        && !(at.segment() == 0 && directory.contains(&(at.offset() as usize)))
+}
+
 /// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.
 pub(crate) fn entry_body() -> std::ops::Range<usize> {
     span_of!(Entry, value..)

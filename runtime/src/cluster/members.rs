@@ -286,7 +286,7 @@ impl ComputeThread {
         }
         let mut at = self.read_word(control::slot_page(page)).await?;
         // One makes the page, and of those who come with it only some who have waited in vain.
-        let (mut backoff, mut patience) = (self.backoff(), if within == 0 { 0 } else { 12 });
+        let (mut backoff, mut patience) = (self.backoff().that_ends(), if within == 0 { 0 } else { 12 });
         while at == 0 && patience > 0 {
             backoff.wait().await;
             patience -= 1;

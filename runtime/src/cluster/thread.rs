@@ -206,6 +206,9 @@ impl ComputeThread {
 
     /// The time since the cluster was connected, by the fabric's clock.
     pub fn now(&self) -> Duration {
+        if let Some(sim) = self.endpoint.virtual_time() {
+            sim.is_asked_for_time();
+        }
         self.endpoint.now()
     }
 

@@ -126,12 +126,19 @@ impl Endpoint {
 
     /// Nobody waits for a chain any more; but it is polled to completion, and nothing that is posted from now on may take effect
     /// before it.
-    #[cfg_attr(not(feature = "_verbs"), allow(unused_variables, clippy::unused_self))]
     pub(crate) fn leave(&self, ticket: Ticket) {
-        // The others keep the order of all chains.
-        #[cfg(feature = "_verbs")]
-        if let Self::Verbs(verbs) = self {
-            verbs.leave(ticket);
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.leave(ticket),
+            // The others keep the order of all chains.
+            _ => self.in_background(ticket),
+        }
+    }
+
+    /// No future waits for a chain, though its thread looks for its completion now and then: the simulator asks what threads wait for.
+    pub(crate) fn in_background(&self, ticket: Ticket) {
+        if let Self::Sim(sim) = self {
+            sim.in_background(ticket);
         }
     }
 

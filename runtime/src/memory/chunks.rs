@@ -369,7 +369,7 @@ impl ComputeThread {
         }
         self.give_everything();
         self.wait_for_left().await;
-        let mut backoff = Backoff::for_turn(self);
+        let mut backoff = Backoff::for_turn(self).that_ends();
         for _ in 0..ATTEMPTS_TO_LEAVE {
             if !self.heap().has_surplus.get() {
                 break;

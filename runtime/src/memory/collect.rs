@@ -153,7 +153,7 @@ impl ComputeThread {
             return Ok(None);
         }
         // This process's keeper may be sweeping. It looks for a collector as this looks for it, so it begins nothing new.
-        let (mut backoff, began) = (self.backoff(), self.now());
+        let (mut backoff, began) = (self.backoff().that_ends(), self.now());
         while self.read_word(control::sweeper()).await? == word {
             if self.now().saturating_sub(began) > PATIENCE {
                 alone.end().await?;
@@ -185,7 +185,7 @@ impl ComputeThread {
 
     /// Waits until nobody collects memory. For a process that has made its record.
     pub(crate) async fn wait_for_collector(&self, me: u32) -> Result<()> {
-        let (mut backoff, began) = (self.backoff(), self.now());
+        let (mut backoff, began) = (self.backoff().that_ends(), self.now());
         loop {
             let collector = self.read_word(control::collector()).await?;
             if collector == 0 || collector == u64::from(me) + 1 || !self.is_member(collector - 1).await? {

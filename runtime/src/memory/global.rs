@@ -375,6 +375,7 @@ impl ComputeThread {
         loop {
             match self.submit(chain).into_posted() {
                 Some(Posted::InFlight(ticket)) => {
+                    self.endpoint.in_background(ticket);
                     *self.step.borrow_mut() = Some(Step { ticket, part });
                     return;
                 }

@@ -102,7 +102,7 @@ impl ComputeThread {
         if !shared.has_strangers() {
             return;
         }
-        let mut backoff = Backoff::for_turn(self);
+        let mut backoff = Backoff::for_turn(self).that_ends();
         let mut fruitless = 0;
         while fruitless < ATTEMPTS_TO_LEAVE {
             self.take_orphans();

@@ -4,6 +4,7 @@
 //! retired and freed it. So each access can be judged: on other fabrics, a READ of freed memory merely gives stale bytes.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use super::trace::{Time, Who};
 use crate::layout::{FieldInfo, WORD_BYTES};
@@ -55,6 +56,11 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Whether it is a program's, made after a time.
+    fn is_newer_than(&self, time: u64) -> bool {
+        self.kind.is_object && self.allocated.at > time
+    }
+
     fn is_in_use(&self) -> bool {
         !matches!(self.state, State::Freed(_))
     }
@@ -228,6 +234,22 @@ impl Blocks {
             return Err(Misuse::Overrun(*block));
         }
         Ok(block)
+    }
+
+    /// The object that begins where a word points, plainly or packed as a stamped link is, if it points to one; and its marks.
+    pub(crate) fn pointed_to(&self, word: u64) -> Option<(&Block, u64)> {
+        let begins = |at: Address| self.at(at).filter(|block| block.start == at);
+        let plain = begins(Address::from_bits(word & !7)).map(|block| (block, word & 7));
+        plain.or_else(|| begins(crate::place::unpack_stamped(word)).map(|block| (block, 0)))
+    }
+
+    /// What an object that was made after `since` is known by, where it is only one of many: its type. For another, its place.
+    pub(crate) fn identity(&self, block: &Block, since: u64, hasher: &mut impl Hasher) {
+        if block.is_newer_than(since) {
+            block.kind.name.hash(hasher);
+        } else {
+            block.start.bits().hash(hasher);
+        }
     }
 
     /// The live objects that no chain of pointers leads to from `roots`. A word is taken for a pointer if it is the

@@ -1,13 +1,19 @@
 //! The books: what the simulator knows about far memory beyond its words.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::blocks::{Blocks, Kind, Misuse};
 use super::trace::{NOBODY, Names};
 use super::trace::{Record, Trace, What, Who};
+use crate::cluster::{ThreadId, control};
 use crate::error::{self, Error, Finding, Result};
 use crate::fabric::chain::{Op, Sight};
 use crate::layout::WORD_BYTES;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
+
+/// How many identities the threads of a run have at most.
+const MOST_IDENTITIES: u64 = 1 << 20;
 
 /// Objects, names, what has happened, and what was found wrong.
 pub(crate) struct Books {
@@ -107,6 +113,46 @@ impl Books {
             Ok(_) => Ok(()),
             Err(misuse) => Err(self.misused("cached READ", at, words, misuse, who)),
         }
+    }
+
+    /// What an operation is known by if it is done again and again: its kind, its place and its words. Objects that were made after
+    /// `since` count by their types, tokens by their threads; what the runtime does with words of its own is left out.
+    #[cold]
+    pub(crate) fn fingerprint(&self, op: &Op, words: &[u64], since: u64) -> Option<u64> {
+        let (at, mut hasher) = (op.at(), DefaultHasher::new());
+        op.name().hash(&mut hasher);
+        match self.blocks.at(at) {
+            Some(block) if !block.kind.is_object => return None,
+            Some(block) => {
+                (at.bits() - block.start.bits()).hash(&mut hasher);
+                self.blocks.identity(block, since, &mut hasher);
+            }
+            None if control::is_bookkeeping(at) || self.grid.chunk_of_word(at).is_some() => return None,
+            None => at.bits().hash(&mut hasher),
+        }
+        let mut word = |word: u64| match (ThreadId::of_token(word), self.blocks.pointed_to(word)) {
+            (_, Some((block, marks))) => {
+                marks.hash(&mut hasher);
+                self.blocks.identity(block, since, &mut hasher);
+            }
+            (Some(owner), None) if word & 1 == 1 && self.is_of_run(owner) => owner.hash(&mut hasher),
+            _ => word.hash(&mut hasher),
+        };
+        match op {
+            Op::Read { slot, .. } | Op::Write { slot, .. } => {
+                words[slot.clone()].iter().copied().for_each(word)
+            }
+            Op::CompareExchange { expected, new, slot, .. } => {
+                [*expected, *new, words[*slot]].into_iter().for_each(word)
+            }
+            Op::FetchAdd { addend, slot, .. } => [*addend, words[*slot]].into_iter().for_each(&mut word),
+        }
+        Some(hasher.finish())
+    }
+
+    /// Whether an identity is one of a thread of this run, or of those that it may have got besides.
+    fn is_of_run(&self, thread: ThreadId) -> bool {
+        thread.0.get().checked_sub(self.first_id).is_some_and(|index| index < MOST_IDENTITIES)
     }
 
     #[cold]

@@ -120,7 +120,15 @@ pub(crate) struct Record {
 impl Record {
     /// Whether `next` is the same operation of the same task with the same result.
     pub(crate) fn is_repeated_by(&self, next: &Self) -> bool {
-        (self.who.task, self.at, self.what) == (next.who.task, next.at, next.what)
+        let is_same = match (self.what, next.what) {
+            // A lock's token is another for each attempt.
+            (
+                What::CompareExchange { expected, found, .. },
+                What::CompareExchange { expected: expects, found: finds, .. },
+            ) if found != expected => (expected, found) == (expects, finds),
+            (did, does) => did == does,
+        };
+        is_same && (self.who.task, self.at) == (next.who.task, next.at)
     }
 }
 
@@ -305,6 +313,11 @@ impl Names<'_> {
                 None => format!("held by a thread of an earlier run ({id})"),
             },
         }
+    }
+
+    /// The address of a word, and what it is called.
+    pub(crate) fn place_of(&self, at: Address) -> String {
+        self.place(at, 1, self.blocks.at(at).map(|block| (block.kind, block.start)))
     }
 
     /// An address and what it is called: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.

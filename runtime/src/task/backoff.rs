@@ -8,8 +8,9 @@ use rand::RngExt;
 use super::pend_once;
 use crate::cluster::ComputeThread;
 use crate::cluster::stalls::Purpose;
-use crate::fabric::sim::Sim;
+use crate::fabric::sim::{LoopId, LoopKind, Sim};
 use crate::fabric::stall::Waiting;
+use crate::pointer::Address;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.
 const MAX_SHIFT: u32 = 6;
@@ -49,11 +50,23 @@ pub struct Backoff<'a> {
     /// The wait that all its waits are part of, and when the last of them was over; where stalls are reported.
     waiting: Option<Waiting>,
     waited: Duration,
+    /// What the loop is to the simulator, and its entry there: a loop that waits often and does not end is no progress.
+    kind: LoopKind,
+    entry: Option<LoopId>,
 }
 
 impl<'a> Backoff<'a> {
     pub(crate) fn new(ct: &'a ComputeThread) -> Self {
-        Self { ct, shift: 0, most: MAX_NETWORK_SHIFT, began: None, waiting: None, waited: Duration::ZERO }
+        Self {
+            ct,
+            shift: 0,
+            most: MAX_NETWORK_SHIFT,
+            began: None,
+            waiting: None,
+            waited: Duration::ZERO,
+            kind: LoopKind::Attempt,
+            entry: None,
+        }
     }
 
     /// For waiting until somebody else is done, who needs nothing of those who wait: the longest wait is half a round trip
@@ -74,6 +87,17 @@ impl<'a> Backoff<'a> {
         Self { most: (crowd + 1).clamp(8, MAX_NETWORK_SHIFT), ..Self::new(ct) }
     }
 
+    /// The loop ends by itself, after so many attempts or so long.
+    pub(crate) fn that_ends(mut self) -> Self {
+        self.kind = LoopKind::Ends;
+        self
+    }
+
+    /// The next attempt waits for a word that a thread owns.
+    pub(crate) fn waits_for(&mut self, at: Address) {
+        self.kind = LoopKind::Turn(at);
+    }
+
     /// Waits.
     pub async fn wait(&mut self) {
         self.wait_for(Purpose::Retry).await;
@@ -81,6 +105,12 @@ impl<'a> Backoff<'a> {
 
     /// As [`wait`](Self::wait), saying what for.
     pub(crate) async fn wait_for(&mut self, purpose: Purpose<'_>) {
+        match purpose {
+            Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => self.waits_for(at),
+            Purpose::Barrier { .. } => self.kind = LoopKind::Others,
+            Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Pool => self.kind = LoopKind::Ends,
+            Purpose::Retry | Purpose::Name(..) => {}
+        }
         if let Some(waits) = &self.ct.stalls {
             // A program may use one for several loops: what comes long after the last wait follows a success.
             let is_late = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
@@ -100,16 +130,17 @@ impl<'a> Backoff<'a> {
         let (ct, shift) = (self.ct, self.shift);
         ct.hear_requests();
         let timer = ct.timer(|sim, task| {
-            let took = self.began.map_or(0, |began| Sim::pauses_in(ct.now().saturating_sub(began)));
+            let took = self.began.map_or(0, |began| Sim::pauses_in(sim.now().saturating_sub(began)));
             let most = u64::from((sim.pauses_per_rtt().max(took) / 4).max(1)) << shift;
             let pauses = ct.rng().random_range(0..=most);
             ct.count_wait_towards_step(pauses / u64::from(sim.pauses_per_rtt()));
-            sim.pause(u32::try_from(pauses).unwrap_or(u32::MAX), true, task)
+            let pauses = u32::try_from(pauses).unwrap_or(u32::MAX);
+            sim.retry(pauses, task, self.kind, &mut self.entry)
         });
         if let Some(timer) = timer {
             drop(timer.await);
             self.shift = (shift + 1).min(self.most);
-            self.began = self.began.map(|_| ct.now());
+            self.began = self.began.map(|_| ct.endpoint.now());
             return;
         }
         if let Some(round_trip) = ct.round_trip() {
@@ -127,5 +158,13 @@ impl<'a> Backoff<'a> {
         }
         self.shift = (shift + 1).min(MAX_SHIFT);
         pend_once(ct).await;
+    }
+}
+
+impl Drop for Backoff<'_> {
+    fn drop(&mut self) {
+        if let (Some(entry), Some(sim)) = (self.entry.take(), self.ct.endpoint.virtual_time()) {
+            sim.loop_ends(entry);
+        }
     }
 }

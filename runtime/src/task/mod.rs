@@ -78,7 +78,7 @@ impl ComputeThread {
     /// Gives way to the thread's other tasks, and to other threads, once.
     pub async fn yield_now(&self) {
         self.hear_requests();
-        match self.timer(|sim, task| sim.pause(1, false, task)) {
+        match self.timer(|sim, task| sim.give_way(task)) {
             Some(timer) => drop(timer.await),
             None => pend_once(self).await,
         }
@@ -111,7 +111,7 @@ impl ComputeThread {
 
     /// Waits for `duration` by the fabric's clock. The thread sleeps if it has nothing else to do.
     pub async fn sleep(&self, duration: Duration) {
-        let until = self.now().saturating_add(duration);
+        let until = self.endpoint.now().saturating_add(duration);
         if let Some(timer) = self.timer(|sim, task| sim.sleep_until(until, task)) {
             return drop(timer.await);
         }

@@ -68,6 +68,18 @@ impl World {
         }
     }
 
+    /// Whether a fault of the script is to come, which may bring on a run that goes round.
+    pub(super) fn expects_fault(&self) -> bool {
+        let runs = |compute| {
+            self.threads_of(compute).any(|thread| self.threads[thread as usize].state == ThreadState::Running)
+        };
+        self.script.faults.iter().flatten().any(|fault| match fault.when {
+            When::Now => false,
+            When::At(time) => picos(time) < self.patience.give_up_at,
+            When::AfterChains(_) => fault.compute().is_some_and(runs),
+        })
+    }
+
     fn schedule(&mut self, index: usize) {
         match self.script.faults[index].map(|fault| fault.when) {
             Some(When::Now) => self.befall_by_script(index as u32),

@@ -33,7 +33,9 @@
 //! | [`world`] | the state of everything |
 //! | [`travel`] | what becomes of a chain between its doorbell and its completion |
 //! | [`misfortune`] | faults, by the seed and by script |
-//! | [`stuck`] | when to give up, and who waits for what |
+//! | [`loops`] | retry loops that have waited |
+//! | [`stuck`] | when to give up |
+//! | [`report`] | who waits for what then, and who has it |
 //! | [`stalls`] | what has waited for long in virtual time |
 //! | [`run`] | polls compute threads as their completions arrive |
 //!
@@ -42,7 +44,9 @@
 pub(crate) mod computing;
 pub(crate) mod config;
 mod events;
+mod loops;
 mod misfortune;
+mod report;
 mod run;
 mod stalls;
 mod stuck;
@@ -61,6 +65,7 @@ use crate::pointer::Address;
 use computing::Work;
 use config::Picos;
 pub(crate) use config::{Plant, Reclaim, Reuse};
+pub(crate) use loops::{LoopId, LoopKind};
 pub(crate) use run::{Body, Ran, ThreadFuture, simulate};
 pub(crate) use world::World;
 
@@ -132,12 +137,46 @@ impl Sim {
             .map_or(NEVER, |flight| Ticket(flight.into()))
     }
 
-    /// A ticket that completes after some pauses: in a retry loop, or to give way.
-    pub(crate) fn pause(&self, pauses: u32, retrying: bool, task: u32) -> Ticket {
+    /// A ticket that completes after a pause: to give way.
+    pub(crate) fn give_way(&self, task: u32) -> Ticket {
+        let mut world = self.world.lock();
+        let until = world.clock(self.thread) + PAUSE;
+        world
+            .sleep(self.thread, task, until, stuck::Wait::Yield)
+            .map_or(NEVER, |flight| Ticket(flight.into()))
+    }
+
+    /// A ticket that completes after some pauses: before the next attempt of a retry loop, which is in the table from the first time
+    /// on until it [ends](Self::loop_ends).
+    pub(crate) fn retry(
+        &self,
+        pauses: u32,
+        task: u32,
+        purpose: LoopKind,
+        entry: &mut Option<LoopId>,
+    ) -> Ticket {
         let mut world = self.world.lock();
         let until = world.clock(self.thread) + PAUSE * u64::from(pauses.max(1));
-        let wait = if retrying { stuck::Wait::Retry } else { stuck::Wait::Yield };
-        world.sleep(self.thread, task, until, wait).map_or(NEVER, |flight| Ticket(flight.into()))
+        let Some(flight) = world.sleep(self.thread, task, until, stuck::Wait::Retry) else { return NEVER };
+        world.loop_waits((self.thread, task), entry, purpose, until);
+        Ticket(flight.into())
+    }
+
+    /// A retry loop is over, or was given up.
+    pub(crate) fn loop_ends(&self, entry: LoopId) {
+        self.world.lock().loop_ends(self.thread, entry);
+    }
+
+    /// No future waits for it, though its thread looks for its completion now and then.
+    pub(crate) fn in_background(&self, ticket: Ticket) {
+        if ticket != NEVER {
+            self.world.lock().in_background(ticket.0 as u32);
+        }
+    }
+
+    /// The program asks for the time.
+    pub(crate) fn is_asked_for_time(&self) {
+        self.world.lock().is_asked_for_time(self.thread);
     }
 
     /// Whether the object is alive that somebody uses a cached copy of.

@@ -135,6 +135,7 @@ impl World {
 
     /// Lets time pass until a thread is to be polled; none if the run is over.
     fn advance(&mut self) -> Option<u32> {
+        self.look_if_due();
         loop {
             if self.books.finding().is_some() {
                 return None;

@@ -245,12 +245,22 @@ impl World {
         let record = Record { who, what: what(op, words), at: op.at(), object: self.books.object(op.at()) };
         let mut repeated = false;
         if let Some(thread) = self.threads.get_mut(who.thread as usize) {
+            if let What::CompareExchange { expected, found, .. } = record.what
+                && found != expected
+            {
+                thread.in_vain.exchange_failed(who.task, found);
+            }
             repeated = thread.last.is_some_and(|last| last.is_repeated_by(&record));
             if repeated {
                 thread.repeats += 1;
             } else {
                 (thread.last, thread.repeats) = (Some(record), 0);
             }
+        }
+        if let Some(since) = self.patience.suspicious_since()
+            && let Some(thread) = self.threads.get_mut(who.thread as usize)
+        {
+            thread.in_vain.does(self.books.fingerprint(op, words, since));
         }
         self.books.trace.operation(record, repeated);
         Ok(())

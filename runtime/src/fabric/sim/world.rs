@@ -71,7 +71,7 @@ pub(super) struct Thread {
     pub(super) last: Option<Record>,
     /// How often it has done the same again, with the same result.
     pub(super) repeats: u32,
-    /// How often it has waited in vain.
+    /// How often it has waited in vain, and how little else it did.
     pub(super) in_vain: super::stuck::InVain,
     /// Its connections to memory nodes.
     pub(super) lanes: Vec<Lane>,
@@ -141,6 +141,8 @@ pub(super) struct Flight {
     pub(super) node: u16,
     /// Whether it is at its memory node and waits for an earlier chain of its thread.
     pub(super) early: bool,
+    /// Whether no future waits for it, though its thread has its ticket.
+    pub(super) in_background: bool,
     /// The operation, and the word of it, that comes next.
     pub(super) next_op: u32,
     pub(super) next_word: u32,
@@ -278,9 +280,7 @@ impl World {
                 return None;
             }
         }
-        if let Some(thread) = self.threads.get_mut(thread as usize) {
-            thread.in_vain.posts();
-        }
+        self.makes_an_effort(thread);
         let posted_at = self.works(thread, self.config.compute.of_posting(chain.ops().len()));
         let (departs_at, rings) = self.ring(thread, compute, node, posted_at);
         let arrives_at = departs_at + self.jittered(self.config.one_way());
@@ -292,6 +292,7 @@ impl World {
             posted_at,
             node,
             early: false,
+            in_background: false,
             next_op: 0,
             next_word: 0,
             words_left,
@@ -380,7 +381,7 @@ impl World {
         if !self.acts(thread) {
             return None;
         }
-        self.waits_for(thread, wait, until);
+        self.waits_for(thread, wait);
         let flight = self.take_off(Flight {
             chain: Chain::default(),
             thread,
@@ -388,6 +389,7 @@ impl World {
             posted_at: self.now,
             node: 0,
             early: false,
+            in_background: false,
             next_op: 0,
             next_word: 0,
             words_left: 0,
@@ -425,6 +427,10 @@ impl World {
         let done = (std::mem::take(&mut flight.chain), std::mem::replace(&mut flight.result, Ok(())));
         self.free_flights.push(index);
         Poll::Ready(done)
+    }
+
+    pub(super) fn in_background(&mut self, index: u32) {
+        self.flights[index as usize].in_background = true;
     }
 
     pub(super) fn forget(&mut self, index: u32) {

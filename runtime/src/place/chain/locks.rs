@@ -55,6 +55,9 @@ impl Guard<'_> {
                     Err(word) => {
                         let lock = nodes[index].0.address();
                         let next = expected_after(ct, lock, &own[index], word, attempts).await?;
+                        if next == 0 {
+                            backoff.waits_for(lock);
+                        }
                         is_taken |= next == 0;
                         next
                     }

@@ -1,0 +1,398 @@
+//! Runs that do not get on: what the simulator finds, how soon, and what it says of them; and honest runs that it must let go on.
+
+#![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
+
+use std::time::Duration;
+
+use farfield::RemotePtr;
+use farfield::error::Error;
+use farfield::prelude::*;
+use farfield::sim::{Fault, Finding, Simulation};
+use futures_util::future::try_join;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+/// A network on which a round trip takes 2 us and nothing else takes time.
+const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,limit=1s,leaks=ignore";
+
+#[remote]
+struct Table {
+    locks: [Lock; 8],
+    words: [Atomic<u64>; 8],
+    top: Link<Node>,
+}
+
+#[remote]
+struct Node {
+    value: u64,
+    next: Link<Node>,
+}
+
+async fn table(ct: &ComputeThread) -> Result<RemotePtr<Table>> {
+    ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await).await
+}
+
+/// What a run on `url` is found guilty of, when, and what is said of it.
+#[track_caller]
+fn found(
+    url: &str,
+    threads: usize,
+    body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync,
+) -> (Finding, Duration, String, Simulation) {
+    let cluster = Cluster::connect(url).unwrap();
+    let simulation = cluster.simulation().unwrap();
+    match cluster.run(threads, body) {
+        Err(Error::Simulation(found)) => {
+            let report = found.to_string();
+            assert_eq!(report.lines().count(), 1, "{report}");
+            (found.finding, found.at, report, simulation)
+        }
+        other => panic!("{url}: {other:?}"),
+    }
+}
+
+// ---- livelocks -------------------------------------------------------------------------------------------------
+
+/// Thread 0 and thread 1 take their own lock, try the other's, give back and start over.
+async fn politely(ct: &ComputeThread, root: RemotePtr<Table>) -> Result<bool> {
+    let (mine, other) = (ct.index() % 2, 1 - ct.index() % 2);
+    let first = root.locks().at(mine).acquire(ct).await?;
+    let second = root.locks().at(other).try_acquire(ct).await?;
+    // Nobody says that it is anybody's turn.
+    let is_done = second.is_some() && root.words().at(mine).load(ct).await? == 1;
+    if let Some(second) = second {
+        second.release().await?;
+    }
+    first.release().await?;
+    Ok(is_done)
+}
+
+/// Makes a node and retires it: epochs advance, and blocks come and go.
+async fn litter(ct: &ComputeThread) -> Result<()> {
+    let g = &ct.pin();
+    let node = Node::new_in(g, Node::init(7)).await?.write(g).await?;
+    g.sched_reclaim(node.shared(g)).await?;
+    Ok(())
+}
+
+#[test]
+fn locks_that_are_taken_and_given_back_for_ever_are_no_progress() {
+    for url in [EXACT, "sim:limit=1s,seed=3", "sim:limit=1s,seed=4,jitter=90%"] {
+        let (finding, at, report, _) = found(url, 2, async |ct| {
+            let root = table(ct).await?;
+            let mut backoff = ct.backoff();
+            while !politely(ct, root).await? {
+                backoff.wait().await;
+            }
+            Ok(())
+        });
+        assert_eq!(finding, Finding::Livelock, "{report}");
+        assert!(at < Duration::from_millis(600), "{report}");
+        assert!(report.contains("tried 1") || report.contains("tried 2"), "{report}");
+    }
+}
+
+#[test]
+fn nor_are_they_without_a_backoff() {
+    for url in [EXACT, "sim:limit=1s,seed=3,jitter=50%"] {
+        let (finding, at, report, _) = found(url, 2, async |ct| {
+            let root = table(ct).await?;
+            while !politely(ct, root).await? {}
+            Ok(())
+        });
+        assert_eq!(finding, Finding::Livelock, "{report}");
+        assert!(at < Duration::from_millis(800), "{report}");
+    }
+}
+
+#[test]
+fn nor_are_epochs_that_advance_and_blocks_that_come_and_go() {
+    for (url, backs_off) in [("sim:limit=1s", true), ("sim:limit=1s", false), (EXACT, false)] {
+        let (finding, at, report, simulation) = found(url, 2, async |ct| {
+            let root = table(ct).await?;
+            let mut backoff = ct.backoff();
+            while !politely(ct, root).await? {
+                litter(ct).await?;
+                if backs_off {
+                    backoff.wait().await;
+                }
+            }
+            Ok(())
+        });
+        assert_eq!(finding, Finding::Livelock, "{url} {backs_off} {report}");
+        assert!(at < Duration::from_millis(900), "{report}");
+        assert!(simulation.trace(1000).contains("epoch"), "{}", simulation.trace(1000));
+    }
+}
+
+#[test]
+fn a_bare_loop_that_waits_for_what_never_comes_is_found() {
+    let (finding, at, report, _) = found("sim:limit=1s", 3, async |ct| {
+        let root = table(ct).await?;
+        while root.words().at(3).compare_exchange(ct, 1, 2).await?.is_err() {}
+        Ok(())
+    });
+    assert_eq!(finding, Finding::Livelock, "{report}");
+    assert!(at < Duration::from_millis(700), "{report}");
+}
+
+#[test]
+fn a_new_backoff_for_each_wait_is_backing_off_all_the_same() {
+    let (finding, at, report, _) = found("sim:", 2, async |ct| {
+        let root = table(ct).await?;
+        while root.words().at(3).load(ct).await? == 0 {
+            ct.backoff().wait().await;
+        }
+        Ok(())
+    });
+    assert_eq!(finding, Finding::Livelock, "{report}");
+    assert!(at < Duration::from_millis(100), "{report}");
+}
+
+/// A loop of each kind, and a thread that is lost.
+#[test]
+fn threads_may_be_stuck_in_different_ways() {
+    let (finding, _, report, _) = found("sim:limit=1s", 4, async |ct| {
+        let root = table(ct).await?;
+        match ct.index() {
+            0 => while root.words().at(0).load(ct).await? == 0 {},
+            1 => drop(ct.barrier("never").await),
+            2 => {
+                let mut backoff = ct.backoff();
+                while !politely(ct, root).await? {
+                    backoff.wait().await;
+                }
+            }
+            _ => std::future::pending::<()>().await,
+        }
+        Ok(())
+    });
+    assert_eq!(finding, Finding::Livelock, "{report}");
+}
+
+/// Every future of a thread has to be in a loop.
+#[test]
+fn tasks_that_are_all_in_loops_are_stuck() {
+    let (finding, _, report, _) = found("sim:limit=1s", 2, async |ct| {
+        let root = table(ct).await?;
+        ct.tasks(3, async |_| {
+            let mut backoff = ct.backoff();
+            while root.words().at(0).fetch_add(ct, 1).await? < u64::MAX / 2 {
+                backoff.wait().await;
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    });
+    assert_eq!(finding, Finding::Livelock, "{report}");
+}
+
+// ---- who starves -----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_task_that_starves_among_busy_ones_is_named() {
+    let (finding, at, report, _) = found("sim:limit=2s", 3, async |ct| {
+        let root = table(ct).await?;
+        let word = root.words().at(0);
+        if ct.index() > 0 {
+            loop {
+                word.fetch_add(ct, 1).await?;
+            }
+        }
+        let mut backoff = ct.backoff();
+        loop {
+            let seen = word.load(ct).await?;
+            // It is slow, so its exchange always comes too late.
+            for _ in 0..5 {
+                root.words().at(1).load(ct).await?;
+            }
+            if word.compare_exchange(ct, seen, seen + 1).await?.is_ok() {
+                return Ok(());
+            }
+            backoff.wait().await;
+        }
+    });
+    assert_eq!(finding, Finding::Starved, "{report}");
+    assert!(at < Duration::from_millis(1200), "{report}");
+    assert!(report.contains("task 0 of thread 0 has failed"), "{report}");
+}
+
+// ---- honest runs -----------------------------------------------------------------------------------------------
+
+fn honest(url: &str, threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
+    let run = Cluster::connect(url).unwrap().run_surviving(threads, body);
+    if let Err(error) = run {
+        panic!("{url}: {error}");
+    }
+}
+
+#[test]
+fn a_long_operation_that_others_wait_for_is_none() {
+    for tasks in [1, 3] {
+        honest("sim:leaks=ignore", 4, async |ct| {
+            let root = table(ct).await?;
+            ct.tasks(tasks, async |task| {
+                let held = if ct.index() == 0 && task == 0 {
+                    Some(root.locks().at(0).acquire(ct).await?)
+                } else {
+                    None
+                };
+                if held.is_some() {
+                    for number in 0..100_000 {
+                        root.words().at(number % 8).load(ct).await?;
+                    }
+                }
+                drop(held);
+                Ok(root.locks().at(0).acquire(ct).await?.release().await?)
+            })
+            .await
+            .map(drop)
+        });
+    }
+}
+
+#[test]
+fn who_sleeps_and_will_resolve_it_is_waited_for() {
+    for joined in [false, true] {
+        honest("sim:leaks=ignore", 3, async |ct| {
+            let root = table(ct).await?;
+            if ct.index() == 0 {
+                let sleeps = async {
+                    ct.sleep(Duration::from_secs(5)).await;
+                    root.words().at(0).store(ct, 1).await
+                };
+                if joined {
+                    // One future of the thread goes round while the other sleeps.
+                    let rounds = async {
+                        while root.words().at(0).load(ct).await? == 0 {
+                            ct.backoff().wait().await;
+                        }
+                        Ok(())
+                    };
+                    return try_join(sleeps, rounds).await.map(drop);
+                }
+                return sleeps.await;
+            }
+            let mut backoff = ct.backoff();
+            while root.words().at(0).load(ct).await? == 0 {
+                backoff.wait().await;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn who_waits_for_a_time_is_waited_for() {
+    honest("sim:leaks=ignore", 2, async |ct| {
+        let root = table(ct).await?;
+        let mut backoff = ct.backoff();
+        while ct.now() < Duration::from_secs(2) {
+            root.words().at(0).load(ct).await?;
+            backoff.wait().await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stalled_node_and_a_fault_to_come_are_waited_for() {
+    let cluster = Cluster::connect("sim:leaks=ignore").unwrap();
+    let simulation = cluster.simulation().unwrap();
+    simulation.inject(Fault::stall(0, Duration::from_millis(100)).at(Duration::from_millis(5)));
+    simulation.inject(Fault::crash(1).at(Duration::from_millis(200)));
+    let run = cluster.run_surviving(4, async |ct| {
+        let root = table(ct).await?;
+        let lock = root.locks().at(ct.index() % 2);
+        if ct.index() < 2 {
+            let held = lock.acquire(ct).await?;
+            ct.sleep(Duration::from_millis(10)).await;
+            if ct.index() == 1 {
+                // It dies holding its lock, in a loop that never ends.
+                let mut backoff = ct.backoff();
+                while root.words().at(7).load(ct).await? == 0 {
+                    backoff.wait().await;
+                }
+            }
+            return Ok(held.release().await?);
+        }
+        ct.sleep(Duration::from_millis(1)).await;
+        Ok(lock.acquire(ct).await?.release().await?)
+    });
+    let ran = run.unwrap();
+    assert_eq!(ran.iter().flatten().count(), 3);
+    assert!(simulation.now() > Duration::from_millis(200));
+}
+
+#[test]
+fn links_that_heal_are_waited_for() {
+    let cluster = Cluster::connect("sim:leaks=ignore,timeout=10s").unwrap();
+    let simulation = cluster.simulation().unwrap();
+    simulation.inject(Fault::cut(0, 0, Duration::from_millis(200)).at(Duration::from_millis(5)));
+    cluster
+        .run(3, async |ct| {
+            let root = table(ct).await?;
+            if ct.index() == 0 {
+                let held = root.locks().at(0).acquire(ct).await?;
+                ct.sleep(Duration::from_millis(10)).await;
+                return Ok(held.release().await?);
+            }
+            ct.sleep(Duration::from_millis(1)).await;
+            Ok(root.locks().at(0).acquire(ct).await?.release().await?)
+        })
+        .unwrap();
+    assert!(simulation.now() > Duration::from_millis(200));
+}
+
+/// Dozens of futures of each thread, polled by a stranger, contend for a few locks.
+#[test]
+fn futures_of_one_task_that_contend_for_locks_get_on() {
+    for seed in 0..20 {
+        honest(&format!("sim:seed={seed},leaks=ignore"), 3, async |ct| {
+            let root = table(ct).await?;
+            let mut futures: FuturesUnordered<_> = (0..40)
+                .map(|number| async move {
+                    for round in 0..5 {
+                        let held = root.locks().at((number + round) % 3).acquire(ct).await?;
+                        root.words().at(number % 3).fetch_add(ct, 1).await?;
+                        held.release().await?;
+                    }
+                    Ok::<_, Error>(())
+                })
+                .collect();
+            while let Some(done) = futures.next().await {
+                done?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn thousands_of_threads_that_contend_for_one_lock_get_on() {
+    honest("sim:size=64MiB,leaks=ignore", 2000, async |ct| {
+        let root = table(ct).await?;
+        let held = root.locks().at(0).acquire(ct).await?;
+        held.release().await?;
+        Ok(())
+    });
+}
+
+/// The same few operations again and again, but each loop ends.
+#[test]
+fn short_loops_that_end_are_progress() {
+    honest("sim:limit=1s,leaks=ignore", 4, async |ct| {
+        let root = table(ct).await?;
+        for _ in 0..4_000 {
+            root.locks().at(0).acquire(ct).await?.release().await?;
+        }
+        Ok(())
+    });
+    honest("sim:leaks=ignore", 2, async |ct| {
+        let root = table(ct).await?;
+        for _ in 0..150_000 {
+            root.words().at(0).load(ct).await?;
+        }
+        ct.barrier("met").await
+    });
+}
