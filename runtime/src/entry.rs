@@ -60,8 +60,8 @@ pub fn run_test<E: Display + 'static>(
 /// must succeed. Unless the URL says `threads-per-node`, seeds differ in it: see [`layout`].
 ///
 /// # Panics
-/// At the first seed under which it fails, with its error or its panic, having printed the end of the trace, the whole URL and the
-/// command that runs this seed again.
+/// At the first seed under which it fails, with its error or its panic, having printed the beginning and the end of the trace, and
+/// what concerns objects that a run which does not end waits for, the whole URL and the command that runs this seed again.
 pub fn run_sim_test<E: Display + 'static>(
     name: &str,
     url: &str,
@@ -95,7 +95,7 @@ pub fn run_sim_test<E: Display + 'static>(
         }
         let lines = number(TRACE_VARIABLE).map_or(DEFAULT_TRACE_LINES, |lines| lines as usize);
         eprintln!(
-            "the last operations of seed {seed} ({TRACE_VARIABLE}=n shows n of them):\n{}\n\
+            "what happened under seed {seed} ({TRACE_VARIABLE}=n shows n lines):\n{}\n\
              on cluster {url}\n\
              to replay it: {SEED_VARIABLE}={seed} cargo test {name}",
             simulation.trace(lines)

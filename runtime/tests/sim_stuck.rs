@@ -238,7 +238,7 @@ fn a_long_operation_that_others_wait_for_is_none() {
                     None
                 };
                 if held.is_some() {
-                    for number in 0..100_000 {
+                    for number in 0..40_000 {
                         root.words().at(number % 8).load(ct).await?;
                     }
                 }
@@ -258,7 +258,7 @@ fn who_sleeps_and_will_resolve_it_is_waited_for() {
             let root = table(ct).await?;
             if ct.index() == 0 {
                 let sleeps = async {
-                    ct.sleep(Duration::from_secs(5)).await;
+                    ct.sleep(Duration::from_millis(400)).await;
                     root.words().at(0).store(ct, 1).await
                 };
                 if joined {
@@ -395,4 +395,114 @@ fn short_loops_that_end_are_progress() {
         }
         ct.barrier("met").await
     });
+}
+
+// ---- what is said ----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_lock_whose_owner_hangs_is_named_with_its_owner_and_those_who_wait() {
+    let hang = async |ct: &ComputeThread, forever: bool| {
+        let root = table(ct).await?;
+        let g = &ct.pin();
+        if ct.index() == 2 {
+            ct.sleep(Duration::from_micros(20)).await;
+        }
+        let held = root.locks().at(5).acquire(g).await?;
+        if forever {
+            std::future::pending::<()>().await;
+        }
+        ct.barrier("never").await?;
+        Ok(held.release().await?)
+    };
+    let (finding, _, report, simulation) = found("sim:limit=1s", 3, async |ct| hang(ct, true).await);
+    assert_eq!(finding, Finding::Livelock, "{report}");
+    let owner = report.split("Table.locks+40 by thread ").nth(1).expect(&report);
+    let owner = owner.chars().next().unwrap();
+    assert!(report.contains(&format!("Table.locks+40 by thread {owner}, task 0 since ")), "{report}");
+    assert!(report.contains(" (2 wait for it)"), "{report}");
+    assert!(report.contains("to get 0:0x6c28 Table.locks+40"), "{report}");
+    assert!(report.contains("with a guard since "), "{report}");
+    assert!(report.contains("for nothing that the runtime knows of"), "{report}");
+    assert_eq!(simulation.waiting(), "", "the run is over");
+
+    let (finding, _, report, _) = found("sim:limit=1s", 3, async |ct| hang(ct, false).await);
+    assert_eq!(finding, Finding::Livelock, "{report}");
+    assert!(report.contains("barriers: `never` since "), "{report}");
+    assert!(report.contains("1 arrived, threads ") || report.contains("0 arrived, threads "), "{report}");
+
+    // The deadlock's report and that of a run out of time say the same.
+    let (finding, _, report, _) = found("sim:", 1, async |ct| {
+        let root = table(ct).await?;
+        let _held = root.locks().at(5).acquire(ct).await?;
+        std::future::pending().await
+    });
+    assert_eq!(finding, Finding::Deadlock, "{report}");
+    assert!(report.contains("held: 0:0x6c28 Table.locks+40 by thread 0, task 0 since "), "{report}");
+    let (finding, _, report, _) = found("sim:limit=1ms", 3, async |ct| {
+        let root = table(ct).await?;
+        if ct.index() == 1 {
+            loop {
+                root.words().at(0).fetch_add(ct, 1).await?;
+            }
+        }
+        let _held = root.locks().at(5).acquire(ct).await?;
+        std::future::pending().await
+    });
+    assert_eq!(finding, Finding::OutOfTime, "{report}");
+    assert!(report.contains("held: 0:0x6c28 Table.locks+40 by thread "), "{report}");
+    let (first, second) = (report.find(" tried ").unwrap(), report.find("thread 1 waits").unwrap());
+    assert!(first < second, "who is without progress comes first: {report}");
+}
+
+#[test]
+fn a_name_that_is_claimed_and_never_made_is_named() {
+    let (finding, _, report, _) = found("sim:", 2, async |ct| {
+        if ct.index() == 0 {
+            ct.root_or_init::<Table>("table", async || std::future::pending().await).await?;
+        }
+        ct.sleep(Duration::from_micros(50)).await;
+        table(ct).await.map(drop)
+    });
+    assert_eq!(finding, Finding::Livelock, "{report}");
+    assert!(report.contains("claimed names: `table` by thread 0 since "), "{report}");
+}
+
+/// The owner took its lock 20,000 operations before the end; the trace shows it all the same.
+#[test]
+fn the_trace_shows_the_beginning_and_how_it_came_about_and_the_end() {
+    let run = async |ct: &ComputeThread| {
+        let root = table(ct).await?;
+        if ct.index() == 0 {
+            let held = root.locks().at(5).acquire(ct).await?;
+            ct.sleep(Duration::from_micros(100)).await;
+            // Much else happens, to other objects.
+            let own = Table::new_in(ct, Table::init()).await?.write(ct).await?;
+            for number in 0..20_000 {
+                own.words().at(number % 8).store(ct, number as u64 + 1).await?;
+            }
+            let _held = held;
+            return std::future::pending().await;
+        }
+        ct.sleep(Duration::from_micros(50)).await;
+        Ok(root.locks().at(5).acquire(ct).await?.release().await?)
+    };
+    let (finding, _, report, simulation) = found("sim:", 2, run);
+    assert_eq!(finding, Finding::Livelock, "{report}");
+    for most in [40, 100, 1000] {
+        let trace = simulation.trace(most);
+        let lines: Vec<&str> = trace.lines().collect();
+        assert!(lines.len() <= most && lines.len() > most / 2, "{most}: {}\n{trace}", lines.len());
+        let first: f64 = lines[0].split_whitespace().next().unwrap().parse().unwrap();
+        assert!(first < 10.0, "{trace}");
+        let position = |part: &str| lines.iter().position(|line| line.contains(part));
+        let gap = position("operations left out").expect(&trace);
+        assert!(lines[gap].contains(','), "thousands are apart: {}", lines[gap]);
+        let taken = position("Table.locks+40 0 -> ").expect(&trace);
+        assert!(lines[taken].contains("0.0  CAS    0:0x6c28"), "{trace}");
+        assert!(taken < lines.len() - most / 4, "{trace}");
+        let times = lines.iter().filter_map(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        assert!(times.is_sorted(), "{trace}");
+        let last: f64 = lines.last().unwrap().split_whitespace().next().unwrap().parse().unwrap();
+        assert!(last > 40_000.0, "{trace}");
+    }
 }

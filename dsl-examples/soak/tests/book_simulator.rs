@@ -89,7 +89,7 @@ fn line(lines: &[String], start: &str) -> usize {
 #[test]
 fn the_book_shows_how_the_test_fails() {
     let lines = failure();
-    let (failed, trace) = (line(&lines, "assertion"), line(&lines, "the last operations of seed"));
+    let (failed, trace) = (line(&lines, "assertion"), line(&lines, "what happened under seed"));
     let (url, replay) = (line(&lines, "on cluster"), line(&lines, "to replay it"));
     let told = [&lines[failed..failed + 3], &lines[trace..=trace], &["...".to_owned()], &lines[url..=replay]];
     shown("assertion.txt", &format!("{}\n", told.concat().join("\n")));
@@ -99,7 +99,7 @@ fn the_book_shows_how_the_test_fails() {
 #[test]
 fn the_book_shows_what_the_test_prints() {
     let lines = failure();
-    let (head, end) = (line(&lines, "the last operations of seed"), line(&lines, "on cluster"));
+    let (head, end) = (line(&lines, "what happened under seed"), line(&lines, "on cluster"));
     let head_of = lines[head].split(" (").next().unwrap();
     let trace = lines[head + 1..end].join("\n");
     let first_search = trace.lines().position(|line| line.contains("Node.next = ")).unwrap();

@@ -28,6 +28,29 @@ const LOOKS_PER_SEARCH: u32 = 64;
 const COUNT_BITS: u32 = 40;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
+/// Tells the simulator who waits at which barrier.
+struct Arrived<'a> {
+    ct: &'a ComputeThread,
+    barrier: &'a str,
+}
+
+impl<'a> Arrived<'a> {
+    fn at(ct: &'a ComputeThread, barrier: &'a str) -> Self {
+        if let Some(sim) = ct.endpoint.virtual_time() {
+            sim.arrives(barrier);
+        }
+        Self { ct, barrier }
+    }
+}
+
+impl Drop for Arrived<'_> {
+    fn drop(&mut self) {
+        if let Some(sim) = self.ct.endpoint.virtual_time() {
+            sim.passes(self.barrier);
+        }
+    }
+}
+
 impl ComputeThread {
     /// Waits until every thread of the run has called it with the same name as often as this one.
     ///
@@ -61,6 +84,7 @@ impl ComputeThread {
             }
         };
         let complete = (arrival / threads + 1) * threads;
+        let _arrived = Arrived::at(self, name);
         let mut backoff = Backoff::for_others(self);
         let mut looks = 0_u32;
         loop {

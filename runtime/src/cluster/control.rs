@@ -330,6 +330,16 @@ pub(crate) fn is_bookkeeping(at: Address) -> bool {
         && !(at.segment() == 0 && directory.contains(&(at.offset() as usize)))
 }
 
+/// Whether a word at this address is an entry's state, and names a thread that works on the entry.
+pub(crate) fn is_claimed(at: Address, word: u64) -> bool {
+    let directory = offset_of!(Control, directory)..offset_of!(Control, epochs);
+    let offset = at.offset() as usize;
+    at.segment() == 0
+        && directory.contains(&offset)
+        && (offset - directory.start) % size_of::<Entry>() == offset_of!(Entry, state)
+        && super::directory::claimant(word).is_some()
+}
+
 /// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.
 pub(crate) fn entry_body() -> std::ops::Range<usize> {
     span_of!(Entry, value..)

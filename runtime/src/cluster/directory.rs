@@ -77,6 +77,26 @@ impl State {
     }
 }
 
+/// The thread that an entry's state names, if it does.
+pub(crate) fn claimant(state: u64) -> Option<ThreadId> {
+    match State::from_word(state) {
+        Some(State::Naming(id) | State::Initialising(id)) => Some(id),
+        _ => None,
+    }
+}
+
+/// The entries that threads work on: where each is, its name if it has one yet, and its thread. `peek` reads a word.
+pub(crate) fn claims(peek: impl Fn(Address) -> u64) -> Vec<(Address, String, ThreadId)> {
+    let claim = |index| {
+        let entry = control::entry(index);
+        let owner = claimant(peek(entry))?;
+        let at = offset_of!(Entry, name) as u64;
+        let name = std::array::from_fn(|word| peek(entry.add(at + (word * WORD_BYTES) as u64)));
+        Some((entry, unpack(&name), owner))
+    };
+    (0..DIRECTORY_ENTRIES).filter_map(claim).collect()
+}
+
 /// A name as an entry holds it: its length in the first byte, then its bytes.
 type PackedName = [u64; NAME_WORDS];
 

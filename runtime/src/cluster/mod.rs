@@ -34,7 +34,7 @@ mod barrier;
 pub(crate) mod checkpoint;
 mod client;
 pub(crate) mod control;
-mod directory;
+pub(crate) mod directory;
 mod dump;
 mod group;
 mod inspect;

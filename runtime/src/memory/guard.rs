@@ -27,7 +27,11 @@ impl ComputeThread {
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
         self.hear_requests();
-        Guard { ct: self, pin: self.enter_epoch() }
+        let guard = Guard { ct: self, pin: self.enter_epoch() };
+        if let Some(sim) = self.endpoint.virtual_time() {
+            sim.pins(|| self.process.collector.epoch());
+        }
+        guard
     }
 }
 
@@ -67,6 +71,10 @@ impl Guard<'_> {
     pub fn repin(&mut self) {
         let pin = self.ct.enter_epoch();
         self.ct.leave_epoch(std::mem::replace(&mut self.pin, pin));
+        if let Some(sim) = self.ct.endpoint.virtual_time() {
+            sim.unpins();
+            sim.pins(|| self.ct.process.collector.epoch());
+        }
     }
 }
 
@@ -82,5 +90,8 @@ impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.ct.leave_epoch(self.pin);
+        if let Some(sim) = self.ct.endpoint.virtual_time() {
+            sim.unpins();
+        }
     }
 }

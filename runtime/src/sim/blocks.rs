@@ -6,7 +6,8 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use super::trace::{Time, Who};
+use super::changes::{LogId, Logs};
+use super::trace::{Record, Time, What, Who};
 use crate::layout::{FieldInfo, WORD_BYTES};
 use crate::pointer::Address;
 
@@ -53,12 +54,17 @@ pub(crate) struct Block {
     /// When that was.
     expired: Option<u64>,
     state: State,
+    log: LogId,
 }
 
 impl Block {
-    /// Whether it is a program's, made after a time.
-    fn is_newer_than(&self, time: u64) -> bool {
-        self.kind.is_object && self.allocated.at > time
+    /// Says which object it is. One that was made after `since` is one of many: its type stands for it.
+    pub(crate) fn identify(&self, since: u64, hasher: &mut impl Hasher) {
+        if self.kind.is_object && self.allocated.at > since {
+            self.kind.name.hash(hasher);
+        } else {
+            self.start.bits().hash(hasher);
+        }
     }
 
     fn is_in_use(&self) -> bool {
@@ -84,16 +90,16 @@ impl fmt::Display for Block {
 }
 
 /// What is wrong with an access or with a step of an object's life.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Misuse {
     /// Nothing was ever allocated there.
     NeverAllocated,
     /// The object there has been freed.
-    Freed(Block),
+    Freed(Box<Block>),
     /// The access begins inside this object and ends outside.
-    Overrun(Block),
+    Overrun(Box<Block>),
     /// The object has been retired already.
-    RetiredTwice(Block),
+    RetiredTwice(Box<Block>),
 }
 
 impl fmt::Display for Misuse {
@@ -108,11 +114,13 @@ impl fmt::Display for Misuse {
 }
 
 /// All objects of a simulated cluster.
+#[allow(clippy::struct_field_names)] // the blocks themselves
 #[derive(Default)]
 pub(crate) struct Blocks {
     blocks: Vec<Block>,
     /// By segment and page: for each word, 1 + the index of its last block, or 0.
     pages: Vec<Vec<Option<Box<[u32; PAGE_WORDS]>>>>,
+    logs: Logs,
 }
 
 impl Blocks {
@@ -147,6 +155,7 @@ impl Blocks {
 
     /// An object comes to life; gives one that is still alive there, if the memory has been handed out twice.
     pub(crate) fn allocated(&mut self, start: Address, bytes: u64, kind: Kind, by: Who) -> Option<Block> {
+        let log = LogId::default();
         let block = Block {
             start,
             bytes,
@@ -156,13 +165,16 @@ impl Blocks {
             expires: 0,
             expired: None,
             state: State::Live,
+            log,
         };
         // Memory that is used again for an object of the same size needs no new entries.
         if let Some(index) = self.index_at(start)
             && (self.blocks[index].start, self.blocks[index].bytes) == (start, bytes)
             && (0..bytes).step_by(WORD_BYTES).all(|offset| self.index_at(start.add(offset)) == Some(index))
         {
-            let last = std::mem::replace(&mut self.blocks[index], block);
+            let log = self.blocks[index].log;
+            self.logs.begin_anew(log);
+            let last = std::mem::replace(&mut self.blocks[index], Block { log, ..block });
             return last.is_in_use().then_some(last);
         }
         self.blocks.push(block);
@@ -181,8 +193,8 @@ impl Blocks {
         let index = self.index_at(start).ok_or(Misuse::NeverAllocated)?;
         let block = &mut self.blocks[index];
         match block.state {
-            State::Freed(_) => Err(Misuse::Freed(*block)),
-            _ if block.start != start => Err(Misuse::Overrun(*block)),
+            State::Freed(_) => Err(Misuse::Freed(Box::new(*block))),
+            _ if block.start != start => Err(Misuse::Overrun(Box::new(*block))),
             _ => Ok(block),
         }
     }
@@ -191,7 +203,7 @@ impl Blocks {
     pub(crate) fn retired(&mut self, start: Address, expires: u64, by: Who) -> Result<Kind, Misuse> {
         let block = self.living(start)?;
         if block.retired.is_some() {
-            return Err(Misuse::RetiredTwice(*block));
+            return Err(Misuse::RetiredTwice(Box::new(*block)));
         }
         (block.retired, block.expires, block.state) = (Some(by), expires, State::Retired);
         Ok(block.kind)
@@ -227,13 +239,40 @@ impl Blocks {
     pub(crate) fn accessed(&self, at: Address, words: usize) -> Result<&Block, Misuse> {
         let block = self.at(at).ok_or(Misuse::NeverAllocated)?;
         if let State::Freed(_) | State::Expired = block.state {
-            return Err(Misuse::Freed(*block));
+            return Err(Misuse::Freed(Box::new(*block)));
         }
         let end = at.bits() + (words * WORD_BYTES) as u64;
         if end > block.start.bits() + block.bytes {
-            return Err(Misuse::Overrun(*block));
+            return Err(Misuse::Overrun(Box::new(*block)));
         }
         Ok(block)
+    }
+
+    /// An operation has changed an object; that its maker fills it is none.
+    #[inline]
+    pub(crate) fn changed(&mut self, record: &Record) {
+        let Some(index) = self.index_at(record.at) else { return };
+        let block = &mut self.blocks[index];
+        let fills =
+            |words: u32| u64::from(words) * WORD_BYTES as u64 == block.bytes && block.log == LogId::default();
+        if !matches!(record.what, What::Write { words, .. } if fills(words)) {
+            self.logs.changed(&mut block.log, record);
+        }
+    }
+
+    /// What is known of the object at `at`: who made it, who changed it first and last, who retired and freed it.
+    pub(crate) fn life(&self, at: Address) -> Vec<Record> {
+        let Some(block) = self.at(at) else { return Vec::new() };
+        let Block { start, bytes, kind, allocated, retired, state, log, .. } = *block;
+        let record = |(who, what, at)| Record { who, what, at, object: Some((kind, start)) };
+        let mut life = vec![record((allocated, What::Allocated { bytes }, start))];
+        life.extend(self.logs.of(log).into_iter().map(record));
+        life.extend(retired.map(|by| record((by, What::Retired, start))));
+        if let State::Freed(by) = state {
+            life.push(record((by, What::Freed, start)));
+        }
+        life.sort_by_key(|record| record.who.at);
+        life
     }
 
     /// The object that begins where a word points, plainly or packed as a stamped link is, if it points to one; and its marks.
@@ -241,15 +280,6 @@ impl Blocks {
         let begins = |at: Address| self.at(at).filter(|block| block.start == at);
         let plain = begins(Address::from_bits(word & !7)).map(|block| (block, word & 7));
         plain.or_else(|| begins(crate::place::unpack_stamped(word)).map(|block| (block, 0)))
-    }
-
-    /// What an object that was made after `since` is known by, where it is only one of many: its type. For another, its place.
-    pub(crate) fn identity(&self, block: &Block, since: u64, hasher: &mut impl Hasher) {
-        if block.is_newer_than(since) {
-            block.kind.name.hash(hasher);
-        } else {
-            block.start.bits().hash(hasher);
-        }
     }
 
     /// The live objects that no chain of pointers leads to from `roots`. A word is taken for a pointer if it is the

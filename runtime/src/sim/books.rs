@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::blocks::{Blocks, Kind, Misuse};
+use super::changes::Held;
 use super::trace::{NOBODY, Names};
 use super::trace::{Record, Trace, What, Who};
 use crate::cluster::{ThreadId, control};
@@ -12,6 +13,8 @@ use crate::layout::WORD_BYTES;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
 
+/// How many objects of a run that did not end are shown from their beginnings.
+const MOST_CONCERNED: usize = 8;
 /// How many identities the threads of a run have at most.
 const MOST_IDENTITIES: u64 = 1 << 20;
 
@@ -19,6 +22,10 @@ const MOST_IDENTITIES: u64 = 1 << 20;
 pub(crate) struct Books {
     pub(crate) trace: Trace,
     pub(crate) blocks: Blocks,
+    /// The words that name the thread that has them.
+    pub(crate) held: Held,
+    /// Where the objects are that a run waited for which did not end.
+    concerned: Vec<Address>,
     /// The identity of thread 0 of the run that is under way, or of the last.
     pub(crate) first_id: u64,
     /// Whether accesses are judged. The conformance suite uses memory that nobody allocated.
@@ -30,7 +37,7 @@ pub(crate) struct Books {
 }
 
 /// Whether an operation may find that.
-fn sees(op: &Op, misuse: Misuse) -> bool {
+fn sees(op: &Op, misuse: &Misuse) -> bool {
     match op {
         Op::Read { sight: Sight::Past, .. } => matches!(misuse, Misuse::Freed(_)),
         Op::Read { sight: Sight::Anything, .. } => true,
@@ -41,7 +48,8 @@ fn sees(op: &Op, misuse: Misuse) -> bool {
 impl Books {
     pub(crate) fn new(seed: u64, judging: bool, grid: Grid) -> Self {
         let (trace, blocks) = (Trace::new(seed), Blocks::default());
-        Self { trace, blocks, first_id: 1, judging, grid, seed, finding: None }
+        let (held, concerned) = (Held::default(), Vec::new());
+        Self { trace, blocks, held, concerned, first_id: 1, judging, grid, seed, finding: None }
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -50,6 +58,50 @@ impl Books {
 
     pub(crate) fn names(&self) -> Names<'_> {
         Names { blocks: &self.blocks, grid: &self.grid, first_id: self.first_id }
+    }
+
+    /// Enters an executed operation; one that its thread repeats, with the same result, is not shown.
+    #[inline]
+    pub(crate) fn executed(&mut self, record: Record, repeated: bool) {
+        match record.what {
+            What::Write { words, written } => {
+                self.blocks.changed(&record);
+                if words == 1 && (record.object.is_some() || !control::is_claimed(record.at, written[0])) {
+                    self.held.released(record.at);
+                }
+            }
+            What::CompareExchange { expected, new, found } if found == expected => {
+                self.blocks.changed(&record);
+                let owner = ThreadId::of_token(new).filter(|owner| new & 1 == 1 && self.is_of_run(*owner));
+                if owner.is_some() || (record.object.is_none() && control::is_claimed(record.at, new)) {
+                    self.held.acquired(record.at, new, record.who);
+                } else {
+                    self.held.released(record.at);
+                }
+            }
+            What::FetchAdd { .. } => self.blocks.changed(&record),
+            _ => {}
+        }
+        self.trace.operation(record, repeated);
+    }
+
+    /// What happened, in so many lines.
+    pub(crate) fn table(&self, lines: usize) -> String {
+        let mut records: Vec<Record> = self.concerned.iter().flat_map(|at| self.blocks.life(*at)).collect();
+        records.sort_by_key(|record| record.who.at);
+        self.trace.table(lines, &records, &self.names())
+    }
+
+    /// These addresses are what a run waits for that is about to be found not to end.
+    pub(crate) fn concerns(&mut self, addresses: impl IntoIterator<Item = Address>) {
+        for at in addresses {
+            let start = self.blocks.at(at).map(|block| block.start);
+            if let Some(start) = start.filter(|start| !self.concerned.contains(start))
+                && self.concerned.len() < MOST_CONCERNED
+            {
+                self.concerned.push(start);
+            }
+        }
     }
 
     /// Notes what is wrong; the first time counts.
@@ -85,8 +137,8 @@ impl Books {
         }
         match self.blocks.accessed(op.at(), op.words()) {
             Ok(_) => Ok(()),
-            Err(misuse) if sees(op, misuse) => Ok(()),
-            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
+            Err(misuse) if sees(op, &misuse) => Ok(()),
+            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), &misuse, who)),
         }
     }
 
@@ -99,8 +151,8 @@ impl Books {
         }
         match self.blocks.accessed(at, 1) {
             Ok(_) => Ok(()),
-            Err(misuse) if sees(op, misuse) => Ok(()),
-            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), misuse, who)),
+            Err(misuse) if sees(op, &misuse) => Ok(()),
+            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), &misuse, who)),
         }
     }
 
@@ -111,7 +163,7 @@ impl Books {
         }
         match self.blocks.accessed(at, words) {
             Ok(_) => Ok(()),
-            Err(misuse) => Err(self.misused("cached READ", at, words, misuse, who)),
+            Err(misuse) => Err(self.misused("cached READ", at, words, &misuse, who)),
         }
     }
 
@@ -125,7 +177,7 @@ impl Books {
             Some(block) if !block.kind.is_object => return None,
             Some(block) => {
                 (at.bits() - block.start.bits()).hash(&mut hasher);
-                self.blocks.identity(block, since, &mut hasher);
+                block.identify(since, &mut hasher);
             }
             None if control::is_bookkeeping(at) || self.grid.chunk_of_word(at).is_some() => return None,
             None => at.bits().hash(&mut hasher),
@@ -133,17 +185,17 @@ impl Books {
         let mut word = |word: u64| match (ThreadId::of_token(word), self.blocks.pointed_to(word)) {
             (_, Some((block, marks))) => {
                 marks.hash(&mut hasher);
-                self.blocks.identity(block, since, &mut hasher);
+                block.identify(since, &mut hasher);
             }
             (Some(owner), None) if word & 1 == 1 && self.is_of_run(owner) => owner.hash(&mut hasher),
             _ => word.hash(&mut hasher),
         };
         match op {
             Op::Read { slot, .. } | Op::Write { slot, .. } => {
-                words[slot.clone()].iter().copied().for_each(word)
+                words[slot.clone()].iter().copied().for_each(&mut word);
             }
             Op::CompareExchange { expected, new, slot, .. } => {
-                [*expected, *new, words[*slot]].into_iter().for_each(word)
+                [*expected, *new, words[*slot]].into_iter().for_each(&mut word);
             }
             Op::FetchAdd { addend, slot, .. } => [*addend, words[*slot]].into_iter().for_each(&mut word),
         }
@@ -156,7 +208,7 @@ impl Books {
     }
 
     #[cold]
-    fn misused(&mut self, name: &'static str, at: Address, words: usize, misuse: Misuse, who: Who) -> Error {
+    fn misused(&mut self, name: &'static str, at: Address, words: usize, misuse: &Misuse, who: Who) -> Error {
         let bytes = words * WORD_BYTES;
         let report = format!("{name} of {bytes} bytes at {at} by thread {} {misuse}", who.thread);
         let what = What::Refused { operation: name, words: words as u32 };

@@ -12,6 +12,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod books;
+mod changes;
 pub(crate) mod fault;
 mod history;
 pub(crate) mod trace;
@@ -61,12 +62,22 @@ impl Simulation {
         since_start(self.world.lock().config().rtt)
     }
 
-    /// The last things that happened, at most `lines` of them (and at most 1024), one a line, oldest first: when, which
-    /// thread and task, what it did, where, to which fields, with which values. Ends at the first failure, if there was
-    /// one.
+    /// What happened, in at most `lines` lines, oldest first: when, which thread and task, what it did, where, to which fields, with
+    /// which values. Ends at the first failure, if there was one.
+    ///
+    /// What does not fit is left out in the middle, and the place says how many operations are missing: the beginning is kept (at
+    /// most 256 lines), and the end (at most 1024). Between them, if the run did not end, is what is known of the objects that its
+    /// threads wait for: who made each, who changed it first and last, who retired it. An operation that a task repeats with the same
+    /// result is shown once.
     pub fn trace(&self, lines: usize) -> String {
-        let world = self.world.lock();
-        world.books.trace.table(lines, &world.books.names())
+        self.world.lock().books.table(lines)
+    }
+
+    /// Who waits for what at this moment of a run, how often it has tried and since when; which locks are held, by whom and since when; who has
+    /// arrived at which barrier, and which names are claimed. One line: what the report of a livelock or a deadlock says. Useful where a
+    /// run is slow and the simulator finds nothing wrong: a task that has tried for long is named first.
+    pub fn waiting(&self) -> String {
+        self.world.lock().waiting()
     }
 
     /// Lets something go wrong.

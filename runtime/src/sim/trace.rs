@@ -1,7 +1,8 @@
 //! The trace: what happened, hashed whole and remembered for a while.
 //!
 //! Every operation, and everything else that happens in virtual time, goes into one 64-bit hash; two runs with the same
-//! hash did the same at the same times. The last records are kept, to be printed when a run fails.
+//! hash did the same at the same times. The first records are kept and the last, to be printed when a run fails; between them are
+//! shown those on the objects that matter, which [`super::changes`] keeps.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -13,8 +14,14 @@ use crate::layout::{FieldInfo, WORD_BYTES, fingerprint};
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
 
-/// How many records are kept.
+/// How many records are kept from the beginning, and from the end.
+const KEPT_FIRST: usize = 256;
 const KEPT: usize = 1024;
+/// The parts of a table that show the beginning, and the objects that matter.
+const PART_OF_BEGINNING: usize = 5;
+const PART_OF_OBJECTS: usize = 3;
+/// A table of fewer lines shows the end only.
+const SHORT: usize = 10;
 /// How many words of a READ or WRITE a record shows.
 pub(crate) const SHOWN_WORDS: usize = 4;
 
@@ -136,6 +143,9 @@ impl Record {
 pub(crate) struct Trace {
     hash: u64,
     operations: u64,
+    /// Records so far, but for repetitions: the first of them, and the last that are not among those.
+    records: u64,
+    first: Vec<Record>,
     last: VecDeque<Record>,
     /// Whether something has failed: what happens afterwards must not push out what led there.
     frozen: bool,
@@ -143,7 +153,14 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { hash: seed, operations: 0, last: VecDeque::new(), frozen: false }
+        Self {
+            hash: seed,
+            operations: 0,
+            records: 0,
+            first: Vec::new(),
+            last: VecDeque::new(),
+            frozen: false,
+        }
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -184,12 +201,17 @@ impl Trace {
 
     #[inline]
     fn keep(&mut self, record: Record) {
-        if !self.frozen {
-            if self.last.len() == KEPT {
-                self.last.pop_front();
-            }
-            self.last.push_back(record);
+        if self.frozen {
+            return;
         }
+        self.records += 1;
+        if self.first.len() < KEPT_FIRST {
+            return self.first.push(record);
+        }
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(record);
     }
 
     #[inline]
@@ -215,14 +237,69 @@ impl Trace {
         }
     }
 
-    /// The last records as a table, at most `lines`, oldest first.
-    pub(crate) fn table(&self, lines: usize, names: &Names<'_>) -> String {
+    /// What happened as a table of at most so many lines: the beginning, records of the objects that matter, and the end.
+    pub(crate) fn table(&self, lines: usize, objects: &[Record], names: &Names<'_>) -> String {
+        let kept = self.first.len() + self.last.len();
+        let newest = |count: usize| self.first.iter().chain(&self.last).skip(kept.saturating_sub(count));
         let mut text = String::new();
-        for record in self.last.iter().skip(self.last.len().saturating_sub(lines)) {
+        let mut show = |record: &Record| {
+            let _ = writeln!(text, "{}", names.line(record));
+        };
+        if self.records <= lines.min(kept) as u64 || lines < SHORT {
+            newest(lines).for_each(show);
+            return text;
+        }
+        let beginning = &self.first[..self.first.len().min(lines / PART_OF_BEGINNING)];
+        let begun = beginning.last().map_or(0, |record| record.who.at);
+        // The line that names the gap is one; with objects there are two.
+        let most = lines - beginning.len() - 1;
+        let is_between = |record: &&Record, count: usize| {
+            let ends = newest(count).next().map_or(u64::MAX, |record| record.who.at);
+            (begun + 1..ends).contains(&record.who.at)
+        };
+        let mut between: Vec<&Record> =
+            objects.iter().filter(|record| is_between(record, most / 2)).collect();
+        if between.len() > lines / PART_OF_OBJECTS {
+            // The first changes tell how it came about, the last what became of it.
+            let half = lines / PART_OF_OBJECTS / 2;
+            between.drain(half..between.len() - half);
+        }
+        let end = if between.is_empty() { most } else { most - 1 - between.len() };
+        let end = end.min(kept - beginning.len());
+        between.retain(|record| is_between(record, end));
+        beginning.iter().for_each(&mut show);
+        let left_out = self.records - (beginning.len() + end) as u64;
+        if between.is_empty() {
+            let _ = writeln!(text, "… {} operations left out …", grouped(left_out));
+        } else {
+            let _ = writeln!(
+                text,
+                "… {} operations left out, among them those that made and changed what is waited for: …",
+                grouped(left_out)
+            );
+            for record in between {
+                let _ = writeln!(text, "{}", names.line(record));
+            }
+            let _ = writeln!(text, "… the end: …");
+        }
+        for record in newest(end) {
             let _ = writeln!(text, "{}", names.line(record));
         }
         text
     }
+}
+
+/// A number with its thousands apart: `48,211`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// What turns words and addresses into names.

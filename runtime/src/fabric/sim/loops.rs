@@ -64,6 +64,11 @@ impl Loop {
         self.purpose != LoopKind::Ends
     }
 
+    /// The word that it waits for.
+    pub(super) fn awaited(&self) -> Option<Address> {
+        if let LoopKind::Turn(at) = self.purpose { Some(at) } else { None }
+    }
+
     /// Whether it is a part of an attempt of an older loop of the same thread.
     fn is_nested_in(&self, other: &Self) -> bool {
         other.born < self.born && other.last_wait < self.born && other.waits_until <= self.since
@@ -73,7 +78,7 @@ impl Loop {
 /// The loops of all threads.
 #[derive(Default)]
 pub(super) struct Loops {
-    loops: Vec<Option<Loop>>,
+    table: Vec<Option<Loop>>,
     free: Vec<u32>,
     /// How often loops have waited.
     pub(super) waits: u64,
@@ -82,7 +87,7 @@ pub(super) struct Loops {
 impl Loops {
     /// A run begins: what an earlier one has left here never ends.
     pub(super) fn clear(&mut self) {
-        self.loops.clear();
+        self.table.clear();
         self.free.clear();
     }
 
@@ -109,11 +114,11 @@ impl Loops {
             useful_before,
         };
         if let Some(index) = self.free.pop() {
-            self.loops[index as usize] = Some(begun);
+            self.table[index as usize] = Some(begun);
             return LoopId(index);
         }
-        self.loops.push(Some(begun));
-        LoopId(self.loops.len() as u32 - 1)
+        self.table.push(Some(begun));
+        LoopId(self.table.len() as u32 - 1)
     }
 
     /// A loop waits, having failed again.
@@ -126,7 +131,7 @@ impl Loops {
     ) -> Option<Loop> {
         self.waits += 1;
         let waits = self.waits;
-        let waiting = self.loops.get_mut(id.0 as usize)?.as_mut()?;
+        let waiting = self.table.get_mut(id.0 as usize)?.as_mut()?;
         waiting.tries += 1;
         (waiting.last_wait, waiting.waits_until, waiting.last, waiting.purpose) =
             (waits, until, last, purpose);
@@ -135,17 +140,17 @@ impl Loops {
 
     /// A loop has ended, or was given up.
     pub(super) fn ends(&mut self, id: LoopId) {
-        if self.loops.get_mut(id.0 as usize).and_then(Option::take).is_some() {
+        if self.table.get_mut(id.0 as usize).and_then(Option::take).is_some() {
             self.free.push(id.0);
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Loop> {
-        self.loops.iter().flatten()
+        self.table.iter().flatten()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Loop> {
-        self.loops.iter_mut().flatten()
+        self.table.iter_mut().flatten()
     }
 
     /// The loops that are not part of an attempt of another, by thread.

@@ -97,11 +97,13 @@ pub(crate) struct Sim {
     thread: u32,
     /// Doorbells that it has rung.
     doorbells: Cell<u64>,
+    /// Guards that it holds.
+    guards: Cell<u32>,
 }
 
 impl Sim {
     pub(crate) fn new(world: Shared, thread: u32) -> Self {
-        Self { world, thread, doorbells: Cell::new(0) }
+        Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0) }
     }
 
     pub(crate) fn post(&self, chain: Chain, task: u32) -> Ticket {
@@ -172,6 +174,36 @@ impl Sim {
         if ticket != NEVER {
             self.world.lock().in_background(ticket.0 as u32);
         }
+    }
+
+    /// The thread pins a guard, in an epoch.
+    #[inline]
+    pub(crate) fn pins(&self, epoch: impl FnOnce() -> u64) {
+        let guards = self.guards.get();
+        self.guards.set(guards + 1);
+        if guards == 0 {
+            self.world.lock().pins(self.thread, Some(epoch()));
+        }
+    }
+
+    /// It drops one.
+    #[inline]
+    pub(crate) fn unpins(&self) {
+        let guards = self.guards.get().saturating_sub(1);
+        self.guards.set(guards);
+        if guards == 0 {
+            self.world.lock().pins(self.thread, None);
+        }
+    }
+
+    /// A future of the thread waits at a barrier.
+    pub(crate) fn arrives(&self, barrier: &str) {
+        self.world.lock().arrives(self.thread, barrier);
+    }
+
+    /// It no longer does.
+    pub(crate) fn passes(&self, barrier: &str) {
+        self.world.lock().passes(self.thread, barrier);
     }
 
     /// The program asks for the time.

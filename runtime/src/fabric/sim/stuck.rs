@@ -155,7 +155,7 @@ pub(super) struct InVain {
     /// When it last asked for the time.
     asked_at: Option<Picos>,
     /// Fingerprints of what it has done since the suspicion began, up to one too many.
-    things: Option<Box<HashSet<u64>>>,
+    things: Option<HashSet<u64>>,
     /// By task: what its last exchange in vain found, and how often that was not what the one before had found.
     interfered: Vec<(u32, u64, u64)>,
 }
@@ -365,9 +365,8 @@ impl World {
         let mut worst = Found::Stuck;
         for index in indices {
             match self.judge(index, waits[index], &loops[index], suspicion) {
-                Found::Stuck => {}
                 Found::GoesRound if worst == Found::Stuck => worst = Found::GoesRound,
-                Found::GoesRound => {}
+                Found::Stuck | Found::GoesRound => {}
                 Found::IsNew => worst = Found::IsNew,
                 Found::Alive => {
                     self.patience.suspicion = None;
@@ -380,7 +379,7 @@ impl World {
             self.suspect();
         } else if worst == Found::Stuck && lasted >= self.shortest_suspicion() {
             let report = format!("every thread tries again for ever: {}", self.waiting());
-            self.books.find(Finding::Livelock, self.now, report);
+            self.is_found(Finding::Livelock, report);
         }
     }
 
@@ -470,8 +469,15 @@ impl World {
                 Time(each.since),
                 self.waiting()
             );
-            self.books.find(Finding::Starved, self.now, report);
+            self.is_found(Finding::Starved, report);
         }
+    }
+
+    /// The run does not get on: notes it, and what its threads wait for.
+    fn is_found(&mut self, finding: Finding, report: String) {
+        let concerned = self.concerned();
+        self.books.concerns(concerned);
+        self.books.find(finding, self.now, report);
     }
 
     // ---- other ends --------------------------------------------------------------------------------------------
@@ -479,13 +485,13 @@ impl World {
     /// Notes that the agenda is empty though threads wait.
     pub(super) fn is_deadlocked(&mut self) {
         let report = format!("nothing will ever happen: {}", self.waiting());
-        self.books.find(Finding::Deadlock, self.now, report);
+        self.is_found(Finding::Deadlock, report);
     }
 
     /// Notes that the run is out of time.
     pub(super) fn is_out_of_time(&mut self) {
         let limit = Time(self.patience.limit);
         let report = format!("not done after {limit} (option `limit`): {}", self.waiting());
-        self.books.find(Finding::OutOfTime, self.now, report);
+        self.is_found(Finding::OutOfTime, report);
     }
 }

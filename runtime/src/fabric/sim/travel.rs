@@ -16,6 +16,9 @@ use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::trace::{Record, SHOWN_WORDS, What, Who};
 
+/// After so many repetitions in a row of what a thread does, the trace leaves out what it does for epochs besides.
+const REPEATS: u32 = 16;
+
 impl World {
     /// An event takes place; gives the thread that is to be polled, if it is one's turn.
     pub(super) fn happens(&mut self, at: Picos, event: Event) -> Option<u32> {
@@ -250,10 +253,16 @@ impl World {
             {
                 thread.in_vain.exchange_failed(who.task, found);
             }
-            repeated = thread.last.is_some_and(|last| last.is_repeated_by(&record));
+            // What the runtime does for epochs now and then says nothing of what the thread does.
+            let of_epochs = control::is_of_epochs(op_at);
+            repeated = if of_epochs {
+                thread.repeats >= REPEATS
+            } else {
+                thread.last.is_some_and(|last| last.is_repeated_by(&record))
+            };
             if repeated {
                 thread.repeats += 1;
-            } else {
+            } else if !of_epochs {
                 (thread.last, thread.repeats) = (Some(record), 0);
             }
         }
@@ -262,7 +271,7 @@ impl World {
         {
             thread.in_vain.does(self.books.fingerprint(op, words, since));
         }
-        self.books.trace.operation(record, repeated);
+        self.books.executed(record, repeated);
         Ok(())
     }
 }

@@ -73,6 +73,10 @@ pub(super) struct Thread {
     pub(super) repeats: u32,
     /// How often it has waited in vain, and how little else it did.
     pub(super) in_vain: super::stuck::InVain,
+    /// Since when it has always held a guard, and in which epoch it pinned the first, if it does.
+    pub(super) pinned: Option<(Picos, u64)>,
+    /// The barriers that its futures wait at, and since when.
+    pub(super) barriers: Vec<(Box<str>, Picos)>,
     /// Its connections to memory nodes.
     pub(super) lanes: Vec<Lane>,
     /// It is busy until then.
@@ -402,6 +406,31 @@ impl World {
         });
         self.agenda.push(until.max(self.now), Event::Complete(flight));
         Some(flight)
+    }
+
+    /// A thread that had no guard has pinned one in an epoch, or it has none any more.
+    #[inline]
+    pub(super) fn pins(&mut self, thread: u32, epoch: Option<u64>) {
+        let now = self.now;
+        if let Some(thread) = self.threads.get_mut(thread as usize) {
+            thread.pinned = epoch.map(|epoch| (now, epoch));
+        }
+    }
+
+    /// A future of a thread waits at a barrier, or no longer does.
+    pub(super) fn arrives(&mut self, thread: u32, barrier: &str) {
+        let now = self.now;
+        if let Some(thread) = self.threads.get_mut(thread as usize) {
+            thread.barriers.push((barrier.into(), now));
+        }
+    }
+
+    pub(super) fn passes(&mut self, thread: u32, barrier: &str) {
+        if let Some(thread) = self.threads.get_mut(thread as usize)
+            && let Some(index) = thread.barriers.iter().position(|(name, _)| **name == *barrier)
+        {
+            thread.barriers.swap_remove(index);
+        }
     }
 
     fn take_off(&mut self, flight: Flight) -> u32 {
