@@ -77,14 +77,18 @@ impl<'a> Backoff<'a> {
     pub(crate) fn for_turn(ct: &'a ComputeThread) -> Self {
         let crowd = ct.threads().next_power_of_two().trailing_zeros();
         let most = (crowd + 1).min(MAX_NETWORK_SHIFT);
-        Self { most, began: Some(Duration::MAX), ..Self::new(ct) }
+        let mut backoff = Self::new(ct);
+        (backoff.most, backoff.began) = (most, Some(Duration::MAX));
+        backoff
     }
 
     /// For waiting until others have come: up to 64 round trips, or more where so many may wait that they would take all of the
     /// memory node's time.
     pub(crate) fn for_others(ct: &'a ComputeThread) -> Self {
         let crowd = ct.threads().next_power_of_two().trailing_zeros();
-        Self { most: (crowd + 1).clamp(8, MAX_NETWORK_SHIFT), ..Self::new(ct) }
+        let mut backoff = Self::new(ct);
+        backoff.most = (crowd + 1).clamp(8, MAX_NETWORK_SHIFT);
+        backoff
     }
 
     /// The loop ends by itself, after so many attempts or so long.
@@ -108,7 +112,9 @@ impl<'a> Backoff<'a> {
         match purpose {
             Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => self.waits_for(at),
             Purpose::Barrier { .. } => self.kind = LoopKind::Others,
-            Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Pool => self.kind = LoopKind::Ends,
+            Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Pool => {
+                self.kind = LoopKind::Ends
+            }
             Purpose::Retry | Purpose::Name(..) => {}
         }
         if let Some(waits) = &self.ct.stalls {

@@ -46,7 +46,7 @@
 use std::collections::HashSet;
 
 use super::config::{Picos, SimConfig};
-use super::loops::{Loop, LoopId, Loops, LoopKind};
+use super::loops::{Loop, LoopId, LoopKind, Loops};
 use super::world::{Stage, ThreadState, World};
 use crate::error::Finding;
 use crate::sim::trace::Time;
