@@ -506,3 +506,46 @@ fn the_trace_shows_the_beginning_and_how_it_came_about_and_the_end() {
         assert!(last > 40_000.0, "{trace}");
     }
 }
+
+#[test]
+fn a_foreign_future_is_told_from_one_of_ours() {
+    let (finding, _, report, _) = found("sim:", 2, async |ct| {
+        table(ct).await?;
+        // The sender lives on, and never sends.
+        let (_sender, receiver) = futures_channel::oneshot::channel::<()>();
+        receiver.await.map_err(Error::other)
+    });
+    assert_eq!(finding, Finding::Deadlock, "{report}");
+    assert!(report.contains("for nothing that the runtime knows of"), "{report}");
+    assert!(report.contains("usually a channel or tokio's timers"), "{report}");
+    let (finding, _, report, _) = found("sim:", 2, async |ct| {
+        let root = table(ct).await?;
+        std::mem::forget(root.locks().at(0).acquire(ct).await?);
+        ct.barrier("never").await
+    });
+    assert_eq!(finding, Finding::Livelock, "{report}");
+    assert!(!report.contains("for nothing that the runtime knows of"), "{report}");
+}
+
+#[test]
+fn a_leak_report_says_that_the_owner_died() {
+    let cluster = Cluster::connect("sim:").unwrap();
+    cluster
+        .run_surviving(2, async |ct| {
+            table(ct).await?;
+            if ct.index() == 1 {
+                let _node = Node::new_in(ct, Node::init(7)).await?.write(ct).await?;
+                ct.cluster().simulation().expect("simulated").inject(Fault::crash(1));
+            }
+            ct.sleep(Duration::from_micros(50)).await;
+            Ok(())
+        })
+        .unwrap();
+    let Err(error) = cluster.run(1, async |ct| table(ct).await.map(drop)) else { panic!("it leaks") };
+    let report = error.to_string();
+    assert!(
+        report.contains("allocated by thread 1 at ") && report.contains("whose compute node died at "),
+        "{report}"
+    );
+    assert!(report.contains("`leaks=ignore`"), "{report}");
+}

@@ -214,7 +214,7 @@ fn judge(plan: &Plan, error: &Error) -> Option<Caught> {
     let by = match error {
         Error::Simulation(simulation) => match simulation.finding {
             Finding::Leak => Check::Leak,
-            Finding::Deadlock | Finding::Livelock => Check::Stuck,
+            Finding::Deadlock | Finding::Livelock | Finding::Starved => Check::Stuck,
             Finding::OutOfTime => Check::OutOfTime,
             _ => Check::Memory,
         },

@@ -184,7 +184,7 @@ impl Cluster {
     /// | `cut` | that the link to its memory node is cut for up to 100 round trips | `0%` | |
     /// | `memory-crash` | that its memory node dies | `0%` | |
     /// | `slow` | chance, for each memory node, that it is ten times slower all along | `0%` | |
-    /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded |
+    /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded; threads that die leave what they had not linked, so that later runs fail; `ignore` gives up finding leaks of living threads too |
     /// | `reclaim` | when epochs advance: `eager`, as soon as no guard forbids it, without operations; `lazy`, by steps that take round trips, now and then, as on real fabrics | `eager` | `lazy` is for counting what those do |
     /// | `reuse` | what becomes of freed blocks: `at-once`, the block that a thread freed last is the next of its size that it hands out; `never`, they are kept out of use until memory is short; `seed`, one of both | `seed`; with `reclaim=lazy` `at-once` | |
     /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early; `same-version` gives a `Versioned` value the same version after each write; `hasty-takeover` takes from live threads what they hold | `none` | |

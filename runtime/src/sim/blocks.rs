@@ -67,6 +67,10 @@ impl Block {
         }
     }
 
+    pub(crate) fn allocated_by(&self) -> Who {
+        self.allocated
+    }
+
     fn is_in_use(&self) -> bool {
         !matches!(self.state, State::Freed(_))
     }

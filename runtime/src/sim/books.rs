@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::blocks::{Blocks, Kind, Misuse};
 use super::changes::Held;
 use super::trace::{NOBODY, Names};
-use super::trace::{Record, Trace, What, Who};
+use super::trace::{Record, Time, Trace, What, Who};
 use crate::cluster::{ThreadId, control};
 use crate::error::{self, Error, Finding, Result};
 use crate::fabric::chain::{Op, Sight};
@@ -24,6 +24,9 @@ pub(crate) struct Books {
     pub(crate) blocks: Blocks,
     /// The words that name the thread that has them.
     pub(crate) held: Held,
+    /// When the run began, and which threads have died in which run (by when that began), and when.
+    run_began: u64,
+    deaths: Vec<(u64, u32, u64)>,
     /// Where the objects are that a run waited for which did not end.
     concerned: Vec<Address>,
     /// The identity of thread 0 of the run that is under way, or of the last.
@@ -49,7 +52,19 @@ impl Books {
     pub(crate) fn new(seed: u64, judging: bool, grid: Grid) -> Self {
         let (trace, blocks) = (Trace::new(seed), Blocks::default());
         let (held, concerned) = (Held::default(), Vec::new());
-        Self { trace, blocks, held, concerned, first_id: 1, judging, grid, seed, finding: None }
+        Self {
+            trace,
+            blocks,
+            held,
+            concerned,
+            run_began: 0,
+            deaths: Vec::new(),
+            first_id: 1,
+            judging,
+            grid,
+            seed,
+            finding: None,
+        }
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -266,14 +281,45 @@ impl Books {
 
     /// Reports what neither a root nor any object that a root leads to leads to.
     pub(crate) fn look_for_leaks(&mut self, roots: Vec<u64>, at: u64, word: impl Fn(Address) -> u64) {
-        let lost = self.blocks.unreachable(roots, word);
+        let mut lost = self.blocks.unreachable(roots, word);
+        // What living threads have leaked comes first: it is the program's.
+        lost.sort_by_key(|block| self.death_of(block.allocated_by()).is_some());
         let Some(first) = lost.first() else { return };
         let others = match lost.len() - 1 {
             0 => String::new(),
             others => format!(" (and {others} more)"),
         };
-        let report = format!("never freed, and no root leads to it: {first}{others}");
+        let death = match self.death_of(first.allocated_by()) {
+            Some(died) => format!(", whose compute node died at {}", Time(died)),
+            None => String::new(),
+        };
+        let advice = if self.deaths.is_empty() {
+            ""
+        } else {
+            "; a thread that dies leaves what it had not linked yet, or had unlinked and not retired: where that is expected, say \
+             `leaks=ignore` in the cluster's URL"
+        };
+        let report = format!("never freed, and no root leads to it: {first}{death}{others}{advice}");
         self.find(Finding::Leak, at, report);
+    }
+
+    /// A run begins.
+    pub(crate) fn run_begins(&mut self, at: u64) {
+        self.run_began = at;
+    }
+
+    /// A thread's compute node has died.
+    pub(crate) fn died(&mut self, thread: u32, at: u64) {
+        self.deaths.push((self.run_began, thread, at));
+        self.note(Some(thread), at, What::Died);
+    }
+
+    /// When a thread died after it had done something, if it did. Threads of different runs have the same numbers.
+    fn death_of(&self, who: Who) -> Option<u64> {
+        let of = |(began, thread, died): &&(u64, u32, u64)| {
+            *thread == who.thread && (*began..=*died).contains(&who.at)
+        };
+        self.deaths.iter().find(of).map(|(.., died)| *died)
     }
 
     pub(crate) fn ended(&mut self, thread: u32, at: u64, failed: bool) {

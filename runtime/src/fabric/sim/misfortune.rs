@@ -177,7 +177,7 @@ impl World {
                 self.threads[thread as usize].state = ThreadState::Dead(self.now);
                 self.unfinished -= 1;
                 self.dying.push(thread);
-                self.books.note(Some(thread), self.now, What::Died);
+                self.books.died(thread, self.now);
                 self.break_off(thread);
             }
         }

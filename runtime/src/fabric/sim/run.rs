@@ -123,6 +123,7 @@ impl World {
         self.computes.clear();
         self.computes.resize(computes, Compute::default());
         self.books.first_id = first_id;
+        self.books.run_begins(self.now);
         self.patience.begin(self.now);
         (self.running, self.stopped) = (true, false);
         self.unfinished = threads;
