@@ -39,13 +39,14 @@ pub(crate) enum Op {
         slot: Range<usize>,
         sight: Sight,
     },
-    /// `own` is the word that is there, if the thread knows it because it has put it there: see [`Chain::replace`].
+    /// If it `replaces` a word that the thread knows, because it has put it there, that word stands in front of the slot: see
+    /// [`Chain::replace`].
     Write {
         at: Address,
         slot: Range<usize>,
         #[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
         // where all operations are atomic it does not matter
-        own: Option<u64>,
+        replaces: bool,
     },
     CompareExchange {
         at: Address,
@@ -145,15 +146,15 @@ impl Chain {
     pub(crate) fn write(&mut self, at: Address, words: &[u64]) {
         let slot = self.words.len()..self.words.len() + words.len();
         self.words.extend_from_slice(words);
-        self.ops.push(Op::Write { at, slot, own: None });
+        self.ops.push(Op::Write { at, slot, replaces: false });
     }
 
     /// A WRITE of a word that other threads may try to change by CAS, while it is `own`: a token or a mark of this thread's, so no CAS
     /// of theirs succeeds. A fabric whose WRITEs and atomics can harm each other uses a CAS from `own`, which succeeds.
     pub(crate) fn replace(&mut self, at: Address, own: u64, new: u64) {
-        let slot = self.words.len()..self.words.len() + 1;
-        self.words.push(new);
-        self.ops.push(Op::Write { at, slot, own: Some(own) });
+        self.words.extend([own, new]);
+        let slot = self.words.len() - 1..self.words.len();
+        self.ops.push(Op::Write { at, slot, replaces: true });
     }
 
     pub(crate) fn compare_exchange(&mut self, at: Address, expected: u64, new: u64) -> Slot {

@@ -320,8 +320,10 @@ impl Pipeline {
         let position = self.first + self.pieces.len() as u64;
         let behind = |behind: &Behind| match op {
             Op::Read { .. } => 0,
-            Op::Write { own: None, .. } => behind.reads.max(behind.atomics),
-            Op::Write { own: Some(_), .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => behind.reads,
+            Op::Write { replaces: false, .. } => behind.reads.max(behind.atomics),
+            Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
+                behind.reads
+            }
         };
         let fence = behind(&self.own).max(behind(&self.left)) > self.first;
         note(if flight.left { &mut self.left } else { &mut self.own }, op, position);
@@ -355,10 +357,11 @@ impl Pipeline {
         let (ops, buffer) = flight.chain.parts();
         let verb = match &ops[index] {
             Op::Read { .. } => Verb::Read { ring: ring_at, words },
-            Op::Write { slot, own: Some(own), .. } => {
-                Verb::CompareExchange { ring: ring_at, expected: *own, new: buffer[slot.start] }
+            Op::Write { slot, replaces: true, .. } => {
+                let (expected, new) = (buffer[slot.start - 1], buffer[slot.start]);
+                Verb::CompareExchange { ring: ring_at, expected, new }
             }
-            Op::Write { slot, own: None, .. } => {
+            Op::Write { slot, replaces: false, .. } => {
                 let from = &buffer[slot.start + first..][..words];
                 if inline {
                     Verb::WriteInline(from)
@@ -462,17 +465,17 @@ impl Room {
 /// Whether words come back from an operation, so that it takes a credit for READs. A word that is [replaced](Chain::replace) is
 /// replaced by a CAS.
 fn has_answer(op: &Op) -> bool {
-    !matches!(op, Op::Write { own: None, .. })
+    !matches!(op, Op::Write { replaces: false, .. })
 }
 
 /// A READ or an atomic stands at a position.
 fn note(behind: &mut Behind, op: &Op, position: u64) {
     match op {
         Op::Read { .. } => behind.reads = behind.reads.max(position + 1),
-        Op::Write { own: Some(_), .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
+        Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
             behind.atomics = behind.atomics.max(position + 1);
         }
-        Op::Write { own: None, .. } => {}
+        Op::Write { replaces: false, .. } => {}
     }
 }
 

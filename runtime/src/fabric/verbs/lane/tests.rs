@@ -240,7 +240,9 @@ fn what_a_threads_tasks_hand_over_goes_out_with_one_doorbell() {
 fn what_waits_for_company_is_posted_when_its_thread_ends() {
     let (device, lane) = lane();
     *device.mood.lock().unwrap() = Mood::Silent;
-    (1..=4).for_each(|index| drop(lane.push(adding(index))));
+    for index in 1..=4 {
+        lane.push(adding(index));
+    }
     lane.go_on(1);
     lane.push(adding(5));
     lane.go_on(1);
