@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`model`] | a set, a stack and a queue as one thread sees them, and whether a history agrees with one |
 //! | [`planted`] | the table of bugs that must be found |
+//! | [`planted_runtime`] | the runtime's own planted bugs, and the programs that find them |
 //! | [`mutants`] | the copies of the structures that have them |
 //! | [`register`] | a subject for what the examples do not use |
 //! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
@@ -20,6 +21,7 @@ pub mod model;
 pub mod mutants;
 pub mod plan;
 pub mod planted;
+pub mod planted_runtime;
 pub mod register;
 pub mod soak;
 pub mod subject;

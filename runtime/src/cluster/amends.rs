@@ -27,6 +27,7 @@ use super::submitted::{Completed, Submitted};
 use crate::error::{Error, Result};
 use crate::fabric::Posted;
 use crate::fabric::chain::Chain;
+use crate::fabric::sim::Plant;
 use crate::memory::epoch;
 use crate::memory::heap::Block;
 use crate::pointer::Address;
@@ -141,7 +142,7 @@ impl ComputeThread {
     /// `pin` protects the word.
     pub(super) fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
         let may_help = result.as_ref().err().is_some_and(Error::is_of_unknown_outcome);
-        if self.gives_up_amends.get() || !may_help {
+        if self.gives_up_amends.get() || !may_help || self.has(Plant::SingleAmend) {
             self.leave_epoch(pin);
             return exchange.is_over(self);
         }

@@ -20,6 +20,7 @@ use super::ComputeThread;
 use super::directory::{barrier_entry, check_name};
 use super::stalls::Purpose;
 use crate::error::{self, Error, Result};
+use crate::fabric::sim::Plant;
 use crate::task::Backoff;
 
 /// How often a thread looks at a barrier between two looks whether the other processes of its run are there.
@@ -89,7 +90,7 @@ impl ComputeThread {
         let mut looks = 0_u32;
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
-            let mut departed = self.run.anyone_departed();
+            let mut departed = self.run.anyone_departed() && !self.has(Plant::EndlessBarrier);
             looks += 1;
             if let Some(joint) = self.run.joint()
                 && looks.is_multiple_of(LOOKS_PER_SEARCH)

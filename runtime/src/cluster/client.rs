@@ -198,7 +198,10 @@ impl Cluster {
             match Background::start(&format!("client-{index}"), move |_| life.live(tasks, &ready)) {
                 Ok(thread) => lock(&service.threads).push(thread),
                 Err(error) => {
-                    (index..threads).for_each(|index| run.depart(index, super::Metrics::default()));
+                    for index in index..threads {
+                        run.depart();
+                        run.account(index, super::Metrics::default());
+                    }
                     (index + 1..threads).for_each(|index| service.queue.end(index));
                     refused = Some(error);
                     break;

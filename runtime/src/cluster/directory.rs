@@ -28,6 +28,7 @@ use super::thread::ThreadId;
 use super::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
+use crate::fabric::sim::Plant;
 use crate::layout::describe::describe;
 use crate::layout::fingerprint::name as fingerprint_of_name;
 use crate::layout::{Remote, WORD_BYTES};
@@ -305,7 +306,7 @@ async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Resu
     let slot = chain.compare_exchange(control::entry(index), from.word(), to.word());
     let is_claimed = move |_: &ComputeThread, done: &Chain| done.word(&slot) == from.word();
     let unwanted = move |ct: &ComputeThread, is_claimed: bool| {
-        if is_claimed {
+        if is_claimed && !ct.has(Plant::KeptName) {
             give_back(ct, index);
         }
     };
@@ -333,7 +334,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
             // A claim of this thread's that is yet to be given back has the same word as a new one.
             State::Empty | State::Vacant | State::Ready => ct.owes(control::entry(index)),
         };
-        if !busy && claim(ct, index, from, to).await? {
+        if !busy && (claim(ct, index, from, to).await? || ct.has(Plant::SharedName)) {
             let body = Body { description: old, ..new };
             let claim = Claim { ct, index, body, settled: false };
             if to == State::Naming(me) {

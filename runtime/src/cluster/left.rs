@@ -16,6 +16,7 @@ use super::metrics::count;
 use super::submitted::Submitted;
 use crate::error::{Error, Result};
 use crate::fabric::chain::Chain;
+use crate::fabric::sim::Plant;
 use crate::fabric::{Posted, Ticket};
 use crate::memory::epoch;
 use crate::place::Results;
@@ -128,7 +129,8 @@ impl ComputeThread {
     /// Keeps a chain in flight among those that are left.
     fn keep(&self, ticket: Ticket, owed: bool, then: Option<Then>, otherwise: Otherwise) {
         self.endpoint.leave(ticket);
-        let pin = self.enter_oldest_epoch();
+        let is_guarded = !self.has(Plant::UnguardedChain);
+        let pin = if is_guarded { self.enter_oldest_epoch() } else { self.epoch.pin_nothing() };
         self.left.borrow_mut().push(Left { ticket, pin, owed, then, otherwise });
     }
 

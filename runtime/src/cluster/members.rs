@@ -199,7 +199,6 @@ pub(crate) fn mark<'a>(identity: u32, gone: Gone, word: impl Fn(Address) -> Opti
 }
 
 /// As [`mark`], for a simulated process.
-#[cfg(test)]
 pub(super) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store: impl Fn(Address, u64)) {
     if let Some(places) = find(identity, load) {
         store(field(places.record, offset_of!(Record, gone)), u64::from(identity) + 1);

@@ -89,7 +89,7 @@ use group::Group;
 use keeper::AtFirst;
 use run::Run;
 use runs::{Computing, Runs};
-use simulated::{Simulated, look_for_leaks};
+use simulated::{Simulated, keep_beside, look_for_leaks};
 use standing::Identities;
 use url::Config;
 
@@ -187,7 +187,9 @@ impl Cluster {
     /// | `leaks` | what an object is that no root leads to when a run ends: `fail` or `ignore` | `fail` | looked at if all threads succeeded; threads that die leave what they had not linked, so that later runs fail; `ignore` gives up finding leaks of living threads too |
     /// | `reclaim` | when epochs advance: `eager`, as soon as no guard forbids it, without operations; `lazy`, by steps that take round trips, now and then, as on real fabrics | `eager` | `lazy` is for counting what those do |
     /// | `reuse` | what becomes of freed blocks: `at-once`, the block that a thread freed last is the next of its size that it hands out; `never`, they are kept out of use until memory is short; `seed`, one of both | `seed`; with `reclaim=lazy` `at-once` | |
-    /// | `plant` | a bug of ours, for a checker to find: `early-reclamation` frees retired objects one epoch too early; `same-version` gives a `Versioned` value the same version after each write; `hasty-takeover` takes from live threads what they hold | `none` | |
+    /// | `dead` | what becomes of a compute node that dies: `cleared`, it is out of the way at once and leaves its memory to the others; `marked`, as on a real cluster, where a memory node marks it, the keeper of another process evicts it, and what it had is lost | `cleared` | |
+    /// | `sweep` | `yes`: keepers sweep up what is lost, as with `farfield memnode --sweep`; then the dead are marked, too | `no` | |
+    /// | `plant` | a bug of ours, for a checker to find, such as `early-reclamation`, `same-version` or `sweep-without-guards`; an unknown name is answered with the list of all | `none` | |
     ///
     /// A simulated thread is one processor: its tasks compute one after the other, a chain leaves when its thread has posted it, and a completion
     /// is handled when the thread is free. What that costs:
@@ -200,6 +202,11 @@ impl Cluster {
     /// | `served` | [`Work::RequestServed`](crate::sim::Work): nothing in the runtime serves requests yet | `100ns` | eRPC (NSDI 2019) reports 10 million small requests a second on one core |
     ///
     /// What a program computes itself it says with [`ct.compute`](ComputeThread::compute).
+    ///
+    /// A simulated process has a keeper if `dead=marked` or `sweep=yes`: a task beside those of its first thread, which looks after it every four
+    /// round trips and dies with it. That costs READs, so exact counts leave it out; a foreign future that never ends is then reported as
+    /// [`OutOfTime`](crate::sim::Finding::OutOfTime) instead of a deadlock. A run ends when what was lost in it has been swept.
+    /// Leaks are looked for only if nobody died: a sweep may keep garbage that an old word leads to, until the next one.
     ///
     /// `shm:` takes `seed`, `placement`, `max-retired` and `secret-file`; `rdma:` takes these besides (memory nodes say how much memory they have):
     ///
@@ -411,7 +418,12 @@ impl Cluster {
                     let ct = ComputeThread::new(self, &run, index);
                     block_on(&ct, live(&ct, &body))
                 },
-                |missing| missing.for_each(|index| run.depart(index, Metrics::default())),
+                |missing| {
+                    for index in missing {
+                        run.depart();
+                        run.account(index, Metrics::default());
+                    }
+                },
             );
             drop(under_way);
             return Ok(results?.into_iter().map(Some).collect());
@@ -440,7 +452,7 @@ impl Cluster {
 /// The life of a compute thread.
 async fn live<R>(ct: &ComputeThread, body: &impl AsyncFn(&ComputeThread) -> Result<R>) -> Result<R> {
     ct.join_members().await?;
-    let output = body(ct).await;
+    let output = keep_beside(ct, body(ct)).await;
     // Settled with everything else: the process's next run counts from 0.
     ct.depart();
     ct.leave_garbage().await;

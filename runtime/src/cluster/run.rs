@@ -195,12 +195,16 @@ impl Run {
         self.departed.load(Ordering::SeqCst) > 0
     }
 
-    /// The thread has ended, having counted `metrics`.
-    pub(crate) fn depart(&self, index: usize, metrics: Metrics) {
+    /// A thread has ended its work: others need not expect it anywhere.
+    pub(crate) fn depart(&self) {
+        self.departed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A thread exists no more. It had counted `metrics`.
+    pub(crate) fn account(&self, index: usize, metrics: Metrics) {
         let shared = &self.cluster.shared;
         *lock(&shared.totals) += metrics;
         shared.end_identity(self.id_of(index));
-        self.departed.fetch_add(1, Ordering::SeqCst);
     }
 }
 

@@ -1,13 +1,19 @@
-//! Runs of simulated threads: their life, their death, and what is left.
+//! Runs of simulated threads: their life, their death, their keepers, and what is left.
 
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use super::control::{CONTROL_BYTES, HEADER_BYTES};
+use super::keeper::Sweeper;
 use super::run::Run;
 use super::thread::ComputeThread;
 use super::{Cluster, Metrics, Shared, live, members};
 use crate::error::{Error, Result};
-use crate::fabric::sim::{self, ThreadFuture};
+use crate::fabric::sim::{self, KEEPER_TASK, ThreadFuture};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
@@ -40,11 +46,74 @@ impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simu
 
     fn died(&self, thread: usize) {
         self.run.died(thread);
-        self.run.depart(thread, Metrics::default());
+        self.run.depart();
+        self.run.account(thread, Metrics::default());
     }
 }
 
-/// Looks for objects that are neither freed nor reachable, at the end of a run.
+/// How long a simulated keeper sleeps, in round trips. A real one sleeps for thousands of them; but runs are short here.
+const TICK_RTTS: u32 = 4;
+/// For how many ticks nobody must have died before a sweep is begun.
+const QUIET_TICKS: u32 = 2;
+/// For how many ticks a keeper goes on, once its process has nothing else to do, for memory that has been lost to be swept.
+const PATIENCE: u32 = 2000;
+
+/// What a thread of a run does, and beside it what its process's keeper does, if there are keepers and it is its process's first thread. A
+/// real keeper has a thread of its own; this one shares its thread's processor, and dies with it.
+pub(super) async fn keep_beside<R>(ct: &ComputeThread, body: impl Future<Output = R>) -> R {
+    let keeps = ct.cluster().shared.world().and_then(|world| {
+        let config = world.lock().config().clone();
+        (config.has_keepers() && ct.index().is_multiple_of(config.threads_per_node as usize))
+            .then_some(config.sweeps)
+    });
+    let Some(sweeps) = keeps.filter(|_| ct.process.shared.is_some()) else { return body.await };
+    let (is_done, mut output) = (Cell::new(false), None);
+    let (mut body, mut keeper) = (pin!(body), pin!(keep(ct, sweeps, &is_done)));
+    poll_fn(|context| {
+        if !is_done.get()
+            && let Poll::Ready(done) = body.as_mut().poll(context)
+        {
+            // The other threads of the process must not wait for this one, which waits for them.
+            ct.depart();
+            is_done.set(true);
+            output = Some(done);
+        }
+        let task = ct.enter_task(KEEPER_TASK);
+        let kept = keeper.as_mut().poll(context);
+        ct.enter_task(task);
+        kept.map(|()| output.take().expect("a keeper ends last"))
+    })
+    .await
+}
+
+/// Keeps a process, until its threads have ended and what was lost has come back.
+async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
+    let tick = ct.cluster().simulation().map_or(Duration::ZERO, |simulation| simulation.rtt()) * TICK_RTTS;
+    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * tick);
+    let mut patience = PATIENCE;
+    while patience > 0 {
+        // A link may be cut: the next tick tries again.
+        let is_anyone_gone = ct.evict_gone(|_| false).await.is_ok_and(|evicted| evicted > 0);
+        let owed = if sweeps { ct.attend_sweep().await.unwrap_or_default() } else { None };
+        sweeper.go_on(owed, tick).await;
+        if ct.has_garbage() {
+            ct.try_reclaim().await;
+        } else {
+            ct.follow_epoch().await;
+        }
+        if is_done.get() && ct.process.has_one_thread() {
+            patience -= 1;
+            if owed.is_none() && !sweeper.is_busy() && !is_anyone_gone && !ct.process.witness.is_called() {
+                break;
+            }
+        }
+        ct.sleep(tick).await;
+    }
+    sweeper.end().await;
+}
+
+/// Looks for objects that are neither freed nor reachable, at the end of a run in which nobody died: what the dead have left is no leak, and a
+/// sweep may keep some of it, because old words lead there.
 pub(super) fn look_for_leaks(world: &sim::Shared) -> Result<()> {
     let mut world = world.lock();
     if !world.config().leaks_fail {
@@ -64,8 +133,7 @@ impl Shared {
     pub(super) fn evict_simulated(&self, identity: u32) -> bool {
         let Some(world) = self.world() else { return false };
         let world = world.lock();
-        #[cfg(test)]
-        if world.config().marks_the_dead {
+        if world.config().has_keepers() {
             members::mark_simulated(identity, |at| world.peek(at), |at, word| world.poke(at, word));
             return false;
         }

@@ -20,7 +20,7 @@ use super::left::Left;
 use super::metrics::{Counters, count};
 use super::run::Run;
 use super::submitted::Submitted;
-use super::tokens::Tokens;
+use super::tokens::{Tokens, failed_write};
 use super::{Cluster, Metrics};
 use crate::error::{Error, Result};
 use crate::fabric::chain::{Chain, Op};
@@ -91,7 +91,7 @@ pub struct ComputeThread {
     pub(crate) results: ResultsPool,
     rng: RefCell<SmallRng>,
     tokens: Tokens,
-    /// Whether other processes of the run have been told that it has ended.
+    /// True if the other threads of the run, and other processes, have been told that it has ended.
     has_departed: Cell<bool>,
     /// Its waker and its timers, where it polls its tasks itself.
     idle: OnceCell<Idle>,
@@ -227,13 +227,16 @@ impl ComputeThread {
     #[inline]
     pub(crate) fn token(&self) -> u64 {
         let shared = &self.cluster.shared;
-        self.tokens.issue(|| shared.begin_identities(1).ok().map(ThreadId))
+        let token = self.tokens.issue(|| shared.begin_identities(1).ok().map(ThreadId));
+        if self.has(Plant::SameToken) { failed_write(token) | 1 } else { token }
     }
 
     /// A token may be issued again: its attempt has failed, or what ends or undoes it has taken effect.
     #[inline]
     pub(crate) fn settle_token(&self, token: u64) {
-        self.tokens.settle(token);
+        if !self.has(Plant::SameToken) {
+            self.tokens.settle(token);
+        }
     }
 
     pub(crate) fn heap(&self) -> &Rc<ThreadHeap> {
@@ -270,9 +273,13 @@ impl ComputeThread {
         crate::fabric::host::rest(duration);
     }
 
-    /// Tells the other processes of the run that the thread has ended, unless they have been told.
+    /// Tells the other threads of the run that the thread has ended, unless they have been told.
     pub(super) fn depart(&self) {
-        if let Some(joint) = self.run.joint().filter(|_| !self.has_departed.replace(true)) {
+        if self.has_departed.replace(true) {
+            return;
+        }
+        self.run.depart();
+        if let Some(joint) = self.run.joint() {
             joint.depart(self);
         }
     }
@@ -491,7 +498,7 @@ impl Drop for ComputeThread {
             self.cluster.shared.adopt(self.limbo.take());
         }
         self.depart();
-        self.run.depart(self.index_here, self.metrics());
+        self.run.account(self.index_here, self.metrics());
         for identity in self.tokens.take_further() {
             self.cluster.shared.end_identity(identity);
         }

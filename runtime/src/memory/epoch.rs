@@ -209,6 +209,11 @@ impl Participant {
         pin
     }
 
+    /// A pin that protects nothing: a planted bug.
+    pub(crate) fn pin_nothing(&self) -> Pin {
+        Pin(self.guards.len())
+    }
+
     /// Shows `epoch` in the slot, and orders that before every later access of this thread.
     #[inline]
     fn show(&self, epoch: u64) {
@@ -237,8 +242,9 @@ impl Participant {
     /// Leaves the epoch that `pin` entered; returns whether the slot has moved on from it.
     #[inline]
     pub(crate) fn unpin(&self, pin: Pin) -> bool {
-        let left = self.guards[pin.0].get() - 1;
-        self.guards[pin.0].set(left);
+        let Some(guards) = self.guards.get(pin.0) else { return false };
+        let left = guards.get() - 1;
+        guards.set(left);
         let oldest = self.oldest.get();
         let moves = left == 0 && pin.0 as u64 == oldest & 1;
         if moves {

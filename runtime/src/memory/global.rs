@@ -41,6 +41,7 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::error::Result;
 use crate::fabric::chain::{Chain, Slot};
+use crate::fabric::sim::Plant;
 use crate::fabric::{Posted, Ticket};
 use crate::pointer::Address;
 use crate::primitive::Arc;
@@ -252,6 +253,11 @@ impl Process {
         self.threads.fetch_add(threads, Ordering::AcqRel);
     }
 
+    /// True if all of its threads but one have ended.
+    pub(crate) fn has_one_thread(&self) -> bool {
+        self.threads.load(Ordering::Acquire) <= 1
+    }
+
     /// One of its threads has ended or died; gives who it is if it was the last and others may see it.
     pub(crate) fn thread_is_gone(&self) -> Option<u32> {
         let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -455,7 +461,7 @@ impl ComputeThread {
                     |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
                 let behind = here.chain(pages).find(|place| is_behind(*place)).map(|(at, _)| at);
                 member.behind.store(behind.map_or(0, Address::bits), Ordering::Relaxed);
-                let exchange = (advances && behind.is_none())
+                let exchange = (advances && (behind.is_none() || self.has(Plant::LonelyEpoch)))
                     .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
                 if chain.ops().is_empty() {
                     self.recycle(chain);

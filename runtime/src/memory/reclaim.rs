@@ -48,7 +48,8 @@ impl ComputeThread {
     }
 
     fn put_in_limbo(&self, block: Block, is_object: bool) {
-        let tag = self.epoch.tag();
+        let is_low = self.has(Plant::LowTag);
+        let tag = if is_low { self.process.collector.epoch() } else { self.epoch.tag() };
         self.heap().note_retired(block, self.expires(tag));
         self.limbo.borrow_mut().push(tag, block, is_object);
         self.advance_for(tag, block);

@@ -66,6 +66,7 @@ use super::map::Map;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{Error, Result};
+use crate::fabric::sim::Plant;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
@@ -275,7 +276,7 @@ impl ComputeThread {
         }
         let mut free = self.read_pool(pace).await?;
         free.mark_all_of(&at_once);
-        let links = if self.sweeps_without("a second look") {
+        let links = if self.has(Plant::SweepWithoutSecondLook) {
             Links::default()
         } else {
             self.read_links(&free, &candidates, pace).await?
@@ -350,7 +351,7 @@ impl ComputeThread {
     async fn wait_for_epochs(&self, round: &Round, pace: &Pace) -> Result<bool> {
         let until = self.now() + PATIENCE;
         let (mut epoch, _) = self.read_announcements().await?;
-        if self.sweeps_without("waiting for guards") {
+        if self.has(Plant::SweepWithoutGuards) {
             epoch -= 2;
         }
         while self.read_word(control::epoch()).await? < epoch + 2 {

@@ -36,6 +36,7 @@ use super::holdings::Written;
 use super::limbo::Limbo;
 use crate::cluster::ComputeThread;
 use crate::fabric::chain::{Chain, Op};
+use crate::fabric::sim::Plant;
 use crate::pointer::Address;
 
 /// A process's part in sweeps.
@@ -228,19 +229,6 @@ impl ComputeThread {
         bytes
     }
 
-    /// Whether a part of sweeping is left out, for a test to find that out.
-    #[cfg(test)]
-    pub(super) fn sweeps_without(&self, part: &str) -> bool {
-        self.endpoint.virtual_time().is_some_and(|sim| sim.sweeps_without(part))
-    }
-
-    /// Whether a part of sweeping is left out.
-    #[cfg(not(test))]
-    #[allow(clippy::unused_self)]
-    pub(super) fn sweeps_without(&self, _part: &str) -> bool {
-        false
-    }
-
     /// Hears that somebody sweeps, if somebody does.
     #[inline]
     pub(crate) fn hear_of_sweep(&self) {
@@ -256,7 +244,7 @@ impl ComputeThread {
             return;
         }
         let Some(candidates) = witness.candidates() else { return };
-        if !self.sweeps_without("what threads hold") {
+        if !self.has(Plant::SweepWithoutHoldings) {
             self.heap().veto_held(&candidates);
         }
         self.limbo.borrow().veto(&candidates);
@@ -270,7 +258,7 @@ impl ComputeThread {
     pub(crate) fn veto_written(&self, chain: &Chain) {
         if self.process.witness.is_called() {
             self.hear_now();
-            if chain.is_of_allocator() || self.sweeps_without("written words") {
+            if chain.is_of_allocator() || self.has(Plant::SweepWithoutWrites) {
                 return;
             }
             self.heap().with_candidates(|candidates| {
@@ -309,9 +297,7 @@ impl ComputeThread {
 
     /// For the keeper: whether the process's threads have all heard of a list. If so, what ended threads have left is vetoed, too.
     pub(crate) fn has_process_heard(&self, candidates: &Candidates) -> bool {
-        if !self.process.witness.have_all_heard(candidates.number)
-            && !self.sweeps_without("waiting for threads")
-        {
+        if !self.process.witness.have_all_heard(candidates.number) && !self.has(Plant::SweepWithoutThreads) {
             return false;
         }
         self.process.veto_spare(&self.heap().grid, candidates);

@@ -336,7 +336,7 @@ impl<'ct> LockGuard<'ct> {
     ) -> Self {
         ct.lineage.takes(token);
         // A lock that is taken from its last owner is taken with what that owner has left.
-        let needs_recovery = expected != 0;
+        let needs_recovery = expected != 0 && !ct.has(Plant::UnmarkedTakeover);
         let was_panicking = panicking();
         Self { ct, parts: Parts { at, token, held: Held::Taking, needs_recovery, was_panicking } }
     }
@@ -458,6 +458,9 @@ impl Drop for LockGuard<'_> {
             // Releases it if this acquisition succeeded, or the release has not; any other owner is left alone.
             Held::Taking | Held::Releasing => {
                 self.ct.lineage.lets_go(token);
+                if held == Held::Taking && self.ct.has(Plant::KeptAttempt) {
+                    return;
+                }
                 self.ct.make_amends(Exchange::new(at, token, free));
             }
         }

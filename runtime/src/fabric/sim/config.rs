@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::computing::Costs;
+use super::plant::Plant;
 
 /// Picoseconds of virtual time.
 pub(crate) type Picos = u64;
@@ -57,12 +58,10 @@ pub(crate) struct SimConfig {
     reuse: Option<Reuse>,
     /// A planted bug.
     pub(crate) plant: Plant,
-    /// Whether those who die are only marked, as a memory node does, so that survivors have to evict them. For tests of that.
-    #[cfg(test)]
+    /// True if a process that dies is only marked, as real memory nodes do, and keepers evict it. What it had is lost then.
     pub(crate) marks_the_dead: bool,
-    /// Planted bugs: what sweeping memory leaves out.
-    #[cfg(test)]
-    pub(crate) sweeps_without: String,
+    /// True if keepers sweep up what is lost.
+    pub(crate) sweeps: bool,
 }
 
 /// When epochs advance.
@@ -81,27 +80,6 @@ pub(crate) enum Reuse {
     AtOnce,
     /// It is kept out of use until memory is short.
     Never,
-}
-
-/// A bug of ours, for checkers to find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Plant {
-    None,
-    /// Retired memory is freed one epoch too early.
-    EarlyReclamation,
-    /// A `Versioned` value has the same version after each write.
-    SameVersion,
-    /// What a live thread holds is taken from it.
-    HastyTakeover,
-}
-
-impl Plant {
-    const ALL: [(&str, Self); 4] = [
-        ("none", Self::None),
-        ("early-reclamation", Self::EarlyReclamation),
-        ("same-version", Self::SameVersion),
-        ("hasty-takeover", Self::HastyTakeover),
-    ];
 }
 
 impl Default for SimConfig {
@@ -125,10 +103,8 @@ impl Default for SimConfig {
             reclaim: Reclaim::Eager,
             reuse: None,
             plant: Plant::None,
-            #[cfg(test)]
             marks_the_dead: false,
-            #[cfg(test)]
-            sweeps_without: String::new(),
+            sweeps: false,
         };
         for (name, value) in Self::DEFAULTS {
             let known = config.set(name, value);
@@ -145,7 +121,7 @@ impl SimConfig {
 
     /// The options that only `sim:` has.
     pub(crate) const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `compute`, `timeout`, `limit`, \
-                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse` and `plant`";
+                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse`, `dead`, `sweep` and `plant`";
 
     /// Sets one option; gives whether there is such an option.
     ///
@@ -200,10 +176,20 @@ impl SimConfig {
                     _ => return Err(format!("{name}={value} is none of `at-once`, `never` and `seed`")),
                 }
             }
-            #[cfg(test)]
-            "dead" => self.marks_the_dead = value == "marked",
-            #[cfg(test)]
-            "sweeps-without" => value.clone_into(&mut self.sweeps_without),
+            "dead" => {
+                self.marks_the_dead = match value {
+                    "marked" => true,
+                    "cleared" => false,
+                    _ => return Err(format!("{name}={value} is neither `cleared` nor `marked`")),
+                }
+            }
+            "sweep" => {
+                self.sweeps = match value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err(format!("{name}={value} is neither `yes` nor `no`")),
+                }
+            }
             "plant" => {
                 let known = Plant::ALL.iter().find(|(known, _)| *known == value);
                 self.plant = known.map(|(_, plant)| *plant).ok_or_else(|| {
@@ -236,6 +222,11 @@ impl SimConfig {
     /// How long a memory node's accesses for one chain are spread.
     pub(crate) fn window(&self) -> Picos {
         self.rtt - 2 * self.one_way()
+    }
+
+    /// True if simulated processes have keepers.
+    pub(crate) fn has_keepers(&self) -> bool {
+        self.marks_the_dead || self.sweeps
     }
 
     /// Whether any fault can come from the seed while threads run.
@@ -376,6 +367,9 @@ mod tests {
         refused("leaks", "maybe");
         refused("reclaim", "soon");
         refused("reuse", "sometimes");
+        refused("dead", "buried");
+        refused("sweep", "perhaps");
+        refused("plant", "tree");
     }
 
     proptest::proptest! {

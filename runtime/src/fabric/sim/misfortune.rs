@@ -4,6 +4,7 @@ use rand::{Rng, RngExt};
 
 use super::config::{Odds, Picos, picos};
 use super::events::Event;
+use super::plant::Plant;
 use super::world::{ThreadState, World};
 use crate::error::{self, Error};
 use crate::pointer::Address;
@@ -217,7 +218,8 @@ impl World {
         }
         let dying = std::mem::take(&mut self.dying);
         for thread in dying {
-            let list = if self.is_underway(thread) { &mut self.dying } else { &mut self.died };
+            let is_underway = self.is_underway(thread) && self.config.plant != Plant::HastyDeath;
+            let list = if is_underway { &mut self.dying } else { &mut self.died };
             list.push(thread);
         }
     }

@@ -32,6 +32,7 @@
 //! | [`events`] | what happens next |
 //! | [`world`] | the state of everything |
 //! | [`travel`] | what becomes of a chain between its doorbell and its completion |
+//! | [`plant`] | the runtime's planted bugs |
 //! | [`misfortune`] | faults, by the seed and by script |
 //! | [`loops`] | retry loops that have waited |
 //! | [`stuck`] | when to give up |
@@ -46,6 +47,7 @@ pub(crate) mod config;
 mod events;
 mod loops;
 mod misfortune;
+mod plant;
 mod report;
 mod run;
 mod stalls;
@@ -64,13 +66,17 @@ use crate::error::Result;
 use crate::pointer::Address;
 use computing::Work;
 use config::Picos;
-pub(crate) use config::{Plant, Reclaim, Reuse};
+pub(crate) use config::{Reclaim, Reuse};
 pub(crate) use loops::{LoopId, LoopKind};
+pub(crate) use plant::Plant;
 pub(crate) use run::{Body, Ran, ThreadFuture, simulate};
 pub(crate) use world::World;
 
 /// How long a pause takes, and giving way: 40 ns, some 140 cycles of a 3.5 GHz processor, as `PAUSE` does since Skylake.
 pub(crate) const PAUSE: Picos = 40_000;
+
+/// The task that a process's keeper is, beside those of its first thread: its waits say nothing of whether the program goes on.
+pub(crate) const KEEPER_TASK: u32 = 999_999;
 
 /// The ticket of what will never complete, because its thread is dead.
 const NEVER: Ticket = Ticket(u64::MAX);
@@ -99,11 +105,14 @@ pub(crate) struct Sim {
     doorbells: Cell<u64>,
     /// Guards that it holds.
     guards: Cell<u32>,
+    /// The planted bug, if there is one.
+    plant: Plant,
 }
 
 impl Sim {
     pub(crate) fn new(world: Shared, thread: u32) -> Self {
-        Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0) }
+        let plant = world.lock().config().plant;
+        Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant }
     }
 
     pub(crate) fn post(&self, chain: Chain, task: u32) -> Ticket {
@@ -229,18 +238,12 @@ impl Sim {
 
     /// Whether a bug is planted.
     pub(crate) fn has(&self, plant: Plant) -> bool {
-        self.world.lock().config().plant == plant
+        self.plant == plant
     }
 
     /// Whether what the thread has is lost with it.
     pub(crate) fn has_lost(&self) -> bool {
         self.world.lock().has_lost(self.thread)
-    }
-
-    /// What sweeping memory leaves out: planted bugs.
-    #[cfg(test)]
-    pub(crate) fn sweeps_without(&self, part: &str) -> bool {
-        self.world.lock().config().sweeps_without == part
     }
 
     /// Whether something that the thread has posted has not been executed.

@@ -235,16 +235,8 @@ impl World {
     }
 
     /// Whether what a thread has is lost with it, as it is where processes are real.
-    #[cfg(test)]
     pub(crate) fn has_lost(&self, thread: u32) -> bool {
-        self.config.marks_the_dead && self.is_dead(thread)
-    }
-
-    /// Whether what a thread has is lost with it: here whoever dies leaves it to the others.
-    #[cfg(not(test))]
-    #[allow(clippy::unused_self)]
-    pub(crate) fn has_lost(&self, _thread: u32) -> bool {
-        false
+        self.config.has_keepers() && self.is_dead(thread)
     }
 
     /// Whether what a thread does still takes effect.
@@ -385,7 +377,9 @@ impl World {
         if !self.acts(thread) {
             return None;
         }
-        self.waits_for(thread, wait);
+        if task != super::KEEPER_TASK {
+            self.waits_for(thread, wait);
+        }
         let flight = self.take_off(Flight {
             chain: Chain::default(),
             thread,
