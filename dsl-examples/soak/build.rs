@@ -68,7 +68,7 @@ fn source(structure: Structure) -> Option<Source> {
     let (path, makes, recovers, handle) = match structure {
         Structure::LazyList => ("../src/lazy_list.rs", "set", true, "LazyList<u64>"),
         Structure::LazyListNaive => ("../src/lazy_list_naive.rs", "set", true, "LazyListNaive<u64>"),
-        Structure::HarrisList => ("../src/harris_list.rs", "set", false, "HarrisList<u64>"),
+        Structure::HarrisList => ("../src/harris_list.rs", "lock_free_set", false, "HarrisList<u64>"),
         Structure::HashSet => ("../src/hash_set.rs", "set", true, "HashSet"),
         Structure::TreiberStack => ("../src/treiber_stack.rs", "stack", false, "TreiberStack<u64>"),
         Structure::MsQueue => ("../src/ms_queue.rs", "queue", false, "MsQueue<u64>"),

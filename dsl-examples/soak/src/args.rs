@@ -6,9 +6,9 @@ use std::thread;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use farfield_soak::plan::Faults;
 use farfield_soak::planted::Structure;
 use farfield_soak::subject::Subject;
+use farfield_testing::Faults;
 
 /// The largest range of seeds: some words are kept of each.
 const MOST_SEEDS: u64 = 100_000_000;
@@ -39,6 +39,9 @@ struct Flags {
     /// How many seeds to run at a time (default: as many as the machine has processors)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=4096))]
     jobs: Option<u64>,
+    /// In how many runs a history may be too hard to be checked
+    #[arg(long, value_name = "RUNS", default_value_t = 0)]
+    most_undecided: u64,
     /// Run this one seed of the structure and show what happens
     #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
     seed: Option<u64>,
@@ -50,6 +53,7 @@ pub(crate) struct Args {
     pub(crate) seeds: Range<u64>,
     pub(crate) faults: Faults,
     pub(crate) jobs: usize,
+    pub(crate) most_undecided: usize,
 }
 
 pub(crate) enum Task {
@@ -90,7 +94,7 @@ impl Args {
             None => thread::available_parallelism().map_or(1, usize::from),
         };
         let faults = if flags.faults { Faults::Injected } else { Faults::None };
-        Ok(Self { task, seeds: flags.seeds, faults, jobs })
+        Ok(Self { task, seeds: flags.seeds, faults, jobs, most_undecided: flags.most_undecided as usize })
     }
 }
 

@@ -3,23 +3,21 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`model`] | a set, a stack and a queue as one thread sees them, and whether a history agrees with one |
+//! | [`model`] | a set, a stack, a queue and a register as one thread sees them |
 //! | [`planted`] | the table of bugs that must be found |
 //! | [`planted_runtime`] | the runtime's own planted bugs, and the programs that find them |
 //! | [`mutants`] | the copies of the structures that have them |
 //! | [`register`] | a subject for what the examples do not use |
 //! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
-//! | [`plan`] | what a seed stands for: a cluster and a workload |
-//! | [`soak`] | one seed's run, and what is wrong with it |
+//! | [`soak`] | seeds of a subject, whatever its type, and what is wrong with them |
 //! | [`crash`] | real processes that are killed, and what they leave behind |
 //!
-//! The program `soak` drives them: `soak --seeds 0..10000` must find nothing, `soak --planted` every bug. The tests of
+//! Plans, runs and the comparison with a model are those of `farfield-testing`, as in any user's tests. The program `soak` drives them: `soak --seeds 0..10000` must find nothing, `soak --planted` every bug. The tests of
 //! this crate are a short soak; the long one is `cargo xtask sim-soak`.
 
 pub mod crash;
 pub mod model;
 pub mod mutants;
-pub mod plan;
 pub mod planted;
 pub mod planted_runtime;
 pub mod register;

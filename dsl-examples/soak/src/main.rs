@@ -8,6 +8,7 @@
 //! | `sim.planted_bugs` | planted bugs that were hunted |
 //! | `sim.planted_bugs_found` | those that were caught by what must catch them |
 //! | `sim.planted_bugs_worst_seed` | the seed at which the last of these was caught |
+//! | `sim.soak_undecided` | runs of which a history was too hard to be checked |
 //! | `sim.soak_seeds_per_minute` | runs a minute; each is one seed on one structure |
 //! | `sim.thousand_seeds.seconds` | what 1,000 seeds take, on each of the structures asked for |
 
@@ -15,17 +16,14 @@ mod args;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::panic;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use args::{Args, Refused, Task};
-use farfield_soak::plan::Faults;
 use farfield_soak::planted::{Bug, Planted};
 use farfield_soak::soak::{Caught, hunt};
 use farfield_soak::subject::Subject;
+use farfield_testing::{Checker, Faults, in_parallel};
 
 /// Something was found, or a planted bug was not.
 const FOUND: u8 = 1;
@@ -61,12 +59,15 @@ fn main() -> ExitCode {
 /// Runs one seed and shows what happened; gives whether nothing is wrong.
 fn replay(subject: &Subject, seed: u64, faults: Faults) -> Result<bool, String> {
     let outcome = subject.run_seed(seed, faults);
-    let mut text = format!("{} seed {seed}: {}\n", subject.name(), outcome.plan);
+    let mut text = format!("{} seed {seed}:\n{}", subject.name(), outcome.plan);
     if let Some(simulation) = &outcome.simulation {
         text += &simulation.trace(TRACED);
         let (hash, now) = (simulation.trace_hash(), simulation.now());
         // Writing to a string does not fail.
         let _ = writeln!(text, "{} operations in {now:?}, trace hash {hash:016x}", outcome.operations);
+    }
+    for undecided in &outcome.undecided {
+        let _ = writeln!(text, "{undecided}");
     }
     for caught in &outcome.caught {
         let _ = writeln!(text, "{caught}");
@@ -116,62 +117,42 @@ fn hunt_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
 
 /// Soaks structures; gives whether nothing is wrong.
 fn soak_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
-    let (seeds, mut sound) = ((args.seeds.end - args.seeds.start) as u32, true);
+    let (seeds, mut sound, mut undecided) = ((args.seeds.end - args.seeds.start) as u32, true, 0);
+    let checker = Checker::new().seeds(args.seeds.clone()).faults(args.faults).jobs(args.jobs).all_seeds();
     let started = Instant::now();
     for subject in subjects {
         let began = Instant::now();
-        let runs = in_parallel(args.jobs, seeds as usize, |index| {
-            let outcome = subject.run_seed(args.seeds.start + index as u64, args.faults);
-            (outcome.operations, outcome.undecided, outcome.caught)
-        });
-        let operations: usize = runs.iter().map(|(operations, ..)| operations).sum();
-        let undecided = runs.iter().filter(|(_, undecided, _)| *undecided).count();
-        let failing = (args.seeds.start..).zip(&runs).filter(|(_, (.., caught))| !caught.is_empty());
-        let failures = failing.clone().count();
+        let soaked = subject.soak(&checker);
         let (name, seconds) = (subject.name(), began.elapsed().as_secs_f64());
-        let undecided = if undecided > 0 { format!(" {undecided} undecided,") } else { String::new() };
+        let (operations, failures, hard) = (soaked.operations, soaked.failing.len(), soaked.undecided.len());
         say(&format!(
-            "{name}: {seeds} seeds, {operations} operations, {failures} failing,{undecided} {seconds:.2} s\n"
+            "{name}: {seeds} seeds, {operations} operations, {failures} failing, {hard} undecided, {seconds:.2} s\n"
         ))?;
-        for (seed, (.., caught)) in failing.take(TOLD) {
+        for (seed, found) in soaked.failing.iter().take(TOLD) {
             let mut text = String::new();
-            for caught in caught {
-                let _ = writeln!(text, "{name} seed {seed}: {caught}");
+            for found in found {
+                let _ = writeln!(text, "{name} seed {seed}: {found}");
             }
-            let _ = writeln!(text, "replay: {}", args::replay_command(subject, seed, args.faults));
+            let _ = writeln!(text, "replay: {}", args::replay_command(subject, *seed, args.faults));
             say(&text)?;
         }
+        for seed in soaked.undecided.iter().take(TOLD) {
+            let replay = args::replay_command(subject, *seed, args.faults);
+            say(&format!("{name} seed {seed}: undecided\nreplay: {replay}\n"))?;
+        }
+        if let Some(smallest) = &soaked.smallest {
+            say(&format!("{name} {smallest}"))?;
+        }
         sound &= failures == 0;
+        undecided += hard;
     }
     let each = started.elapsed().as_secs_f64() / f64::from(seeds);
     let per_minute = 60.0 / each * f64::from(subjects.len() as u32);
     say(&format!(
-        "sim.soak_seeds_per_minute {per_minute:.0}\nsim.thousand_seeds.seconds {:.2}\n",
+        "sim.soak_undecided {undecided}\nsim.soak_seeds_per_minute {per_minute:.0}\nsim.thousand_seeds.seconds {:.2}\n",
         each * 1000.0
     ))?;
-    Ok(sound)
-}
-
-/// Does `work(0)` to `work(count - 1)` on `jobs` threads of the system; gives the results in order.
-fn in_parallel<R: Send>(jobs: usize, count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                return done;
-            }
-            done.push((index, work(index)));
-        }
-    };
-    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(take)).collect();
-        let joined = workers.into_iter().map(|worker| worker.join());
-        joined.flat_map(|done| done.unwrap_or_else(|payload| panic::resume_unwind(payload))).collect()
-    });
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
+    Ok(sound && undecided <= args.most_undecided)
 }
 
 fn say(text: &str) -> Result<(), String> {

@@ -1,166 +1,98 @@
 //! Subjects: what is soaked, be it a structure that users use or a copy of one with a planted bug.
 
-use std::pin::Pin;
+use std::marker::PhantomData;
 
-use farfield::{ComputeThread, Remote, RemotePtr, Result};
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
-use rand::RngExt;
-use rand::rngs::SmallRng;
+use farfield_testing::{Checker, Faults, Model, Plan, Random, Tested};
 
-use crate::model::exchange::{Discipline, Exchange, Reply};
+use crate::model;
+use crate::model::exchange::{Discipline, Exchange, Reply, Values};
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
-use crate::model::{self, Model};
 use crate::mutants::MUTANTS;
-use crate::plan::{Faults, Plan};
 use crate::planted::{Bug, Planted, Structure};
 use crate::register::Register;
-use crate::soak::{self, Outcome};
-
-/// A structure in far memory that can be compared with a model.
-#[allow(async_fn_in_trait)] // its futures stay on their compute thread, so nobody needs them to be `Send`
-pub trait Soaked: Remote + Sized + 'static {
-    /// What it must look like.
-    type Model: Workload + 'static;
-
-    /// A new, empty one.
-    async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>>;
-    /// A handle to one.
-    async fn attach(root: RemotePtr<Self>, ct: &ComputeThread) -> Result<Self>;
-    /// Performs an operation.
-    async fn perform(
-        &self,
-        operation: <Self::Model as Model>::Operation,
-        ct: &ComputeThread,
-    ) -> Result<<Self::Model as Model>::Returned>;
-    /// Puts right what threads that died have left. A structure without locks is always right.
-    async fn recover(&self, _: &ComputeThread) -> Result<()> {
-        Ok(())
-    }
-    /// Looks whether it is in order, at a quiescent point. A structure that its operations show in full needs no look.
-    async fn verify(&self, _: &ComputeThread) -> Result<()> {
-        Ok(())
-    }
-    /// Frees it.
-    async fn destroy(self, ct: &ComputeThread) -> Result<()>;
-}
-
-/// What becomes of something that is done.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
-
-/// A handle to a structure, whatever its type.
-pub trait Handle<M: Model> {
-    /// As [`Soaked::perform`].
-    fn perform<'a>(&'a self, operation: M::Operation, ct: &'a ComputeThread) -> Doing<'a, M::Returned>;
-    /// As [`Soaked::recover`].
-    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()>;
-    /// As [`Soaked::verify`].
-    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()>;
-    /// As [`Soaked::destroy`].
-    fn destroy(self: Box<Self>, ct: &ComputeThread) -> Doing<'_, ()>;
-}
-
-impl<M: Model, S: Soaked<Model = M>> Handle<M> for S {
-    fn perform<'a>(&'a self, operation: M::Operation, ct: &'a ComputeThread) -> Doing<'a, M::Returned> {
-        Box::pin(Soaked::perform(self, operation, ct))
-    }
-    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()> {
-        Box::pin(Soaked::recover(self, ct))
-    }
-    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()> {
-        Box::pin(Soaked::verify(self, ct))
-    }
-    fn destroy(self: Box<Self>, ct: &ComputeThread) -> Doing<'_, ()> {
-        Box::pin(Soaked::destroy(*self, ct))
-    }
-}
+use crate::soak::{self, Outcome, Soaked};
 
 /// The name under which the threads find the structure.
-const ROOT: &str = "subject";
+pub(crate) const ROOT: &str = "subject";
 
-/// How the threads of a run come by the structure. Everything else is compiled once for each model, and not for each of the
-/// many copies with a planted bug.
-pub struct Life<M: Model> {
-    /// A handle to the structure, which is made by the first thread that asks.
-    pub open: for<'a> fn(&'a ComputeThread) -> Doing<'a, Box<dyn Handle<M>>>,
-    /// A handle to the structure, if it is there.
-    pub find: for<'a> fn(&'a ComputeThread) -> Doing<'a, Box<dyn Handle<M>>>,
-}
-
-impl<M: Model> Life<M> {
-    fn of<S: Soaked<Model = M>>() -> Self {
-        Self {
-            open: |ct| {
-                Box::pin(async move {
-                    let root = ct.root_or_init(ROOT, async || S::create(ct).await).await?;
-                    Ok(Box::new(S::attach(root, ct).await?) as Box<dyn Handle<M>>)
-                })
-            },
-            find: |ct| {
-                Box::pin(async move {
-                    let root = ct.lookup(ROOT).await?;
-                    Ok(Box::new(S::attach(root, ct).await?) as Box<dyn Handle<M>>)
-                })
-            },
-        }
-    }
-}
-
-fn run<S: Soaked>(plan: &Plan) -> Outcome {
-    soak::run(plan, &Life::of::<S>())
-}
+/// The structure `S`, as it is tested.
+#[derive(Debug)]
+pub struct Soak<S>(PhantomData<S>);
 
 /// A model from which operations can be drawn.
 pub trait Workload: Model {
-    /// Something that a client does. `fresh` is a value that nobody else puts in.
-    fn draw(plan: &Plan, rng: &mut SmallRng, fresh: u64) -> Self::Operation;
+    /// Something that a client does.
+    fn draw(random: &mut Random) -> Self::Operation;
     /// The next step of looking whether everything is there and can still be changed, after `looked` steps, the last of
     /// which returned `last`.
-    fn look(plan: &Plan, looked: u64, last: Option<Self::Returned>) -> Option<Self::Operation>;
+    fn look(
+        plan: &Plan<Self::Operation>,
+        looked: usize,
+        last: Option<&Self::Returned>,
+    ) -> Option<Self::Operation>;
+    /// Simpler operations than this one.
+    fn simpler(operation: &Self::Operation) -> Vec<Self::Operation>;
 }
 
 impl Workload for Set {
-    fn draw(plan: &Plan, rng: &mut SmallRng, _: u64) -> SetOperation {
-        let key = rng.random_range(0..plan.keys);
-        let [gets, inserts] = plan.gets_and_inserts_percent;
-        match rng.random_range(0..100) {
+    fn draw(random: &mut Random) -> SetOperation {
+        let keys = [1, 2, 2, 3][random.once("keys", 0..4) as usize];
+        let [gets, inserts] =
+            [[10, 45], [30, 35], [40, 15], [60, 20]][random.once("gets and inserts", 0..4) as usize];
+        let key = random.range(0..keys);
+        match random.range(0..100) {
             percent if percent < gets => SetOperation::Get(key),
             percent if percent < gets + inserts => SetOperation::Insert(key),
             _ => SetOperation::Remove(key),
         }
     }
 
-    fn look(plan: &Plan, looked: u64, _: Option<bool>) -> Option<SetOperation> {
-        let key = looked / 3;
-        let operation =
-            [SetOperation::Get, SetOperation::Insert, SetOperation::Remove][(looked % 3) as usize];
-        (key < plan.keys).then_some(operation(key))
+    fn look(plan: &Plan<SetOperation>, looked: usize, _: Option<&bool>) -> Option<SetOperation> {
+        let operation = [SetOperation::Get, SetOperation::Insert, SetOperation::Remove][looked % 3];
+        let (key, last) = (looked as u64 / 3, plan.operations().map(|operation| operation.key()).max()?);
+        (key <= last).then_some(operation(key))
+    }
+
+    fn simpler(operation: &SetOperation) -> Vec<SetOperation> {
+        (0..operation.key()).map(|key| operation.with_key(key)).collect()
     }
 }
 
 impl Workload for model::register::Register {
-    fn draw(plan: &Plan, rng: &mut SmallRng, fresh: u64) -> Access {
-        if rng.random_range(0..100) < plan.puts_percent { Access::Write(fresh) } else { Access::Read }
+    fn draw(random: &mut Random) -> Access {
+        let writes_percent = [20, 30, 45][random.once("writes", 0..3) as usize];
+        if random.percent(writes_percent) { Access::Write(random.fresh()) } else { Access::Read }
     }
 
     /// A value that a dead writer has left half-written is lost; it can be written again.
-    fn look(_: &Plan, looked: u64, _: Option<u64>) -> Option<Access> {
-        [Access::Read, Access::Write(LAST_VALUE), Access::Read].get(looked as usize).copied()
+    fn look(_: &Plan<Access>, looked: usize, _: Option<&u64>) -> Option<Access> {
+        [Access::Read, Access::Write(LAST_VALUE), Access::Read].get(looked).copied()
+    }
+
+    fn simpler(access: &Access) -> Vec<Access> {
+        if *access == Access::Read { vec![] } else { vec![Access::Read] }
     }
 }
 
 /// What is put in before everything is taken out. No client puts it in.
-const LAST_VALUE: u64 = 1;
+const LAST_VALUE: u64 = 0;
 
-impl<D: Discipline> Workload for D {
-    fn draw(plan: &Plan, rng: &mut SmallRng, fresh: u64) -> Exchange {
-        if rng.random_range(0..100) < plan.puts_percent { Exchange::Put(fresh) } else { Exchange::Take }
+impl<D: Discipline> Workload for Values<D> {
+    fn draw(random: &mut Random) -> Exchange {
+        let puts_percent = [20, 30, 45][random.once("puts", 0..3) as usize];
+        if random.percent(puts_percent) { Exchange::Put(random.fresh()) } else { Exchange::Take }
     }
 
-    fn look(plan: &Plan, looked: u64, last: Option<Reply>) -> Option<Exchange> {
+    fn look(plan: &Plan<Exchange>, looked: usize, last: Option<&Reply>) -> Option<Exchange> {
         // A broken structure may go on giving values for ever.
-        let more = last != Some(Reply::Empty) && looked <= plan.values() + 2;
+        let more = last != Some(&Reply::Empty) && looked <= plan.operations().count() + 2;
         more.then_some(if looked == 0 { Exchange::Put(LAST_VALUE) } else { Exchange::Take })
+    }
+
+    fn simpler(_: &Exchange) -> Vec<Exchange> {
+        vec![]
     }
 }
 
@@ -171,22 +103,22 @@ pub struct Subject {
     pub structure: Structure,
     /// The bug in it.
     pub planted: Option<&'static Planted>,
-    run: fn(&Plan) -> Outcome,
+    run: fn(u64, Faults, &str) -> Outcome,
+    soak: fn(&Checker) -> Soaked,
 }
 
 impl Subject {
     /// The structure as users use it.
     pub const fn real(structure: Structure) -> Self {
-        let run: fn(&Plan) -> Outcome = match structure {
-            Structure::LazyList => run::<LazyList<u64>>,
-            Structure::LazyListNaive => run::<LazyListNaive<u64>>,
-            Structure::HarrisList => run::<HarrisList<u64>>,
-            Structure::HashSet => run::<HashSet>,
-            Structure::TreiberStack => run::<TreiberStack<u64>>,
-            Structure::MsQueue => run::<MsQueue<u64>>,
-            Structure::Register => run::<Register>,
-        };
-        Self { structure, planted: None, run }
+        match structure {
+            Structure::LazyList => Self::of::<LazyList<u64>>(structure),
+            Structure::LazyListNaive => Self::of::<LazyListNaive<u64>>(structure),
+            Structure::HarrisList => Self::of::<HarrisList<u64>>(structure),
+            Structure::HashSet => Self::of::<HashSet>(structure),
+            Structure::TreiberStack => Self::of::<TreiberStack<u64>>(structure),
+            Structure::MsQueue => Self::of::<MsQueue<u64>>(structure),
+            Structure::Register => Self::of::<Register>(structure),
+        }
     }
 
     /// A subject for each planted bug.
@@ -195,13 +127,23 @@ impl Subject {
     }
 
     /// A broken copy of a structure.
-    pub(crate) const fn mutant<S: Soaked>(planted: &'static Planted) -> Self {
-        Self { structure: planted.structure, planted: Some(planted), run: run::<S> }
+    pub(crate) const fn mutant<S>(planted: &'static Planted) -> Self
+    where
+        Soak<S>: Tested,
+    {
+        Self { planted: Some(planted), ..Self::of::<S>(planted.structure) }
     }
 
     /// A structure as users use it, on a broken runtime.
     pub(crate) const fn on_broken_runtime(planted: &'static Planted) -> Self {
         Self { planted: Some(planted), ..Self::real(planted.structure) }
+    }
+
+    const fn of<S>(structure: Structure) -> Self
+    where
+        Soak<S>: Tested,
+    {
+        Self { structure, planted: None, run: soak::run::<Soak<S>>, soak: soak::soak::<Soak<S>> }
     }
 
     /// What it is called in reports.
@@ -211,86 +153,118 @@ impl Subject {
 
     /// Runs what a seed stands for.
     pub fn run_seed(&self, seed: u64, faults: Faults) -> Outcome {
-        self.run(&self.plan(seed, faults))
+        self.run_with(seed, faults, self.options())
     }
 
-    /// What a seed stands for.
-    pub fn plan(&self, seed: u64, faults: Faults) -> Plan {
-        let options = match self.planted.map(|planted| planted.bug) {
+    /// Runs what a seed stands for, with these options of the cluster's URL besides.
+    pub fn run_with(&self, seed: u64, faults: Faults, options: &str) -> Outcome {
+        (self.run)(seed, faults, options)
+    }
+
+    /// Runs many seeds.
+    pub fn soak(&self, checker: &Checker) -> Soaked {
+        (self.soak)(&checker.clone().options(self.options()))
+    }
+
+    /// The options by which the runtime is broken.
+    fn options(&self) -> &'static str {
+        match self.planted.map(|planted| planted.bug) {
             Some(Bug::Runtime(options)) => options,
             Some(Bug::Edit { .. } | Bug::Edits(_)) | None => "",
-        };
-        Plan { options, ..Plan::new(self.structure, seed, faults) }
-    }
-
-    /// Runs a plan.
-    pub fn run(&self, plan: &Plan) -> Outcome {
-        (self.run)(plan)
+        }
     }
 }
 
-/// The part of [`Soaked`] that all structures have in the same words.
+/// The part of [`Tested`] that all structures have in the same words.
 macro_rules! whole_life {
-    () => {
-        async fn create(ct: &farfield::ComputeThread) -> farfield::Result<farfield::RemotePtr<Self>> {
-            Self::create(ct).await
+    ($structure:ty, $model:ty, $lock_free:literal) => {
+        type Model = $model;
+        type Structure = $structure;
+        async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$structure> {
+            let root = ct.root_or_init($crate::subject::ROOT, async || <$structure>::create(ct).await);
+            <$structure>::attach(root.await?, ct).await
         }
-        async fn attach(
-            root: farfield::RemotePtr<Self>,
-            ct: &farfield::ComputeThread,
-        ) -> farfield::Result<Self> {
-            Self::attach(root, ct).await
+        fn operation(random: &mut farfield_testing::Random) -> farfield_testing::OperationOf<Self> {
+            <$model as $crate::subject::Workload>::draw(random)
         }
-        async fn destroy(self, ct: &farfield::ComputeThread) -> farfield::Result<()> {
-            self.destroy(ct).await
+        fn look(
+            plan: &farfield_testing::Plan<farfield_testing::OperationOf<Self>>,
+            looked: usize,
+            last: Option<&farfield_testing::ReturnedOf<Self>>,
+        ) -> Option<farfield_testing::OperationOf<Self>> {
+            <$model as $crate::subject::Workload>::look(plan, looked, last)
+        }
+        fn simpler(
+            operation: &farfield_testing::OperationOf<Self>,
+        ) -> Vec<farfield_testing::OperationOf<Self>> {
+            <$model as $crate::subject::Workload>::simpler(operation)
+        }
+        fn is_lock_free() -> bool {
+            $lock_free
+        }
+        async fn destroy(structure: $structure, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+            structure.destroy(ct).await
         }
     };
 }
 pub(crate) use whole_life;
 
+/// A set whose updates lock nodes.
 macro_rules! set {
     ($set:ty $(, $recover:ident)?) => {
-        impl $crate::subject::Soaked for $set {
-            type Model = $crate::model::set::Set;
-            $crate::subject::whole_life!();
-            $(async fn $recover(&self, ct: &farfield::ComputeThread) -> farfield::Result<()> {
-                self.$recover(ct).await
-            })?
-            async fn perform(
-                &self,
-                operation: $crate::model::set::SetOperation,
-                ct: &farfield::ComputeThread,
-            ) -> farfield::Result<bool> {
-                match operation {
-                    $crate::model::set::SetOperation::Get(key) => self.get(key, ct).await,
-                    $crate::model::set::SetOperation::Insert(key) => self.insert(key, ct).await,
-                    $crate::model::set::SetOperation::Remove(key) => self.remove(key, ct).await,
-                }
-            }
-            async fn verify(&self, ct: &farfield::ComputeThread) -> farfield::Result<()> {
-                self.iter(ct).await.map(drop)
-            }
-        }
+        $crate::subject::any_set!($set, false $(, $recover)?);
     };
 }
 pub(crate) use set;
 
+macro_rules! lock_free_set {
+    ($set:ty) => {
+        $crate::subject::any_set!($set, true);
+    };
+}
+pub(crate) use lock_free_set;
+
+macro_rules! any_set {
+    ($set:ty, $lock_free:literal $(, $recover:ident)?) => {
+        impl farfield_testing::Tested for $crate::subject::Soak<$set> {
+            $crate::subject::whole_life!($set, $crate::model::set::Set, $lock_free);
+            $(async fn $recover(set: &$set, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                set.$recover(ct).await
+            })?
+            async fn perform(
+                set: &$set,
+                operation: &$crate::model::set::SetOperation,
+                ct: &farfield::ComputeThread,
+            ) -> farfield::Result<bool> {
+                match *operation {
+                    $crate::model::set::SetOperation::Get(key) => set.get(key, ct).await,
+                    $crate::model::set::SetOperation::Insert(key) => set.insert(key, ct).await,
+                    $crate::model::set::SetOperation::Remove(key) => set.remove(key, ct).await,
+                }
+            }
+            async fn verify(set: &$set, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                set.iter(ct).await.map(drop)
+            }
+        }
+    };
+}
+pub(crate) use any_set;
+
 macro_rules! stack {
     ($stack:ty) => {
-        impl $crate::subject::Soaked for $stack {
-            type Model = $crate::model::exchange::Stack;
-            $crate::subject::whole_life!();
+        impl farfield_testing::Tested for $crate::subject::Soak<$stack> {
+            $crate::subject::whole_life!($stack, $crate::model::exchange::Stack, true);
             async fn perform(
-                &self,
-                operation: $crate::model::exchange::Exchange,
+                stack: &$stack,
+                operation: &$crate::model::exchange::Exchange,
                 ct: &farfield::ComputeThread,
             ) -> farfield::Result<$crate::model::exchange::Reply> {
-                match operation {
+                match *operation {
                     $crate::model::exchange::Exchange::Put(value) => {
-                        self.push(value, ct).await.map(|()| $crate::model::exchange::Reply::Done)
+                        stack.push(value, ct).await.map(|()| $crate::model::exchange::Reply::Done)
                     }
                     $crate::model::exchange::Exchange::Take => {
-                        self.pop(ct).await.map($crate::model::exchange::Reply::of)
+                        stack.pop(ct).await.map($crate::model::exchange::Reply::of)
                     }
                 }
             }
@@ -301,20 +275,19 @@ pub(crate) use stack;
 
 macro_rules! queue {
     ($queue:ty) => {
-        impl $crate::subject::Soaked for $queue {
-            type Model = $crate::model::exchange::Queue;
-            $crate::subject::whole_life!();
+        impl farfield_testing::Tested for $crate::subject::Soak<$queue> {
+            $crate::subject::whole_life!($queue, $crate::model::exchange::Queue, true);
             async fn perform(
-                &self,
-                operation: $crate::model::exchange::Exchange,
+                queue: &$queue,
+                operation: &$crate::model::exchange::Exchange,
                 ct: &farfield::ComputeThread,
             ) -> farfield::Result<$crate::model::exchange::Reply> {
-                match operation {
+                match *operation {
                     $crate::model::exchange::Exchange::Put(value) => {
-                        self.enqueue(value, ct).await.map(|()| $crate::model::exchange::Reply::Done)
+                        queue.enqueue(value, ct).await.map(|()| $crate::model::exchange::Reply::Done)
                     }
                     $crate::model::exchange::Exchange::Take => {
-                        self.dequeue(ct).await.map($crate::model::exchange::Reply::of)
+                        queue.dequeue(ct).await.map($crate::model::exchange::Reply::of)
                     }
                 }
             }
@@ -323,20 +296,23 @@ macro_rules! queue {
 }
 pub(crate) use queue;
 
-impl Soaked for Register {
-    type Model = model::register::Register;
-    whole_life!();
-    async fn perform(&self, operation: Access, ct: &ComputeThread) -> Result<u64> {
-        match operation {
-            Access::Read => self.read(ct).await,
-            Access::Write(value) => self.write(value, ct).await.map(|()| value),
+impl Tested for Soak<Register> {
+    whole_life!(Register, model::register::Register, false);
+    async fn perform(
+        register: &Register,
+        access: &Access,
+        ct: &farfield::ComputeThread,
+    ) -> farfield::Result<u64> {
+        match *access {
+            Access::Read => register.read(ct).await,
+            Access::Write(value) => register.write(value, ct).await.map(|()| value),
         }
     }
 }
 
 set!(LazyList<u64>, recover);
 set!(LazyListNaive<u64>, recover);
-set!(HarrisList<u64>);
+lock_free_set!(HarrisList<u64>);
 set!(HashSet, recover);
 stack!(TreiberStack<u64>);
 queue!(MsQueue<u64>);

@@ -1,9 +1,9 @@
 //! A short soak, as long as an unoptimised build has time for. The long one is `cargo xtask sim-soak`.
 
-use farfield_soak::plan::{Faults, Plan};
 use farfield_soak::planted::{self, Check, Planted, Structure};
 use farfield_soak::soak::hunt;
 use farfield_soak::subject::Subject;
+use farfield_testing::Faults;
 
 fn find_nothing(structure: Structure, faults: Faults) {
     let subject = Subject::real(structure);
@@ -11,7 +11,11 @@ fn find_nothing(structure: Structure, faults: Faults) {
         let outcome = subject.run_seed(seed, faults);
         let caught: Vec<String> = outcome.caught.iter().map(ToString::to_string).collect();
         assert!(caught.is_empty(), "{} seed {seed} {faults:?}: {}", subject.name(), caught.join("\n"));
-        assert!(!outcome.undecided, "{} seed {seed} {faults:?}: too hard a history", subject.name());
+        assert!(
+            outcome.undecided.is_empty(),
+            "{} seed {seed} {faults:?}: too hard a history",
+            subject.name()
+        );
     }
 }
 
@@ -159,9 +163,8 @@ fn memory_that_is_used_again_one_epoch_early_is_caught_in_each_structure() {
     for structure in [Structure::LazyList, Structure::HarrisList, Structure::TreiberStack, Structure::MsQueue]
     {
         let caught = (0..1000).find(|seed| {
-            let options = "plant=early-reclamation";
-            let plan = Plan { options, ..Plan::new(structure, *seed, Faults::None) };
-            let caught = Subject::real(structure).run(&plan).caught;
+            let outcome = Subject::real(structure).run_with(*seed, Faults::None, "plant=early-reclamation");
+            let caught = outcome.caught;
             caught.iter().any(|caught| caught.by == Check::Memory)
         });
         assert!(caught.is_some(), "{structure:?}: 1,000 seeds miss early reclamation");

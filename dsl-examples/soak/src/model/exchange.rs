@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::marker::PhantomData;
 
-use super::{Fate, Model, Step};
+use farfield_testing::{Fate, Fates, Model};
 
 /// What can be asked of a stack or a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,19 +49,33 @@ pub trait Discipline {
     const NAMES: [&'static str; 2];
 
     /// Takes out the value whose turn it is. New values are put in at the back.
-    fn take(values: &mut VecDeque<(u64, Fate)>) -> Option<(u64, Fate)>;
-    /// Whether the value that is there leaves too early, or the one to be put in behind it.
+    fn take(values: &mut VecDeque<u64>) -> Option<u64>;
+    /// Whether the value that is there leaves too early, or the one that was put in behind it.
     fn is_in_the_way(there: Fate, new: Fate) -> bool;
 }
 
-/// A stack: what came last leaves first.
+/// Values that are put in and taken out in this order.
 #[derive(Debug)]
-pub struct Stack;
+pub struct Values<D>(PhantomData<D>);
 
-impl Discipline for Stack {
+/// A stack: what came last leaves first.
+pub type Stack = Values<LastFirst>;
+
+/// A queue: what came first leaves first.
+pub type Queue = Values<FirstFirst>;
+
+/// The order of a stack.
+#[derive(Debug)]
+pub struct LastFirst;
+
+/// The order of a queue.
+#[derive(Debug)]
+pub struct FirstFirst;
+
+impl Discipline for LastFirst {
     const NAMES: [&'static str; 2] = ["push", "pop"];
 
-    fn take(values: &mut VecDeque<(u64, Fate)>) -> Option<(u64, Fate)> {
+    fn take(values: &mut VecDeque<u64>) -> Option<u64> {
         values.pop_back()
     }
 
@@ -69,14 +84,10 @@ impl Discipline for Stack {
     }
 }
 
-/// A queue: what came first leaves first.
-#[derive(Debug)]
-pub struct Queue;
-
-impl Discipline for Queue {
+impl Discipline for FirstFirst {
     const NAMES: [&'static str; 2] = ["enqueue", "dequeue"];
 
-    fn take(values: &mut VecDeque<(u64, Fate)>) -> Option<(u64, Fate)> {
+    fn take(values: &mut VecDeque<u64>) -> Option<u64> {
         values.pop_front()
     }
 
@@ -85,13 +96,46 @@ impl Discipline for Queue {
     }
 }
 
-impl<D: Discipline> Model for D {
+impl<D: Discipline> Model for Values<D> {
     type Operation = Exchange;
     type Returned = Reply;
-    /// The values and what becomes of them.
-    type State = VecDeque<(u64, Fate)>;
+    type State = VecDeque<u64>;
 
-    fn show(operation: Exchange) -> String {
+    fn step(values: &mut VecDeque<u64>, operation: &Exchange) -> Reply {
+        match operation {
+            Exchange::Put(value) => {
+                values.push_back(*value);
+                Reply::Done
+            }
+            Exchange::Take => Reply::of(D::take(values)),
+        }
+    }
+
+    fn puts(operation: &Exchange) -> Option<u64> {
+        match operation {
+            Exchange::Put(value) => Some(*value),
+            Exchange::Take => None,
+        }
+    }
+
+    fn takes(operation: &Exchange) -> bool {
+        *operation == Exchange::Take
+    }
+
+    fn taken(returned: &Reply) -> Option<u64> {
+        match returned {
+            Reply::Value(value) => Some(*value),
+            Reply::Done | Reply::Empty => None,
+        }
+    }
+
+    fn is_hopeless(values: &VecDeque<u64>, fates: &Fates) -> bool {
+        let mut there = values.iter();
+        let Some(new) = there.next_back().map(|new| fates.of(*new)) else { return false };
+        there.any(|value| D::is_in_the_way(fates.of(*value), new))
+    }
+
+    fn show(operation: &Exchange) -> String {
         let [put, take] = D::NAMES;
         match operation {
             Exchange::Put(value) => format!("{put}({value})"),
@@ -99,40 +143,7 @@ impl<D: Discipline> Model for D {
         }
     }
 
-    fn part(_: Exchange) -> u64 {
-        0
-    }
-
-    fn puts(operation: Exchange) -> Option<u64> {
-        match operation {
-            Exchange::Put(value) => Some(value),
-            Exchange::Take => None,
-        }
-    }
-
-    fn takes(operation: Exchange) -> bool {
-        operation == Exchange::Take
-    }
-
-    fn taken(returned: Reply) -> Option<u64> {
-        match returned {
-            Reply::Value(value) => Some(value),
-            Reply::Done | Reply::Empty => None,
-        }
-    }
-
-    fn step(step: &Step<Self>, values: &mut Self::State) -> bool {
-        match step.operation {
-            Exchange::Put(value) => {
-                let fits = !values.iter().any(|(_, there)| D::is_in_the_way(*there, step.fate));
-                values.push_back((value, step.fate));
-                fits && step.agrees(Reply::Done)
-            }
-            Exchange::Take => match D::take(values) {
-                // Another operation takes this one, so not one whose result nobody knows.
-                Some((_, fate)) if fate.is_known() && step.returned.is_none() => false,
-                taken => step.agrees(Reply::of(taken.map(|(value, _)| value))),
-            },
-        }
+    fn show_returned(returned: &Reply) -> String {
+        returned.to_string()
     }
 }

@@ -1,6 +1,6 @@
 //! `Register`: a value that is read and replaced.
 
-use super::{Model, Step};
+use farfield_testing::Model;
 
 /// A register; 0 until it is written.
 #[derive(Debug)]
@@ -20,34 +20,17 @@ impl Model for Register {
     type Returned = u64;
     type State = u64;
 
-    fn show(operation: Access) -> String {
-        match operation {
+    fn step(value: &mut u64, access: &Access) -> u64 {
+        if let Access::Write(new) = *access {
+            *value = new;
+        }
+        *value
+    }
+
+    fn show(access: &Access) -> String {
+        match access {
             Access::Read => "read()".to_owned(),
             Access::Write(value) => format!("write({value})"),
         }
-    }
-
-    fn part(_: Access) -> u64 {
-        0
-    }
-
-    /// A value that was read can be read again.
-    fn puts(_: Access) -> Option<u64> {
-        None
-    }
-
-    fn takes(_: Access) -> bool {
-        false
-    }
-
-    fn taken(_: u64) -> Option<u64> {
-        None
-    }
-
-    fn step(step: &Step<Self>, value: &mut u64) -> bool {
-        if let Access::Write(new) = step.operation {
-            *value = new;
-        }
-        step.agrees(*value)
     }
 }

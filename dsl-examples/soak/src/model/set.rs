@@ -1,6 +1,6 @@
 //! `Set`: a set of keys. Each key is a part of its own.
 
-use super::{Model, Step};
+use farfield_testing::Model;
 
 /// A set of keys.
 #[derive(Debug)]
@@ -23,37 +23,40 @@ impl Model for Set {
     /// Whether the part's only key is there.
     type State = bool;
 
-    fn show(operation: SetOperation) -> String {
+    fn step(present: &mut bool, operation: &SetOperation) -> bool {
+        match operation {
+            SetOperation::Get(_) => *present,
+            SetOperation::Insert(_) => !std::mem::replace(present, true),
+            SetOperation::Remove(_) => std::mem::replace(present, false),
+        }
+    }
+
+    fn part(operation: &SetOperation) -> u64 {
+        operation.key()
+    }
+
+    fn show(operation: &SetOperation) -> String {
         match operation {
             SetOperation::Get(key) => format!("get({key})"),
             SetOperation::Insert(key) => format!("insert({key})"),
             SetOperation::Remove(key) => format!("remove({key})"),
         }
     }
+}
 
-    fn part(operation: SetOperation) -> u64 {
-        let (SetOperation::Get(key) | SetOperation::Insert(key) | SetOperation::Remove(key)) = operation;
+impl SetOperation {
+    /// The key that it is about.
+    pub fn key(self) -> u64 {
+        let (Self::Get(key) | Self::Insert(key) | Self::Remove(key)) = self;
         key
     }
 
-    /// A key may come back, so nothing can be said of what becomes of it.
-    fn puts(_: SetOperation) -> Option<u64> {
-        None
-    }
-
-    fn takes(_: SetOperation) -> bool {
-        false
-    }
-
-    fn taken(_: bool) -> Option<u64> {
-        None
-    }
-
-    fn step(step: &Step<Self>, present: &mut bool) -> bool {
-        step.agrees(match step.operation {
-            SetOperation::Get(_) => *present,
-            SetOperation::Insert(_) => !std::mem::replace(present, true),
-            SetOperation::Remove(_) => std::mem::replace(present, false),
-        })
+    /// The same with another key.
+    pub fn with_key(self, key: u64) -> Self {
+        match self {
+            Self::Get(_) => Self::Get(key),
+            Self::Insert(_) => Self::Insert(key),
+            Self::Remove(_) => Self::Remove(key),
+        }
     }
 }

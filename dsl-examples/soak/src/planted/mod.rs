@@ -112,11 +112,6 @@ impl Structure {
             Self::Register => "register",
         }
     }
-
-    /// Whether its threads never wait for each other, so that nobody's death can stop the others.
-    pub fn is_lock_free(self) -> bool {
-        matches!(self, Self::HarrisList | Self::TreiberStack | Self::MsQueue)
-    }
 }
 
 impl Check {

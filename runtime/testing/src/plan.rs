@@ -1,0 +1,395 @@
+//! Plans: what a run does, as data.
+//!
+//! A plan has everything that decides a run: the cluster, its network and faults, and for each client its operations and pauses. It can
+//! be drawn from a seed ([`Plan::draw`]), generated and shrunk by `proptest` (feature `proptest`), written by hand, and made
+//! smaller while it fails ([`shrink`](crate::shrink)). The same plan always gives the same run.
+//!
+//! Drawn plans are small and crowded, because that is where operations meet, and because a small history is quick to check and short to
+//! read.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use farfield::sim::Fault;
+
+use crate::random::Random;
+
+/// The longest time from a change to a death, in nanoseconds: a little more than a round trip.
+const LONGEST_AFTER_NS: u64 = 3000;
+
+/// After how many changes a thread dies at most: those of an update that takes two locks.
+pub(crate) const MOST_CHANGES: u64 = 6;
+
+/// The longest pause of a client between two operations, in nanoseconds: a few round trips.
+pub(crate) const LONGEST_PAUSE_NS: u64 = 6000;
+
+/// Whether nodes and links fail in the plans that are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Faults {
+    /// Nothing fails. Threads may stall, and memory nodes be slow.
+    #[default]
+    None,
+    /// Compute nodes die, links are cut and heal.
+    Injected,
+}
+
+/// A cluster and a workload, and so a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan<O> {
+    /// What the simulator draws from.
+    pub seed: u64,
+    /// What each compute thread does: for each of its tasks the steps, one after the other.
+    pub threads: Vec<Vec<Vec<Step<O>>>>,
+    /// Memory nodes.
+    pub nodes: u64,
+    /// Far memory of each, in KiB.
+    pub size_kib: u64,
+    /// Compute threads of each process: one, some or all. In a process of several, guards of one hold back what another retires
+    /// without a message, and blocks of ended threads go to the others; and they share a fate.
+    pub threads_per_node: u64,
+    /// By how much the time of a chain on the network differs, in percent: how far chains overtake each other.
+    pub jitter_percent: u64,
+    /// Millions of operations that a memory node serves in a second, or none if it serves any number: if they are few, chains queue up.
+    pub rate_million: Option<u64>,
+    /// The odds that a memory node takes ten times as long for everything, in percent.
+    pub slow_percent: u64,
+    /// The odds that a compute node stalls for up to 100 round trips, as its threads post a chain, in percent. Nothing
+    /// fails by that; it opens windows that threads in step never see.
+    pub stall_percent: u64,
+    /// The odds that a compute node dies, as its threads post a chain, in parts per thousand.
+    pub crash_permille: u64,
+    /// The odds that the link to a memory node is cut for up to 100 round trips, as a chain is posted to it, in parts per
+    /// thousand.
+    pub cut_permille: u64,
+    /// What goes wrong besides, exactly when.
+    pub script: Vec<Scripted>,
+    /// Whether what dead threads have left is put right at once, and not by the next operation that meets it.
+    pub recovers_first: bool,
+    /// Virtual time after which a run is given up, in milliseconds.
+    pub limit_ms: u64,
+    /// Further options of the cluster's URL, such as `rtt=3us`.
+    pub options: String,
+}
+
+/// An operation of a client, and what surrounds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step<O> {
+    /// How long the client pauses before.
+    pub pause: Duration,
+    /// What it does.
+    pub operation: O,
+    /// Whether it asks for retired memory to be freed afterwards. Memory comes back soon only if a thread asks for it.
+    pub reclaims: bool,
+}
+
+/// A fault at an exact moment of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scripted {
+    /// The compute node dies.
+    Crash {
+        /// Its number: that of its first thread, divided by `threads_per_node`.
+        compute: usize,
+        /// How many chains it has posted.
+        after_chains: u64,
+    },
+    /// A compute node dies in the middle of an operation.
+    Death {
+        /// A thread of it. The others die with it.
+        thread: usize,
+        /// From which operation of the thread's first task on changes are counted; the first is 1.
+        operation: usize,
+        /// How often the thread has changed far memory since then, by WRITE, CAS or FAA. What a death leaves half done lies
+        /// between two changes.
+        changes: u64,
+        /// How much later it happens, in nanoseconds: the last change is still under way at first, and the next may be at the end.
+        after_ns: u64,
+    },
+    /// The link from the compute node to a memory node loses everything for a while.
+    Cut {
+        /// The compute node.
+        compute: usize,
+        /// The memory node.
+        memory: u16,
+        /// When, in microseconds.
+        at_us: u64,
+        /// For how long, in microseconds.
+        us: u64,
+    },
+    /// The compute node does nothing for a while. Nothing fails by that.
+    Stall {
+        /// The compute node.
+        compute: usize,
+        /// How many chains it has posted.
+        after_chains: u64,
+        /// For how long, in microseconds.
+        us: u64,
+    },
+}
+
+impl Scripted {
+    /// The same at another moment: after so many chains, at so many microseconds, or at that one of an operation's changes.
+    pub(crate) fn moved_to(mut self, moment: u64) -> Self {
+        match &mut self {
+            Self::Death { operation, changes, .. } => {
+                (*operation, *changes) = (1 + (moment / MOST_CHANGES) as usize, 1 + moment % MOST_CHANGES);
+            }
+            Self::Crash { after_chains, .. } | Self::Stall { after_chains, .. } => *after_chains = moment,
+            Self::Cut { at_us, .. } => *at_us = moment,
+        }
+        self
+    }
+
+    /// What the simulator is told before the run; nothing of a death, whose moment only the run knows.
+    pub(crate) fn fault(self) -> Option<Fault> {
+        Some(match self {
+            Self::Crash { compute, after_chains } => Fault::crash(compute).after_chains(after_chains),
+            Self::Cut { compute, memory, at_us, us } => {
+                Fault::cut(compute, memory, Duration::from_micros(us)).at(Duration::from_micros(at_us))
+            }
+            Self::Stall { compute, after_chains, us } => {
+                Fault::stall(compute, Duration::from_micros(us)).after_chains(after_chains)
+            }
+            Self::Death { .. } => return None,
+        })
+    }
+}
+
+impl<O> Plan<O> {
+    /// A plan of these threads on a cluster on which nothing varies and nothing fails.
+    pub fn plain(threads: Vec<Vec<Vec<Step<O>>>>) -> Self {
+        Self {
+            seed: 0,
+            threads,
+            nodes: 1,
+            size_kib: 256,
+            threads_per_node: 1,
+            jitter_percent: 0,
+            rate_million: None,
+            slow_percent: 0,
+            stall_percent: 0,
+            crash_permille: 0,
+            cut_permille: 0,
+            script: Vec::new(),
+            recovers_first: false,
+            limit_ms: 500,
+            options: String::new(),
+        }
+    }
+
+    /// Leaves nothing that varies or fails by chance. The script stays.
+    pub(crate) fn make_plain(&mut self) {
+        let plain = Self::plain(std::mem::take(&mut self.threads));
+        let (script, options) = (std::mem::take(&mut self.script), std::mem::take(&mut self.options));
+        let Self { seed, size_kib, recovers_first, limit_ms, .. } = *self;
+        *self = Self { seed, size_kib, script, recovers_first, limit_ms, options, ..plain };
+    }
+
+    /// What `seed` stands for: 3 or 4 threads with 8 to 12 operations each, in one or two tasks, on any of many networks.
+    pub fn draw(seed: u64, faults: Faults, mut operation: impl FnMut(&mut Random) -> O) -> Self {
+        let mut random = Random::new(seed);
+        let random = &mut random;
+        let odds = |random: &mut Random, permille: &[u64]| match faults {
+            Faults::None => 0,
+            Faults::Injected => random.one_of(permille),
+        };
+        let tasks = random.one_of(&[1, 1, 2]);
+        let (threads, operations) = (random.range(3..5), random.range(8..13).div_ceil(tasks));
+        let pauses_percent = random.one_of(&[0, 20, 50]);
+        let mut cluster = Self {
+            seed,
+            nodes: random.range(1..3),
+            threads_per_node: random.one_of(&[1, 1, 2, 3, 4]),
+            jitter_percent: random.one_of(&[0, 10, 50, 90]),
+            rate_million: random.one_of(&[Some(1), Some(20), None]),
+            slow_percent: random.one_of(&[0, 0, 40]),
+            stall_percent: random.one_of(&[0, 5, 12, 25, 40]),
+            // High odds kill all threads but one before they have done much; low ones let them meet first.
+            crash_permille: odds(random, &[0, 5, 10, 20, 50]),
+            cut_permille: odds(random, &[0, 0, 0, 20, 50]),
+            recovers_first: odds(random, &[0, 1]) == 1,
+            ..Self::plain(Vec::new())
+        };
+        // By chance most nodes die while the structure is being made, or as they wait; so most plans say when.
+        if faults == Faults::Injected && random.range(0..3) > 0 {
+            cluster.crash_permille = 0;
+            if random.percent(50) {
+                cluster.cut_permille = 0;
+            }
+            // The first node survives.
+            for thread in (cluster.threads_per_node..threads).step_by(cluster.threads_per_node as usize) {
+                cluster.script.push(Scripted::Death {
+                    thread: thread as usize,
+                    operation: random.range(1..operations + 1) as usize,
+                    changes: random.range(1..MOST_CHANGES + 1),
+                    after_ns: random.range(0..LONGEST_AFTER_NS),
+                });
+            }
+        }
+        let mut step = || {
+            let pauses = random.percent(pauses_percent);
+            let pause_ns = if pauses { random.range(0..LONGEST_PAUSE_NS) } else { 0 };
+            let operation = operation(random);
+            let reclaims = random.range(0..8) > 0;
+            Step { pause: Duration::from_nanos(pause_ns), operation, reclaims }
+        };
+        let mut task = || (0..operations).map(|_| step()).collect();
+        let mut thread = || (0..tasks).map(|_| task()).collect();
+        Self { threads: (0..threads).map(|_| thread()).collect(), ..cluster }
+    }
+
+    /// The cluster's URL, without the faults of the script.
+    pub fn url(&self) -> String {
+        let Self { seed, nodes, size_kib, threads_per_node, jitter_percent, .. } = self;
+        let Self { slow_percent, stall_percent, limit_ms, .. } = self;
+        let rate = self.rate_million.map_or("inf".to_owned(), |million| format!("{million}M"));
+        let mut url = format!(
+            "sim:seed={seed},nodes={nodes},size={size_kib}KiB,limit={limit_ms}ms,jitter={jitter_percent}%,rate={rate},\
+             slow={slow_percent}%,stall={stall_percent}%,threads-per-node={threads_per_node}"
+        );
+        // Writing to a string does not fail.
+        if self.may_fail() {
+            let percent = |permille: u64| format!("{}.{}%", permille / 10, permille % 10);
+            let (crash, cut) = (percent(self.crash_permille), percent(self.cut_permille));
+            let _ = write!(url, ",crash={crash},cut={cut},leaks=ignore");
+        }
+        if !self.options.is_empty() {
+            let _ = write!(url, ",{}", self.options);
+        }
+        url
+    }
+
+    /// Whether compute nodes may die or links be cut.
+    pub fn may_fail(&self) -> bool {
+        let fails = |scripted: &Scripted| !matches!(scripted, Scripted::Stall { .. });
+        self.crash_permille > 0 || self.cut_permille > 0 || self.script.iter().any(fails)
+    }
+
+    /// Whether the release of a lock may be lost while its owner lives. (What the dead held is taken from them.)
+    pub fn may_lose_locks(&self) -> bool {
+        self.cut_permille > 0 || self.script.iter().any(|scripted| matches!(scripted, Scripted::Cut { .. }))
+    }
+
+    /// All operations, thread by thread.
+    pub fn operations(&self) -> impl Iterator<Item = &O> {
+        self.threads.iter().flatten().flatten().map(|step| &step.operation)
+    }
+
+    /// All operations, thread by thread, to be changed: to number values that must be different, say.
+    pub fn operations_mut(&mut self) -> impl Iterator<Item = &mut O> {
+        self.threads.iter_mut().flatten().flatten().map(|step| &mut step.operation)
+    }
+}
+
+impl<O> Step<O> {
+    /// An operation without a pause.
+    pub fn new(operation: O) -> Self {
+        Self { pause: Duration::ZERO, operation, reclaims: false }
+    }
+}
+
+impl<O: fmt::Debug> Plan<O> {
+    /// The plan as a few lines, with each operation as `show` writes it.
+    pub fn show(&self, show: impl Fn(&O) -> String) -> String {
+        // Writing to a string does not fail.
+        let mut text = String::new();
+        for (index, thread) in self.threads.iter().enumerate() {
+            for (number, task) in thread.iter().enumerate() {
+                let of = if thread.len() > 1 { format!(" task {number}") } else { String::new() };
+                let steps: Vec<String> = task.iter().map(|step| step.show(&show)).collect();
+                let _ = writeln!(text, "  thread {index}{of}: {}", steps.join(", "));
+            }
+        }
+        for scripted in &self.script {
+            let _ = writeln!(text, "  {scripted}");
+        }
+        format!("{text}  on {}\n", self.url())
+    }
+}
+
+impl<O: fmt::Debug> fmt::Display for Plan<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.show(|operation| format!("{operation:?}")))
+    }
+}
+
+impl<O> Step<O> {
+    fn show(&self, show: impl Fn(&O) -> String) -> String {
+        let pause = if self.pause.is_zero() { String::new() } else { format!("pause {:?}, ", self.pause) };
+        let reclaims = if self.reclaims { ", reclaim" } else { "" };
+        format!("{pause}{}{reclaims}", show(&self.operation))
+    }
+}
+
+impl fmt::Display for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crash { compute, after_chains } => {
+                write!(f, "compute node {compute} dies after {after_chains} chains")
+            }
+            Self::Death { thread, operation, changes, after_ns } => write!(
+                f,
+                "thread {thread} dies {after_ns} ns after change {changes} from operation {operation} on"
+            ),
+            Self::Cut { compute, memory, at_us, us } => write!(
+                f,
+                "the link from compute node {compute} to memory node {memory} is cut at {at_us} us, for {us} us"
+            ),
+            Self::Stall { compute, after_chains, us } => {
+                write!(f, "compute node {compute} stalls for {us} us after {after_chains} chains")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_always_stands_for_the_same() {
+        let plan = |seed| Plan::draw(seed, Faults::Injected, |random| random.range(0..5));
+        assert_eq!(plan(7), plan(7));
+        assert_ne!(plan(7), plan(8));
+    }
+
+    #[test]
+    fn plans_without_faults_have_none() {
+        for seed in 0..100 {
+            let plan = Plan::draw(seed, Faults::None, |random| random.fresh());
+            assert!(!plan.may_fail() && !plan.may_lose_locks() && !plan.url().contains("crash"), "{plan}");
+        }
+    }
+
+    #[test]
+    fn plans_with_faults_differ_in_them() {
+        let plans = || (0..100).map(|seed| Plan::draw(seed, Faults::Injected, |random| random.fresh()));
+        for count in [
+            plans().filter(Plan::may_fail).count(),
+            plans().filter(Plan::may_lose_locks).count(),
+            plans().filter(|plan| plan.crash_permille > 0 && !plan.may_lose_locks()).count(),
+            plans().filter(|plan| !plan.script.is_empty()).count(),
+            plans().filter(|plan| plan.recovers_first).count(),
+        ] {
+            assert!((10..100).contains(&count), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_a_few_lines() {
+        let mut steps = vec![Step::new("insert"), Step::new("remove")];
+        steps[1].pause = Duration::from_nanos(1500);
+        steps[1].reclaims = true;
+        let mut plan = Plan::plain(vec![vec![steps], vec![vec![Step::new("get")], vec![]]]);
+        plan.script = vec![Scripted::Crash { compute: 1, after_chains: 7 }];
+        let shown = plan.to_string();
+        assert_eq!(
+            shown.lines().take(4).collect::<Vec<_>>(),
+            [
+                "  thread 0: \"insert\", pause 1.5µs, \"remove\", reclaim",
+                "  thread 1 task 0: \"get\"",
+                "  thread 1 task 1: ",
+                "  compute node 1 dies after 7 chains",
+            ]
+        );
+    }
+}

@@ -1,0 +1,372 @@
+//! Shrinking: from a plan that fails to a small one that fails alike.
+//!
+//! A smaller plan is another run: with an operation less, everything that the simulator draws afterwards falls differently. So a
+//! candidate is run with its own seed and then with some others, and is taken if the same [`Check`] finds something under any of them.
+//! Candidates are, in this order, and again from the start until none fails any more:
+//!
+//! 1. a cluster on which nothing varies: each option in its plainest form;
+//! 2. each task a thread of its own; without a thread, without a task;
+//! 3. without a run of operations, half of them at first, a single one at last (Zeller and Hildebrandt, "Simplifying and Isolating
+//!    Failure-Inducing Input", TSE 2002);
+//! 4. without a pause, without a request to reclaim;
+//! 5. without a scripted fault; where faults come by chance, with one by script in their place, at any moment of the run's beginning; and
+//!    without an operation, with that one moved;
+//! 6. with a simpler operation ([`Tested::simpler`]).
+//!
+//! The result depends on the plan and the budget alone. It is smallest in the sense that no single further step of this list, tried with
+//! [`SEEDS_TRIED`] seeds, fails; not among all plans.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::life::{Life, Of};
+use crate::linearizability::SEARCH_LIMIT;
+use crate::model::Model;
+use crate::plan::{Plan, Scripted};
+use crate::run::{Check, Found, run_life};
+use crate::tested::{OperationOf, Tested};
+
+/// How many seeds a candidate is given besides its own.
+pub const SEEDS_TRIED: u64 = 24;
+
+/// How many runs shrinking takes at most, by default.
+pub const MOST_RUNS: usize = 5000;
+
+/// After how many chains, or at how many microseconds, a scripted fault is tried.
+const MOMENTS: Range<u64> = 0..80;
+
+/// How long a link that is cut by script stays cut: what a cut by chance takes at most with the default round trip.
+const CUT_US: u64 = 200;
+
+/// A plan that was made smaller.
+#[derive(Clone, Debug)]
+pub struct Shrunk<O> {
+    /// The plan; with its seed it fails.
+    pub plan: Plan<O>,
+    /// What is found in it.
+    pub found: Found,
+    /// How many runs it took.
+    pub runs: usize,
+    /// Whether the runs were enough to try everything.
+    pub is_smallest: bool,
+}
+
+/// Makes a plan smaller while the check `by` finds something, in at most `most_runs` runs. None if it finds nothing in the plan itself.
+pub fn shrink<T: Tested>(
+    plan: &Plan<OperationOf<T>>,
+    by: Check,
+    most_runs: usize,
+) -> Option<Shrunk<OperationOf<T>>> {
+    shrink_life(&Of::<T>::new(), plan, by, most_runs)
+}
+
+/// The same, whatever the structure's type is.
+pub(crate) fn shrink_life<M: Model>(
+    life: &dyn Life<M>,
+    plan: &Plan<M::Operation>,
+    by: Check,
+    most_runs: usize,
+) -> Option<Shrunk<M::Operation>> {
+    let fails = |plan: &Plan<M::Operation>| {
+        run_life(life, plan, SEARCH_LIMIT).found.into_iter().find(|found| found.by == by)
+    };
+    shrink_with(plan.clone(), most_runs, fails, |operation| life.simpler(operation))
+}
+
+/// The same, whatever a run is.
+fn shrink_with<O: Clone + PartialEq>(
+    plan: Plan<O>,
+    most_runs: usize,
+    fails: impl Fn(&Plan<O>) -> Option<Found>,
+    simpler: impl Fn(&O) -> Vec<O>,
+) -> Option<Shrunk<O>> {
+    let found = fails(&plan)?;
+    let mut shrinking = Shrinking { plan, found, runs: 1, most_runs, fails };
+    loop {
+        let before = shrinking.plan.clone();
+        shrinking.plainer_cluster();
+        shrinking.fewer_threads();
+        shrinking.fewer_operations();
+        shrinking.fewer_pauses();
+        shrinking.fewer_faults();
+        shrinking.simpler_operations(&simpler);
+        if shrinking.is_exhausted() || shrinking.is_as_small_as(&before) {
+            break;
+        }
+    }
+    let is_smallest = !shrinking.is_exhausted();
+    let Shrinking { plan, found, runs, .. } = shrinking;
+    Some(Shrunk { plan, found, runs, is_smallest })
+}
+
+/// The smallest plan so far.
+struct Shrinking<O, F> {
+    plan: Plan<O>,
+    found: Found,
+    runs: usize,
+    most_runs: usize,
+    fails: F,
+}
+
+impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
+    fn is_exhausted(&self) -> bool {
+        self.runs >= self.most_runs
+    }
+
+    /// Whether only the seed differs.
+    fn is_as_small_as(&self, other: &Plan<O>) -> bool {
+        self.plan == Plan { seed: self.plan.seed, ..other.clone() }
+    }
+
+    /// Takes a candidate if it fails under its own seed or one of so many others.
+    fn try_with(&mut self, candidate: Plan<O>, others: u64) -> bool {
+        if self.is_as_small_as(&candidate) {
+            return false;
+        }
+        let own = candidate.seed;
+        for seed in [own].into_iter().chain((0..others).filter(|seed| *seed != own)) {
+            if self.is_exhausted() {
+                return false;
+            }
+            self.runs += 1;
+            let candidate = Plan { seed, ..candidate.clone() };
+            if let Some(found) = (self.fails)(&candidate) {
+                (self.plan, self.found) = (candidate, found);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes the plan as `change` makes it, if that fails.
+    fn attempt(&mut self, change: impl FnOnce(&mut Plan<O>)) -> bool {
+        let mut candidate = self.plan.clone();
+        change(&mut candidate);
+        self.try_with(candidate, SEEDS_TRIED)
+    }
+
+    fn plainer_cluster(&mut self) {
+        self.attempt(Plan::make_plain);
+        let plainer: [fn(&mut Plan<O>); 9] = [
+            |plan| plan.recovers_first = false,
+            |plan| plan.crash_permille = 0,
+            |plan| plan.cut_permille = 0,
+            |plan| plan.slow_percent = 0,
+            |plan| plan.stall_percent = 0,
+            |plan| plan.rate_million = None,
+            |plan| plan.nodes = 1,
+            |plan| plan.threads_per_node = 1,
+            |plan| plan.jitter_percent = 0,
+        ];
+        for change in plainer {
+            self.attempt(change);
+        }
+    }
+
+    fn fewer_threads(&mut self) {
+        self.attempt(|plan| plan.threads = plan.threads.drain(..).flatten().map(|task| vec![task]).collect());
+        for thread in (0..self.plan.threads.len()).rev() {
+            if self.plan.threads.len() > 1 {
+                self.attempt(|plan| drop(plan.threads.remove(thread)));
+            }
+        }
+        for thread in 0..self.plan.threads.len() {
+            for task in (0..self.plan.threads[thread].len()).rev() {
+                if self.plan.threads[thread].len() > 1 {
+                    self.attempt(|plan| drop(plan.threads[thread].remove(task)));
+                }
+            }
+        }
+    }
+
+    fn fewer_operations(&mut self) {
+        let mut length = self.plan.operations().count().div_ceil(2);
+        while length > 0 {
+            let mut start = 0;
+            while start < self.plan.operations().count() {
+                let kept = |number: usize| !(start..start + length).contains(&number);
+                // What was taken away is followed by what stood behind it.
+                if !self.attempt(|plan| retain(plan, kept)) {
+                    start += length;
+                }
+            }
+            length /= 2;
+        }
+    }
+
+    fn fewer_pauses(&mut self) {
+        self.attempt(|plan| steps(plan).for_each(|step| step.pause = Duration::ZERO));
+        self.attempt(|plan| steps(plan).for_each(|step| step.reclaims = false));
+        for number in 0..self.plan.operations().count() {
+            self.attempt(|plan| {
+                steps(plan).nth(number).into_iter().for_each(|step| step.pause = Duration::ZERO);
+            });
+            self.attempt(|plan| steps(plan).nth(number).into_iter().for_each(|step| step.reclaims = false));
+        }
+    }
+
+    fn fewer_faults(&mut self) {
+        for number in (0..self.plan.script.len()).rev() {
+            self.attempt(|plan| {
+                plan.script.remove(number);
+            });
+        }
+        for plainly in [true, false] {
+            if self.plan.crash_permille + self.plan.cut_permille > 0 {
+                self.script_faults(plainly);
+            }
+        }
+        let mut number = self.plan.operations().count();
+        while number > 0 && self.plan.script.len() == 1 {
+            number -= 1;
+            for moment in MOMENTS {
+                let mut plan = self.plan.clone();
+                retain(&mut plan, |kept| kept != number);
+                plan.script[0] = plan.script[0].moved_to(moment);
+                if self.try_with(plan, 0) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Tries a fault by script for those by chance; on a cluster on which nothing else varies, if `plainly`.
+    fn script_faults(&mut self, plainly: bool) {
+        let (crash, cut) = (self.plan.crash_permille > 0, self.plan.cut_permille > 0);
+        for moment in MOMENTS {
+            for compute in 0..self.plan.threads.len() {
+                let crashes = crash.then_some(Scripted::Crash { compute, after_chains: moment });
+                let memories = if cut { 0..self.plan.nodes as u16 } else { 0..0 };
+                let cuts =
+                    memories.map(|memory| Scripted::Cut { compute, memory, at_us: moment, us: CUT_US });
+                for scripted in crashes.into_iter().chain(cuts) {
+                    let script = self.plan.script.iter().copied().chain([scripted]).collect();
+                    let mut plan = Plan { crash_permille: 0, cut_permille: 0, script, ..self.plan.clone() };
+                    if plainly {
+                        plan.make_plain();
+                    }
+                    if self.try_with(plan, 0) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn simpler_operations(&mut self, simpler: impl Fn(&O) -> Vec<O>) {
+        for number in 0..self.plan.operations().count() {
+            let candidates = self.plan.operations().nth(number).map(&simpler).unwrap_or_default();
+            for operation in candidates {
+                if self.attempt(|plan| {
+                    steps(plan).nth(number).into_iter().for_each(|step| step.operation = operation.clone());
+                }) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// All steps, thread by thread.
+fn steps<O>(plan: &mut Plan<O>) -> impl Iterator<Item = &mut crate::plan::Step<O>> {
+    plan.threads.iter_mut().flatten().flatten()
+}
+
+/// Keeps the operations of some numbers, counted thread by thread.
+fn retain<O>(plan: &mut Plan<O>, keeps: impl Fn(usize) -> bool) {
+    let mut number = 0..;
+    for task in plan.threads.iter_mut().flatten() {
+        task.retain(|_| number.next().is_some_and(&keeps));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Faults, Step};
+
+    /// A bug that shows if two threads perform these operations, whatever the seed.
+    fn needs(wanted: &'static [u64]) -> impl Fn(&Plan<u64>) -> Option<Found> {
+        move |plan| {
+            let has = |wanted| plan.threads.iter().flatten().flatten().any(|step| step.operation == wanted);
+            let fails = plan.threads.len() > 1 && wanted.iter().all(|wanted| has(*wanted));
+            fails.then(|| Found { by: Check::Error, message: format!("{wanted:?}") })
+        }
+    }
+
+    fn drawn(seed: u64, faults: Faults) -> Plan<u64> {
+        Plan::draw(seed, faults, |random| random.fresh())
+    }
+
+    #[test]
+    fn what_does_not_matter_goes() {
+        for seed in 0..20 {
+            let shrunk = shrink_with(drawn(seed, Faults::Injected), 20_000, needs(&[3, 11]), |_| vec![]);
+            let shrunk = shrunk.expect("it fails");
+            assert!(shrunk.is_smallest);
+            assert_eq!(shrunk.plan.operations().copied().collect::<Vec<_>>(), [3, 11], "{}", shrunk.plan);
+            let threads = std::mem::take(&mut { shrunk.plan.clone() }.threads);
+            assert_eq!(threads.len(), 2, "{}", shrunk.plan);
+            assert_eq!(shrunk.plan, Plan { seed: shrunk.plan.seed, ..Plan::plain(threads) });
+            assert!(steps(&mut shrunk.plan.clone()).all(|step| step.pause.is_zero() && !step.reclaims));
+        }
+    }
+
+    #[test]
+    fn runs_are_bounded_and_counted() {
+        for most_runs in [1, 2, 50, 300] {
+            let runs = std::cell::Cell::new(0);
+            let fails = |plan: &Plan<u64>| {
+                runs.set(runs.get() + 1);
+                needs(&[3, 11])(plan)
+            };
+            let shrunk = shrink_with(drawn(1, Faults::None), most_runs, fails, |_| vec![]);
+            let shrunk = shrunk.expect("it fails");
+            assert!(shrunk.runs <= most_runs && shrunk.runs == runs.get() && !shrunk.is_smallest);
+        }
+    }
+
+    #[test]
+    fn a_plan_that_does_not_fail_is_not_shrunk() {
+        assert!(shrink_with(drawn(1, Faults::None), 100, |_| None, |_| vec![]).is_none());
+    }
+
+    #[test]
+    fn a_candidate_is_tried_under_several_seeds() {
+        // It fails with a single operation, but under one seed in seven only.
+        let fails = |plan: &Plan<u64>| {
+            let fails = plan.seed % 7 == 3 && plan.operations().any(|operation| *operation == 4);
+            fails.then(|| Found { by: Check::Error, message: String::new() })
+        };
+        let shrunk = shrink_with(drawn(10, Faults::None), 20_000, fails, |_| vec![]).expect("it fails");
+        assert_eq!(shrunk.plan.operations().count(), 1);
+    }
+
+    #[test]
+    fn a_fault_by_chance_becomes_one_by_script() {
+        let fails = |plan: &Plan<u64>| {
+            let dies = plan.crash_permille > 0
+                || plan.script.contains(&Scripted::Crash { compute: 1, after_chains: 9 });
+            dies.then(|| Found { by: Check::Leak, message: String::new() })
+        };
+        let plan = Plan { crash_permille: 5, threads_per_node: 1, ..drawn(2, Faults::None) };
+        // Two threads are needed for compute node 1 to be.
+        let fails = |plan: &Plan<u64>| fails(plan).filter(|_| plan.threads.len() > 1);
+        let shrunk = shrink_with(plan, 20_000, fails, |_| vec![]).expect("it fails");
+        assert_eq!(shrunk.plan.script, [Scripted::Crash { compute: 1, after_chains: 9 }]);
+        assert!(shrunk.plan.crash_permille == 0 && shrunk.plan.operations().count() == 0);
+    }
+
+    #[test]
+    fn operations_become_simpler() {
+        let fails = |plan: &Plan<u64>| {
+            let fails = plan.operations().any(|operation| *operation >= 5);
+            fails.then(|| Found { by: Check::Error, message: String::new() })
+        };
+        let shrunk =
+            shrink_with(drawn(3, Faults::None), 20_000, fails, |operation| (0..*operation).collect());
+        let steps: Vec<Step<u64>> =
+            shrunk.expect("it fails").plan.threads.into_iter().flatten().flatten().collect();
+        assert_eq!(steps, [Step::new(5)]);
+    }
+}
