@@ -1,8 +1,10 @@
 //! A bank: transfers take the locks of both accounts at once, in any order; a transfer from an account to itself is refused by
-//! the locks, not by a check that somebody has to remember.
+//! the locks, not by a check that somebody has to remember. The bank is compared with a model of it; two mistakes in it are found.
 
 use farfield::Error;
 use farfield::prelude::*;
+use farfield::sim::Happened;
+use farfield_testing::{Check, Checker, Faults, Model, Random, Tested, run};
 
 // ANCHOR: bank
 #[remote]
@@ -12,7 +14,7 @@ struct Account {
 }
 
 /// Why a transfer was not made.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Refused {
     SameAccount,
     NotEnough,
@@ -108,4 +110,205 @@ async fn a_lock_that_the_caller_holds_is_refused_too(ct: &ComputeThread) -> farf
     assert_eq!(transfer(accounts[1], accounts[0], 2 * MONEY, ct).await?, Err(Refused::NotEnough));
     assert_eq!(accounts[0].balance().load(ct).await?, MONEY + 1);
     Ok(())
+}
+
+// ANCHOR: ledger
+/// What is asked of the bank.
+#[derive(Clone, Debug, PartialEq)]
+enum Business {
+    Transfer { from: usize, to: usize, amount: u64 },
+    Balance(usize),
+    Audit,
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Made,
+    Refused(Refused),
+    Balance(u64),
+    Balances([u64; ACCOUNTS]),
+}
+
+/// The bank as one thread sees it.
+struct Ledger;
+
+impl Model for Ledger {
+    type Operation = Business;
+    type Returned = Told;
+    type State = [u64; ACCOUNTS];
+
+    fn initial() -> [u64; ACCOUNTS] {
+        [MONEY; ACCOUNTS]
+    }
+
+    fn step(balances: &mut [u64; ACCOUNTS], business: &Business) -> Told {
+        match *business {
+            Business::Transfer { from, to, .. } if from == to => Told::Refused(Refused::SameAccount),
+            Business::Transfer { from, amount, .. } if balances[from] < amount => {
+                Told::Refused(Refused::NotEnough)
+            }
+            Business::Transfer { from, to, amount } => {
+                balances[from] -= amount;
+                balances[to] += amount;
+                Told::Made
+            }
+            Business::Balance(account) => Told::Balance(balances[account]),
+            Business::Audit => Told::Balances(*balances),
+        }
+    }
+}
+// ANCHOR_END: ledger
+
+/// Reads all balances under all locks.
+async fn audit(accounts: &[RemotePtr<Account>], ct: &ComputeThread) -> farfield::Result<[u64; ACCOUNTS]> {
+    let g = &ct.pin();
+    let all: [_; ACCOUNTS] =
+        std::array::from_fn(|number| (accounts[number].lock(), accounts[number].shared(g)));
+    Ok(g.lock_and_read(all).await?.map(|(_, seen)| seen.balance))
+}
+
+/// Reads one balance after the other: money that moves meanwhile is seen twice, or not at all.
+async fn hasty_audit(
+    accounts: &[RemotePtr<Account>],
+    ct: &ComputeThread,
+) -> farfield::Result<[u64; ACCOUNTS]> {
+    let mut balances = [0; ACCOUNTS];
+    for (balance, account) in balances.iter_mut().zip(accounts) {
+        *balance = account.balance().load(ct).await?;
+    }
+    Ok(balances)
+}
+
+/// Takes the payer's lock only, so that of two payments to one account one may be lost.
+async fn careless_transfer(
+    from: RemotePtr<Account>,
+    to: RemotePtr<Account>,
+    amount: u64,
+    ct: &ComputeThread,
+) -> farfield::Result<Result<(), Refused>> {
+    let g = &ct.pin();
+    if from == to {
+        return Ok(Err(Refused::SameAccount));
+    }
+    let [(lock, seen)] = g.lock_and_read([(from.lock(), from.shared(g))]).await?;
+    if seen.balance < amount {
+        return Ok(Err(Refused::NotEnough));
+    }
+    let there = to.balance().load(ct).await?;
+    let mut chain = g.chain();
+    chain.store(from.balance(), seen.balance - amount);
+    chain.store(to.balance(), there + amount);
+    chain.release(lock);
+    chain.submit().await?;
+    Ok(Ok(()))
+}
+
+/// The bank, with or without a mistake.
+struct Bank<const TRANSFERS_CARELESSLY: bool, const AUDITS_HASTILY: bool>;
+
+impl<const CARELESS: bool, const HASTY: bool> Tested for Bank<CARELESS, HASTY> {
+    type Model = Ledger;
+    type Structure = Vec<RemotePtr<Account>>;
+
+    async fn open(ct: &ComputeThread) -> farfield::Result<Vec<RemotePtr<Account>>> {
+        accounts(ct).await
+    }
+
+    async fn perform(
+        accounts: &Vec<RemotePtr<Account>>,
+        business: &Business,
+        ct: &ComputeThread,
+    ) -> farfield::Result<Told> {
+        Ok(match *business {
+            Business::Transfer { from, to, amount } => {
+                let [from, to] = [accounts[from], accounts[to]];
+                let made = match CARELESS {
+                    true => careless_transfer(from, to, amount, ct).await?,
+                    false => transfer(from, to, amount, ct).await?,
+                };
+                made.map_or_else(Told::Refused, |()| Told::Made)
+            }
+            // A transfer changes two words: the lock tells whether it is through.
+            Business::Balance(account) => {
+                let g = &ct.pin();
+                let account = (accounts[account].lock(), accounts[account].shared(g));
+                let [(_, seen)] = g.lock_and_read([account]).await?;
+                Told::Balance(seen.balance)
+            }
+            Business::Audit if HASTY => Told::Balances(hasty_audit(accounts, ct).await?),
+            Business::Audit => Told::Balances(audit(accounts, ct).await?),
+        })
+    }
+
+    fn operation(random: &mut Random) -> Business {
+        let mut account = || random.range(0..ACCOUNTS as u64) as usize;
+        let [from, to] = [account(), account()];
+        match random.range(0..10) {
+            0..6 => Business::Transfer { from, to, amount: random.one_of(&[1, 10, 600]) },
+            6..8 => Business::Balance(from),
+            _ => Business::Audit,
+        }
+    }
+
+    fn simpler(business: &Business) -> Vec<Business> {
+        match *business {
+            Business::Transfer { from, to, amount } if amount > 1 => {
+                vec![Business::Transfer { from, to, amount: 1 }]
+            }
+            _ => vec![],
+        }
+    }
+}
+
+#[test]
+fn the_bank_does_what_its_model_does() {
+    Checker::new().assert_sound::<Bank<false, false>>();
+    // Transfers are refused for both reasons, and audits answer.
+    let told: Vec<Told> = (0..20)
+        .flat_map(|seed| run::<Bank<false, false>>(&Bank::<false, false>::plan(seed, Faults::None)).history)
+        .filter_map(|event| match event.happened {
+            Happened::Returned(told) => Some(told),
+            Happened::Invoked(_) => None,
+        })
+        .collect();
+    for expected in [Told::Made, Told::Refused(Refused::SameAccount), Told::Refused(Refused::NotEnough)] {
+        assert!(told.contains(&expected), "{expected:?}");
+    }
+    assert!(told.iter().any(|told| matches!(told, Told::Balances(_))));
+}
+
+/// A bank's failure, which must be small.
+fn failure<T: Tested>(most_operations: usize) -> String {
+    let summary = Checker::new().run::<T>();
+    let shrunk = summary.shrunk.as_ref().unwrap_or_else(|| panic!("it is not found: {summary}"));
+    assert_eq!(shrunk.found.by, Check::Linearizability, "{summary}");
+    assert!(shrunk.is_smallest && shrunk.plan.operations().count() <= most_operations, "{summary}");
+    summary.to_string()
+}
+
+#[test]
+fn a_transfer_that_takes_one_lock_only_is_found() {
+    // Two payments beside each other, one from or to an account of the other, and a look.
+    let shown = failure::<Bank<true, false>>(4);
+    assert!(shown.contains("Transfer"), "{shown}");
+}
+
+#[test]
+fn an_audit_without_locks_is_found() {
+    let text = failure::<Bank<false, true>>(3);
+    assert!(text.contains("`Audit` of thread"), "{text}");
+    // The part from the plan on.
+    let smallest = text.split_once("runs:\n\n").map_or(text.as_str(), |(_, smallest)| smallest);
+    let smallest = smallest.split("\n\nto replay").next().unwrap_or_default();
+    shown("audit.txt", &format!("{smallest}\n"));
+}
+
+/// Compares what the book's chapter "Checking a structure of your own" shows with what is so. `FARFIELD_BLESS=1` writes it anew.
+fn shown(page: &str, text: &str) {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/checking").join(page);
+    if std::env::var_os("FARFIELD_BLESS").is_some() {
+        std::fs::write(&page, text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
 }

@@ -31,8 +31,8 @@ const FABRIC_ONLY: &[&str] =
 /// Where [`FABRIC_ONLY`] holds, but for the fabrics themselves: in the library and in what is built on it.
 const ABOVE_FABRICS: &[&str] = &["runtime/src/", "dsl-examples/src/"];
 
-/// A crate that the library's interface does not name: its major versions would be ours.
-const PRIVATE_CRATE: &str = "rand";
+/// A folder, and a crate that its public interface does not name: that crate's major versions would be ours.
+const PRIVATE_CRATES: &[(&str, &str)] = &[("runtime/src/", "rand"), ("runtime/testing/src/", "todc_utils")];
 
 /// What waits by itself, and not because something that it awaits does: a future written by hand, a thread that blocks, a retry loop. Each in
 /// the library stands in ARCHITECTURE.md's table of waits, with the clock that ends it.
@@ -165,10 +165,10 @@ fn check(name: &str, text: &str) -> Vec<String> {
             breach("a path of somebody's machine".to_owned());
         }
     }
-    if name.starts_with("runtime/src/") {
-        let exposed = exposed(text, PRIVATE_CRATE).into_iter();
+    for (_, private) in PRIVATE_CRATES.iter().filter(|(folder, _)| name.starts_with(folder)) {
+        let exposed = exposed(text, private).into_iter();
         breaches.extend(exposed.map(|(number, word)| {
-            format!("{name}:{number}: the public interface names `{word}` of the crate `{PRIVATE_CRATE}`")
+            format!("{name}:{number}: the public interface names `{word}` of the crate `{private}`")
         }));
     }
     if UNSAFE_FILES.contains(&name) && !text.lines().any(is_unsafe) {
@@ -337,6 +337,9 @@ mod tests {
             let found = breach("runtime/src/cluster/a.rs", &file(exposed));
             assert!(found.contains("a.rs:4: the public interface names"), "{exposed}: {found}");
         }
+        let search =
+            "//! A.\nuse todc_utils::linearizability::history::History;\npub fn search(of: History<u8>) {";
+        assert!(breach("runtime/testing/src/a.rs", search).contains("names `History`"));
         for sound in [
             "    pub(crate) fn rng(&self) -> SmallRng {",
             "    pub fn random(&self) -> u64 {\n        SmallRng::seed_from_u64(1).random()",
