@@ -337,9 +337,12 @@ fn judge<M: Model>(plan: &Plan<M::Operation>, life: &dyn Life<M>, error: &Error)
     let by = match error {
         Error::Simulation(simulation) => match simulation.finding {
             Finding::Leak => Check::Leak,
-            Finding::Deadlock | Finding::Livelock => Check::Stuck,
             Finding::OutOfTime => Check::OutOfTime,
-            _ => Check::Memory,
+            Finding::UseAfterFree | Finding::WildAccess | Finding::DoubleFree | Finding::DoubleAllocation => {
+                Check::Memory
+            }
+            // The others say that threads make no progress.
+            _ => Check::Stuck,
         },
         Error::InvalidPointer(_) | Error::InvalidValue(_) => Check::Memory,
         Error::NodeUnreachable(_)
