@@ -28,8 +28,8 @@ use crate::error::{Error, Result};
 use crate::fabric::Posted;
 use crate::fabric::chain::Chain;
 use crate::fabric::sim::Plant;
+use crate::memory::block::Block;
 use crate::memory::epoch;
-use crate::memory::heap::Block;
 use crate::pointer::Address;
 
 /// When an exchange that has failed is posted again, at the earliest and at the latest.

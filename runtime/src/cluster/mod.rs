@@ -79,7 +79,7 @@ use crate::fabric::sim::{self, Ran};
 use crate::fabric::stall::{self, Waits};
 use crate::memory::cache::Spare;
 use crate::memory::epoch::Collector;
-use crate::memory::global::Process;
+use crate::memory::process::Process;
 use crate::memory::registry::Registry;
 use crate::sim::Simulation;
 use crate::sim::watch::Watch;

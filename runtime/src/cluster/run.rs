@@ -10,7 +10,7 @@ use super::{Cluster, Metrics, Shared, ThreadId, lock};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Reserved;
 use crate::memory::eager::Eager;
-use crate::memory::global::Process;
+use crate::memory::process::Process;
 
 /// How many threads a simulated run has at most: they take about 1 GiB.
 const MOST_SIMULATED: usize = 1 << 16;

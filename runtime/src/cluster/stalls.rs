@@ -11,7 +11,7 @@ use super::{Shared, ThreadId, lock};
 use crate::cluster::ComputeThread;
 use crate::error::Printable;
 use crate::fabric::stall::{self, Clock, Task, Waiting, Waits, What};
-use crate::memory::global::Process;
+use crate::memory::process::Process;
 use crate::pointer::Address;
 use crate::sim::trace::field_name;
 

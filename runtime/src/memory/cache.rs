@@ -1,8 +1,8 @@
 //! What a thread holds of a memory node: free blocks, by class.
 
+use super::block::Block;
 use super::classes::{CLASSES, Class};
 use super::grid::{Grid, Run};
-use super::heap::Block;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 

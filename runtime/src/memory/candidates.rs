@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::heap::Block;
+use super::block::Block;
 use crate::layout::WORD_BYTES;
 use crate::place::targets;
 use crate::pointer::Address;

@@ -8,9 +8,10 @@
 //! When an FAA takes the count past the end of a segment, what is left before the end becomes free chunks, so nothing is lost
 //! and nothing is handed out twice.
 
+use super::block::Block;
 use super::classes::Class;
 use super::grid::{Grid, Run, Use};
-use super::heap::{Block, ThreadHeap};
+use super::heap::ThreadHeap;
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::cluster::stalls::Purpose;

@@ -28,11 +28,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::block::Block;
 use super::cache::NodeCache;
 use super::candidates::Lot;
 use super::classes::{CLASSES, Class};
 use super::grid::Use;
-use super::heap::{Block, ThreadHeap};
+use super::heap::ThreadHeap;
 use super::map::Map;
 use super::sweep::Pace;
 use crate::cluster::control::{self, SLOT_PAGES};

@@ -37,9 +37,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use super::block::Block;
 use super::epoch::{GRACE_EPOCHS, Pin};
-use super::global::Process;
-use super::heap::Block;
+use super::process::Process;
 use crate::cluster::{ComputeThread, control};
 use crate::fabric::sim::{self, Plant, Reclaim};
 use crate::pointer::Address;

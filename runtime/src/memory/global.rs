@@ -28,15 +28,9 @@
 
 use std::future::poll_fn;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 
-use super::cache::Spare;
-use super::candidates::Candidates;
-use super::epoch::Collector;
-use super::grid::{Grid, Known};
-use super::heap::Block;
-use super::witness::Witness;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::error::Result;
@@ -44,8 +38,6 @@ use crate::fabric::chain::{Chain, Slot};
 use crate::fabric::sim::Plant;
 use crate::fabric::{Posted, Ticket};
 use crate::pointer::Address;
-use crate::primitive::Arc;
-use crate::task::Sleepers;
 
 /// How many chains a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;
@@ -55,29 +47,6 @@ const FEW_PROCESSES: usize = 16;
 /// The words of the control block before the first slot: the epoch, the number of used slots, how often memory was asked for
 /// and how often chunks were recut.
 const HEAD_WORDS: usize = 4;
-
-/// A process: the threads that share memory, a fate, and a slot.
-pub(crate) struct Process {
-    pub(crate) collector: Arc<Collector>,
-    /// What it knows of chunks.
-    pub(crate) known: Known,
-    /// What its ended threads held.
-    spare: Mutex<Spare>,
-    /// Freed blocks that are kept out of use as long as there are others, in the simulator; none once memory was short.
-    quarantine: Mutex<Option<Spare>>,
-    /// How often its threads have been asked to give back memory.
-    requests: AtomicU64,
-    /// Its threads that may be asleep.
-    pub(crate) sleepers: Sleepers,
-    /// Its threads that have neither ended nor died.
-    threads: AtomicUsize,
-    /// What it says while another process sweeps memory.
-    pub(crate) witness: Witness,
-    /// Its part in a cluster of several processes.
-    pub(crate) shared: Option<Member>,
-    /// Whether it has died and its slots are idle, whatever guards its threads have: in the simulator.
-    pub(super) is_abandoned: AtomicBool,
-}
 
 /// What a process knows of the others.
 pub(crate) struct Member {
@@ -128,148 +97,6 @@ enum Part {
     Announce { epoch: u64, exchange: Option<Slot> },
 }
 
-impl Process {
-    /// The only process of its cluster.
-    pub(crate) fn alone(collector: Arc<Collector>, threads: usize, segments: u32) -> Self {
-        Self {
-            collector,
-            known: Known::new(segments),
-            spare: Mutex::default(),
-            quarantine: Mutex::new(Some(Spare::default())),
-            requests: AtomicU64::new(0),
-            sleepers: Sleepers::default(),
-            threads: AtomicUsize::new(threads),
-            witness: Witness::default(),
-            shared: None,
-            is_abandoned: AtomicBool::new(false),
-        }
-    }
-
-    /// One of several processes, and the slot that it tries first.
-    pub(crate) fn one_of_several(identity: u32, number: usize, threads: usize, segments: u32) -> Self {
-        let member = Member {
-            identity,
-            number,
-            record: AtomicU64::new(0),
-            joined: AtomicU8::new(OUTSIDE),
-            slot: AtomicU64::new(0),
-            announced: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            recut: AtomicU64::new(0),
-            stepping: AtomicBool::new(false),
-            behind: AtomicU64::new(0),
-            slots: Mutex::default(),
-        };
-        let alone = Self::alone(Arc::new(Collector::new()), threads, segments);
-        Self { shared: Some(member), ..alone }
-    }
-
-    /// It has read the counters beside the epoch.
-    pub(super) fn hear_counters(&self, requests: u64, recut: u64) {
-        let Some(member) = &self.shared else { return };
-        if member.requests.swap(requests, Ordering::Relaxed) != requests {
-            self.requests.fetch_add(1, Ordering::Relaxed);
-        }
-        if member.recut.swap(recut, Ordering::Relaxed) != recut {
-            self.known.forget();
-        }
-    }
-
-    /// The slot of a process that is behind the epoch, as it was last seen.
-    pub(crate) fn behind(&self) -> Option<Address> {
-        let slot = Address::from_bits(self.shared.as_ref()?.behind.load(Ordering::Relaxed));
-        (!slot.is_null()).then_some(slot)
-    }
-
-    /// How often its threads have been asked to give back memory.
-    #[inline]
-    pub(crate) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
-    }
-
-    /// Asks its threads to give back memory; gives whether there are other processes to be asked.
-    pub(crate) fn ask_for_memory(&self) -> bool {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.sleepers.wake();
-        self.shared.is_some()
-    }
-
-    fn spare(&self) -> std::sync::MutexGuard<'_, Spare> {
-        // Lists of addresses are whole at every moment, also when their user panicked.
-        self.spare.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// What a thread held that has ended.
-    pub(crate) fn give_spare(&self, mut spare: Spare) {
-        self.spare().append(&mut spare);
-    }
-
-    pub(crate) fn take_spare(&self) -> Spare {
-        std::mem::take(&mut *self.spare())
-    }
-
-    fn quarantined(&self) -> std::sync::MutexGuard<'_, Option<Spare>> {
-        self.quarantine.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Keeps a free block out of use, unless memory was short; returns whether it does.
-    pub(super) fn quarantine(&self, grid: &Grid, node: u16, block: Block) -> bool {
-        self.quarantined().as_mut().map(|kept| kept.put(grid, node, block, false)).is_some()
-    }
-
-    /// Memory is short: what was kept out of use is spare from now on.
-    pub(super) fn end_quarantine(&self) {
-        if let Some(kept) = self.quarantined().take() {
-            self.give_spare(kept);
-        }
-    }
-
-    /// What is kept out of use, for a later run to keep.
-    pub(crate) fn take_quarantined(&self) -> Spare {
-        self.quarantined().as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Keeps what an earlier run kept out of use.
-    pub(crate) fn give_quarantined(&self, spare: Spare) {
-        *self.quarantined() = Some(spare);
-    }
-
-    /// Vetoes what its ended threads held, and what is kept out of use.
-    pub(super) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
-        self.spare().veto(grid, candidates);
-        self.quarantined().iter().for_each(|kept| kept.veto(grid, candidates));
-    }
-
-    /// The bytes that its ended threads held, and those that are kept out of use.
-    pub(super) fn spare_bytes(&self, grid: &Grid) -> u64 {
-        let mut sum = 0;
-        self.spare().for_each(grid, |_, bytes| sum += bytes);
-        self.quarantined().iter().for_each(|kept| kept.for_each(grid, |_, bytes| sum += bytes));
-        sum
-    }
-
-    /// It has more threads.
-    pub(crate) fn add_threads(&self, threads: usize) {
-        self.threads.fetch_add(threads, Ordering::AcqRel);
-    }
-
-    /// True if all of its threads but one have ended.
-    pub(crate) fn has_one_thread(&self) -> bool {
-        self.threads.load(Ordering::Acquire) <= 1
-    }
-
-    /// One of its threads has ended or died; gives who it is if it was the last and others may see it.
-    pub(crate) fn thread_is_gone(&self) -> Option<u32> {
-        let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
-        self.is_gone().filter(|_| last)
-    }
-
-    /// All of its threads are gone, whatever they did; gives who it is if others may see it.
-    pub(crate) fn is_gone(&self) -> Option<u32> {
-        self.shared.as_ref().map(|member| member.identity)
-    }
-}
-
 /// Where a process stands in far memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
@@ -278,6 +105,39 @@ pub(crate) struct Places {
 }
 
 impl Member {
+    /// One that has no places yet.
+    pub(super) fn new(identity: u32, number: usize) -> Self {
+        Self {
+            identity,
+            number,
+            joined: AtomicU8::new(OUTSIDE),
+            slot: AtomicU64::new(0),
+            record: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            recut: AtomicU64::new(0),
+            stepping: AtomicBool::new(false),
+            behind: AtomicU64::new(0),
+            slots: Mutex::default(),
+        }
+    }
+
+    /// The counter of requests for memory has been read; returns whether that is news.
+    pub(super) fn hears_of_requests(&self, requests: u64) -> bool {
+        self.requests.swap(requests, Ordering::Relaxed) != requests
+    }
+
+    /// The counter of recut chunks has been read; returns whether that is news.
+    pub(super) fn hears_of_recut(&self, recut: u64) -> bool {
+        self.recut.swap(recut, Ordering::Relaxed) != recut
+    }
+
+    /// The slot of a process that is behind the epoch, as it was last seen.
+    pub(super) fn behind(&self) -> Option<Address> {
+        let slot = Address::from_bits(self.behind.load(Ordering::Relaxed));
+        (!slot.is_null()).then_some(slot)
+    }
+
     /// Takes back its places, which are to be cleared.
     pub(crate) fn take_back_places(&self) -> Option<Places> {
         let slot = Address::from_bits(self.slot.swap(0, Ordering::AcqRel));

@@ -19,8 +19,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::block::Block;
 use super::classes::{Class, block_align, block_bytes};
-use super::heap::Block;
 use crate::cluster::control;
 use crate::fabric::host::Geometry;
 use crate::layout::WORD_BYTES;

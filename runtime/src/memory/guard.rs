@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
+use super::block::Block;
 use super::epoch::Pin;
-use super::heap::Block;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::layout::Remote;

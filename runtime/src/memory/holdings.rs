@@ -6,8 +6,8 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::candidates::Candidates;
-use super::global::Process;
 use super::heap::ThreadHeap;
+use super::process::Process;
 use super::witness::lock;
 use crate::cluster::ComputeThread;
 use crate::pointer::{Address, Pointer, RemotePtr};

@@ -1,9 +1,9 @@
 //! A map of far memory: what each chunk is used for, and which blocks are marked.
 
+use super::block::Block;
 use super::candidates::Lot;
 use super::classes::Class;
 use super::grid::{Grid, Run, Use};
-use super::heap::Block;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`heap`] | a thread's blocks: what it allocates from and frees to |
 //! | [`classes`] | the sizes that blocks have |
+//! | [`block`] | where an object's memory is, and how large |
 //! | [`cache`] | a thread's lists of free blocks |
 //! | [`pool`] | free blocks that no thread holds, in far memory |
 //! | [`grid`] | how a segment is divided into chunks, and what each is for |
@@ -16,6 +17,7 @@
 //! | [`holdings`] | objects that a thread holds and no root leads to |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
+//! | [`process`] | what the threads of a process share of memory |
 //! | [`eager`] | the simulator's: epochs that advance as soon as the rules allow |
 //! | [`local_epoch`] | [`LocalEpoch`](crate::LocalEpoch): the same for boxes, without a cluster |
 //! | [`limbo`] | what a thread has retired and not yet freed |
@@ -24,6 +26,7 @@
 //! | [`registry`] | where objects are, in debug builds: to refuse what is none |
 //! | [`site`] | where a new object goes |
 
+pub(crate) mod block;
 pub(crate) mod cache;
 pub(crate) mod candidates;
 pub(crate) mod chunks;
@@ -41,6 +44,7 @@ pub(crate) mod limbo;
 pub(crate) mod local_epoch;
 pub(crate) mod map;
 pub(crate) mod pool;
+pub(crate) mod process;
 pub(crate) mod reclaim;
 pub(crate) mod registry;
 pub(crate) mod shortage;

@@ -15,9 +15,10 @@
 //!
 //! A thread that ends or whose future is dropped leaves nothing behind: whoever finds the completion takes in what it brings.
 
+use super::block::Block;
 use super::cache::Batch;
 use super::classes::Class;
-use super::heap::{Block, ThreadHeap};
+use super::heap::ThreadHeap;
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::error::Result;

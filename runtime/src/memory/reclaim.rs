@@ -8,7 +8,7 @@ use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
-use crate::memory::heap::Block;
+use crate::memory::block::Block;
 use crate::task::Backoff;
 
 /// How many objects a thread retires between attempts to advance the epoch.

@@ -18,8 +18,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::block::Block;
 use super::grid::Use;
-use super::heap::Block;
 use super::pool::Page;
 use crate::cluster::ComputeThread;
 use crate::cluster::control;

@@ -58,10 +58,11 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::block::Block;
 use super::candidates::{Candidates, HEAD_WORDS, Lot, bits};
 use super::classes::{CLASSES, Class};
 use super::collect::{Manner, WORDS_PER_READ};
-use super::heap::{Block, ThreadHeap};
+use super::heap::ThreadHeap;
 use super::map::Map;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};

@@ -26,14 +26,15 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::block::Block;
 use super::cache::{NodeCache, Spare, free_blocks};
 use super::candidates::Candidates;
 use super::classes::Class;
-use super::global::Process;
 use super::grid::Grid;
-use super::heap::{Block, ThreadHeap};
+use super::heap::ThreadHeap;
 use super::holdings::Written;
 use super::limbo::Limbo;
+use super::process::Process;
 use crate::cluster::ComputeThread;
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::sim::Plant;

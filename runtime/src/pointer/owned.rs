@@ -12,7 +12,8 @@ use super::{Address, Marks, RemotePtr, Shared};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::layout::{Field, Initial, Remote, WORD_BYTES};
-use crate::memory::heap::{Block, ThreadHeap};
+use crate::memory::block::Block;
+use crate::memory::heap::ThreadHeap;
 use crate::memory::site::Site;
 use crate::place::Place;
 

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::cluster::{ComputeThread, ThreadId};
 use crate::fabric::park::Parker;
-use crate::memory::global::Process;
+use crate::memory::process::Process;
 
 /// How long a thread that can not go on looks before it sleeps: about as long as it takes to put it to sleep and wake it. Looking for
 /// longer keeps a processor from the thread that is waited for where there are few: with 50 us a call took 27 us instead of 6.

@@ -11,7 +11,7 @@ use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
 use crate::layout::Remote;
-use crate::memory::heap::Block;
+use crate::memory::block::Block;
 use crate::place::LockGuard;
 use crate::place::lock::Parts;
 use crate::pointer::{Address, Owned, RemotePtr};

@@ -1,0 +1,170 @@
+//! `Process`: what the threads of a process share of memory.
+//!
+//! Its own level of the [epochs](super::epoch), what it knows of chunks, and the free blocks that its ended threads have left. Where
+//! there are several processes it is a [`Member`] of those whose level of the epochs is in far memory.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::block::Block;
+use super::cache::Spare;
+use super::candidates::Candidates;
+use super::epoch::Collector;
+use super::global::Member;
+use super::grid::{Grid, Known};
+use super::witness::Witness;
+use crate::pointer::Address;
+use crate::primitive::Arc;
+use crate::task::Sleepers;
+
+/// A process: the threads that share memory, a fate, and a slot.
+pub(crate) struct Process {
+    pub(crate) collector: Arc<Collector>,
+    /// What it knows of chunks.
+    pub(crate) known: Known,
+    /// What its ended threads held.
+    spare: Mutex<Spare>,
+    /// Freed blocks that are kept out of use as long as there are others, in the simulator; none once memory was short.
+    quarantine: Mutex<Option<Spare>>,
+    /// How often its threads have been asked to give back memory.
+    requests: AtomicU64,
+    /// Its threads that may be asleep.
+    pub(crate) sleepers: Sleepers,
+    /// Its threads that have neither ended nor died.
+    threads: AtomicUsize,
+    /// What it says while another process sweeps memory.
+    pub(crate) witness: Witness,
+    /// Its part in a cluster of several processes.
+    pub(crate) shared: Option<Member>,
+    /// Whether it has died and its slots are idle, whatever guards its threads have: in the simulator.
+    pub(super) is_abandoned: AtomicBool,
+}
+
+impl Process {
+    /// The only process of its cluster.
+    pub(crate) fn alone(collector: Arc<Collector>, threads: usize, segments: u32) -> Self {
+        Self {
+            collector,
+            known: Known::new(segments),
+            spare: Mutex::default(),
+            quarantine: Mutex::new(Some(Spare::default())),
+            requests: AtomicU64::new(0),
+            sleepers: Sleepers::default(),
+            threads: AtomicUsize::new(threads),
+            witness: Witness::default(),
+            shared: None,
+            is_abandoned: AtomicBool::new(false),
+        }
+    }
+
+    /// One of several processes, and the slot that it tries first.
+    pub(crate) fn one_of_several(identity: u32, number: usize, threads: usize, segments: u32) -> Self {
+        let member = Member::new(identity, number);
+        let alone = Self::alone(Arc::new(Collector::new()), threads, segments);
+        Self { shared: Some(member), ..alone }
+    }
+
+    /// It has read the counters beside the epoch.
+    pub(super) fn hear_counters(&self, requests: u64, recut: u64) {
+        let Some(member) = &self.shared else { return };
+        if member.hears_of_requests(requests) {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        }
+        if member.hears_of_recut(recut) {
+            self.known.forget();
+        }
+    }
+
+    /// The slot of a process that is behind the epoch, as it was last seen.
+    pub(crate) fn behind(&self) -> Option<Address> {
+        self.shared.as_ref()?.behind()
+    }
+
+    /// How often its threads have been asked to give back memory.
+    #[inline]
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Asks its threads to give back memory; gives whether there are other processes to be asked.
+    pub(crate) fn ask_for_memory(&self) -> bool {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.sleepers.wake();
+        self.shared.is_some()
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spare> {
+        // Lists of addresses are whole at every moment, also when their user panicked.
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a thread held that has ended.
+    pub(crate) fn give_spare(&self, mut spare: Spare) {
+        self.spare().append(&mut spare);
+    }
+
+    pub(crate) fn take_spare(&self) -> Spare {
+        std::mem::take(&mut *self.spare())
+    }
+
+    fn quarantined(&self) -> MutexGuard<'_, Option<Spare>> {
+        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a free block out of use, unless memory was short; returns whether it does.
+    pub(super) fn quarantine(&self, grid: &Grid, node: u16, block: Block) -> bool {
+        self.quarantined().as_mut().map(|kept| kept.put(grid, node, block, false)).is_some()
+    }
+
+    /// Memory is short: what was kept out of use is spare from now on.
+    pub(super) fn end_quarantine(&self) {
+        if let Some(kept) = self.quarantined().take() {
+            self.give_spare(kept);
+        }
+    }
+
+    /// What is kept out of use, for a later run to keep.
+    pub(crate) fn take_quarantined(&self) -> Spare {
+        self.quarantined().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Keeps what an earlier run kept out of use.
+    pub(crate) fn give_quarantined(&self, spare: Spare) {
+        *self.quarantined() = Some(spare);
+    }
+
+    /// Vetoes what its ended threads held, and what is kept out of use.
+    pub(super) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
+        self.spare().veto(grid, candidates);
+        self.quarantined().iter().for_each(|kept| kept.veto(grid, candidates));
+    }
+
+    /// The bytes that its ended threads held, and those that are kept out of use.
+    pub(super) fn spare_bytes(&self, grid: &Grid) -> u64 {
+        let mut sum = 0;
+        self.spare().for_each(grid, |_, bytes| sum += bytes);
+        self.quarantined().iter().for_each(|kept| kept.for_each(grid, |_, bytes| sum += bytes));
+        sum
+    }
+
+    /// It has more threads.
+    pub(crate) fn add_threads(&self, threads: usize) {
+        self.threads.fetch_add(threads, Ordering::AcqRel);
+    }
+
+    /// True if all of its threads but one have ended.
+    pub(crate) fn has_one_thread(&self) -> bool {
+        self.threads.load(Ordering::Acquire) <= 1
+    }
+
+    /// One of its threads has ended or died; gives who it is if it was the last and others may see it.
+    pub(crate) fn thread_is_gone(&self) -> Option<u32> {
+        let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
+        self.is_gone().filter(|_| last)
+    }
+
+    /// All of its threads are gone, whatever they did; gives who it is if others may see it.
+    pub(crate) fn is_gone(&self) -> Option<u32> {
+        self.shared.as_ref().map(|member| member.identity)
+    }
+}
