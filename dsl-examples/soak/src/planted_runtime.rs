@@ -223,7 +223,7 @@ impl Program {
             Meetings => "jitter=50%,crash=1%,leaks=ignore",
             Shelves | Moves => "jitter=90%,stall=2%,threads-per-node=2,sweep=yes,reclaim=lazy",
         };
-        let url = format!("sim:seed={seed},size=4MiB,limit=1s,plant={plant},{options}");
+        let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={plant},{options}");
         let cluster = Cluster::connect(&url)?;
         match self {
             Replace => cluster.run(4, replace).map(drop),
