@@ -157,9 +157,14 @@ fn bad_input_is_one_line_that_names_it() {
         ("--threads 0", "--threads"),
         ("--threads 40000", "threads is 40000: a process has at most 8192 compute threads at a time"),
         ("--threads 8193 --cluster local:delay=3", "threads is 8193: a process has at most 8192"),
-        ("--threads 65537 --cluster sim:", "threads is 65537: a simulated run has at most 65536 threads"),
+        (
+            "--threads 100000 --num-ops 1 --cluster sim:",
+            "threads is 100000 on 100000 compute nodes: a cluster has epoch slots for 16510 compute nodes; raise the option \
+             `threads-per-node`",
+        ),
+        ("--threads 262145 --cluster sim:", "threads is 262145: a simulated run has at most 262144 threads"),
         ("--threads 18446744073709551615", "threads is 18446744073709551615: a process has at most"),
-        ("--threads 18446744073709551615 --cluster sim:", "a simulated run has at most 65536 threads"),
+        ("--threads 18446744073709551615 --cluster sim:", "a simulated run has at most 262144 threads"),
         ("--threads 18446744073709551616", "--threads"),
         ("--tasks 0", "--tasks"),
         ("--insert 80 --remove 40", "--insert 80 and --remove 40"),

@@ -82,6 +82,8 @@ const TEN_THOUSAND_THREADS: &[&str] = &[
     "--key-ub",
     "63",
 ];
+const TEN_THOUSAND_ON_DEFAULT_KEYS: &[&str] =
+    &["target/release/intset", "--cluster", "sim:seed=1", "--threads", "10000", "--num-ops", "10"];
 const EPOCHS: &[&str] = &["target/release/epoch_bench"];
 const CLIENT_CALLS: &[&str] = &["target/release/client_calls"];
 const SHARED_MEMORY: &[&str] = &["target/release/shared_memory"];
@@ -247,6 +249,12 @@ pub(crate) const FIGURES: &[Figure] = &[
         Source::PeakMib,
         "memory that the 10,000 threads take at most",
         TEN_THOUSAND_THREADS,
+    ),
+    Figure::taken(
+        "sim.ten_thousand_threads.default_keys.seconds",
+        Source::Seconds,
+        "the same on a list of up to 4,097 keys, where an operation takes some thousand READs",
+        TEN_THOUSAND_ON_DEFAULT_KEYS,
     ),
     Figure::printed(
         "sim.planted_bugs",

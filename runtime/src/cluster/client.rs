@@ -174,7 +174,7 @@ impl Cluster {
             let reason = "calls from outside have no place in virtual time: start the work with `run`";
             return invalid("client", format!("of {}", self.url()), reason);
         }
-        let reserved = reserve(threads, false)?;
+        let reserved = reserve(shared, threads)?;
         shared.check_memory_node()?;
         let at_end = Arc::new((self.begin_run()?, reserved));
         shared.backing.prepare(threads)?;

@@ -123,8 +123,10 @@ pub(crate) struct Record {
 pub(crate) const SLOTS_HERE: usize = 126;
 /// Slots in a page.
 pub(crate) const SLOTS_PER_PAGE: usize = 128;
-/// How many pages there can be: slots for 16,510 processes.
+/// How many pages there can be.
 pub(crate) const SLOT_PAGES: usize = 128;
+/// How many processes can be in a cluster at a time.
+pub(crate) const MOST_PROCESSES: usize = SLOTS_HERE + SLOT_PAGES * SLOTS_PER_PAGE;
 
 /// A named word. See [`super::directory`] for the protocol.
 #[repr(C)]
@@ -160,6 +162,12 @@ pub(crate) const RECORD_WORDS: usize = 8;
 /// The bytes of a page of further slots, behind which are their records.
 pub(crate) const SLOT_PAGE_BYTES: u64 = (SLOTS_PER_PAGE * (1 + RECORD_WORDS) * size_of::<u64>()) as u64;
 
+/// The bytes of all pages that so many processes need.
+pub(crate) const fn bytes_of_slots(processes: usize) -> u64 {
+    processes.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE) as u64 * SLOT_PAGE_BYTES
+}
+
+const _: () = assert!(MOST_PROCESSES == 16_510);
 const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 27328);
 const _: () = assert!(size_of::<Record>() == RECORD_WORDS * 8);
 

@@ -178,7 +178,7 @@ impl Cluster {
     /// | `compute` | what a thread's own work takes: `0` for nothing, or a list such as `posted:60ns+cached:5ns`, where what is not named keeps its default. See below | as below | `0`, or from 0 ns each |
     /// | `timeout` | when an operation that is not answered fails | `100us` | from 1 ns |
     /// | `limit` | virtual time after which a run is given up | `60s` | from 1 us |
-    /// | `threads-per-node` | compute threads that share a compute node: its NIC and its fate | 1 | from 1 |
+    /// | `threads-per-node` | compute threads that share a compute node: its NIC, its fate, its epoch slot | 1 | from 1; a run has at most 16510 compute nodes and 262144 threads |
     /// | `crash` | chance, for each chain posted, that its compute node dies (one survives) | `0%` | |
     /// | `stall` | that its compute node does nothing for up to 100 round trips | `0%` | |
     /// | `cut` | that the link to its memory node is cut for up to 100 round trips | `0%` | |
@@ -343,7 +343,8 @@ impl Cluster {
     /// [barriers](ComputeThread::barrier) are each run's own; roots and memory are the cluster's.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for 0 threads, for more than 65,536 simulated ones (they take some 15 KiB of memory each), if the
+    /// [`Error::InvalidArgument`] for 0 threads; for more than 262,144 simulated ones (they take some 15 KiB of memory each), or so
+    /// many that their compute nodes are more than 16,510 or have no room for their epoch slots in segment 0; if the
     /// process would have more than 8,192 others at a time, those of its other runs included, inside another run of the cluster, and
     /// for a second run at a time of a simulated cluster or of a [group](Self::in_group); [`Error::System`] if the system starts no
     /// more; else the error of the
@@ -402,7 +403,7 @@ impl Cluster {
         body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
     ) -> Result<Vec<Option<Result<R>>>> {
         let shared = &self.shared;
-        let reserved = run::reserve(threads, shared.world().is_some())?;
+        let reserved = run::reserve(shared, threads)?;
         shared.check_memory_node()?;
         let under_way = self.begin_run()?;
         let _joint = self.group.as_ref().map(|_| self.begin_joint_run()).transpose()?;

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
 use super::group::Joint;
 use super::{Cluster, Metrics, Shared, ThreadId, lock};
 use crate::error::{self, Error, Result};
@@ -12,21 +13,37 @@ use crate::fabric::host::Reserved;
 use crate::memory::eager::Eager;
 use crate::memory::process::Process;
 
-/// How many threads a simulated run has at most: they take about 1 GiB.
-const MOST_SIMULATED: usize = 1 << 16;
+/// How many threads a simulated run has at most: they take about 4 GiB.
+const MOST_SIMULATED: usize = 1 << 18;
 
-/// Checks how many threads a run is to have, and reserves them unless they are simulated.
+/// Checks how many threads a run is to have, and reserves them unless they are simulated. Every limit that depends on the number
+/// of threads alone is checked here, before any of them is started.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for none and for too many.
-pub(super) fn reserve(threads: usize, are_simulated: bool) -> Result<Reserved> {
-    let reason = match threads {
-        0 => "a run needs at least one thread",
-        _ if are_simulated && threads > MOST_SIMULATED => "a simulated run has at most 65536 threads",
-        _ => return Reserved::new(if are_simulated { 0 } else { threads }),
+/// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for none and for too many, naming the limit.
+pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<Reserved> {
+    let refused = |value: String, reason| {
+        Err(Error::from(error::InvalidArgument { argument: "threads", value: value.into(), reason }))
     };
-    let value = threads.to_string().into();
-    Err(Error::from(error::InvalidArgument { argument: "threads", value, reason }))
+    if threads == 0 {
+        return refused(threads.to_string(), "a run needs at least one thread");
+    }
+    let Some(threads_per_process) = shared.threads_per_process() else { return Reserved::new(threads) };
+    if threads > MOST_SIMULATED {
+        return refused(threads.to_string(), "a simulated run has at most 262144 threads");
+    }
+    let processes = threads.div_ceil(threads_per_process);
+    let on_nodes = || format!("{threads} on {processes} compute nodes");
+    if processes > MOST_PROCESSES {
+        let reason = "a cluster has epoch slots for 16510 compute nodes; raise the option `threads-per-node`";
+        return refused(on_nodes(), reason);
+    }
+    if bytes_of_slots(processes) > shared.config.geometry.segment_bytes - CONTROL_BYTES {
+        let reason =
+            "their epoch slots do not fit in segment 0; raise the option `size` or `threads-per-node`";
+        return refused(on_nodes(), reason);
+    }
+    Reserved::new(0)
 }
 
 /// The threads of one [`Cluster::run`].

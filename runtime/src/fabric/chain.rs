@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::host::prefetch;
 use crate::pointer::Address;
 
 /// The largest buffer that a thread keeps for its next chain, in words.
@@ -100,6 +101,12 @@ impl Chain {
     /// Whether its buffers are worth keeping: there are some, and they are not those of a rare, large transfer.
     pub(crate) fn is_worth_keeping(&self) -> bool {
         (1..=MOST_KEPT_WORDS).contains(&self.words.capacity())
+    }
+
+    /// Asks the processor for the operations and the first words.
+    pub(crate) fn prefetch(&self) {
+        prefetch(self.ops.first().as_slice());
+        prefetch(self.words.first().as_slice());
     }
 
     pub(crate) fn clear(&mut self) {

@@ -1,6 +1,7 @@
 //! The books: what the simulator knows about far memory beyond its words.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use super::blocks::{Blocks, Kind, Misuse};
 use super::changes::Held;
@@ -157,18 +158,24 @@ impl Books {
         }
     }
 
-    /// Judges an operation before a later word: what was freed in between must not be touched either.
+    /// Judges an operation before later words of it: what was freed in between must not be touched either.
     #[inline]
-    pub(crate) fn check_again(&mut self, op: &Op, word: usize, who: Who) -> Result<()> {
-        let at = op.at().add((word * WORD_BYTES) as u64);
-        if !self.judging || self.grid.chunk_of(at).is_none() {
+    pub(crate) fn check_again(&mut self, op: &Op, words: Range<usize>, who: Who) -> Result<()> {
+        let at = op.at().add((words.start * WORD_BYTES) as u64);
+        if !self.judging || self.grid.chunk_of(at).is_none() || self.blocks.accessed(at, words.len()).is_ok()
+        {
             return Ok(());
         }
-        match self.blocks.accessed(at, 1) {
-            Ok(_) => Ok(()),
-            Err(misuse) if sees(op, &misuse) => Ok(()),
-            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), &misuse, who)),
+        // The memory may have become several objects.
+        for word in words {
+            let at = op.at().add((word * WORD_BYTES) as u64);
+            match self.blocks.accessed(at, 1) {
+                Ok(_) => {}
+                Err(misuse) if sees(op, &misuse) => {}
+                Err(misuse) => return Err(self.misused(op.name(), op.at(), op.words(), &misuse, who)),
+            }
         }
+        Ok(())
     }
 
     /// Judges the use of a copy of an object that a thread has kept, as if it were a READ.

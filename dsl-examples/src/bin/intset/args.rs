@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Which of them this is: 0 to --nodes less 1
     #[arg(long, default_value_t = 0)]
     pub(crate) node_id: u16,
-    /// Compute threads of each process: up to 8192, or 65536 simulated ones
+    /// Compute threads of each process: up to 8192, or 262144 simulated ones
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
     pub(crate) threads: u64,
     /// Tasks of each thread, which share its operations

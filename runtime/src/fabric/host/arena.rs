@@ -23,6 +23,9 @@ use crate::error::{self, Error, PointerFault, Result};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const CACHE_LINE_BYTES: usize = 64;
+
 /// How much far memory there is, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -202,6 +205,22 @@ impl Arena {
         let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_log2).cast::<AtomicU64>() };
         first.store(word, Ordering::Release);
     }
+}
+
+/// Asks the processor to load the bytes of a value into its cache. A hint: it changes nothing but time.
+#[inline]
+pub(crate) fn prefetch<T: ?Sized>(value: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = std::ptr::from_ref(value).cast::<i8>();
+        for offset in (0..size_of_val(value)).step_by(CACHE_LINE_BYTES) {
+            // SAFETY: a prefetch is allowed for any address: it neither faults nor counts as an access.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset)) };
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = value;
 }
 
 #[cfg(test)]

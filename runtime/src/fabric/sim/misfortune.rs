@@ -186,8 +186,7 @@ impl World {
 
     /// Breaks off what a dead thread has posted, on each connection at any word: what was behind that had not left yet.
     fn break_off(&mut self, thread: u32) {
-        for lane in 0..self.threads[thread as usize].lanes.len() {
-            let pending = self.threads[thread as usize].lanes[lane].pending.clone();
+        for pending in self.underway(thread) {
             let words = |flight: &u32| u64::from(self.flights[*flight as usize].words_left);
             let all: u64 = pending.iter().map(words).sum();
             let mut left = self.agenda.rng.random_range(0..=all);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use super::Shared;
 use super::config::duration;
 use super::events::Event;
-use super::world::{Compute, Thread, ThreadState, World};
+use super::world::{Compute, MANY_THREADS, Thread, ThreadState, World};
 use crate::error::{self, Error, Result};
 
 /// How a simulated thread ended.
@@ -127,6 +127,7 @@ impl World {
         self.patience.begin(self.now);
         (self.running, self.stopped) = (true, false);
         self.unfinished = threads;
+        self.fetches_ahead = threads >= MANY_THREADS;
         self.schedule_script();
         for thread in 0..threads {
             self.agenda.push(self.now, Event::Start(thread as u32));
@@ -188,8 +189,10 @@ impl World {
         self.finish_work();
         self.polled = None;
         self.agenda.clear();
+        self.memories.iter_mut().for_each(|memory| memory.queue.clear());
         self.cuts.clear();
         self.dying.clear();
         self.running = false;
+        self.fetches_ahead = false;
     }
 }

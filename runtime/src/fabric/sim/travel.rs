@@ -2,7 +2,7 @@
 //!
 //! An operation enters the books with its last word; a chain stops at the first operation that fails.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::Rng;
 
@@ -28,6 +28,7 @@ impl World {
                 return (self.threads[thread as usize].state == ThreadState::Running).then_some(thread);
             }
             Event::Arrive(flight) => self.arrive(flight),
+            Event::Serve(node) => self.serve(node),
             Event::Step(flight) => self.step(flight),
             Event::Complete(flight) => return self.complete(flight),
             Event::Fault(index) => self.befall_by_script(index),
@@ -42,7 +43,8 @@ impl World {
             return self.hurry(index);
         }
         let flight = &self.flights[index as usize];
-        let memory = self.memories[usize::from(flight.node)];
+        let node = flight.node;
+        let memory = &self.memories[usize::from(node)];
         if memory.dead {
             return self.is_unreachable(index);
         }
@@ -59,14 +61,31 @@ impl World {
             busy += last * memory.slowness;
         }
         let begins_at = self.now.max(memory.free_at);
-        self.memories[usize::from(flight.node)].free_at = begins_at + busy;
         let answer_at = begins_at + busy - last * memory.slowness + self.config.window() * memory.slowness;
         self.flights[index as usize].answer_at = answer_at;
+        let memory = &mut self.memories[usize::from(node)];
+        memory.free_at = begins_at + busy;
         if begins_at > self.now {
-            self.agenda.push(begins_at, Event::Step(index));
+            memory.queue.push_back((begins_at, index));
+            if memory.queue.len() == 1 {
+                self.agenda.push(begins_at, Event::Serve(node));
+            }
         } else {
             self.access(index);
         }
+    }
+
+    /// A memory node begins the first chain of its queue.
+    fn serve(&mut self, node: u16) {
+        let queue = &mut self.memories[usize::from(node)].queue;
+        let Some((_, index)) = queue.pop_front() else { return };
+        if let Some((begins_at, _)) = queue.front() {
+            self.agenda.push(*begins_at, Event::Serve(node));
+        }
+        if self.fetches_ahead {
+            self.fetch_ahead(node);
+        }
+        self.access(index);
     }
 
     /// It is time for a chain's next word, unless it was hurried and is done.
@@ -91,27 +110,28 @@ impl World {
     fn access(&mut self, index: u32) {
         self.flights[index as usize].progress = Progress::Begun;
         let hurried = self.is_followed(index);
-        while self.flights[index as usize].words_left > 0 {
-            if let Err(error) = self.access_word(index) {
+        loop {
+            let words_left = self.flights[index as usize].words_left;
+            if words_left == 0 {
+                break;
+            }
+            // Words come in bursts, with pauses of any part of the time that is left. With n words left behind a word, the
+            // odds of a pause there are 1 in n; so the number of words left at the next pause is anything from 1 to all but
+            // one, each as likely. Evenly spaced accesses of two chains would rarely overtake each other.
+            let pauses = !hurried && words_left > 1;
+            let draw = if pauses { self.agenda.rng.next_u64() } else { 0 };
+            let left = if pauses { 1 + scaled(u64::from(words_left) - 1, draw as u32) as u32 } else { 0 };
+            if let Err(error) = self.access_words(index, (words_left - left) as usize) {
                 let flight = &mut self.flights[index as usize];
                 flight.result = Err(error);
                 flight.words_left = 0;
                 break;
             }
-            let flight = &self.flights[index as usize];
-            let left = u64::from(flight.words_left);
             if left == 0 {
                 break;
             }
-            if hurried {
-                continue;
-            }
-            // Words come in bursts: once on average in a chain there is a pause between two of them, of any part of the
-            // time that is left. Evenly spaced accesses of two chains would rarely overtake each other.
-            let draw = self.agenda.rng.next_u64();
-            let pauses = scaled(left, draw as u32) == 0;
-            let rest = flight.answer_at.saturating_sub(self.now);
-            let next_at = if pauses { self.now + scaled(rest, (draw >> 32) as u32) } else { self.now };
+            let rest = self.flights[index as usize].answer_at.saturating_sub(self.now);
+            let next_at = self.now + scaled(rest, (draw >> 32) as u32);
             if self.agenda.next_at().is_some_and(|other| other <= next_at) {
                 return self.agenda.push(next_at, Event::Step(index));
             }
@@ -199,81 +219,99 @@ impl World {
 
     // ---- memory ------------------------------------------------------------------------------------------------
 
-    /// Executes a chain's next word access. The operation is entered into the books with its last word.
-    fn access_word(&mut self, index: u32) -> Result<()> {
-        let flight = &mut self.flights[index as usize];
-        let (ops, words) = flight.chain.parts();
-        let op = &ops[flight.next_op as usize];
-        let word = flight.next_word as usize;
-        let who = Who { thread: flight.thread, task: flight.task, at: self.now };
-        let count = op.words();
-        if word == 0 {
-            // The whole range, so that an operation with an invalid address changes nothing.
-            self.arena.words(op.at(), count)?;
-            self.books.check(op, who)?;
-        } else {
-            self.books.check_again(op, word, who)?;
-        }
-        let cell = self.arena.word(op.at().add((word * WORD_BYTES) as u64))?;
-        let (op_at, mut changed) = (op.at(), false);
-        match op {
-            Op::Read { slot, .. } => words[slot.start + word] = cell.load(Ordering::Relaxed),
-            Op::Write { slot, .. } => {
-                let new = words[slot.start + word];
-                changed = cell.swap(new, Ordering::Relaxed) != new;
+    /// Executes a chain's next `count` word accesses, of which there are so many. An operation is entered into the books with
+    /// its last word.
+    fn access_words(&mut self, index: u32, mut count: usize) -> Result<()> {
+        while count > 0 {
+            let flight = &mut self.flights[index as usize];
+            let (ops, words) = flight.chain.parts();
+            let op = &ops[flight.next_op as usize];
+            let word = flight.next_word as usize;
+            let who = Who { thread: flight.thread, task: flight.task, at: self.now };
+            let burst = count.min(op.words() - word);
+            if word == 0 {
+                // The whole range, so that an operation with an invalid address changes nothing.
+                self.arena.words(op.at(), op.words())?;
+                self.books.check(op, who)?;
+            } else {
+                self.books.check_again(op, word..word + burst, who)?;
             }
-            Op::CompareExchange { expected, new, slot, .. } => {
-                let found = cell.load(Ordering::Relaxed);
-                words[*slot] = found;
-                if found == *expected {
-                    cell.store(*new, Ordering::Relaxed);
-                    changed = found != *new;
+            let cells = self.arena.words(op.at().add((word * WORD_BYTES) as u64), burst)?;
+            let (op_at, changed) = (op.at(), access(op, word, words, cells));
+            if changed && !control::is_of_epochs(op_at) {
+                self.patience.memory_changed();
+            }
+            count -= burst;
+            flight.words_left -= burst as u32;
+            if word + burst < op.words() {
+                flight.next_word += burst as u32;
+                break;
+            }
+            (flight.next_op, flight.next_word) = (flight.next_op + 1, 0);
+            let record = Record { who, what: what(op, words), at: op_at, object: self.books.object(op_at) };
+            let mut repeated = false;
+            if let Some(thread) = self.threads.get_mut(who.thread as usize) {
+                if let What::CompareExchange { expected, found, .. } = record.what
+                    && found != expected
+                {
+                    thread.in_vain.exchange_failed(who.task, found);
+                }
+                // What the runtime does for epochs now and then says nothing of what the thread does.
+                let of_epochs = control::is_of_epochs(op_at);
+                repeated = if of_epochs {
+                    thread.repeats >= REPEATS
+                } else {
+                    thread.last.is_some_and(|last| last.is_repeated_by(&record))
+                };
+                if repeated {
+                    thread.repeats += 1;
+                } else if !of_epochs {
+                    (thread.last, thread.repeats) = (Some(record), 0);
                 }
             }
-            Op::FetchAdd { addend, slot, .. } => {
-                words[*slot] = cell.load(Ordering::Relaxed);
-                cell.store(words[*slot].wrapping_add(*addend), Ordering::Relaxed);
-                changed = *addend != 0;
-            }
-        }
-        if changed && !control::is_of_epochs(op_at) {
-            self.patience.memory_changed();
-        }
-        flight.words_left -= 1;
-        if word + 1 < count {
-            flight.next_word += 1;
-            return Ok(());
-        }
-        (flight.next_op, flight.next_word) = (flight.next_op + 1, 0);
-        let record = Record { who, what: what(op, words), at: op.at(), object: self.books.object(op.at()) };
-        let mut repeated = false;
-        if let Some(thread) = self.threads.get_mut(who.thread as usize) {
-            if let What::CompareExchange { expected, found, .. } = record.what
-                && found != expected
+            if let Some(since) = self.patience.suspicious_since()
+                && let Some(thread) = self.threads.get_mut(who.thread as usize)
             {
-                thread.in_vain.exchange_failed(who.task, found);
+                thread.in_vain.does(self.books.fingerprint(op, words, since));
             }
-            // What the runtime does for epochs now and then says nothing of what the thread does.
-            let of_epochs = control::is_of_epochs(op_at);
-            repeated = if of_epochs {
-                thread.repeats >= REPEATS
-            } else {
-                thread.last.is_some_and(|last| last.is_repeated_by(&record))
-            };
-            if repeated {
-                thread.repeats += 1;
-            } else if !of_epochs {
-                (thread.last, thread.repeats) = (Some(record), 0);
-            }
+            self.books.executed(record, repeated);
         }
-        if let Some(since) = self.patience.suspicious_since()
-            && let Some(thread) = self.threads.get_mut(who.thread as usize)
-        {
-            thread.in_vain.does(self.books.fingerprint(op, words, since));
-        }
-        self.books.executed(record, repeated);
         Ok(())
     }
+}
+
+/// Accesses `cells`, the words of an operation from number `word` on; returns whether that changed any.
+///
+/// One OS thread accesses a simulated cluster's memory at a time, under the world's lock.
+fn access(op: &Op, word: usize, words: &mut [u64], cells: &[AtomicU64]) -> bool {
+    let mut changed = false;
+    match op {
+        Op::Read { slot, .. } => {
+            for (seen, cell) in words[slot.start + word..].iter_mut().zip(cells) {
+                *seen = cell.load(Ordering::Relaxed);
+            }
+        }
+        Op::Write { slot, .. } => {
+            for (new, cell) in words[slot.start + word..].iter().zip(cells) {
+                changed |= cell.load(Ordering::Relaxed) != *new;
+                cell.store(*new, Ordering::Relaxed);
+            }
+        }
+        Op::CompareExchange { expected, new, slot, .. } => {
+            let found = cells[0].load(Ordering::Relaxed);
+            words[*slot] = found;
+            if found == *expected {
+                cells[0].store(*new, Ordering::Relaxed);
+                changed = found != *new;
+            }
+        }
+        Op::FetchAdd { addend, slot, .. } => {
+            words[*slot] = cells[0].load(Ordering::Relaxed);
+            cells[0].store(words[*slot].wrapping_add(*addend), Ordering::Relaxed);
+            changed = *addend != 0;
+        }
+    }
+    changed
 }
 
 /// The part `share / 2^32` of a number: cheaper than an unbiased draw from a range, and as good for this.

@@ -6,6 +6,7 @@
 //!   let go of it.
 
 use std::collections::VecDeque;
+use std::iter::successors;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -18,7 +19,7 @@ use super::misfortune::{Befallen, Cut, Script};
 use super::stuck::{Patience, Wait};
 use crate::error::Result;
 use crate::fabric::chain::{Chain, Op};
-use crate::fabric::host::{Arena, Geometry};
+use crate::fabric::host::{Arena, Geometry, prefetch};
 use crate::fabric::stall::Simulated;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
@@ -53,6 +54,9 @@ pub(crate) struct World {
     pub(super) dying: Vec<u32>,
     /// Threads that faults have killed and the run has not heard of.
     pub(super) died: Vec<u32>,
+    /// Whether there are so many threads that what one needs has left the processor's cache when its turn comes: then it is
+    /// fetched ahead.
+    pub(super) fetches_ahead: bool,
     /// Threads of the run that have neither ended nor died.
     pub(super) unfinished: usize,
     /// The thread that is being polled, or was last.
@@ -62,6 +66,15 @@ pub(crate) struct World {
     /// Whether the run is over for a reason of its own: nothing that is still dropped takes effect.
     pub(super) stopped: bool,
 }
+
+/// How many threads make it worth while to fetch ahead.
+pub(super) const MANY_THREADS: usize = 128;
+/// How far ahead of its turn a flight is fetched, and what it leads to: a few hundred nanoseconds.
+const FLIGHTS_AHEAD: usize = 8;
+const CHAINS_AHEAD: usize = 4;
+
+/// No flight: the end of a [lane](Lane).
+const NONE: u32 = u32::MAX;
 
 /// A compute thread.
 #[derive(Default)]
@@ -77,8 +90,9 @@ pub(super) struct Thread {
     pub(super) pinned: Option<(Picos, u64)>,
     /// The barriers that its futures wait at, and since when.
     pub(super) barriers: Vec<(Box<str>, Picos)>,
-    /// Its connections to memory nodes.
-    pub(super) lanes: Vec<Lane>,
+    /// Its connections to memory nodes: the first that it used, and the others.
+    first_lane: Option<Lane>,
+    other_lanes: Vec<Lane>,
     /// It is busy until then.
     pub(super) busy_until: Picos,
     /// What has arrived meanwhile, in this order.
@@ -86,22 +100,40 @@ pub(super) struct Thread {
 }
 
 /// A thread's connection to a memory node: chains on it are executed in the order in which they were posted.
+///
+/// Those that have not been executed are a list: each flight has the [next](Flight::next). A lane so needs no memory of its
+/// own, which with ten thousand threads would be out of the processor's cache whenever it is needed.
 pub(super) struct Lane {
     node: u16,
-    /// Chains that have not been executed.
-    pub(super) pending: VecDeque<u32>,
+    front: u32,
+    back: u32,
     /// When its doorbell was last rung, and when what it announced departs.
     rung: Option<(Picos, Picos)>,
 }
 
+impl Lane {
+    fn new(node: u16) -> Self {
+        Self { node, front: NONE, back: NONE, rung: None }
+    }
+}
+
 impl Thread {
     /// Its connection to `node`.
+    #[inline]
     fn lane(&mut self, node: u16) -> &mut Lane {
-        let position = self.lanes.iter().position(|lane| lane.node == node).unwrap_or_else(|| {
-            self.lanes.push(Lane { node, pending: VecDeque::new(), rung: None });
-            self.lanes.len() - 1
+        let first = self.first_lane.get_or_insert_with(|| Lane::new(node));
+        if first.node == node {
+            return first;
+        }
+        let position = self.other_lanes.iter().position(|lane| lane.node == node).unwrap_or_else(|| {
+            self.other_lanes.push(Lane::new(node));
+            self.other_lanes.len() - 1
         });
-        &mut self.lanes[position]
+        &mut self.other_lanes[position]
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.first_lane.iter().chain(&self.other_lanes)
     }
 }
 
@@ -126,10 +158,13 @@ pub(super) struct Compute {
 }
 
 /// A memory node.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Memory {
     /// When its NIC can begin another operation.
     pub(super) free_at: Picos,
+    /// Chains that have arrived and when each begins, in that order. If there are any, the agenda has an [`Event::Serve`]
+    /// for the first.
+    pub(super) queue: VecDeque<(Picos, u32)>,
     pub(super) dead: bool,
     /// How many times slower than others it is.
     pub(super) slowness: u64,
@@ -141,6 +176,8 @@ pub(super) struct Flight {
     pub(super) thread: u32,
     pub(super) task: u32,
     pub(super) posted_at: Picos,
+    /// The chain that was posted next on the same connection, if there is one; both have not been executed.
+    next: u32,
     /// The memory node that it is for.
     pub(super) node: u16,
     /// Whether it is at its memory node and waits for an earlier chain of its thread.
@@ -191,7 +228,7 @@ impl World {
         seed: u64,
         books: Books,
     ) -> Self {
-        let memory = Memory { free_at: 0, dead: false, slowness: 1 };
+        let memory = Memory { free_at: 0, queue: VecDeque::new(), dead: false, slowness: 1 };
         let mut world = Self {
             stalls: None,
             look_for_stalls_at: Picos::MAX,
@@ -212,6 +249,7 @@ impl World {
             books,
             dying: Vec::new(),
             died: Vec::new(),
+            fetches_ahead: false,
             unfinished: 0,
             polled: None,
             running: false,
@@ -219,6 +257,12 @@ impl World {
         };
         world.slow_some_down();
         world
+    }
+
+    /// Makes endpoints' threads known without a run, so that each has its connections.
+    #[cfg(test)]
+    pub(crate) fn admit(&mut self, threads: usize) {
+        self.threads.resize_with(threads, Thread::default);
     }
 
     pub(crate) fn config(&self) -> &SimConfig {
@@ -286,6 +330,7 @@ impl World {
             thread,
             task,
             posted_at,
+            next: NONE,
             node,
             early: false,
             in_background: false,
@@ -306,7 +351,12 @@ impl World {
         }
         self.agenda.push(arrives_at, Event::Arrive(flight));
         if let Some(thread) = self.threads.get_mut(thread as usize) {
-            thread.lane(node).pending.push_back(flight);
+            let lane = thread.lane(node);
+            match lane.front {
+                NONE => lane.front = flight,
+                _ => self.flights[lane.back as usize].next = flight,
+            }
+            lane.back = flight;
         }
         Some((flight, rings))
     }
@@ -332,14 +382,23 @@ impl World {
     /// Whether chains of a thread have not been executed.
     pub(super) fn is_underway(&self, thread: u32) -> bool {
         let thread = self.threads.get(thread as usize);
-        thread.is_some_and(|thread| thread.lanes.iter().any(|lane| !lane.pending.is_empty()))
+        thread.is_some_and(|thread| thread.lanes().any(|lane| lane.front != NONE))
+    }
+
+    /// Chains of a thread that have not been executed: for each of its connections, in order.
+    pub(super) fn underway(&self, thread: u32) -> Vec<Vec<u32>> {
+        let after = |flight: u32| (flight != NONE).then_some(flight);
+        let chains = |lane: &Lane| {
+            successors(after(lane.front), |flight| after(self.flights[*flight as usize].next)).collect()
+        };
+        self.threads[thread as usize].lanes().map(chains).collect()
     }
 
     /// Whether it is a chain's turn on its connection; if not, it is woken when it is.
     pub(super) fn is_its_turn(&mut self, index: u32) -> bool {
         let Flight { thread, node, .. } = self.flights[index as usize];
         let Some(thread) = self.threads.get_mut(thread as usize) else { return true };
-        let turn = thread.lane(node).pending.front() == Some(&index);
+        let turn = thread.lane(node).front == index;
         self.flights[index as usize].early = !turn;
         turn
     }
@@ -347,27 +406,27 @@ impl World {
     /// The chain whose turn it is on a chain's connection.
     pub(super) fn front_of_lane(&mut self, index: u32) -> Option<u32> {
         let Flight { thread, node, .. } = self.flights[index as usize];
-        self.threads.get_mut(thread as usize)?.lane(node).pending.front().copied()
+        let front = self.threads.get_mut(thread as usize)?.lane(node).front;
+        (front != NONE).then_some(front)
     }
 
     /// Whether the next chain on its connection waits for a chain to be executed.
-    pub(super) fn is_followed(&mut self, index: u32) -> bool {
-        let Flight { thread, node, .. } = self.flights[index as usize];
-        let Some(thread) = self.threads.get_mut(thread as usize) else { return false };
-        thread.lane(node).pending.get(1).is_some_and(|next| self.flights[*next as usize].early)
+    pub(super) fn is_followed(&self, index: u32) -> bool {
+        // A flight that is begun is the first of its connection.
+        let next = self.flights[index as usize].next;
+        next != NONE && self.flights[next as usize].early
     }
 
     /// A chain has been executed, or never will be: the next one of its connection has its turn, if it is there.
     pub(super) fn end_turn(&mut self, index: u32) {
         let Flight { thread, node, .. } = self.flights[index as usize];
         let Some(thread) = self.threads.get_mut(thread as usize) else { return };
-        let pending = &mut thread.lane(node).pending;
-        if pending.front() == Some(&index) {
-            pending.pop_front();
+        let lane = thread.lane(node);
+        if lane.front == index {
+            lane.front = self.flights[index as usize].next;
         }
-        if let Some(next) = pending.front().copied()
-            && std::mem::take(&mut self.flights[next as usize].early)
-        {
+        let next = lane.front;
+        if next != NONE && std::mem::take(&mut self.flights[next as usize].early) {
             self.agenda.push(self.now, Event::Arrive(next));
         }
     }
@@ -385,6 +444,7 @@ impl World {
             thread,
             task,
             posted_at: self.now,
+            next: NONE,
             node: 0,
             early: false,
             in_background: false,
@@ -424,6 +484,23 @@ impl World {
             && let Some(index) = thread.barriers.iter().position(|(name, _)| **name == *barrier)
         {
             thread.barriers.swap_remove(index);
+        }
+    }
+
+    /// Fetches what serving a chain needs that is some places behind in a memory node's queue: first the flight, then what it
+    /// leads to.
+    #[inline]
+    pub(super) fn fetch_ahead(&self, node: u16) {
+        let queue = &self.memories[usize::from(node)].queue;
+        if let Some((_, index)) = queue.get(FLIGHTS_AHEAD) {
+            prefetch(&self.flights[*index as usize]);
+        }
+        if let Some((_, index)) = queue.get(CHAINS_AHEAD) {
+            let flight = &self.flights[*index as usize];
+            flight.chain.prefetch();
+            if let Some(thread) = self.threads.get(flight.thread as usize) {
+                prefetch(thread);
+            }
         }
     }
 
