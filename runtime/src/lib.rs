@@ -75,6 +75,9 @@ pub mod rdma;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
+#[cfg(test)]
+#[path = "../tests/skip/mod.rs"]
+mod skip;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod stopper;
 mod task;

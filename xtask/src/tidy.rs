@@ -69,6 +69,9 @@ const PRINTING: &[&str] = &["println!(", "print!(", "stderr()", "stdout()"];
 /// What is left over from work in progress.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!("];
 
+/// What a test prints that finds nothing to test: hidden, since the test passes.
+const SILENT: &[&str] = &["SKIPPED:", "NOT TESTED"];
+
 /// Checks every source file.
 pub(crate) fn run() -> Result<(), String> {
     let root = root();
@@ -138,6 +141,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
     }
     // Tests may print.
     let last = without_tests(name, text).lines().count();
+    let is_test = name.contains("tests/") && !name.starts_with("ui-tests/cases/");
     for (number, line) in (1..).zip(text.lines()) {
         // loom has a module `thread` too, which starts none.
         let code = line.split("//").next().unwrap_or_default().replace("loom::thread", "loom");
@@ -160,6 +164,14 @@ fn check(name: &str, text: &str) -> Vec<String> {
         }
         if is_unsafe(&code) && !UNSAFE_FILES.contains(&name) {
             breach("`unsafe` belongs in one of the few files that xtask/src/tidy.rs lists".to_owned());
+        }
+        if name.starts_with("runtime/tests/skip/") {
+            // The one place that says so.
+        } else if SILENT.iter().any(|word| line.contains(word)) {
+            breach("a test that does not find its subject calls `skip` (runtime/tests/skip)".to_owned());
+        }
+        if is_test && code.contains("else { return }") {
+            breach("a test that returns early passes: `skip` says so".to_owned());
         }
         if line.contains("/home/") || line.contains("/root/") {
             breach("a path of somebody's machine".to_owned());
@@ -315,6 +327,15 @@ mod tests {
             assert!(breach("benches/src/a.rs", &format!("// {word}")).contains("left over"), "{word}");
         }
         assert!(breach(library, &"//! Runs.\n".repeat(501)).contains("two ideas"));
+        let early = "let Some(device) = device() else { return };";
+        assert!(breach("runtime/tests/a.rs", early).contains("returns early passes"));
+        assert_eq!(breach("runtime/tests/a.rs", &format!("// {early}")), "");
+        for word in SILENT {
+            assert!(
+                breach("benches/src/a.rs", &format!("eprintln!(\"{word}\");")).contains("calls `skip`"),
+                "{word}"
+            );
+        }
         assert!(breach("dsl-examples/tests/a.rs", "let path = \"/home/me\";").contains("machine"));
     }
 

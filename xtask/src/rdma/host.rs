@@ -96,6 +96,7 @@ pub(super) fn run(
         command.arg(format!("{PRELUDE}\n{}", test.command)).env("PATH", &path);
         command.env("RDMA_DEVICE", &device.name).env("RDMA_GID_INDEX", device.gid_index.to_string());
         command.env("RDMA_ADDRESS", device.address.to_string()).env("FARFIELD_STALL", "5s");
+        command.env("FARFIELD_REQUIRE", "rdma");
         let started = Instant::now();
         let file = File::create(&log).map_err(failed)?;
         let status = bounded::logged(&mut command, file, limit + Duration::from_secs(5))?;

@@ -8,6 +8,7 @@
 //! | `RDMA_DEVICE` | the device to use |
 //! | `RDMA_GID_INDEX` | the index of the device's global identifier that belongs to the address |
 //! | `RDMA_ADDRESS` | the device's own address |
+//! | `FARFIELD_REQUIRE` | `rdma`: a test of the library that does not find the device fails |
 //!
 //! and the functions of [`PRELUDE`]. Programs that a run brings along are on the path.
 
@@ -48,14 +49,23 @@ fn test(name: &str, limit_s: u64, command: &str) -> Test {
     Test { name: name.to_owned(), command: command.to_owned(), limit: Duration::from_secs(limit_s) }
 }
 
+/// The library's tests that `filter` selects. A filter that selects no test makes the program succeed, so one whose name contains
+/// `needed` must be among those that passed.
+fn library(program: &str, filter: &str, needed: &str) -> String {
+    format!(
+        "log=$(mktemp)\n{program} {filter} --test-threads 1 >\"$log\" 2>&1 || {{ cat \"$log\"; exit 1; }}\ncat \"$log\"\n\
+         grep -q '^test .*{needed}.* ok$' \"$log\" || {{ echo 'no test of this name passed: {needed}'; exit 1; }}\n"
+    )
+}
+
 /// What runs on any one device. The last one takes the device away, so it runs in a machine of ours only.
 pub(super) fn single(in_machine: bool) -> Vec<Test> {
     let mut tests = vec![
         test("device", 20, DEVICE),
-        test("conformance", 120, &format!("{TESTS} conformance --test-threads 1")),
-        test("two-sides", 120, &format!("{TESTS} verbs --test-threads 1")),
-        test("conformance-dlopen", 120, &format!("{TESTS_DLOPEN} conformance --test-threads 1")),
-        test("two-sides-dlopen", 120, &format!("{TESTS_DLOPEN} verbs --test-threads 1")),
+        test("conformance", 120, &library(TESTS, "conformance", "rdma_conforms")),
+        test("two-sides", 120, &library(TESTS, "verbs", "verbs::tests::")),
+        test("conformance-dlopen", 120, &library(TESTS_DLOPEN, "conformance", "rdma_conforms")),
+        test("two-sides-dlopen", 120, &library(TESTS_DLOPEN, "verbs", "verbs::tests::")),
         test("sets", 180, include_str!("scripts/sets.sh")),
         test("nodes", 120, include_str!("scripts/nodes.sh")),
         test("killed", 120, include_str!("scripts/killed.sh")),

@@ -1,7 +1,7 @@
 //! Both sides over a real device, and strangers who try their luck.
 //!
-//! `RDMA_ADDRESS` names an address of a device of this machine. Where it is not set, nothing here is tested, and each test says
-//! so; the test bed sets it.
+//! `RDMA_ADDRESS` names an address of a device of this machine. Where it is not set, each test is
+//! [skipped](crate::skip) aloud; the test bed sets it, and requires the device.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::pointer::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
-/// The device's address; none if there is no device to test with, which is said aloud.
+/// The device's address. Where there is none the test is skipped aloud, or fails if `rdma` is required.
 pub(crate) fn address() -> Option<String> {
     let address = std::env::var("RDMA_ADDRESS").ok();
     if address.is_none() {
-        eprintln!("NOT TESTED on verbs: RDMA_ADDRESS names no RDMA device's address");
+        crate::skip::skip("rdma", "RDMA_ADDRESS names no address of an RDMA device");
     }
     address
 }

@@ -62,6 +62,8 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
 done
 [ -n "$index" ] || give_up "rxe0 has no global identifier for $FARFIELD_ADDRESS"
 export RDMA_DEVICE=rxe0 RDMA_GID_INDEX=$index RDMA_ADDRESS=$FARFIELD_ADDRESS
+# A test that does not find the device fails.
+export FARFIELD_REQUIRE=rdma
 
 # What waits for too long says so, before a test's limit ends it.
 export FARFIELD_STALL=5s
