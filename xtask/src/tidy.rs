@@ -228,7 +228,7 @@ fn exposed(text: &str, of: &str) -> Vec<(usize, String)> {
 
 /// The part of a file that is not its tests.
 fn without_tests<'a>(file: &str, text: &'a str) -> &'a str {
-    let is_test = file.contains("tests") || file.ends_with("conformance.rs");
+    let is_test = file.contains("tests") || file.contains("fabric/conformance/");
     let ends = ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(all(test, not(loom)))]\nmod tests {"];
     let end = ends.iter().filter_map(|end| text.find(end)).min();
     if is_test { "" } else { &text[..end.unwrap_or(text.len())] }

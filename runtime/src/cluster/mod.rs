@@ -53,9 +53,7 @@ mod thread;
 pub(crate) mod tokens;
 pub(crate) mod url;
 
-use std::cell::Cell;
 use std::fmt;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -82,7 +80,6 @@ use crate::memory::epoch::Collector;
 use crate::memory::process::Process;
 use crate::memory::registry::Registry;
 use crate::sim::Simulation;
-use crate::sim::watch::Watch;
 use crate::task::block_on;
 use backing::Backing;
 use group::Group;
@@ -485,19 +482,8 @@ impl Shared {
         self.backing.has_strangers()
     }
 
-    /// Whether simulated threads keep freed blocks out of use as long as there are others.
-    fn quarantines(&self) -> bool {
-        self.world().is_some_and(|world| world.lock().config().reuse(self.config.seed) == sim::Reuse::Never)
-    }
-
     fn endpoint(&self, seed: u64, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Endpoint {
         self.backing.endpoint(&self.config, seed, thread, stalls)
-    }
-
-    /// What a thread's heap tells the simulator through; `task` is the task that runs.
-    pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
-        let quarantines = self.quarantines();
-        self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task), quarantines })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::fabric::sim::{self, KEEPER_TASK, ThreadFuture};
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
+use crate::sim::watch::Watch;
 
 /// A run of simulated threads.
 pub(super) struct Simulated<'a, B> {
@@ -128,6 +130,17 @@ pub(super) fn look_for_leaks(world: &sim::Shared) -> Result<()> {
 }
 
 impl Shared {
+    /// Whether simulated threads keep freed blocks out of use as long as there are others.
+    pub(super) fn quarantines(&self) -> bool {
+        self.world().is_some_and(|world| world.lock().config().reuse(self.config.seed) == sim::Reuse::Never)
+    }
+
+    /// What a thread's heap tells the simulator through; `task` is the task that runs.
+    pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
+        let quarantines = self.quarantines();
+        self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task), quarantines })
+    }
+
     /// Evicts a simulated process that is gone: nothing that it has posted is still to come. Returns whether it is evicted; else
     /// survivors have to.
     pub(super) fn evict_simulated(&self, identity: u32) -> bool {

@@ -28,8 +28,7 @@ use crate::fabric::host::Host;
 use crate::fabric::sim::{Plant, Sim};
 use crate::fabric::stall::Waits;
 use crate::fabric::{Endpoint, Posted, Ticket};
-use crate::layout::{Remote, WORD_BYTES};
-use crate::memory::block::Block;
+use crate::layout::WORD_BYTES;
 use crate::memory::eager::Eager;
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::global::Step;
@@ -39,7 +38,7 @@ use crate::memory::limbo::Limbo;
 use crate::memory::process::Process;
 use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
-use crate::pointer::{Address, Pointer, RemotePtr};
+use crate::pointer::Address;
 use crate::task::Idle;
 use crate::task::lineage::Lineage;
 
@@ -451,28 +450,6 @@ impl ComputeThread {
             chain.clear();
             chains.push(chain);
         }
-    }
-
-    // ---- memory ------------------------------------------------------------------------------------------------
-
-    /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
-    ///
-    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
-    /// to give back what is surplus. For an object that others may still hold a pointer to, use
-    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). One that has been unlinked and is kept until then without a guard has to
-    /// be [held](Self::hold).
-    ///
-    /// # Errors
-    /// [`Error::InvalidPointer`] if no object can be there.
-    pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
-        let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
-        let block = Block::of(object, self).await?;
-        self.heap.check_deletion(block)?;
-        self.forget_amends(block);
-        self.heap.free(block);
-        // Getting a page may fail; the block is free all the same.
-        let _ = self.tend().await;
-        Ok(())
     }
 }
 

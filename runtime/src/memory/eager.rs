@@ -157,7 +157,7 @@ impl Eager {
     fn expire(&self, world: &mut sim::World, limbo: &mut [Vec<Address>; 4], epoch: u64) {
         self.epoch.store(epoch, Relaxed);
         let expired = &mut limbo[(epoch & 3) as usize];
-        Self::add(&self.waiting, -(expired.len() as i64));
+        Self::add(&self.waiting, -(expired.len() as u64).cast_signed());
         world.expired(expired.drain(..), epoch);
     }
 

@@ -8,7 +8,9 @@ use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
+use crate::layout::Remote;
 use crate::memory::block::Block;
+use crate::pointer::{Pointer, RemotePtr};
 use crate::task::Backoff;
 
 /// How many objects a thread retires between attempts to advance the epoch.
@@ -22,6 +24,26 @@ const ATTEMPTS_TO_LEAVE: u32 = 64;
 const MOST_RETIRED: usize = 4096;
 
 impl ComputeThread {
+    /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
+    ///
+    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
+    /// to give back what is surplus. For an object that others may still hold a pointer to, use
+    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). One that has been unlinked and is kept until then without a guard has to
+    /// be [held](Self::hold).
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] if no object can be there.
+    pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
+        let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
+        let block = Block::of(object, self).await?;
+        self.heap().check_deletion(block)?;
+        self.forget_amends(block);
+        self.heap().free(block);
+        // Getting a page may fail; the block is free all the same.
+        let _ = self.tend().await;
+        Ok(())
+    }
+
     pub(crate) fn retire(&self, block: Block) -> Result<()> {
         self.heap().check_retirement(block, self.limbo.borrow().last())?;
         count(&self.counters.retired, 1);

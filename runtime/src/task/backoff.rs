@@ -113,7 +113,7 @@ impl<'a> Backoff<'a> {
             Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => self.waits_for(at),
             Purpose::Barrier { .. } => self.kind = LoopKind::Others,
             Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Pool => {
-                self.kind = LoopKind::Ends
+                self.kind = LoopKind::Ends;
             }
             Purpose::Retry | Purpose::Name(..) => {}
         }

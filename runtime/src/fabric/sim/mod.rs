@@ -30,6 +30,7 @@
 //! | [`config`] | the options and their defaults |
 //! | [`computing`] | what a thread's own work takes |
 //! | [`events`] | what happens next |
+//! | [`connection`] | the order of a thread's chains to a memory node |
 //! | [`world`] | the state of everything |
 //! | [`travel`] | what becomes of a chain between its doorbell and its completion |
 //! | [`plant`] | the runtime's planted bugs |
@@ -44,6 +45,7 @@
 
 pub(crate) mod computing;
 pub(crate) mod config;
+mod connection;
 mod events;
 mod loops;
 mod misfortune;

@@ -6,7 +6,6 @@
 //!   let go of it.
 
 use std::collections::VecDeque;
-use std::iter::successors;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -14,6 +13,7 @@ use std::task::Poll;
 use rand::{Rng, RngExt};
 
 use super::config::{Picos, SimConfig};
+use super::connection::Lane;
 use super::events::{Agenda, Event};
 use super::misfortune::{Befallen, Cut, Script};
 use super::stuck::{Patience, Wait};
@@ -74,7 +74,7 @@ const FLIGHTS_AHEAD: usize = 8;
 const CHAINS_AHEAD: usize = 4;
 
 /// No flight: the end of a [lane](Lane).
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// A compute thread.
 #[derive(Default)]
@@ -91,50 +91,12 @@ pub(super) struct Thread {
     /// The barriers that its futures wait at, and since when.
     pub(super) barriers: Vec<(Box<str>, Picos)>,
     /// Its connections to memory nodes: the first that it used, and the others.
-    first_lane: Option<Lane>,
-    other_lanes: Vec<Lane>,
+    pub(super) first_lane: Option<Lane>,
+    pub(super) other_lanes: Vec<Lane>,
     /// It is busy until then.
     pub(super) busy_until: Picos,
     /// What has arrived meanwhile, in this order.
     pub(super) completions: VecDeque<u32>,
-}
-
-/// A thread's connection to a memory node: chains on it are executed in the order in which they were posted.
-///
-/// Those that have not been executed are a list: each flight has the [next](Flight::next). A lane so needs no memory of its
-/// own, which with ten thousand threads would be out of the processor's cache whenever it is needed.
-pub(super) struct Lane {
-    node: u16,
-    front: u32,
-    back: u32,
-    /// When its doorbell was last rung, and when what it announced departs.
-    rung: Option<(Picos, Picos)>,
-}
-
-impl Lane {
-    fn new(node: u16) -> Self {
-        Self { node, front: NONE, back: NONE, rung: None }
-    }
-}
-
-impl Thread {
-    /// Its connection to `node`.
-    #[inline]
-    fn lane(&mut self, node: u16) -> &mut Lane {
-        let first = self.first_lane.get_or_insert_with(|| Lane::new(node));
-        if first.node == node {
-            return first;
-        }
-        let position = self.other_lanes.iter().position(|lane| lane.node == node).unwrap_or_else(|| {
-            self.other_lanes.push(Lane::new(node));
-            self.other_lanes.len() - 1
-        });
-        &mut self.other_lanes[position]
-    }
-
-    fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.first_lane.iter().chain(&self.other_lanes)
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +112,7 @@ pub(super) enum ThreadState {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Compute {
     /// When its NIC is done with the doorbells so far.
-    nic_free_at: Picos,
+    pub(super) nic_free_at: Picos,
     /// Its threads do nothing until then.
     pub(super) stalled_until: Picos,
     /// Chains posted in this run.
@@ -177,7 +139,7 @@ pub(super) struct Flight {
     pub(super) task: u32,
     pub(super) posted_at: Picos,
     /// The chain that was posted next on the same connection, if there is one; both have not been executed.
-    next: u32,
+    pub(super) next: u32,
     /// The memory node that it is for.
     pub(super) node: u16,
     /// Whether it is at its memory node and waits for an earlier chain of its thread.
@@ -359,76 +321,6 @@ impl World {
             lane.back = flight;
         }
         Some((flight, rings))
-    }
-
-    /// Announces a chain that is ready at `posted_at` to the compute node's NIC; gives when it departs and whether a doorbell was rung for
-    /// it. What one thread posts to one memory node in one poll shares a doorbell.
-    fn ring(&mut self, thread: u32, compute: usize, node: u16, posted_at: Picos) -> (Picos, bool) {
-        let mut lane = self.threads.get_mut(thread as usize).map(|thread| thread.lane(node));
-        if let Some(Lane { rung: Some((at, departs_at)), .. }) = lane
-            && *at == self.now
-        {
-            return (posted_at.max(*departs_at), false);
-        }
-        let nic = &mut self.computes[compute].nic_free_at;
-        let departs_at = posted_at.max(*nic);
-        *nic = departs_at + self.config.doorbell;
-        if let Some(lane) = &mut lane {
-            lane.rung = Some((self.now, departs_at));
-        }
-        (departs_at, true)
-    }
-
-    /// Whether chains of a thread have not been executed.
-    pub(super) fn is_underway(&self, thread: u32) -> bool {
-        let thread = self.threads.get(thread as usize);
-        thread.is_some_and(|thread| thread.lanes().any(|lane| lane.front != NONE))
-    }
-
-    /// Chains of a thread that have not been executed: for each of its connections, in order.
-    pub(super) fn underway(&self, thread: u32) -> Vec<Vec<u32>> {
-        let after = |flight: u32| (flight != NONE).then_some(flight);
-        let chains = |lane: &Lane| {
-            successors(after(lane.front), |flight| after(self.flights[*flight as usize].next)).collect()
-        };
-        self.threads[thread as usize].lanes().map(chains).collect()
-    }
-
-    /// Whether it is a chain's turn on its connection; if not, it is woken when it is.
-    pub(super) fn is_its_turn(&mut self, index: u32) -> bool {
-        let Flight { thread, node, .. } = self.flights[index as usize];
-        let Some(thread) = self.threads.get_mut(thread as usize) else { return true };
-        let turn = thread.lane(node).front == index;
-        self.flights[index as usize].early = !turn;
-        turn
-    }
-
-    /// The chain whose turn it is on a chain's connection.
-    pub(super) fn front_of_lane(&mut self, index: u32) -> Option<u32> {
-        let Flight { thread, node, .. } = self.flights[index as usize];
-        let front = self.threads.get_mut(thread as usize)?.lane(node).front;
-        (front != NONE).then_some(front)
-    }
-
-    /// Whether the next chain on its connection waits for a chain to be executed.
-    pub(super) fn is_followed(&self, index: u32) -> bool {
-        // A flight that is begun is the first of its connection.
-        let next = self.flights[index as usize].next;
-        next != NONE && self.flights[next as usize].early
-    }
-
-    /// A chain has been executed, or never will be: the next one of its connection has its turn, if it is there.
-    pub(super) fn end_turn(&mut self, index: u32) {
-        let Flight { thread, node, .. } = self.flights[index as usize];
-        let Some(thread) = self.threads.get_mut(thread as usize) else { return };
-        let lane = thread.lane(node);
-        if lane.front == index {
-            lane.front = self.flights[index as usize].next;
-        }
-        let next = lane.front;
-        if next != NONE && std::mem::take(&mut self.flights[next as usize].early) {
-            self.agenda.push(self.now, Event::Arrive(next));
-        }
     }
 
     /// Starts a timer; gives its flight, or none if the thread is dead.
