@@ -209,7 +209,7 @@ async fn work<M: Model>(ct: &ComputeThread, run: &Run<'_, M>, inject: &impl Fn(F
                 Some(death) => {
                     let mut doing = structure.perform(&step.operation, ct);
                     death.begins(number, ct);
-                    let dying = poll_fn(|context| {
+                    let watched = poll_fn(|context| {
                         let polled = doing.as_mut().poll(context);
                         if let Some(after) = death.is_due(number, ct) {
                             let compute = ct.index() / run.plan.threads_per_node.max(1) as usize;
@@ -217,7 +217,7 @@ async fn work<M: Model>(ct: &ComputeThread, run: &Run<'_, M>, inject: &impl Fn(F
                         }
                         polled
                     });
-                    run.perform(dying, &step.operation, ct).await?
+                    run.perform(watched, &step.operation, ct).await?
                 }
             };
             if step.reclaims {

@@ -85,7 +85,7 @@ macro_rules! tested {
 
 async fn add(tally: &Tally, ct: &ComputeThread) -> Result<Told> {
     let changed = tally.value().fetch_update(ct, |value| (value < MOST).then_some(value + 1)).await?;
-    changed.map(Ok).or_else(|_| Err(Error::other("enough")))
+    changed.map(Ok).map_err(|_| Error::other("enough"))
 }
 
 /// What the model knows as an answer is one.
@@ -222,7 +222,7 @@ fn a_lost_update_shrinks_to_two_operations() {
     assert_eq!(shrunk.plan.operations().collect::<Vec<_>>(), [&Ask::Add, &Ask::Add], "{summary}");
     assert_eq!(shrunk.plan.threads.len(), 2, "{summary}");
     // The plan alone shows it again.
-    assert_eq!(run::<Torn>(&shrunk.plan).found, [shrunk.found.clone()]);
+    assert_eq!(run::<Torn>(&shrunk.plan).found, std::slice::from_ref(&shrunk.found));
     let shown = summary.to_string();
     for part in
         ["┌ Add", "└ Ok(0)  <--", "can be explained", "where only Ok(1)", "to replay it: FARFIELD_SEED="]
