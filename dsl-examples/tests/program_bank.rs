@@ -223,9 +223,10 @@ impl<const CARELESS: bool, const HASTY: bool> Tested for Bank<CARELESS, HASTY> {
         Ok(match *business {
             Business::Transfer { from, to, amount } => {
                 let [from, to] = [accounts[from], accounts[to]];
-                let made = match CARELESS {
-                    true => careless_transfer(from, to, amount, ct).await?,
-                    false => transfer(from, to, amount, ct).await?,
+                let made = if CARELESS {
+                    careless_transfer(from, to, amount, ct).await?
+                } else {
+                    transfer(from, to, amount, ct).await?
                 };
                 made.map_or_else(Told::Refused, |()| Told::Made)
             }

@@ -52,6 +52,7 @@ impl SetOperation {
     }
 
     /// The same with another key.
+    #[must_use]
     pub fn with_key(self, key: u64) -> Self {
         match self {
             Self::Get(_) => Self::Get(key),
