@@ -23,6 +23,9 @@ use std::sync::OnceLock;
 const RUN_ELSEWHERE: &[(&str, &str)] = &[
     // `cargo xtask ci` runs the README's second command as it stands there.
     ("cargo test --workspace", "xtask/src/ci.rs"),
+    // They are long where they are not optimised; `cargo xtask sim-soak` runs them.
+    ("cargo run --release -p farfield-soak -- --planted --list", "xtask/src/soak.rs"),
+    ("cargo run --release -p farfield-soak -- --planted", "xtask/src/soak.rs"),
     // They need a machine of their own, which `cargo xtask rdma-test` starts.
     ("modprobe rdma_rxe", "xtask/src/rdma/modules.rs"),
     ("rdma link add rxe0 type rxe netdev eth0", "xtask/src/rdma/scripts/init.sh"),

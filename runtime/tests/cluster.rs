@@ -228,15 +228,23 @@ fn a_run_without_threads_is_refused() {
 
 #[test]
 fn a_run_of_more_threads_than_a_process_can_have_is_refused() {
-    for (url, threads) in
-        [("local:", 40_000), ("local:delay=2", usize::MAX), ("sim:", 65_537), ("sim:", usize::MAX)]
-    {
+    for (url, threads) in [
+        ("local:", 40_000),
+        ("local:delay=2", usize::MAX),
+        ("sim:", 65_537),
+        ("sim:", usize::MAX),
+        ("sim:threads-per-node=100", 262_145),
+    ] {
         let cluster = Cluster::connect(url).unwrap();
         for error in [
             cluster.run(threads, async |_| Ok(())).map(drop).unwrap_err(),
             cluster.run_surviving(threads, async |_| Ok(())).map(drop).unwrap_err(),
         ] {
-            assert!(error.to_string().starts_with(&format!("threads is {threads}: a ")), "{url}: {error}");
+            let error = error.to_string();
+            assert!(
+                error.starts_with(&format!("threads is {threads}")) && error.contains(": a "),
+                "{url}: {error}"
+            );
         }
         assert_eq!(
             cluster.run(2, async |ct| Ok(ct.index())).unwrap(),

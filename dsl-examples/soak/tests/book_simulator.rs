@@ -54,7 +54,7 @@ async fn take_turns(ct: &ComputeThread) -> Result<()> {
 }
 // ANCHOR_END: test
 
-#[should_panic(expected = "key 1")]
+#[should_panic(expected = "key 0")]
 // ANCHOR: seeds
 #[farfield::test(sim, seeds = 0..1000, threads = 2)]
 async fn updates_take_turns(ct: &ComputeThread) -> Result<()> {

@@ -105,7 +105,8 @@ impl Simulated {
             moves: AtomicU64::new(0),
             thread: AtomicU32::new(0),
             is_running: AtomicBool::new(false),
-            seen: Mutex::new((0, Duration::ZERO, false)),
+            // The first look may fall into the first poll.
+            seen: Mutex::new((0, now(), false)),
             tables: Mutex::default(),
         };
         Arc::new(simulated)
