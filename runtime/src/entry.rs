@@ -57,7 +57,7 @@ pub fn run_test<E: Display + 'static>(
 }
 
 /// Runs a test in the simulator, once for each seed. Threads may be killed by faults that the URL asks for; the others
-/// must succeed. Unless the URL says `threads-per-node`, seeds differ in it: see [`layout`].
+/// must succeed. Unless the URL says `threads-per-node`, seeds differ in it: a process of one thread, of two, of three or of all.
 ///
 /// # Panics
 /// At the first seed under which it fails, with its error or its panic, having printed the beginning and the end of the trace, and

@@ -168,12 +168,6 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
         Moves,
     ),
     planted(
-        "sweep-without-threads",
-        "a process says that it has heard when all of its threads have",
-        "one of them goes on as if nobody swept",
-        Shelves,
-    ),
-    planted(
         "sweep-without-holdings",
         "what a thread holds when it hears is vetoed",
         "a held object is taken for lost",
