@@ -5,7 +5,7 @@
 //!
 //! Most bugs are edits of a structure's source, the one that users read: the build script replaces a passage or a few and
 //! compiles the result. A passage that it does not find exactly once fails the build, so a change of a structure can not
-//! quietly disarm a bug. Bugs of the [`runtime`] are options of the cluster's URL, and their structures are unchanged.
+//! quietly disarm a bug. Bugs of the runtime are options of the cluster's URL, and their structures are unchanged.
 //!
 //! Two bugs of one structure never break the same invariant, else one of them proves nothing that the other does not.
 
