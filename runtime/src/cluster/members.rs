@@ -318,21 +318,19 @@ impl ComputeThread {
             self.leave_sweep().await;
         }
         self.finish_step().await;
-        if let Some(places) = self.process.shared.as_ref().and_then(Member::take_back_places) {
+        let Some(member) = &self.process.shared else { return };
+        if let Some(places) = member.take_back_places() {
             // If its memory node is gone, so are they.
-            let _ = self.vacate(places).await;
+            let _ = self.vacate(places, State::of(member.identity)).await;
         }
     }
 
-    /// Clears a slot and frees its record.
-    async fn vacate(&self, places: Places) -> Result<()> {
+    /// Clears a slot and frees its record, whose `state` only this thread may change.
+    async fn vacate(&self, places: Places, state: u64) -> Result<()> {
         let mut chain = self.empty_chain();
         chain.write(places.slot, &[0]);
-        match &self.process.shared {
-            // Others that look for a place try to take it by CAS.
-            Some(member) => chain.replace(places.record, State::of(member.identity), 0),
-            None => chain.write(places.record, &[0]),
-        }
+        // Others that look for a place try to take it by CAS.
+        chain.replace(places.record, state, 0);
         self.submit(chain).await.map(drop)
     }
 
@@ -434,7 +432,7 @@ impl ComputeThread {
             self.fetch_add_word(control::evictions(), 1).await?;
             self.fetch_add_word(control::debts(), 1).await?;
             self.fetch_add_word(control::left_bytes(), gone.holds()).await?;
-            self.vacate(gone.places).await?;
+            self.vacate(gone.places, claim).await?;
             self.run.evicted(gone.identity);
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;
