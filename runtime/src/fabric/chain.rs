@@ -45,8 +45,6 @@ pub(crate) enum Op {
     Write {
         at: Address,
         slot: Range<usize>,
-        #[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
-        // where all operations are atomic it does not matter
         replaces: bool,
     },
     CompareExchange {
@@ -157,7 +155,8 @@ impl Chain {
     }
 
     /// A WRITE of a word that other threads may try to change by CAS, while it is `own`: a token or a mark of this thread's, so no CAS
-    /// of theirs succeeds. A fabric whose WRITEs and atomics can harm each other uses a CAS from `own`, which succeeds.
+    /// of theirs succeeds. As WRITEs and atomics of a device can harm each other, it is a CAS from `own`, which succeeds, or else changes
+    /// nothing; so it is on every fabric.
     pub(crate) fn replace(&mut self, at: Address, own: u64, new: u64) {
         self.words.extend([own, new]);
         let slot = self.words.len() - 1..self.words.len();

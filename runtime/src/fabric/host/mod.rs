@@ -99,7 +99,10 @@ impl Host {
                         *to = from.load(Ordering::SeqCst);
                     }
                 }
-                Op::Write { at, slot, .. } => self.write(*at, &words[slot.clone()])?,
+                Op::Write { at, slot, replaces: true } => {
+                    self.compare_exchange(*at, words[slot.start - 1], words[slot.start])?;
+                }
+                Op::Write { at, slot, replaces: false } => self.write(*at, &words[slot.clone()])?,
                 Op::CompareExchange { at, expected, new, slot } => {
                     words[*slot] = self.compare_exchange(*at, *expected, *new)?;
                 }

@@ -291,7 +291,13 @@ fn access(op: &Op, word: usize, words: &mut [u64], cells: &[AtomicU64]) -> bool 
                 *seen = cell.load(Ordering::Relaxed);
             }
         }
-        Op::Write { slot, .. } => {
+        Op::Write { slot, replaces: true, .. } => {
+            if cells[0].load(Ordering::Relaxed) == words[slot.start - 1] {
+                changed = words[slot.start - 1] != words[slot.start];
+                cells[0].store(words[slot.start], Ordering::Relaxed);
+            }
+        }
+        Op::Write { slot, replaces: false, .. } => {
             for (new, cell) in words[slot.start + word..].iter().zip(cells) {
                 changed |= cell.load(Ordering::Relaxed) != *new;
                 cell.store(*new, Ordering::Relaxed);
