@@ -221,6 +221,7 @@ impl ComputeThread {
         }
     }
 
+    #[cold]
     fn enter_watched(&self, eager: &Eager, enter: impl FnOnce(&super::epoch::Participant) -> Pin) -> Pin {
         let before = self.epoch.oldest();
         self.process.collector.observe(eager.epoch());
@@ -240,6 +241,7 @@ impl ComputeThread {
         }
     }
 
+    #[cold]
     fn leave_watched(&self, eager: &Eager, pin: Pin) {
         let before = self.epoch.oldest();
         if self.epoch.unpin(pin) && !self.process.is_abandoned.load(Relaxed) {
@@ -295,14 +297,20 @@ impl ComputeThread {
     /// Frees what has expired, where the simulator advances epochs.
     #[inline]
     pub(crate) fn free_eagerly(&self) {
-        if let Some(eager) = &self.eager
-            && self.freed_at.get() != eager.epoch()
-        {
-            let epoch = self.known_epoch();
-            self.freed_at.set(epoch);
-            if self.limbo.borrow().has_expired(epoch) {
-                self.free_expired(epoch);
-            }
+        if let Some(eager) = &self.eager {
+            self.free_watched(eager);
+        }
+    }
+
+    #[cold]
+    fn free_watched(&self, eager: &Eager) {
+        if self.freed_at.get() == eager.epoch() {
+            return;
+        }
+        let epoch = self.known_epoch();
+        self.freed_at.set(epoch);
+        if self.limbo.borrow().has_expired(epoch) {
+            self.free_expired(epoch);
         }
     }
 }

@@ -6,6 +6,7 @@ use super::block::Block;
 use super::epoch::Pin;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
+use crate::fabric::sim::Sim;
 use crate::layout::Remote;
 use crate::pointer::Shared;
 
@@ -27,11 +28,24 @@ impl ComputeThread {
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
         self.hear_requests();
-        let guard = Guard { ct: self, pin: self.enter_epoch() };
-        if let Some(sim) = self.endpoint.virtual_time() {
-            sim.pins(|| self.process.collector.epoch());
-        }
-        guard
+        let pin = match self.endpoint.virtual_time() {
+            None => self.epoch.pin(),
+            Some(sim) => self.pin_simulated(sim),
+        };
+        Guard { ct: self, pin }
+    }
+
+    #[cold]
+    fn pin_simulated(&self, sim: &Sim) -> Pin {
+        let pin = self.enter_epoch();
+        sim.pins(|| self.process.collector.epoch());
+        pin
+    }
+
+    #[cold]
+    fn unpin_simulated(&self, sim: &Sim, pin: Pin) {
+        self.leave_epoch(pin);
+        sim.unpins();
     }
 }
 
@@ -89,9 +103,9 @@ impl Deref for Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.ct.leave_epoch(self.pin);
-        if let Some(sim) = self.ct.endpoint.virtual_time() {
-            sim.unpins();
+        match self.ct.endpoint.virtual_time() {
+            None => drop(self.ct.epoch.unpin(self.pin)),
+            Some(sim) => self.ct.unpin_simulated(sim, self.pin),
         }
     }
 }

@@ -168,8 +168,12 @@ impl<'a> Backoff<'a> {
 }
 
 impl Drop for Backoff<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let (Some(entry), Some(sim)) = (self.entry.take(), self.ct.endpoint.virtual_time()) {
+        // Only the simulator keeps a table of them.
+        if let Some(entry) = self.entry
+            && let Some(sim) = self.ct.endpoint.virtual_time()
+        {
             sim.loop_ends(entry);
         }
     }
