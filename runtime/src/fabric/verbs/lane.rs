@@ -11,8 +11,9 @@
 //! destroyed; from then on the device touches no buffer. Every chain that is not done fails. The next chain connects anew, but
 //! not sooner than a timeout after the last attempt: until then chains fail at once.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::pipeline::{Credits, Pipeline, Request, Ring};
@@ -30,6 +31,8 @@ const LOOKS_PER_CLOCK: u32 = 1024;
 const ROUNDS_PER_POST: u32 = 4;
 /// How long a connection that is being torn down may take to give back what it had.
 const DRAIN: Duration = Duration::from_millis(100);
+/// How long a report waits for the thread that has the lane to say what is in flight: it does so when it looks at the clock.
+const ANSWER: Duration = Duration::from_millis(100);
 
 /// A connection, as a lane uses it.
 pub(super) trait Wire {
@@ -65,6 +68,9 @@ pub(super) struct Lane<C: Connect> {
     connect: C,
     state: Mutex<State<C::Wire>>,
     doorbells: AtomicU64,
+    /// Whether a report wants to know what is in flight, and what the thread that had the lane answered.
+    is_asked: AtomicBool,
+    answer: Mutex<Option<String>>,
 }
 
 struct State<W> {
@@ -100,7 +106,13 @@ impl<C: Connect> Lane<C> {
             failed: None,
             evicted: None,
         };
-        Ok(Self { connect, state: Mutex::new(state), doorbells: AtomicU64::new(0) })
+        Ok(Self {
+            connect,
+            state: Mutex::new(state),
+            doorbells: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
+            answer: Mutex::new(None),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State<C::Wire>> {
@@ -181,16 +193,34 @@ impl<C: Connect> Lane<C> {
         self.doorbells.load(Ordering::Relaxed)
     }
 
-    /// What it has in flight, for reports of stalls. Does not wait for a thread that connects anew.
+    /// What it has in flight, for reports of stalls. A thread that looks for completions has the lane nearly all the time, so it is
+    /// asked, and answers when it looks at the clock. Does not wait for one that connects anew.
     pub(super) fn describe(&self) -> String {
-        let node = self.connect.node();
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return format!("the lane to memory node {node} is at work, or connects anew");
+        let begun = Instant::now();
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.is_asked.store(true, Ordering::Relaxed);
+        loop {
+            let state = match self.state.try_lock() {
+                Ok(state) => Some(state),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(mut state) = state {
+                self.is_asked.store(false, Ordering::Relaxed);
+                return self.describe_state(&mut state);
             }
-        };
+            if let Some(answer) = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return answer;
+            }
+            if begun.elapsed() >= ANSWER {
+                return format!("the lane to memory node {} connects anew", self.connect.node());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn describe_state(&self, state: &mut State<C::Wire>) -> String {
+        let node = self.connect.node();
         let since = state.waiting_since.map_or_else(
             || "its clock does not run".to_owned(),
             |since| {
@@ -270,6 +300,10 @@ impl<C: Connect> Lane<C> {
         }
         state.looks = 0;
         let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
+        if self.is_asked.swap(false, Ordering::Relaxed) {
+            let answer = self.describe_state(state);
+            *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        }
         let has_ended = state.wire.as_mut().is_some_and(Wire::has_ended);
         let over = has_ended || waited >= self.connect.timeout();
         if over { self.tear_down(state, None, has_ended) } else { 0 }

@@ -255,6 +255,27 @@ fn what_waits_for_company_is_posted_when_its_thread_ends() {
     assert_eq!(device.far.lock().unwrap()[1..=5], [2, 3, 4, 5, 6]);
 }
 
+/// A thread that waits for completions has the lane nearly all the time, which is when a report is wanted.
+#[test]
+fn a_report_of_a_stall_tells_what_is_in_flight_while_a_thread_looks() {
+    let (device, lane) = lane();
+    *device.mood.lock().unwrap() = Mood::Silent;
+    lane.push(adding(1));
+    lane.go_on(1);
+    thread::scope(|scope| {
+        let looks = scope.spawn(|| lane.go_on(u32::MAX));
+        let mut reports = 0;
+        while !looks.is_finished() && reports < 5 {
+            thread::sleep(Duration::from_millis(2));
+            let report = lane.describe();
+            assert!(report.contains("1 chains under way") || looks.is_finished(), "{report}");
+            reports += 1;
+        }
+        assert!(reports > 0);
+        assert!(looks.join().unwrap(), "its chain fails after the timeout");
+    });
+}
+
 #[test]
 fn who_only_looks_is_served_without_a_round() {
     let (_, lane) = lane();
