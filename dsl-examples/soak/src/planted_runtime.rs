@@ -50,9 +50,13 @@ pub enum Program {
     Shelves,
     /// Objects are moved all the time, likewise.
     Moves,
+    /// Some threads hold objects without a guard for longer than a sweep takes, likewise.
+    Hoards,
 }
 
-use Program::{Accounts, Cuts, Impatience, Meetings, Moves, Names, Release, Replace, Shelves, Values};
+use Program::{
+    Accounts, Cuts, Hoards, Impatience, Meetings, Moves, Names, Release, Replace, Shelves, Values,
+};
 
 const fn planted(
     plant: &'static str,
@@ -168,6 +172,12 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
         Moves,
     ),
     planted(
+        "sweep-without-threads",
+        "a process answers when all its threads have vetoed what they hold",
+        "what a sleeping thread holds is taken for lost because another thread of its process has answered",
+        Hoards,
+    ),
+    planted(
         "sweep-without-holdings",
         "what a thread holds when it hears is vetoed",
         "a held object is taken for lost",
@@ -198,8 +208,8 @@ impl PlantedInRuntime {
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 9] =
-        [Replace, Release, Values, Accounts, Impatience, Cuts, Names, Meetings, Shelves];
+    pub const ALL: [Self; 11] =
+        [Replace, Release, Values, Accounts, Impatience, Cuts, Names, Meetings, Shelves, Moves, Hoards];
 
     /// Runs what a seed stands for, with a bug planted, or `none`.
     ///
@@ -216,6 +226,8 @@ impl Program {
             Names => "jitter=90%,stall=5%",
             Meetings => "jitter=50%,crash=1%,leaks=ignore",
             Shelves | Moves => "jitter=90%,stall=2%,threads-per-node=2,sweep=yes,reclaim=lazy",
+            // As quick a sweep as can be.
+            Hoards => "jitter=90%,threads-per-node=2,sweep=yes",
         };
         let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={plant},{options}");
         let cluster = Cluster::connect(&url)?;
@@ -232,8 +244,9 @@ impl Program {
             },
             Names => cluster.run(3, names).map(drop),
             Meetings => cluster.run_surviving(4, meetings).map(drop),
-            Shelves => shelves(&cluster, seed, 300, work),
-            Moves => shelves(&cluster, seed, 100, shift),
+            Shelves => shelves(&cluster, seed, 300, 100, work),
+            Moves => shelves(&cluster, seed, 100, 100, shift),
+            Hoards => shelves(&cluster, seed, 40, 10, hoard),
         }
     }
 }
@@ -638,11 +651,30 @@ async fn shift(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     g.sched_reclaim(item).await
 }
 
+/// The first thread of a process, which is its keeper's, makes items; the second keeps one in hand while it sleeps.
+async fn hoard(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
+    if ct.index().is_multiple_of(2) {
+        let g = &ct.pin();
+        let new = Item::new_in(ct, Item::init(MAGIC)).await?;
+        slot(g, shelf, 4)?.compare_exchange(g, Shared::NULL, new).await?.ok();
+        return Ok(());
+    }
+    let held = {
+        let g = &ct.pin();
+        take(g, shelf).await?.map(|item| ct.hold(item))
+    };
+    sleep_below(ct, 4_000_000).await;
+    let Some(held) = held else { return Ok(()) };
+    let g = &ct.pin();
+    put(g, shelf, held.as_ptr().shared(g)).await
+}
+
 /// Several processes work, some of which die.
 fn shelves(
     cluster: &Cluster,
     seed: u64,
     chains: u64,
+    steps: u64,
     work: impl AsyncFn(&ComputeThread, RemotePtr<Shelf>) -> Result<()> + Sync,
 ) -> Result<()> {
     let Some(simulation) = cluster.simulation() else { return Ok(()) };
@@ -653,7 +685,7 @@ fn shelves(
     cluster
         .run_surviving(8, async |ct| {
             let shelf = shelf(ct).await?;
-            for _ in 0..100 {
+            for _ in 0..steps {
                 work(ct, shelf).await?;
             }
             Ok(())
