@@ -12,6 +12,7 @@
 //! It has a compute thread of its own, and belongs to no run. The process takes its record when it connects and gives it back
 //! when it has been disconnected, both through the keeper; in between its compute threads come and go.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -25,11 +26,12 @@ use super::control::Record;
 use super::group::in_the_way;
 use super::members::Seen;
 use super::run::Run;
+use super::stalls::Purpose;
 use super::thread::ComputeThread;
 use super::{Cluster, control};
 use crate::error::{Error, Result};
 use crate::fabric::host::{Background, Stop};
-use crate::fabric::stall::blocked;
+use crate::fabric::stall::{Waiting, blocked};
 use crate::memory::sweep::{Pace, Swept};
 use crate::task::block_on;
 
@@ -137,6 +139,7 @@ async fn keep(ct: &ComputeThread, at_first: AtFirst, stop: &Stop, joined: Sender
 /// Frees what the process has retired, as long as the others go along with the epoch.
 async fn leave_garbage(ct: &ComputeThread, patience: Duration) {
     let mut moved = (ct.process.collector.epoch(), ct.now());
+    let _waiting = ct.has_garbage().then(|| ct.waits_as(Purpose::Epoch));
     loop {
         ct.take_orphans();
         if !ct.has_garbage() || ct.now().saturating_sub(moved.1) > patience {
@@ -222,6 +225,8 @@ pub(crate) struct Sweeper<'a> {
     /// What is owed, and since when no more than that; and for how long it has to stay so before a sweep is begun.
     owed: (Option<u64>, Duration),
     quiet: Duration,
+    /// Where stalls are reported: that it waits for other processes, and the list and the epoch that it does so under.
+    waiting: Option<(u64, u64, Waiting)>,
 }
 
 type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<Swept>> + 'a>>;
@@ -229,7 +234,16 @@ type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<Swept>> + 'a>>;
 impl<'a> Sweeper<'a> {
     pub(crate) fn new(ct: &'a ComputeThread, quiet: Duration) -> Self {
         let zero = Duration::ZERO;
-        Self { ct, pace: Rc::default(), sweep: None, began: zero, next: zero, owed: (None, zero), quiet }
+        Self {
+            ct,
+            pace: Rc::default(),
+            sweep: None,
+            began: zero,
+            next: zero,
+            owed: (None, zero),
+            quiet,
+            waiting: None,
+        }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -249,9 +263,15 @@ impl<'a> Sweeper<'a> {
             self.began = now;
         }
         let Some(sweep) = &mut self.sweep else { return };
-        let is_late = || ct.now().saturating_sub(now) > until;
-        let Some(outcome) = self.pace.go_on(sweep.as_mut(), is_late).await else { return };
-        self.sweep = None;
+        let was_late = Cell::new(false);
+        let is_late = || {
+            was_late.set(ct.now().saturating_sub(now) > until);
+            was_late.get()
+        };
+        let Some(outcome) = self.pace.go_on(sweep.as_mut(), is_late).await else {
+            return self.note_wait(!was_late.get());
+        };
+        (self.sweep, self.waiting) = (None, None);
         let now = ct.now();
         self.next = now + SWEEPS_REST * now.saturating_sub(self.began);
         match outcome {
@@ -260,9 +280,21 @@ impl<'a> Sweeper<'a> {
         }
     }
 
+    /// The sweep goes on later: since it waits for others, or since the keeper has other work.
+    fn note_wait(&mut self, waits: bool) {
+        let process = &self.ct.process;
+        let (list, epoch) = (process.witness.has_said(), process.collector.epoch());
+        // A new list or epoch is progress.
+        let is_same = |(was, at, _): &(u64, u64, Waiting)| (*was, *at) == (list, epoch);
+        if !waits || !self.waiting.as_ref().is_some_and(is_same) {
+            let waiting = if waits { self.ct.waits_as(Purpose::Sweep) } else { None };
+            self.waiting = waiting.map(|waiting| (list, epoch, waiting));
+        }
+    }
+
     /// The process leaves: whatever has been listed is not.
     pub(crate) async fn end(&mut self) {
-        self.sweep = None;
+        (self.sweep, self.waiting) = (None, None);
         let _ = self.ct.abandon_sweep(&self.pace).await;
     }
 }

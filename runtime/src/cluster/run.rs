@@ -12,6 +12,7 @@ use crate::error::{self, Error, Result};
 use crate::fabric::host::Reserved;
 use crate::memory::eager::Eager;
 use crate::memory::process::Process;
+use crate::pointer::Address;
 
 /// How many threads a simulated run has at most: they take about 4 GiB.
 const MOST_SIMULATED: usize = 1 << 18;
@@ -144,6 +145,15 @@ impl Run {
     /// The process that a thread is in.
     pub(crate) fn process_of(&self, index: usize) -> &Arc<Process> {
         &self.processes[self.number_of_process(index)]
+    }
+
+    /// The process of the run that has a slot, by its number among them: only simulated runs have more than one.
+    pub(crate) fn process_in_slot(&self, slot: Address) -> Option<(usize, &Process)> {
+        self.processes
+            .iter()
+            .map(|process| &**process)
+            .enumerate()
+            .find(|(_, process)| process.has_slot(slot))
     }
 
     /// A thread has died, and nothing of it takes effect any more.

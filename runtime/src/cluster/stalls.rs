@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::members::Seen;
+use super::run::Run;
 use super::{Shared, ThreadId, lock};
 use crate::cluster::ComputeThread;
 use crate::error::Printable;
@@ -36,6 +37,8 @@ pub(crate) enum Purpose<'a> {
     Epoch,
     /// That a process ends its collection or checkpoint, or its sweep, by the process's number.
     Collector(u64),
+    /// That other processes answer this one's sweep, or leave their guards.
+    Sweep,
     /// That free memory of this thread gets to the pool.
     Pool,
 }
@@ -50,6 +53,8 @@ struct Other {
     pid: u32,
     is_gone: bool,
     slot: Address,
+    /// The list of a sweep that it has answered last.
+    attends: u64,
 }
 
 impl Others {
@@ -90,17 +95,42 @@ impl Shared {
     }
 
     /// The epoch, and who is behind it.
-    fn epoch_in_words(&self, process: &Process) -> String {
+    fn epoch_in_words(&self, run: &Run, process: &Process) -> String {
         let epoch = process.collector.epoch();
         let behind = match (process.collector.laggard(), process.behind()) {
             (Some(thread), _) => format!("thread {thread} of this process is behind, with a guard"),
-            (None, Some(slot)) => match self.others.find(|other| other.slot == slot) {
-                Some(other) => format!("{} is behind", self.process_in_words(other.identity)),
-                None => format!("the process with the slot {slot} is behind"),
-            },
+            (None, Some(slot)) => {
+                if let Some(other) = self.others.find(|other| other.slot == slot) {
+                    format!("{}, is behind", self.process_in_words(other.identity))
+                } else if let Some((node, other)) = run.process_in_slot(slot) {
+                    match other.collector.oldest_guard() {
+                        Some((_, thread)) => {
+                            format!("thread {thread} on compute node {node} is behind, with a guard")
+                        }
+                        None => format!("compute node {node} is behind, which does nothing"),
+                    }
+                } else {
+                    format!("the process with the slot {slot} is behind")
+                }
+            }
             (None, None) => "no thread of this process is behind".to_owned(),
         };
         format!("the epoch is {epoch}, and {behind}")
+    }
+
+    /// What a sweep of this process waits for.
+    fn sweep_in_words(&self, run: &Run, process: &Process) -> String {
+        let (witness, said) = (&process.witness, process.witness.has_said());
+        let silent = witness.silent_threads();
+        if witness.is_called() && silent > 0 {
+            return format!(
+                "{silent} threads of this process do nothing with far memory, and have not answered"
+            );
+        }
+        match self.others.find(|other| witness.is_called() && !other.is_gone && other.attends != said) {
+            Some(other) => format!("{}, has not answered", self.process_in_words(other.identity)),
+            None => self.epoch_in_words(run, process),
+        }
     }
 
     /// The field that an address is of, where that is known: in front of it stands a space.
@@ -112,9 +142,9 @@ impl Shared {
         })
     }
 
-    /// A table for the waits of a thread, if stalls are reported.
-    pub(super) fn waits_of(&self, who: String) -> Option<Arc<Waits>> {
-        let limit = self.stall_limit?;
+    /// A table for the waits of a thread, if stalls are reported; only then is it asked who the thread is.
+    pub(super) fn waits_of(&self, who: impl FnOnce() -> String) -> Option<Arc<Waits>> {
+        let (limit, who) = (self.stall_limit?, who());
         let Some(world) = self.world() else {
             let waits = Waits::new(who, limit, Clock::Real);
             // A report that the system has no thread for is no reason to fail.
@@ -134,6 +164,7 @@ impl Shared {
                 pid: seen.pid(),
                 is_gone: seen.is_gone(),
                 slot: seen.slot(),
+                attends: seen.attends(),
             };
             *lock(&self.others.0) = members.iter().map(other).collect();
         }
@@ -149,18 +180,34 @@ impl ComputeThread {
             Purpose::Name(_, by) => by.map_or(0, |by| by.0.get()),
             Purpose::Barrier { arrived, .. } => arrived,
             Purpose::Collector(process) => process,
-            Purpose::Retry | Purpose::Memory | Purpose::Epoch | Purpose::Pool => 0,
+            Purpose::Retry | Purpose::Memory | Purpose::Epoch | Purpose::Sweep | Purpose::Pool => 0,
+        };
+        let about = match purpose {
+            Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => at.bits(),
+            _ => 0,
         };
         match waiting {
-            Some(waiting) => waiting.found(word),
-            None => *waiting = Some(waits.enter(Task::Number(self.task() as u32), word, self.what(purpose))),
+            Some(waiting) if waiting.is_about(about) => waiting.found(word),
+            Some(waiting) => waiting.turns_to(about, word, self.what(purpose)),
+            None => {
+                let task = Task::Number(self.task() as u32);
+                *waiting = Some(waits.enter(task, about, word, self.what(purpose)));
+            }
         }
+    }
+
+    /// A wait begins that is no retry loop's; over when what this returns is dropped. As [`waits_for`](Self::waits_for), for what others wait
+    /// for, too.
+    pub(crate) fn waits_as(&self, purpose: Purpose<'_>) -> Option<Waiting> {
+        let mut waiting = None;
+        self.note_wait(self.stalls.as_ref()?, &mut waiting, purpose);
+        waiting
     }
 
     /// What a wait is for, as a function that says so when it is asked.
     pub(crate) fn what(&self, purpose: Purpose<'_>) -> What {
         let (shared, asks) = (Arc::clone(&self.cluster().shared), self.id());
-        let process = Arc::clone(&self.process);
+        let (run, process) = (Arc::clone(&self.run), Arc::clone(&self.process));
         match purpose {
             Purpose::Retry => Box::new(|_| "between the attempts of a retry loop".to_owned()),
             Purpose::Lock(at, _) => Box::new(move |word| {
@@ -189,10 +236,18 @@ impl ComputeThread {
                     format!("the barrier `{name}`, which {arrived} of {threads} threads have reached")
                 })
             }
-            Purpose::Memory => Box::new(move |_| format!("free memory; {}", shared.epoch_in_words(&process))),
-            Purpose::Epoch => Box::new(move |_| shared.epoch_in_words(&process)),
+            Purpose::Memory => {
+                Box::new(move |_| format!("free memory; {}", shared.epoch_in_words(&run, &process)))
+            }
+            Purpose::Epoch => Box::new(move |_| shared.epoch_in_words(&run, &process)),
             Purpose::Collector(_) => Box::new(move |process| {
                 format!("a collection, checkpoint or sweep of {}", shared.process_in_words(process as u32))
+            }),
+            Purpose::Sweep => Box::new(move |_| {
+                format!(
+                    "its sweep of what dead members have left to go on; {}",
+                    shared.sweep_in_words(&run, &process)
+                )
             }),
             Purpose::Pool => Box::new(|_| "what it gives back to get to the pool".to_owned()),
         }
@@ -202,6 +257,22 @@ impl ComputeThread {
     pub(crate) fn waits_for(&self, what: impl FnOnce() -> String) -> Option<Waiting> {
         let waits = self.stalls.as_ref()?;
         let text = what();
-        Some(waits.enter(Task::Number(self.task() as u32), 0, Box::new(move |_| text.clone())))
+        Some(waits.enter(Task::Number(self.task() as u32), 0, 0, Box::new(move |_| text.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Cluster;
+
+    #[test]
+    fn a_thread_is_not_named_where_stalls_are_not_reported() {
+        for url in ["local:size=1MiB", "sim:"] {
+            let mut cluster = Cluster::connect(url).unwrap();
+            let shared = Arc::get_mut(&mut cluster.shared).expect("there is no other handle");
+            shared.stall_limit = None;
+            assert!(shared.waits_of(|| unreachable!("it is formatted for nobody")).is_none());
+        }
     }
 }

@@ -117,10 +117,13 @@ impl ComputeThread {
         let process = Arc::clone(run.process_of(index));
         let task = Rc::new(Cell::new(0));
         let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let stalls = shared.waits_of(if run.is_in_background() {
-            format!("the thread in the background ({id}) of pid {}", std::process::id())
-        } else {
-            format!("thread {} ({id}) of pid {}", run.threads_before() + index, std::process::id())
+        let stalls = shared.waits_of(|| {
+            let pid = std::process::id();
+            if run.is_in_background() {
+                format!("the thread in the background ({id}) of pid {pid}")
+            } else {
+                format!("thread {} ({id}) of pid {pid}", run.threads_before() + index)
+            }
         });
         Self {
             endpoint: shared.endpoint(seed, (!run.is_in_background()).then_some(index), stalls.clone()),

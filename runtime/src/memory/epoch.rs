@@ -108,9 +108,15 @@ impl Collector {
 
     /// A thread that is pinned before the epoch as the process knows it: the one that has been for longest.
     pub(crate) fn laggard(&self) -> Option<usize> {
-        let (epoch, slots) = (self.epoch(), self.slots.lock().expect("no slot holder panics"));
+        let epoch = self.epoch();
+        self.oldest_guard().filter(|(shown, _)| *shown < epoch).map(|(_, thread)| thread)
+    }
+
+    /// The epoch of the oldest guard, and whose it is.
+    pub(crate) fn oldest_guard(&self) -> Option<(u64, usize)> {
+        let slots = self.slots.lock().expect("no slot holder panics");
         let pinned = slots.iter().map(|slot| (slot.shown.load(Ordering::Relaxed), slot.thread));
-        pinned.filter(|(shown, _)| (IDLE + 1..epoch).contains(shown)).min().map(|(_, thread)| thread)
+        pinned.filter(|(shown, _)| *shown > IDLE).min()
     }
 
     /// Clears the slots of threads that have died and are known to do nothing any more; returns the epochs that they showed.

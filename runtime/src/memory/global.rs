@@ -132,6 +132,11 @@ impl Member {
         self.recut.swap(recut, Ordering::Relaxed) != recut
     }
 
+    /// Whether this is its slot.
+    pub(super) fn has_slot(&self, slot: Address) -> bool {
+        self.slot.load(Ordering::Relaxed) == slot.bits()
+    }
+
     /// The slot of a process that is behind the epoch, as it was last seen.
     pub(super) fn behind(&self) -> Option<Address> {
         let slot = Address::from_bits(self.behind.load(Ordering::Relaxed));

@@ -86,11 +86,7 @@ impl ComputeThread {
             if held_back.is_told || (attempts >= ATTEMPTS && !is_patient) {
                 return Err(self.is_held_back(held_back).await?);
             }
-            // The simulator takes what backs off for ever for a livelock; this ends by itself.
-            match self.cluster().simulation() {
-                Some(simulation) => self.sleep(simulation.rtt()).await,
-                None => backoff.wait_for(Purpose::Epoch).await,
-            }
+            backoff.wait_a_round_trip_for(Purpose::Epoch).await;
         }
     }
 

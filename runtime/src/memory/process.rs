@@ -80,6 +80,11 @@ impl Process {
         self.shared.as_ref()?.behind()
     }
 
+    /// Whether this is its slot.
+    pub(crate) fn has_slot(&self, slot: Address) -> bool {
+        self.shared.as_ref().is_some_and(|member| member.has_slot(slot))
+    }
+
     /// How often its threads have been asked to give back memory.
     #[inline]
     pub(crate) fn requests(&self) -> u64 {

@@ -91,11 +91,7 @@ impl<'a> Shortage<'a> {
         if attempt >= if is_alone { ATTEMPTS_ALONE } else { ATTEMPTS } && (is_alone || !is_patient) {
             return Ok(false);
         }
-        // The simulator takes what backs off for ever for a livelock; this ends by itself.
-        match ct.cluster().simulation() {
-            Some(simulation) => ct.sleep(simulation.rtt()).await,
-            None => self.backoff.wait_for(Purpose::Memory).await,
-        }
+        self.backoff.wait_a_round_trip_for(Purpose::Memory).await;
         Ok(true)
     }
 }

@@ -90,7 +90,7 @@ impl Witness {
     }
 
     /// What its record says.
-    pub(super) fn has_said(&self) -> u64 {
+    pub(crate) fn has_said(&self) -> u64 {
         self.said.load(Ordering::Relaxed)
     }
 
@@ -101,6 +101,12 @@ impl Witness {
     /// Whether all threads have heard of a list: what others left that have ended is where the process can see it.
     fn have_all_heard(&self, number: u64) -> bool {
         lock(&self.threads).iter().all(|thread| thread.heard.load(Ordering::Acquire) == number)
+    }
+
+    /// How many threads have not heard of the list that the process has heard of.
+    pub(crate) fn silent_threads(&self) -> usize {
+        let number = self.number.load(Ordering::Relaxed);
+        lock(&self.threads).iter().filter(|thread| thread.heard.load(Ordering::Acquire) != number).count()
     }
 
     /// No process sweeps in this cluster: nobody asks what threads hold. Said before the process has compute threads.

@@ -112,23 +112,40 @@ impl<'a> Backoff<'a> {
         match purpose {
             Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => self.waits_for(at),
             Purpose::Barrier { .. } => self.kind = LoopKind::Others,
-            Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Pool => {
+            Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Sweep | Purpose::Pool => {
                 self.kind = LoopKind::Ends;
             }
             Purpose::Retry | Purpose::Name(..) => {}
         }
+        self.note(purpose);
+        self.wait_once().await;
+        self.note_end();
+    }
+
+    /// As [`wait_for`](Self::wait_for), in a loop that ends by itself after so many attempts: in the simulator each wait takes a round trip, so
+    /// that all of them end in a short time.
+    pub(crate) async fn wait_a_round_trip_for(&mut self, purpose: Purpose<'_>) {
+        let Some(simulation) = self.ct.cluster().simulation() else { return self.wait_for(purpose).await };
+        self.note(purpose);
+        self.ct.sleep(simulation.rtt()).await;
+        self.note_end();
+    }
+
+    /// A wait begins: says what for, where stalls are reported.
+    fn note(&mut self, purpose: Purpose<'_>) {
+        let Some(waits) = &self.ct.stalls else { return };
+        // A program may use one for several loops: what comes long after the last wait follows a success.
+        let is_late = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
+        if is_late && matches!(purpose, Purpose::Retry) {
+            self.waiting = None;
+        }
+        self.ct.note_wait(waits, &mut self.waiting, purpose);
+    }
+
+    /// It is over.
+    fn note_end(&mut self) {
         if let Some(waits) = &self.ct.stalls {
-            // A program may use one for several loops: what comes long after the last wait follows a success.
-            let is_late = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
-            let is_new = is_late && matches!(purpose, Purpose::Retry);
-            if is_new {
-                self.waiting = None;
-            }
-            self.ct.note_wait(waits, &mut self.waiting, purpose);
-            self.wait_once().await;
             self.waited = waits.now();
-        } else {
-            self.wait_once().await;
         }
     }
 

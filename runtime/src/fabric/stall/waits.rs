@@ -119,8 +119,8 @@ impl Waits {
     }
 
     /// A wait begins.
-    pub(crate) fn enter(self: &Arc<Self>, task: Task, word: u64, what: What) -> Waiting {
-        Waiting { key: self.enter_key(task, word, what), waits: Arc::clone(self) }
+    pub(crate) fn enter(self: &Arc<Self>, task: Task, about: u64, word: u64, what: What) -> Waiting {
+        Waiting { key: self.enter_key(task, word, what), about, waits: Arc::clone(self) }
     }
 
     /// As [`enter`](Self::enter), for whoever keeps the key, and [leaves](Self::leave) by it.
@@ -252,9 +252,25 @@ impl Watched for Waits {
 pub(crate) struct Waiting {
     waits: Arc<Waits>,
     key: u64,
+    /// What it is for, as a number of its owner's: an address, or 0.
+    about: u64,
 }
 
 impl Waiting {
+    /// What it is for, as [`Waits::enter`] was told last.
+    pub(crate) fn is_about(&self, about: u64) -> bool {
+        self.about == about
+    }
+
+    /// It goes on, for something else: of several locks another one is taken now. A wait that has been reported is not reported again.
+    pub(crate) fn turns_to(&mut self, about: u64, word: u64, what: What) {
+        self.about = about;
+        if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
+            wait.word = word;
+            wait.what = wait.what.take().map(|_| what);
+        }
+    }
+
     /// What the last attempt has found.
     pub(crate) fn found(&self, word: u64) {
         if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
@@ -308,5 +324,5 @@ fn enter_of_process(limit: Duration, what: What) -> Option<Waiting> {
         waits
     };
     drop(tables);
-    Some(waits.enter(Task::None, 0, what))
+    Some(waits.enter(Task::None, 0, 0, what))
 }

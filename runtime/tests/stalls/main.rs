@@ -4,6 +4,10 @@
 //! until the report has been read, which it is told by the end of its stdin, and then for a while longer, in which a second report would come.
 //! So nothing depends on the speed of the machine. In the simulator virtual time decides.
 
+mod held;
+#[cfg(target_os = "linux")]
+mod shm;
+
 use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -16,6 +20,8 @@ use farfield::prelude::*;
 
 const CASE: &str = "FARFIELD_STALL_CASE";
 const CLUSTER: &str = "FARFIELD_STALL_CLUSTER";
+/// What a line begins with that a case prints about itself.
+const SAYS: &str = "case: ";
 
 /// Far longer than the limit of the cases: several looks of the watcher.
 const LONG: Duration = Duration::from_millis(400);
@@ -30,7 +36,7 @@ async fn node(ct: &ComputeThread) -> Result<RemotePtr<Node>> {
     ct.root_or_init("node", async || Node::new_in(ct, Node::init(1)).await?.write(ct).await).await
 }
 
-/// Runs a test of this program again as a case, on a cluster, and returns the lines that it printed about stalls. It is told to go on when it
+/// Runs a test of this program again as a case, on a cluster, and returns the lines that it printed about stalls and about itself. It is told to go on when it
 /// has printed all of `expected`, each on a line about a stall.
 fn stalls(test: &str, case: &str, cluster: &str, limit: &str, expected: &[&str]) -> Vec<String> {
     let mut again = Command::new(std::env::current_exe().unwrap());
@@ -44,7 +50,7 @@ fn stalls(test: &str, case: &str, cluster: &str, limit: &str, expected: &[&str])
     }
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         let line = line.unwrap();
-        if line.starts_with("farfield: stalled: ") {
+        if line.starts_with("farfield: stalled: ") || line.starts_with(SAYS) {
             lines.push(line.clone());
         }
         if expected.iter().all(|text| lines.iter().any(|line| line.contains(text))) {
@@ -421,109 +427,4 @@ fn shown(page: &str, text: &str) {
         std::fs::write(&page, text).unwrap();
     }
     assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
-}
-
-#[cfg(target_os = "linux")]
-mod shm {
-    use farfield::shm::{MemoryNode, MemoryNodeOptions};
-
-    use super::*;
-
-    /// The role of the process that holds what another waits for.
-    const HOLDS: &str = "holds";
-
-    #[test]
-    fn what_another_process_holds_is_reported_with_that_process() {
-        const TEST: &str = "shm::what_another_process_holds_is_reported_with_that_process";
-        if let Some((case, cluster)) = case() {
-            let run = cluster.run(1, async |ct| {
-                let node = node(ct).await?;
-                if case.starts_with(HOLDS) {
-                    let _guard = ct.pin();
-                    let held = node.lock().acquire(ct).await?;
-                    eprintln!("{HOLDS} it");
-                    a_long_time(ct).await;
-                    held.release().await?;
-                } else {
-                    drop(node.lock().acquire(ct).await?);
-                }
-                Ok(())
-            });
-            run.unwrap();
-            return;
-        }
-        let mut options = MemoryNodeOptions::new(&format!("stalls-{}", std::process::id()));
-        options.segment_bytes = 1 << 20;
-        let memory = MemoryNode::listen(&options).unwrap();
-        let (url, stopper) = (format!("shm:{}", options.name), memory.stopper().unwrap());
-        std::thread::scope(|scope| {
-            scope.spawn(|| memory.serve());
-            let mut holder = Command::new(std::env::current_exe().unwrap());
-            holder.args([TEST, "--exact", "--nocapture", "--test-threads", "1"]);
-            holder.env(CASE, HOLDS).env(CLUSTER, &url).env("FARFIELD_STALL", "0");
-            let mut holder =
-                holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-            let mut said = BufReader::new(holder.stderr.take().unwrap()).lines();
-            assert!(said.any(|line| line.unwrap().contains(HOLDS)));
-            let pid = holder.id();
-            let mut waits = Command::new(std::env::current_exe().unwrap());
-            waits.args([TEST, "--exact", "--nocapture", "--test-threads", "1"]);
-            waits.env(CASE, "waits").env(CLUSTER, &url).env("FARFIELD_STALL", "50ms");
-            let mut waits =
-                waits.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-            let mut lines = Vec::new();
-            for line in BufReader::new(waits.stderr.take().unwrap()).lines() {
-                let line = line.unwrap();
-                if line.contains("the lock at") {
-                    holder.stdin = None;
-                }
-                if line.starts_with("farfield: stalled: ") {
-                    lines.push(line);
-                }
-            }
-            assert!(waits.wait().unwrap().success() && holder.wait().unwrap().success());
-            stopper.stop();
-            let alive = format!("(pid {pid}), which is alive");
-            assert_told(&lines, &["thread 0 (", "task 0: ", "the lock at 0:", "held by thread 0x", &alive]);
-        });
-    }
-
-    #[test]
-    fn a_memory_node_that_does_not_answer_and_parts_that_do_not_come_are_reported() {
-        const TEST: &str = "shm::a_memory_node_that_does_not_answer_and_parts_that_do_not_come_are_reported";
-        if let Ok(case) = std::env::var(CASE) {
-            let url = std::env::var(CLUSTER).unwrap();
-            if case == "silent" {
-                assert!(Cluster::connect(&url).unwrap_err().to_string().contains("does not answer"));
-                return;
-            }
-            let part = u16::from(case == "part 1");
-            let cluster = Cluster::connect(&url).unwrap().in_group("both", part, 2).unwrap();
-            cluster.run(1, async |_| Ok(())).unwrap();
-            return;
-        }
-        let mut options = MemoryNodeOptions::new(&format!("silent-{}", std::process::id()));
-        options.segment_bytes = 1 << 20;
-        let memory = MemoryNode::listen(&options).unwrap();
-        let (url, stopper) = (format!("shm:{}", options.name), memory.stopper().unwrap());
-        let lines = stalls(TEST, "silent", &url, "50ms", &[]);
-        assert_told(
-            &lines,
-            &["the memory node of `shm:silent-", "to let this process in, which blocks the thread"],
-        );
-        std::thread::scope(|scope| {
-            scope.spawn(|| memory.serve());
-            let mut first = Command::new(std::env::current_exe().unwrap());
-            first.args([TEST, "--exact", "--nocapture", "--test-threads", "1"]);
-            first.env(CASE, "part 0").env(CLUSTER, &url).env("FARFIELD_STALL", "50ms");
-            let mut first = first.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-            let mut said = BufReader::new(first.stderr.take().unwrap()).lines();
-            let line = said.find(|line| line.as_ref().unwrap().contains("parts of the group"));
-            let line = line.expect("a line").unwrap();
-            assert_told(&[line], &["all 2 parts of the group `both`, of which this is part 0"]);
-            assert_eq!(stalls(TEST, "part 1", &url, "3600s", &[]), [""; 0]);
-            assert!(first.wait().unwrap().success());
-            stopper.stop();
-        });
-    }
 }

@@ -1,0 +1,333 @@
+//! What processes of one cluster keep from each other, and what their keepers wait for.
+
+use std::process::Child;
+
+use farfield::shm::{MemoryNode, MemoryNodeOptions};
+
+use super::held::{go_on_writing, make_and_retire, stop_in_the_middle, until_it_fails, use_value};
+use super::*;
+
+/// What a process says that holds what another waits for.
+const HOLDS: &str = "holds it";
+
+/// A test of this program as a case that is told to go on by the end of its stdin.
+fn start(test: &str, case: &str, url: &str, limit: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([test, "--exact", "--nocapture", "--test-threads", "1"]);
+    child.env(CASE, case).env(CLUSTER, url).env("FARFIELD_STALL", limit);
+    child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// As [`start`], and waits until it says that it holds something.
+fn start_holder(test: &str, case: &str, url: &str, limit: &str) -> Child {
+    let mut holder = start(test, case, url, limit);
+    let mut said = BufReader::new(holder.stderr.as_mut().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains(HOLDS)), "{case} has ended");
+    holder
+}
+
+fn end(mut child: Child) {
+    child.stdin = None;
+    assert!(child.wait().unwrap().success());
+}
+
+/// A memory node of this process, while `body` runs with its URL.
+fn with_memory(name: &str, change: impl FnOnce(&mut MemoryNodeOptions), body: impl FnOnce(&str)) {
+    let mut options = MemoryNodeOptions::new(&format!("stalls-{name}-{}", std::process::id()));
+    options.segment_bytes = 1 << 20;
+    change(&mut options);
+    let memory = MemoryNode::listen(&options).unwrap();
+    let stopper = memory.stopper().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| memory.serve());
+        let outcome =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(&format!("shm:{}", options.name))));
+        stopper.stop();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+/// Holds something until this process is told to go on.
+async fn hold(case: &str, at: RemotePtr<Node>, ct: &ComputeThread) -> Result<()> {
+    let says_and_waits = async || {
+        eprintln!("{HOLDS}");
+        a_long_time(ct).await;
+    };
+    match case {
+        "holds a lock" => {
+            let held = at.lock().acquire(ct).await?;
+            says_and_waits().await;
+            held.release().await?;
+        }
+        "holds a value" => {
+            stop_in_the_middle(at, ct).await?;
+            says_and_waits().await;
+            go_on_writing(at, ct).await?;
+        }
+        _ => {
+            let _guard = ct.pin();
+            says_and_waits().await;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_another_process_holds_is_reported_with_that_process() {
+    const TEST: &str = "shm::what_another_process_holds_is_reported_with_that_process";
+    if let Some((case, cluster)) = case() {
+        let began = Instant::now();
+        loop {
+            let run = cluster.run(1, async |ct| {
+                let at = node(ct).await?;
+                match case.as_str() {
+                    "waits for a lock" => drop(at.lock().acquire(ct).await?),
+                    "waits for a value" => use_value(at, ct).await?,
+                    "waits for memory" => {
+                        let error = until_it_fails(ct).await;
+                        assert!(matches!(error, farfield::Error::OutOfMemory(_)), "{error}");
+                    }
+                    "waits for the epoch" => {
+                        let error = until_it_fails(ct).await;
+                        assert!(matches!(error, farfield::Error::ReclamationHeldBack(_)), "{error}");
+                    }
+                    case => hold(case, at, ct).await?,
+                }
+                Ok(())
+            });
+            run.unwrap();
+            // Waits for memory and for the epoch end by themselves; those that are reported are as long as their holder waits.
+            if !matches!(case.as_str(), "waits for memory" | "waits for the epoch") || goes_on(began) {
+                return;
+            }
+        }
+    }
+    for (holds, waits, options, limit, expected) in [
+        ("holds a lock", "waits for a lock", "", "50ms", ["the lock at 0:", ", held by thread 0x"]),
+        ("holds a value", "waits for a value", "", "50ms", [" to be written, held by thread 0x", "task 0: "]),
+        (
+            "holds a value",
+            "waits for a value",
+            "",
+            "50ms",
+            ["the right to write the value at 0:", "task 1: "],
+        ),
+        (
+            "holds a guard",
+            "waits for memory",
+            "?max-retired=1GiB",
+            "1ms",
+            ["free memory; the epoch is ", ", is behind"],
+        ),
+        (
+            "holds a guard",
+            "waits for the epoch",
+            "?max-retired=16KiB",
+            "1ms",
+            ["the epoch is ", ", is behind"],
+        ),
+    ] {
+        with_memory(
+            "holds",
+            |_| (),
+            |url| {
+                let holder = start_holder(TEST, holds, url, "0");
+                let pid = holder.id();
+                let url = format!("{url}{options}");
+                let mut waits = start(TEST, waits, &url, limit);
+                let alive = format!("(pid {pid}), which is alive");
+                let told = |line: &&String| {
+                    ["thread 0 (", "task ", &alive].iter().chain(&expected).all(|what| line.contains(what))
+                };
+                let (mut holder, mut lines) = (Some(holder), Vec::new());
+                for line in BufReader::new(waits.stderr.take().unwrap()).lines() {
+                    lines.push(line.unwrap());
+                    if lines.last().iter().any(told) {
+                        waits.stdin = None;
+                        holder.take().into_iter().for_each(end);
+                    }
+                }
+                assert!(waits.wait().unwrap().success(), "{lines:#?}");
+                assert!(lines.iter().any(|line| told(&line)), "{expected:?} in {lines:#?}");
+            },
+        );
+    }
+}
+
+/// A checkpoint into a pipe that is not read lasts, and keeps others out.
+#[test]
+fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
+    const TEST: &str = "shm::a_keeper_that_is_kept_out_is_reported_with_the_process_that_does";
+    let file = |url: &str| std::env::temp_dir().join(format!("farfield-{}", url.trim_start_matches("shm:")));
+    if std::env::var(CASE).is_ok_and(|case| case == "joins") {
+        // Connecting waits for as long as the checkpoint lasts.
+        drop(Cluster::connect(&std::env::var(CLUSTER).unwrap()).unwrap());
+        return;
+    }
+    if let Some((_, cluster)) = case() {
+        let filled = cluster.run(1, async |ct| {
+            // More than a pipe holds.
+            while ct.metrics().allocated < 4000 {
+                Node::new_in(ct, Node::init(1)).await?.write(ct).await?;
+            }
+            Ok(())
+        });
+        filled.unwrap();
+        // It fails once all of it has been read, since a pipe can not be made durable.
+        assert!(cluster.checkpoint(&file(cluster.url())).is_err());
+        return;
+    }
+    with_memory(
+        "keeper",
+        |_| (),
+        |url| {
+            let pipe = file(url).with_added_extension("partial");
+            assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let holder = start(TEST, "checkpoints", url, "0");
+            // Opened for reading only once the other end is there; from then on others are kept out.
+            let read = std::fs::File::open(&pipe).unwrap();
+            let pid = holder.id();
+            let mut joins = start(TEST, "joins", url, "50ms");
+            let (mut read, mut lines) = (Some(read), Vec::new());
+            let keeper = [
+                "the thread in the background (0x",
+                "task 0: ",
+                "a collection, checkpoint or sweep of process ",
+            ];
+            let of_main = ["the keeper to join the cluster, which blocks the thread `"];
+            let is_told = |lines: &[String], what: &[&str]| {
+                lines.iter().any(|line| what.iter().all(|what| line.contains(what)))
+            };
+            for line in BufReader::new(joins.stderr.take().unwrap()).lines() {
+                lines.push(line.unwrap());
+                if is_told(&lines, &keeper)
+                    && is_told(&lines, &of_main)
+                    && let Some(mut read) = read.take()
+                {
+                    read.read_to_end(&mut Vec::new()).unwrap();
+                }
+            }
+            assert!(joins.wait().unwrap().success(), "{lines:#?}");
+            end(holder);
+            let holder = format!("(pid {pid}), which is alive");
+            assert_told(&lines, &[keeper[0], keeper[1], keeper[2], &holder]);
+            assert_told(&lines, &of_main);
+        },
+    );
+}
+
+/// What a process has retired is freed before it leaves, unless another keeps a guard: for a while the keeper waits for that.
+#[test]
+fn a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported() {
+    const TEST: &str = "shm::a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported";
+    if let Ok(case) = std::env::var(CASE)
+        && case == "leaves"
+    {
+        let url = std::env::var(CLUSTER).unwrap();
+        std::thread::spawn(|| {
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            GOES_ON.store(true, Ordering::Relaxed);
+        });
+        let began = Instant::now();
+        while !goes_on(began) {
+            let cluster = Cluster::connect(&url).unwrap();
+            cluster.run(1, make_and_retire).unwrap();
+        }
+        return;
+    }
+    if let Some((case, cluster)) = case() {
+        cluster.run(1, async |ct| hold(&case, node(ct).await?, ct).await).unwrap();
+        return;
+    }
+    with_memory(
+        "leaves",
+        |_| (),
+        |url| {
+            let holder = start_holder(TEST, "holds a guard", url, "0");
+            let behind = format!("(pid {}), which is alive, is behind", holder.id());
+            let lines = stalls(
+                TEST,
+                "leaves",
+                url,
+                "20ms",
+                &["the thread in the background", "the thread `keeper` to end"],
+            );
+            end(holder);
+            let keeper: Vec<_> =
+                lines.iter().filter(|line| line.contains("the thread in the background")).collect();
+            assert!(!keeper.is_empty(), "{lines:#?}");
+            assert!(
+                keeper.iter().all(|line| line.contains("the epoch is ") && line.contains(&behind)),
+                "{keeper:#?}"
+            );
+            let of_main =
+                |line: &String| line.contains("the thread `keeper` to end, which blocks the thread `");
+            assert!(lines.iter().any(of_main), "{lines:#?}");
+        },
+    );
+}
+
+/// What a process has left that was killed is swept once no guard is there that was there before.
+#[test]
+fn a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
+    const TEST: &str = "shm::a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it";
+    if let Some((case, cluster)) = case() {
+        cluster.run(1, async |ct| hold(&case, node(ct).await?, ct).await).unwrap();
+        return;
+    }
+    let sweeps = |options: &mut MemoryNodeOptions| options.sweep = true;
+    with_memory("sweeps", sweeps, |url| {
+        let mut holder = start_holder(TEST, "holds a guard", url, "50ms");
+        let mut victim = start_holder(TEST, "holds a lock", url, "0");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let line = BufReader::new(holder.stderr.take().unwrap()).lines().map(|line| line.unwrap());
+        let line = line.into_iter().find(|line| line.contains("its sweep of what dead members have left"));
+        end(holder);
+        let told = [
+            "the thread in the background (0x",
+            "to go on; the epoch is ",
+            "thread 0 of this process is behind, with a guard",
+        ];
+        assert_told(&[line.expect("a line about the sweep")], &told);
+    });
+}
+
+#[test]
+fn a_memory_node_that_does_not_answer_and_parts_that_do_not_come_are_reported() {
+    const TEST: &str = "shm::a_memory_node_that_does_not_answer_and_parts_that_do_not_come_are_reported";
+    if let Ok(case) = std::env::var(CASE) {
+        let url = std::env::var(CLUSTER).unwrap();
+        if case == "silent" {
+            assert!(Cluster::connect(&url).unwrap_err().to_string().contains("does not answer"));
+            return;
+        }
+        let part = u16::from(case == "part 1");
+        let cluster = Cluster::connect(&url).unwrap().in_group("both", part, 2).unwrap();
+        cluster.run(1, async |_| Ok(())).unwrap();
+        return;
+    }
+    let mut options = MemoryNodeOptions::new(&format!("silent-{}", std::process::id()));
+    options.segment_bytes = 1 << 20;
+    let memory = MemoryNode::listen(&options).unwrap();
+    let (url, stopper) = (format!("shm:{}", options.name), memory.stopper().unwrap());
+    let lines = stalls(TEST, "silent", &url, "50ms", &[]);
+    assert_told(
+        &lines,
+        &["the memory node of `shm:silent-", "to let this process in, which blocks the thread"],
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| memory.serve());
+        let mut first = Command::new(std::env::current_exe().unwrap());
+        first.args([TEST, "--exact", "--nocapture", "--test-threads", "1"]);
+        first.env(CASE, "part 0").env(CLUSTER, &url).env("FARFIELD_STALL", "50ms");
+        let mut first = first.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(first.stderr.take().unwrap()).lines();
+        let line = said.find(|line| line.as_ref().unwrap().contains("parts of the group"));
+        let line = line.expect("a line").unwrap();
+        assert_told(&[line], &["all 2 parts of the group `both`, of which this is part 0"]);
+        assert_eq!(stalls(TEST, "part 1", &url, "3600s", &[]), [""; 0]);
+        assert!(first.wait().unwrap().success());
+        stopper.stop();
+    });
+}
