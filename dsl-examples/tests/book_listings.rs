@@ -110,7 +110,8 @@ fn sources() -> &'static (String, String) {
                 } else if path.extension().is_some_and(|extension| extension == "rs")
                     && !path.ends_with(file!())
                 {
-                    let is_test = folder.ends_with("tests") || path.ends_with("tests.rs");
+                    let within = path.strip_prefix(root()).unwrap();
+                    let is_test = within.iter().any(|part| part == "tests" || part == "tests.rs");
                     let into = if is_test { &mut tests } else { &mut others };
                     into.push_str(&std::fs::read_to_string(path).unwrap());
                 }
