@@ -154,18 +154,18 @@ fn microseconds<S: IntSet>(tasks: u64) -> f64 {
     took.unwrap()[0]
 }
 
-fn sixteen_tasks_do_fourteen_times_as_much<S: IntSet>(structure: &str) {
+fn sixteen_tasks_do_fifteen_times_as_much<S: IntSet>(structure: &str) {
     let speedup = microseconds::<S>(1) / microseconds::<S>(16);
     println!("pipelining.{structure}.speedup {speedup:.2}");
-    assert!(speedup >= 14.0, "16 tasks do {speedup:.2} times as much as 1");
+    assert!(speedup >= 15.0, "16 tasks do {speedup:.2} times as much as 1");
 }
 
 #[test]
 fn a_lazy_list_is_pipelined() {
-    sixteen_tasks_do_fourteen_times_as_much::<LazyList<u64>>("lazy-list");
+    sixteen_tasks_do_fifteen_times_as_much::<LazyList<u64>>("lazy-list");
 }
 
 #[test]
 fn a_harris_list_is_pipelined() {
-    sixteen_tasks_do_fourteen_times_as_much::<HarrisList<u64>>("harris-list");
+    sixteen_tasks_do_fifteen_times_as_much::<HarrisList<u64>>("harris-list");
 }

@@ -57,7 +57,8 @@ fn what_waiting_threads_keep_serves_others() {
                         let nodes = fill_with_nodes(ct).await?;
                         let bytes: u64 = ct.heap_use().await?.iter().map(|usage| usage.size_bytes).sum();
                         let filled = nodes.len() as u64 * 64;
-                        assert!(filled > bytes * 9 / 10, "{filled} bytes of {bytes} in turn {turn}, {url}");
+                        let left = bytes - filled;
+                        assert!(left < 8 * 64, "{left} bytes of {bytes} are left in turn {turn}, {url}");
                         free_all(ct, nodes).await?;
                     }
                     ct.barrier("filled and freed").await?;
@@ -73,11 +74,11 @@ fn what_one_process_frees_serves_another() {
     // Each thread is a process of its own; the pool is all that they share.
     let cluster = Cluster::connect("sim:size=64KiB,threads-per-node=1").unwrap();
     let filled = cluster.run(3, async |ct| {
-        let mut filled = 0;
+        let mut filled = (0, 0);
         for turn in 0..3 {
             if ct.index() == turn {
                 let nodes = fill_with_nodes(ct).await?;
-                filled = nodes.len();
+                filled = (nodes.len(), ct.heap_use().await?[0].size_bytes as usize / 64);
                 free_all(ct, nodes).await?;
             }
             ct.barrier("filled and freed").await?;
@@ -86,12 +87,13 @@ fn what_one_process_frees_serves_another() {
     });
     let filled = filled.unwrap();
     // What a process keeps while it waits, another gets when that one hears of it with its next step: 16 blocks at most.
-    assert!(filled[0] > 580 && filled.iter().all(|count| count + 2 * 16 >= filled[0]), "{filled:?}");
+    assert_eq!(filled[0].0, filled[0].1, "all of it");
+    assert!(filled.iter().all(|(count, all)| count + 2 * 16 >= *all), "{filled:?}");
 }
 
 #[test]
 fn memory_serves_objects_of_another_size() {
-    for url in ["local:size=256KiB", "local:size=8MiB", "sim:size=64KiB"] {
+    for url in ["local:size=256KiB", "local:size=8MiB", "local:size=64KiB", "sim:size=64KiB"] {
         let cluster = Cluster::connect(url).unwrap();
         cluster
             .run(1, async |ct| {
@@ -100,7 +102,9 @@ fn memory_serves_objects_of_another_size() {
                     let count = nodes.len();
                     free_all(ct, nodes).await?;
                     let wide = fill(ct, async || Wide::new_in(ct, Wide::init([0; 16])).await).await?;
-                    assert!(wide.len() >= count / 2 - count / 16, "{} after {count}, {url}", wide.len());
+                    // Of 128 bytes each, which begin at multiples of that: 7 and not 8 of them in a chunk of 1 KiB.
+                    let lost = if url.contains("size=64KiB") { count / 16 } else { 0 };
+                    assert_eq!(wide.len(), count / 2 - lost, "after {count}, {url}");
                     free_all(ct, wide).await?;
                 }
                 Ok(())
@@ -126,7 +130,8 @@ fn neighbouring_chunks_become_one_object() {
                     assert!(matches!(full, Error::OutOfMemory { .. }), "{full}");
                     ct.delete(one).await?;
                     let small = fill_with_nodes(ct).await?;
-                    assert!(small.len() > 64_000, "{}", small.len());
+                    let bytes = ct.heap_use().await?[0].size_bytes;
+                    assert_eq!(small.len() as u64, bytes / 64, "all of it");
                     free_all(ct, small).await?;
                 }
                 Ok(())
@@ -277,7 +282,8 @@ fn nothing_is_lost_or_handed_out_twice() {
 #[test]
 fn nothing_is_handed_out_twice_when_processes_die() {
     let mut died = 0;
-    for seed in 0..if cfg!(debug_assertions) { 60 } else { 4000 } {
+    let seeds = if cfg!(debug_assertions) { 60 } else { 4000 };
+    for seed in 0..seeds {
         let faults = "crash=0.2%,stall=0.5%,cut=0.2%,leaks=ignore";
         let url =
             format!("sim:seed={seed},size=56KiB,max-retired=1MiB,threads-per-node={},{faults}", 1 + seed % 2);
@@ -294,7 +300,7 @@ fn nothing_is_handed_out_twice_when_processes_die() {
             Err(error) => panic!("{url}: {error}"),
         }
     }
-    assert!(died > 20, "{died}");
+    assert!(died > seeds, "{died}");
 }
 
 #[test]

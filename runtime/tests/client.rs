@@ -481,7 +481,7 @@ fn a_future_of_another_crate_wakes_a_sleeping_thread_and_is_polled_seldom() {
     // In this time a thread that did not sleep would poll it ten thousands of times.
     thread::sleep(Duration::from_millis(100));
     let polls = polls.load(Ordering::SeqCst);
-    assert!(polls < 100, "{polls} polls");
+    assert!(polls < 10, "{polls} polls");
     send.send(7).unwrap();
     assert_eq!(block_on(call).unwrap(), 7);
 }
@@ -508,7 +508,7 @@ fn a_thread_of_a_run_sleeps_until_it_is_woken() {
     assert_eq!(values.unwrap(), [7, 0]);
     // In this time a thread that did not sleep would poll it ten thousands of times.
     let polls = polls.load(Ordering::SeqCst);
-    assert!(polls < 100, "{polls} polls");
+    assert!(polls < 10, "{polls} polls");
 }
 
 #[test]

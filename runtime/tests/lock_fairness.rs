@@ -49,7 +49,7 @@ fn jain(seen: &[Seen]) -> f64 {
 
 #[test]
 fn a_contended_lock_is_shared_out() {
-    for (threads, least) in [(2, 0.99), (8, 0.98), (64, 0.9)] {
+    for (threads, least) in [(2, 0.999), (8, 0.99), (64, 0.95)] {
         let seen = contend(threads);
         let index = jain(&seen);
         let all: u64 = seen.iter().map(|(acquired, _)| acquired).sum();
@@ -58,7 +58,10 @@ fn a_contended_lock_is_shared_out() {
         println!("locks.fairness.threads_{threads} {index:.3}");
         println!("of {all} acquisitions one thread had {fewest}; the longest wait was {longest} round trips");
         assert!(index >= least, "{threads} threads: {index:.3}");
-        assert!(fewest > 0, "{threads} threads: one never had it");
+        assert!(
+            2 * fewest * threads as u64 > all,
+            "{threads} threads: one had it {fewest} times of {all}, less than half of its share"
+        );
         assert!(longest <= 64 * threads as u128, "{threads} threads: one waited for {longest} round trips");
     }
 }

@@ -173,7 +173,8 @@ async fn what_was_retired_is_freed_by_itself(ct: &ComputeThread) -> Result<()> {
         g.sched_reclaim(object.shared(g)).await?;
     }
     let metrics = ct.metrics();
-    assert!(metrics.reclaimed > 700, "{metrics:?}");
+    // An advance for each 64, of which there are 15; what was retired before the last two is free.
+    assert_eq!(metrics.reclaimed, 13 * 64, "{metrics:?}");
     assert_eq!(ct.reclaim_deferred().await?, 1000 - metrics.reclaimed);
     assert_eq!(ct.metrics().allocated, ct.metrics().freed);
     Ok(())
@@ -253,7 +254,8 @@ fn no_two_live_objects_overlap() {
     });
     let mut ranges: Vec<_> = ranges.unwrap().into_iter().flatten().collect();
     ranges.sort_unstable();
-    assert!(ranges.len() > 1000);
+    // One in six is deleted at once, of four times 400.
+    assert!(ranges.len() > 1300, "{}", ranges.len());
     for pair in ranges.windows(2) {
         assert!(pair[0].1 <= pair[1].0, "{pair:x?}");
     }
@@ -427,7 +429,7 @@ fn policies_place_objects() {
     for segments in by("local-rr", Policy::LocalRoundRobin) {
         assert_eq!(nodes(&segments), vec![0; 512]);
         let changes = segments.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        assert!(changes >= 6, "a chunk of 64 KiB holds 64 pages at most: {segments:?}");
+        assert_eq!(changes, 512 / 16 - 1, "a chunk of 16 KiB holds 16 pages: {segments:?}");
     }
     for segments in by("rand", Policy::Random) {
         let mut seen = nodes(&segments);
@@ -462,7 +464,7 @@ fn who_holds_reclamation_back_is_named() {
                 let stands = ct.reclamation().await?;
                 assert_eq!(stands.held_back_by, Some(HeldBackBy::Thread(1)), "{stands:?}");
                 assert_eq!(stands.retired_objects, 10);
-                assert!(stands.retired_bytes >= 10 * 24);
+                assert_eq!(stands.retired_bytes, 10 * 72, "a node has nine words");
             }
             ct.barrier("seen").await?;
             drop(held);

@@ -427,7 +427,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
             objects.push(object);
         }
         let size: u64 = ct.heap_use().await?.iter().map(|usage| usage.size_bytes).sum();
-        assert!(objects.len() as u64 * 24 > size * 8 / 10, "{} of {size}", objects.len() * 24);
+        assert!(objects.len() as u64 * 24 > size * 99 / 100, "{} of {size}", objects.len() * 24);
         drop(objects);
         values(ct).await
     });
@@ -606,7 +606,8 @@ fn what_a_process_leaves_is_counted_and_waits_for_a_collection() {
         leave_garbage(&node, &kept, 100);
         let seen = status(&kept);
         assert_eq!(seen.uncollected, departures);
-        assert!(seen.uncollected_bytes >= 100 * 256 * departures, "{seen:?}");
+        // And the free blocks that its thread had, which are few.
+        assert!((100..105).contains(&(seen.uncollected_bytes / 256 / departures)), "{seen:?}");
     }
     let epoch = status(&kept).epoch;
     while status(&kept).epoch < epoch + 10 {}
@@ -622,7 +623,7 @@ fn what_a_process_leaves_is_counted_and_waits_for_a_collection() {
     let owed = status(&kept).uncollected_bytes;
     drop(kept);
     let collected = Cluster::collect(&node.url()).unwrap();
-    assert!(collected >= owed, "{collected} bytes came back of {owed}");
+    assert!((owed..owed + 4096).contains(&collected), "{collected} bytes came back of {owed}");
     assert_eq!(Cluster::collect(&node.url()).unwrap(), 0, "nothing is left");
     let seen = status(&node.connect());
     assert_eq!((seen.uncollected, seen.uncollected_bytes, seen.collected_bytes), (0, 0, collected));
@@ -639,7 +640,7 @@ fn a_process_that_is_alone_collects_when_it_joins() {
     drop(kept);
     let seen = status(&node.connect());
     assert_eq!((seen.uncollected, seen.uncollected_bytes), (0, 0));
-    assert!(seen.collected_bytes >= 100 * 256, "{seen:?}");
+    assert!((100..105).contains(&(seen.collected_bytes / 256)), "{seen:?}");
 }
 
 #[test]
@@ -658,7 +659,7 @@ fn a_cluster_that_was_made_so_is_swept_while_processes_live() {
         std::thread::yield_now();
     }
     let seen = status(&kept);
-    assert!(seen.swept_bytes >= 100 * 256 && seen.collected_bytes == 0, "{seen:?}");
+    assert!((100..105).contains(&(seen.swept_bytes / 256)) && seen.collected_bytes == 0, "{seen:?}");
     assert_eq!(seen.uncollected_bytes, 0);
     let row = kept.run(1, async |ct| Ok(linked.read(&ct.pin()).await?.words));
     assert_eq!(row.unwrap(), [[5; 32]]);

@@ -150,7 +150,7 @@ fn jitter_stays_within_its_bounds() {
         }
         // Two fifths of the rtt each way vary by a tenth.
         assert!(seen.iter().all(|took| (1840..=2160).contains(took)), "{seen:?}");
-        assert!(seen.iter().any(|took| *took < 1950) && seen.iter().any(|took| *took > 2050), "{seen:?}");
+        assert!(seen.iter().any(|took| *took < 1870) && seen.iter().any(|took| *took > 2130), "{seen:?}");
         Ok(())
     });
 }
@@ -176,7 +176,8 @@ fn a_seed_gives_one_trace() {
     let hash = |url: &str| {
         let (cluster, simulation) = simulation(url);
         cluster.run(4, contend).unwrap();
-        assert!(simulation.operations() > 100);
+        // Four threads with two tasks that each take, add and release ten times.
+        assert!(simulation.operations() > 4 * 2 * 10 * 3, "{}", simulation.operations());
         (simulation.trace_hash(), simulation.now(), simulation.trace(usize::MAX))
     };
     for url in ["sim:seed=5", "sim:seed=5,nodes=3", "sim:seed=5,jitter=0%,rate=inf", "sim:seed=5,stall=1%"] {

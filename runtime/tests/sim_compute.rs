@@ -141,7 +141,7 @@ fn a_program_says_what_else_it_does() {
             Ok(())
         })
         .unwrap();
-    assert!(cluster.simulation().unwrap().now() >= Duration::from_millis(5));
+    assert_eq!(cluster.simulation().unwrap().now(), Duration::from_millis(5));
 }
 
 /// Operations a microsecond by one thread with so many tasks.
@@ -163,11 +163,11 @@ fn speed(tasks: usize, compute: &str) -> f64 {
 #[test]
 fn tasks_speed_a_thread_up_until_it_computes_all_the_time() {
     let speed_up = |tasks, compute| speed(tasks, compute) / speed(1, compute);
-    assert!((3.9..=4.0).contains(&speed_up(4, COSTS)), "{}", speed_up(4, COSTS));
+    assert!((3.98..=4.0).contains(&speed_up(4, COSTS)), "{}", speed_up(4, COSTS));
     let limit = 2130.0 / 130.0;
     for tasks in [32, 64, 160] {
         let speed_up = speed_up(tasks, COSTS);
-        assert!((0.9 * limit..=limit).contains(&speed_up), "{tasks} tasks: {speed_up}");
+        assert!((0.97 * limit..=limit).contains(&speed_up), "{tasks} tasks: {speed_up}");
     }
     assert!((speed_up(160, "compute=0") - 160.0).abs() < 0.01, "{}", speed_up(160, "compute=0"));
 }

@@ -53,7 +53,7 @@ fn a_thread_dies_at_the_operation_that_the_script_names() {
         let died =
             trace.lines().position(|line| line.contains("compute node dies")).expect("it is in the trace");
         let after = trace.lines().skip(died).filter(|line| line.contains("  1.0  ")).count();
-        assert!(after <= 1 + 1, "nothing but its own death and what was in flight:\n{trace}");
+        assert_eq!(after, 1, "nothing but its own death:\n{trace}");
     }
 }
 
@@ -169,10 +169,10 @@ fn a_name_that_a_dead_thread_has_claimed_is_given_to_the_next() {
         });
         let ended: Vec<_> =
             ended.unwrap_or_else(|error| panic!("{time}: {error}")).into_iter().flatten().collect();
-        assert!(ended.len() >= 2 && ended.iter().all(|found| *found == ended[0]), "{time}: {ended:?}");
+        assert!(ended.len() == 2 && ended[0] == ended[1], "{time}: {ended:?}");
         made_by_the_dead += u32::from(ended[0].1 == 1);
     }
-    assert!((1..119).contains(&made_by_the_dead), "it died before and after: {made_by_the_dead} of 120");
+    assert!((10..110).contains(&made_by_the_dead), "it died before and after: {made_by_the_dead} of 120");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn who_waits_for_a_lock_that_nobody_gives_back_is_told_so() {
     assert!(report.contains("Cell.lock free -> held by thread 0 failed: it is held by thread 2"), "{report}");
     let trace = simulation.trace(1000);
     let lines = trace.lines().count();
-    assert!(lines < 400, "repetitions are left out: {lines}");
+    assert!(lines < 60, "repetitions are left out: {lines}");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn who_is_pinned_and_dies_is_evicted_and_reclamation_goes_on() {
         Ok(ct.metrics().freed)
     });
     let [Some(freed), None] = freed.unwrap()[..] else { panic!("thread 1 has died") };
-    assert!(freed > 0, "nothing was freed");
+    assert!(freed >= 490, "all but the last few: {freed}");
     let metrics = cluster.metrics();
     assert_eq!(metrics.reclaimed, 500, "the rest when the run had ended");
 }
@@ -342,5 +342,5 @@ fn faults_by_chance_end_in_results_and_known_errors() {
             Err(error) => panic!("seed {seed}: {error}\n{}", simulation.trace(40)),
         }
     }
-    assert!(dead > 10 && unreachable > 10, "{dead} threads died, {unreachable} runs lost a node");
+    assert!(dead > 200 && unreachable > 150, "{dead} threads died, {unreachable} runs lost a node");
 }

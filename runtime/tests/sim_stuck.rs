@@ -86,7 +86,7 @@ fn locks_that_are_taken_and_given_back_for_ever_are_no_progress() {
             Ok(())
         });
         assert_eq!(finding, Finding::Livelock, "{report}");
-        assert!(at < Duration::from_millis(600), "{report}");
+        assert!(at < Duration::from_millis(350), "{report}");
         assert!(report.contains("tried 1") || report.contains("tried 2"), "{report}");
     }
 }
@@ -100,7 +100,7 @@ fn nor_are_they_without_a_backoff() {
             Ok(())
         });
         assert_eq!(finding, Finding::Livelock, "{report}");
-        assert!(at < Duration::from_millis(800), "{report}");
+        assert!(at < Duration::from_millis(500), "{report}");
     }
 }
 
@@ -119,7 +119,7 @@ fn nor_are_epochs_that_advance_and_blocks_that_come_and_go() {
             Ok(())
         });
         assert_eq!(finding, Finding::Livelock, "{url} {backs_off} {report}");
-        assert!(at < Duration::from_millis(900), "{report}");
+        assert!(at < Duration::from_millis(450), "{report}");
         assert!(simulation.trace(1000).contains("epoch"), "{}", simulation.trace(1000));
     }
 }
@@ -132,7 +132,7 @@ fn a_bare_loop_that_waits_for_what_never_comes_is_found() {
         Ok(())
     });
     assert_eq!(finding, Finding::Livelock, "{report}");
-    assert!(at < Duration::from_millis(700), "{report}");
+    assert!(at < Duration::from_millis(500), "{report}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_new_backoff_for_each_wait_is_backing_off_all_the_same() {
         Ok(())
     });
     assert_eq!(finding, Finding::Livelock, "{report}");
-    assert!(at < Duration::from_millis(100), "{report}");
+    assert!(at < Duration::from_millis(25), "{report}");
 }
 
 /// A loop of each kind, and a thread that is lost.
@@ -213,7 +213,7 @@ fn a_task_that_starves_among_busy_ones_is_named() {
         }
     });
     assert_eq!(finding, Finding::Starved, "{report}");
-    assert!(at < Duration::from_millis(1200), "{report}");
+    assert!(at < Duration::from_millis(550), "{report}");
     assert!(report.contains("task 0 of thread 0 has failed"), "{report}");
 }
 
@@ -491,9 +491,9 @@ fn the_trace_shows_the_beginning_and_how_it_came_about_and_the_end() {
     for most in [40, 100, 1000] {
         let trace = simulation.trace(most);
         let lines: Vec<&str> = trace.lines().collect();
-        assert!(lines.len() <= most && lines.len() > most / 2, "{most}: {}\n{trace}", lines.len());
+        assert_eq!(lines.len(), most, "{trace}");
         let first: f64 = lines[0].split_whitespace().next().unwrap().parse().unwrap();
-        assert!(first < 10.0, "{trace}");
+        assert!(first < 2.0, "within the first round trip: {trace}");
         let position = |part: &str| lines.iter().position(|line| line.contains(part));
         let gap = position("operations left out").expect(&trace);
         assert!(lines[gap].contains(','), "thousands are apart: {}", lines[gap]);

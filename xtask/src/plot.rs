@@ -189,8 +189,16 @@ mod tests {
         {
             assert!(svg.contains(text), "{text}");
         }
-        let curves = svg.matches("<polyline").count();
-        assert!(curves >= 6, "a curve for each number of nodes in each panel, not {curves}");
+        // Axes are lines, too, but thinner.
+        let lines = |part: &str| svg.lines().filter(|line| line.contains(part)).count();
+        let curves =
+            svg.lines().filter(|line| line.contains("<polyline") && line.contains("stroke-width=\"2\""));
+        assert_eq!(
+            curves.count(),
+            2 * 3 * 2,
+            "a curve for each number of nodes in each panel, and its legend"
+        );
+        assert_eq!(lines("<circle"), 2 * made_up().len(), "a point for each measurement in each panel");
         assert!(drawn(&of_scaling("empty", &[])).is_err());
         assert!(drawn(&of_epochs(&[])).is_err());
     }

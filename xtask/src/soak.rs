@@ -5,7 +5,7 @@ use clap::Args;
 use crate::workspace::run as command;
 
 /// Of so many seeds with faults, each on all structures, one history may be too hard to be checked.
-const SEEDS_FOR_ONE_UNDECIDED: u32 = 500;
+const SEEDS_FOR_ONE_UNDECIDED: u32 = 5000;
 
 /// How long to soak.
 #[derive(Args)]

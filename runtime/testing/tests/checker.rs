@@ -194,7 +194,7 @@ fn what_is_right_passes_and_errors_are_answers() {
         let outcome = run::<Right>(&Right::plan(seed, Faults::None));
         outcome.history.iter().any(|event| event.happened == farfield::sim::Happened::Returned(Err("enough")))
     };
-    assert!((0..20).any(enough));
+    assert!((0..20).all(enough));
     quick().assert_sound::<Right>();
 }
 
@@ -209,7 +209,8 @@ fn what_never_returned_is_no_mistake() {
         let invoked = outcome.history.iter().filter(|event| is_invoked(&event.happened)).count();
         2 * invoked > outcome.history.len()
     };
-    assert!((0..100).filter(|seed| open(*seed)).count() > 10);
+    let open = (0..100).filter(|seed| open(*seed)).count();
+    assert!(open > 30, "{open} of 100 runs");
 }
 
 #[test]
@@ -253,25 +254,26 @@ fn what_takes_effect_twice_is_found_where_links_are_cut() {
     let summary = checker.run::<Repeated>();
     let shrunk = summary.shrunk.as_ref().expect("it is found");
     assert_eq!(shrunk.found.by, Check::Linearizability, "{summary}");
-    assert!(shrunk.plan.operations().count() <= 3, "{summary}");
+    assert_eq!(shrunk.plan.operations().count(), 1, "{summary}");
     assert!(matches!(shrunk.plan.script[..], [Scripted::Cut { .. }]), "{summary}");
     assert_eq!((shrunk.plan.crash_permille, shrunk.plan.cut_permille), (0, 0));
 }
 
 #[test]
 fn each_kind_of_mistake_is_found_by_its_check() {
-    fn found<T: Tested>() -> Check {
+    fn found<T: Tested>(operations: usize) -> Check {
         let summary = quick().run::<T>();
         let shrunk = summary.shrunk.as_ref().unwrap_or_else(|| panic!("{summary}"));
-        assert!(shrunk.is_smallest && shrunk.plan.operations().count() <= 4, "{summary}");
+        assert!(shrunk.is_smallest, "{summary}");
+        assert_eq!(shrunk.plan.operations().count(), operations, "{summary}");
         shrunk.found.by
     }
-    assert_eq!(found::<Leaking>(), Check::Leak);
-    assert_eq!(found::<Dangling>(), Check::Memory);
-    assert_eq!(found::<Waiting>(), Check::Stuck);
-    assert_eq!(found::<Panicking>(), Check::Error);
-    assert_eq!(found::<Unexpected>(), Check::Error, "by default an error is a failure");
-    assert_eq!(found::<Unknown>(), Check::Error, "without faults every outcome is known");
+    assert_eq!(found::<Leaking>(1), Check::Leak);
+    assert_eq!(found::<Dangling>(1), Check::Memory);
+    assert_eq!(found::<Waiting>(1), Check::Stuck);
+    assert_eq!(found::<Panicking>(4), Check::Error);
+    assert_eq!(found::<Unexpected>(4), Check::Error, "by default an error is a failure");
+    assert_eq!(found::<Unknown>(4), Check::Error, "without faults every outcome is known");
 }
 
 #[test]
@@ -312,7 +314,7 @@ fn a_plan_that_makes_no_cluster_is_an_error() {
 fn all_seeds_can_be_run() {
     let summary = Checker::new().seeds(0..50).all_seeds().shrinking_runs(0).run::<Torn>();
     assert_eq!(summary.seeds, 50);
-    assert!(summary.failing.len() > 5 && summary.shrunk.is_none(), "{summary}");
+    assert!(summary.failing.len() > 35 && summary.shrunk.is_none(), "{summary}");
     let plan = Torn::plan(summary.failing[0].0, Faults::None);
     assert!(summary.smallest().is_some_and(|shown| shown.contains(&plan.to_string())), "as it is: {summary}");
 }
