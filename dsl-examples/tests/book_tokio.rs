@@ -113,3 +113,43 @@ async fn a_call_may_wait_for_tokio() -> Result<()> {
     assert!(polls.load(Ordering::Relaxed) < 10);
     Ok(())
 }
+
+/// What tokio's timers say on a compute thread, which is none of tokio's.
+const NO_REACTOR: &str =
+    "there is no reactor running, must be called from the context of a Tokio 1.x runtime";
+
+async fn a_while() -> Result<()> {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    Ok(())
+}
+
+#[test]
+fn tokio_s_timers_panic_on_compute_threads() {
+    for url in ["local:size=1MiB", "sim:"] {
+        let run = || Cluster::connect(url).unwrap().run(1, async |_| a_while().await);
+        let panic = std::panic::catch_unwind(run).unwrap_err();
+        let said = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        assert_eq!(said, NO_REACTOR, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn in_a_call_that_is_the_call_s_error() {
+    let client = Cluster::connect("local:size=1MiB").unwrap().client().unwrap();
+    let error = client.call(async |_| a_while().await).await.unwrap_err();
+    assert!(matches!(error, Error::CallPanicked { .. }) && error.to_string().contains(NO_REACTOR), "{error}");
+    client.shutdown().await.unwrap();
+}
+
+/// Where the thread is one of tokio's, as in a run of the simulator, the timer waits for real time, and virtual time waits for nothing.
+#[tokio::test]
+async fn in_virtual_time_tokio_s_timers_are_a_deadlock() {
+    let run = Cluster::connect("sim:leaks=ignore").unwrap().run(1, async |ct| {
+        hits(ct).await?;
+        a_while().await
+    });
+    let Err(Error::Simulation(found)) = run else { panic!("{run:?}") };
+    assert_eq!(found.finding, farfield::sim::Finding::Deadlock);
+    assert!(found.to_string().contains("usually a channel or tokio's timers"), "{found}");
+}

@@ -527,6 +527,84 @@ fn a_foreign_future_is_told_from_one_of_ours() {
     assert!(!report.contains("for nothing that the runtime knows of"), "{report}");
 }
 
+/// That a report names a thread that waits for a stranger, and says what that usually is.
+fn assert_strange(report: &str, thread: usize) {
+    let waits = format!(": thread {thread} waits after ");
+    for part in [
+        waits.as_str(),
+        "for nothing that the runtime knows of",
+        "the runtime does not know what such a thread waits for",
+        "usually a channel or tokio's timers",
+    ] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+}
+
+#[test]
+fn what_waits_for_tokio_is_told_so() {
+    let (finding, _, report, _) = found("sim:", 2, async |ct| {
+        table(ct).await?;
+        if ct.index() == 1 {
+            tokio::sync::Notify::new().notified().await;
+        }
+        Ok(())
+    });
+    assert_eq!(finding, Finding::Deadlock, "{report}");
+    assert_strange(&report, 1);
+    let (finding, _, report, _) = found("sim:", 1, async |ct| {
+        table(ct).await?;
+        // The sender lives on, and never sends.
+        let (_sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        receiver.await.map_err(Error::other)
+    });
+    assert_eq!(finding, Finding::Deadlock, "{report}");
+    assert_strange(&report, 0);
+}
+
+/// A task that waits for a mutex of tokio's that another task of its thread has and keeps.
+#[test]
+fn a_mutex_of_tokio_s_that_another_task_keeps_is_a_stranger() {
+    let (finding, _, report, _) = found("sim:", 1, async |ct| {
+        table(ct).await?;
+        let mutex = tokio::sync::Mutex::new(());
+        ct.tasks(2, async |task| {
+            let _held = mutex.lock().await;
+            if task == 0 {
+                tokio::sync::Notify::new().notified().await;
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    });
+    assert_eq!(finding, Finding::Deadlock, "{report}");
+    assert_strange(&report, 0);
+}
+
+/// Tasks of one thread are polled together: one that gives the mutex back lets the other go on. A thread of its own is not polled, since in
+/// virtual time no waker is heard.
+#[test]
+fn a_mutex_of_tokio_s_serves_tasks_of_one_thread_only() {
+    let mutex = tokio::sync::Mutex::new(());
+    let take = async |ct: &ComputeThread, is_first: bool| {
+        table(ct).await?;
+        if !is_first {
+            ct.sleep(Duration::from_micros(20)).await;
+        }
+        let _held = mutex.lock().await;
+        if is_first {
+            ct.sleep(Duration::from_micros(100)).await;
+        }
+        Ok(())
+    };
+    honest("sim:leaks=ignore", 1, async |ct| {
+        ct.tasks(2, async |task| take(ct, task == 0).await).await.map(drop)
+    });
+    let (finding, _, report, _) = found("sim:", 2, async |ct| take(ct, ct.index() == 0).await);
+    assert_eq!(finding, Finding::Deadlock, "{report}");
+    assert_strange(&report, 1);
+}
+
 #[test]
 fn a_leak_report_says_that_the_owner_died() {
     let cluster = Cluster::connect("sim:").unwrap();

@@ -43,6 +43,7 @@ const LEAF_WAITS: &[&str] = &[
     ".park_deadline(",
     ".wait(",
     ".wait_for(",
+    ".wait_a_round_trip_for(",
     ".wait_timeout",
     ".recv()",
     ".recv_timeout(",
