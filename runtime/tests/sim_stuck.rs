@@ -369,13 +369,23 @@ fn futures_of_one_task_that_contend_for_locks_get_on() {
 }
 
 #[test]
-fn thousands_of_threads_that_contend_for_one_lock_get_on() {
-    honest("sim:size=64MiB,leaks=ignore", 2000, async |ct| {
+fn ten_thousand_threads_that_contend_for_one_lock_get_on() {
+    const THREADS: usize = 10_000;
+    let cluster = Cluster::connect("sim:size=64MiB,leaks=ignore").unwrap();
+    let run = cluster.run(THREADS, async |ct| {
         let root = table(ct).await?;
+        ct.barrier("all are here").await?;
+        let before = ct.metrics().cas_failed;
         let held = root.locks().at(0).acquire(ct).await?;
+        let word = root.words().at(0);
+        word.store(ct, word.load(ct).await? + 1).await?;
         held.release().await?;
-        Ok(())
+        Ok(ct.metrics().cas_failed - before)
     });
+    let failed: u64 = run.unwrap_or_else(|error| panic!("{error}")).iter().sum();
+    let count = cluster.run(1, async |ct| table(ct).await?.words().at(0).load(ct).await);
+    assert_eq!(count.unwrap(), [THREADS as u64]);
+    assert!(failed > 20 * THREADS as u64, "{failed} attempts failed: they did not contend");
 }
 
 /// The same few operations again and again, but each loop ends.
