@@ -1,5 +1,5 @@
-//! A bank: transfers take the locks of both accounts at once, in any order; a transfer from an account to itself is refused by
-//! the locks, not by a check that somebody has to remember. The bank is compared with a model of it; two mistakes in it are found.
+//! A bank: transfers take the locks of both accounts at once, in any order. The locks themselves refuse a transfer from an account to itself,
+//! so the program needs no check for it. The bank is compared with a sequential model; two planted mistakes are found.
 
 use farfield::Error;
 use farfield::prelude::*;

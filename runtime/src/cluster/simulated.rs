@@ -57,7 +57,7 @@ impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simu
 const TICK_RTTS: u32 = 4;
 /// For how many ticks nobody must have died before a sweep is begun.
 const QUIET_TICKS: u32 = 2;
-/// For how many ticks a keeper goes on, once its process has nothing else to do, for memory that has been lost to be swept.
+/// For how many ticks the keeper of a process whose threads have ended waits for lost memory to be swept.
 const PATIENCE: u32 = 2000;
 
 /// What a thread of a run does, and beside it what its process's keeper does, if there are keepers and it is its process's first thread. A
