@@ -11,6 +11,7 @@ use super::run::Run;
 use super::{Shared, ThreadId, lock};
 use crate::cluster::ComputeThread;
 use crate::error::Printable;
+use crate::fabric::sim::KEEPER_TASK;
 use crate::fabric::stall::{self, Clock, Task, Waiting, Waits, What};
 use crate::memory::process::Process;
 use crate::pointer::Address;
@@ -99,20 +100,18 @@ impl Shared {
         let epoch = process.collector.epoch();
         let behind = match (process.collector.laggard(), process.behind()) {
             (Some(thread), _) => format!("thread {thread} of this process is behind, with a guard"),
-            (None, Some(slot)) => {
-                if let Some(other) = self.others.find(|other| other.slot == slot) {
-                    format!("{}, is behind", self.process_in_words(other.identity))
-                } else if let Some((node, other)) = run.process_in_slot(slot) {
-                    match other.collector.oldest_guard() {
-                        Some((_, thread)) => {
-                            format!("thread {thread} on compute node {node} is behind, with a guard")
-                        }
-                        None => format!("compute node {node} is behind, which does nothing"),
+            (None, Some(slot)) => match self.world().and_then(|_| run.process_in_slot(slot)) {
+                Some((node, other)) => match other.collector.oldest_guard() {
+                    Some((_, thread)) => {
+                        format!("thread {thread} on compute node {node} is behind, with a guard")
                     }
-                } else {
-                    format!("the process with the slot {slot} is behind")
-                }
-            }
+                    None => format!("compute node {node} is behind, which does nothing"),
+                },
+                None => match self.others.find(|other| other.slot == slot) {
+                    Some(other) => format!("{}, is behind", self.process_in_words(other.identity)),
+                    None => format!("the process with the slot {slot} is behind"),
+                },
+            },
             (None, None) => "no thread of this process is behind".to_owned(),
         };
         format!("the epoch is {epoch}, and {behind}")
@@ -190,8 +189,7 @@ impl ComputeThread {
             Some(waiting) if waiting.is_about(about) => waiting.found(word),
             Some(waiting) => waiting.turns_to(about, word, self.what(purpose)),
             None => {
-                let task = Task::Number(self.task() as u32);
-                *waiting = Some(waits.enter(task, about, word, self.what(purpose)));
+                *waiting = Some(waits.enter(self.waiting_task(), about, word, self.what(purpose)));
             }
         }
     }
@@ -202,6 +200,14 @@ impl ComputeThread {
         let mut waiting = None;
         self.note_wait(self.stalls.as_ref()?, &mut waiting, purpose);
         waiting
+    }
+
+    /// The task that runs, as reports name it.
+    fn waiting_task(&self) -> Task {
+        match self.task() as u32 {
+            KEEPER_TASK => Task::None,
+            task => Task::Number(task),
+        }
     }
 
     /// What a wait is for, as a function that says so when it is asked.
@@ -257,7 +263,7 @@ impl ComputeThread {
     pub(crate) fn waits_for(&self, what: impl FnOnce() -> String) -> Option<Waiting> {
         let waits = self.stalls.as_ref()?;
         let text = what();
-        Some(waits.enter(Task::Number(self.task() as u32), 0, 0, Box::new(move |_| text.clone())))
+        Some(waits.enter(self.waiting_task(), 0, 0, Box::new(move |_| text.clone())))
     }
 }
 

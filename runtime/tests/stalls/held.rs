@@ -230,3 +230,36 @@ fn an_epoch_that_does_not_advance_is_reported_with_who_keeps_a_guard() {
         assert_told_each_time(&lines, "the epoch is ", &["thread 1 (", "task 0: ", holder]);
     }
 }
+
+/// Thread 1 dies with what it has allocated, and thread 0 keeps a guard.
+#[test]
+fn a_sweep_in_the_simulator_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
+    const TEST: &str = "held::a_sweep_in_the_simulator_that_waits_for_a_guard_is_reported_with_who_keeps_it";
+    if let Some((_, cluster)) = case() {
+        let run = cluster.run_surviving(3, async |ct| {
+            let at = node(ct).await?;
+            let _guard = (ct.index() == 0).then(|| ct.pin());
+            if ct.index() == 1 {
+                let _thing = Thing::new_in(ct, Thing::init([7; 16])).await?.write(ct).await?;
+                ct.cluster().simulation().expect("simulated").inject(farfield::sim::Fault::crash(1));
+            }
+            at.value().read(ct).await?;
+            a_long_time(ct).await;
+            Ok(())
+        });
+        assert_eq!(run.unwrap(), [Some(()), None, Some(())]);
+        return;
+    }
+    let about = "its sweep of what dead members have left to go on; ";
+    let lines = stalls(TEST, "sweep", "sim:dead=marked,sweep=yes,leaks=ignore", "50ms", &[about]);
+    assert_told_each_time(
+        &lines,
+        about,
+        &[
+            "farfield: stalled: thread ",
+            "the epoch is ",
+            "thread 0 on compute node 0 is behind, with a guard",
+        ],
+    );
+    assert_eq!(lines.iter().filter(|line| line.contains(about)).count(), 1, "{lines:#?}");
+}

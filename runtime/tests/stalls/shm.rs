@@ -267,7 +267,72 @@ fn a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported() {
     );
 }
 
-/// What a process has left that was killed is swept once no guard is there that was there before.
+/// The report of a sweep of what a killed process has left, by a process in the role `survivor`; and the number of the other process that lives,
+/// which is stopped.
+fn reported_of_a_sweep(test: &str, survivor: &str) -> (String, u32) {
+    let (mut told, mut of_other) = (None, 0);
+    with_memory(
+        "answers",
+        |options| options.sweep = true,
+        |url| {
+            let mut survivor = start_holder(test, survivor, url, "50ms");
+            let stopped = start_holder(test, "sleeps", url, "0");
+            of_other = stopped.id();
+            signal(&stopped, "STOP");
+            let mut victim = start_holder(test, "holds a lock", url, "0");
+            victim.kill().unwrap();
+            victim.wait().unwrap();
+            let lines = BufReader::new(survivor.stderr.take().unwrap()).lines();
+            told = lines
+                .map(Result::unwrap)
+                .find(|line| line.contains("its sweep of what dead members have left"));
+            signal(&stopped, "CONT");
+            end(stopped);
+            end(survivor);
+        },
+    );
+    (told.expect("a line about the sweep"), of_other)
+}
+
+fn signal(process: &Child, signal: &str) {
+    let sent = Command::new("kill").args([&format!("-{signal}"), &process.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// A sweep goes on once all members have answered, and without a guard that is older than it.
+#[test]
+fn a_sweep_that_waits_is_reported_with_what_it_waits_for() {
+    const TEST: &str = "shm::a_sweep_that_waits_is_reported_with_what_it_waits_for";
+    if let Some((case, cluster)) = case() {
+        let run = cluster.run(1, async |ct| {
+            let at = node(ct).await?;
+            match case.as_str() {
+                "computes" => {
+                    eprintln!("{HOLDS}");
+                    block_for_long();
+                    Ok(())
+                }
+                "sleeps" => {
+                    eprintln!("{HOLDS}");
+                    a_long_time(ct).await;
+                    Ok(())
+                }
+                case => hold(case, at, ct).await,
+            }
+        });
+        run.unwrap();
+        return;
+    }
+    let keeper = ["the thread in the background (0x", "its sweep of what dead members have left to go on; "];
+    let (line, other) = reported_of_a_sweep(TEST, "sleeps");
+    assert_told(
+        &[line],
+        &[keeper[0], keeper[1], &format!("(pid {other}), which is alive, has not answered")],
+    );
+    let (line, _) = reported_of_a_sweep(TEST, "computes");
+    assert_told(&[line], &[keeper[0], keeper[1], "1 threads of this process do nothing with far memory"]);
+}
+
 #[test]
 fn a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
     const TEST: &str = "shm::a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it";
