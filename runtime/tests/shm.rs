@@ -460,6 +460,90 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     fs::remove_file(&file).unwrap();
 }
 
+/// A path in a new folder of this test.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("farfield-{name}-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    folder
+}
+
+fn make_pipe(path: &std::path::Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn a_checkpoint_is_its_owners_and_follows_no_link() {
+    let (folder, node) = (folder("private"), Node::new("private"));
+    let (file, partial, victim) =
+        (folder.join("checkpoint"), folder.join("checkpoint.partial"), folder.join("victim"));
+    let cluster = node.connect();
+    fs::write(&victim, "precious").unwrap();
+    for _ in 0..2 {
+        // What somebody else has put there, to have it written over; and then, to have it replaced.
+        std::os::unix::fs::symlink(&victim, &partial).unwrap();
+        cluster.checkpoint(&file).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert_eq!(fs::symlink_metadata(&file).unwrap().mode() & 0o170_777, 0o100_600);
+        assert!(fs::symlink_metadata(&partial).is_err(), "nothing is left beside it");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    fs::create_dir(&partial).unwrap();
+    let refused = cluster.checkpoint(&file).unwrap_err().to_string();
+    assert!(refused.contains("checkpoint.partial"), "{refused}");
+    let pipe = folder.join("pipe");
+    make_pipe(&pipe);
+    let refused = cluster.restore(&pipe).unwrap_err().to_string();
+    assert!(refused.contains("it is no file"), "{refused}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Where this user's clusters are.
+fn clusters() -> PathBuf {
+    let me = fs::metadata("/proc/self").unwrap().uid();
+    let root = std::env::var_os("FARFIELD_SHM_DIR").map_or_else(|| "/dev/shm".into(), PathBuf::from);
+    root.join(format!("farfield-{me}"))
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let first = Node::new("first");
+    let refused = |options: &MemoryNodeOptions| MemoryNode::listen(options).unwrap_err().to_string();
+    let linked = options("linked");
+    let lock = clusters().join(format!(".{}.lock", linked.name));
+    std::os::unix::fs::symlink("/nowhere", &lock).unwrap();
+    assert!(refused(&linked).contains(".lock: "), "{}", refused(&linked));
+    fs::remove_file(&lock).unwrap();
+    make_pipe(&lock);
+    assert!(refused(&linked).contains("it is no file"), "{}", refused(&linked));
+    fs::remove_file(&lock).unwrap();
+
+    let memory = clusters().join(&first.name).join("memory");
+    let aside = memory.with_extension("aside");
+    fs::rename(&memory, &aside).unwrap();
+    make_pipe(&memory);
+    let refused_client = Cluster::connect(&format!("shm:{}", first.name)).unwrap_err().to_string();
+    assert!(refused_client.contains("it is no file"), "{refused_client}");
+    fs::rename(&aside, &memory).unwrap();
+    drop(first.connect());
+
+    let folder = folder("secret-pipe");
+    let mut guarded = options("guarded");
+    guarded.secret_file = Some(folder.join("secret"));
+    make_pipe(&folder.join("secret"));
+    fs::set_permissions(folder.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(refused(&guarded).contains("it is no file"), "{}", refused(&guarded));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_cluster_may_be_called_as_the_lock_of_another() {
+    let first = Node::new("same");
+    let mut second = options("same");
+    second.name.push_str(".lock");
+    let second = Node::serve(&second).unwrap();
+    drop((first.connect(), second.connect()));
+}
+
 #[remote]
 struct Record {
     state: Versioned<[u64; 3]>,

@@ -35,7 +35,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::results::Format;
-use crate::workspace::{root, run as command};
+use crate::workspace::{run as command, target};
 
 /// How many processes, and how often one is killed.
 #[derive(Args)]
@@ -250,7 +250,7 @@ impl Test {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let build = ["cargo", "build", "--release", "--quiet", "-p", "farfield-cli", "-p", "farfield-soak"];
     command(&build, &[])?;
-    let programs = root().join("target/release");
+    let programs = target().join("release");
     let mut figures = Vec::new();
     for way in [Way::Swept, Way::Collected] {
         if options.way.is_some_and(|only| only != way) {

@@ -1,5 +1,6 @@
 //! The workspace: where it is, its files, and commands run in it.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +10,16 @@ use std::time::{Duration, Instant};
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a member of the workspace").to_owned()
+}
+
+/// Where cargo puts what it builds here: `target`, or where `CARGO_TARGET_DIR` says.
+pub(crate) fn target() -> PathBuf {
+    target_in(std::env::var_os("CARGO_TARGET_DIR"))
+}
+
+/// Cargo takes it from the folder that it is run in, which is the workspace's.
+fn target_in(variable: Option<OsString>) -> PathBuf {
+    root().join(variable.filter(|path| !path.is_empty()).unwrap_or_else(|| "target".into()))
 }
 
 /// The files below `folder` with this extension, by path, without what builds leave behind.
@@ -125,8 +136,26 @@ fn high_water_kib(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// A command that runs in the workspace. A program below `target/` is where cargo puts it.
 fn command(words: &[&str], variables: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(words[0]);
+    let program = match words[0].strip_prefix("target/") {
+        Some(built) => target().join(built).into_os_string(),
+        None => words[0].into(),
+    };
+    let mut command = Command::new(program);
     command.args(&words[1..]).envs(variables.iter().copied()).current_dir(root());
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_where_cargo_puts_them() {
+        assert_eq!(target_in(None), root().join("target"));
+        assert_eq!(target_in(Some("".into())), root().join("target"));
+        assert_eq!(target_in(Some("elsewhere".into())), root().join("elsewhere"));
+        assert_eq!(target_in(Some("/built".into())), Path::new("/built"));
+    }
 }

@@ -2,42 +2,101 @@
 //!
 //! `GET /metrics` answers in the text format of Prometheus, `GET /metrics.json` with one JSON object. Whoever reaches the address may
 //! ask; nothing can be changed there.
+//!
+//! Strangers may reach the address, so what each may take is bounded: [`CONNECTIONS`] at a time, [`HEAD_BYTES`] for a request,
+//! [`HEAD`] to send it and [`CONNECTION`] until the connection is closed. A request's body is not read. So clients that say nothing
+//! hold others up for [`HEAD`] at most, and all of them together take less than a megabyte.
 
+use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use farfield::shm::{NodeMetrics, Observer};
 use farfield::{Error, Result};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
-use tiny_http::{Header, Method, Response, Server};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// How many clients are served at a time; others wait.
+const CONNECTIONS: usize = 64;
+/// How many bytes a request may have, up to its body.
+const HEAD_BYTES: usize = 8192;
+/// How long a client may take for its request.
+const HEAD: Duration = Duration::from_secs(2);
+/// How long a connection may last.
+const CONNECTION: Duration = Duration::from_secs(10);
+/// How long no connection is accepted after the system has refused to: it may be out of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves metrics in the background, as long as the program runs; gives where.
 pub(crate) fn serve(address: SocketAddr, observer: Observer) -> Result<SocketAddr> {
-    let failed = |error: &dyn std::fmt::Display| Error::other(format!("--metrics {address}: {error}"));
-    let server = Server::http(address).map_err(|error| failed(&error))?;
-    let listens = server.server_addr().to_ip().unwrap_or(address);
-    let answer = move || {
-        for request in server.incoming_requests() {
-            let metrics = observer.metrics();
-            let (kind, text) = match (request.method(), request.url()) {
-                (Method::Get, "/metrics") => ("text/plain; version=0.0.4", prometheus(&metrics)),
-                (Method::Get, "/metrics.json") => ("application/json", json(&metrics)),
-                _ => {
-                    let _ = request.respond(Response::from_string("not found\n").with_status_code(404));
-                    continue;
-                }
-            };
-            let response = Response::from_string(text);
-            let response = match Header::from_bytes("Content-Type", kind) {
-                Ok(header) => response.with_header(header),
-                Err(()) => response,
-            };
-            // Who has asked may be gone.
-            let _ = request.respond(response);
-        }
+    let failed = |error: std::io::Error| Error::other(format!("--metrics {address}: {error}"));
+    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let listens = listener.local_addr().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let listener = {
+        let _inside = runtime.enter();
+        TcpListener::from_std(listener).map_err(failed)?
     };
-    std::thread::Builder::new().name("metrics".to_owned()).spawn(answer).map_err(|error| failed(&error))?;
+    let serve = move || runtime.block_on(accept(listener, Arc::new(observer)));
+    std::thread::Builder::new().name("metrics".to_owned()).spawn(serve).map_err(failed)?;
     Ok(listens)
+}
+
+async fn accept(listener: TcpListener, observer: Arc<Observer>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let observer = Arc::clone(&observer);
+        tokio::spawn(async move {
+            // Who has asked may be gone, or ask for nonsense, which hyper answers.
+            let _ = timeout(CONNECTION, answer_all(stream, &observer)).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Answers what comes over a connection: one request.
+async fn answer_all(stream: TcpStream, observer: &Observer) -> hyper::Result<()> {
+    let service = service_fn(async |request: Request<Incoming>| {
+        Ok::<_, Infallible>(answer(request.method(), request.uri().path(), observer))
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+fn answer(method: &Method, path: &str, observer: &Observer) -> Response<Full<Bytes>> {
+    let (status, kind, text) = match (method, path) {
+        (&Method::GET, "/metrics") => {
+            (StatusCode::OK, "text/plain; version=0.0.4", prometheus(&observer.metrics()))
+        }
+        (&Method::GET, "/metrics.json") => (StatusCode::OK, "application/json", json(&observer.metrics())),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response
 }
 
 fn prometheus(metrics: &NodeMetrics) -> String {

@@ -106,26 +106,59 @@ fn get(address: &str, page: &str) -> String {
     text
 }
 
-#[test]
-fn metrics_are_served_in_two_forms() {
-    let url = format!("shm:cli-metrics-{}", std::process::id());
+/// A memory node that serves metrics, and where.
+fn start_with_metrics(name: &str) -> (Node, String) {
+    let url = format!("shm:cli-{name}-{}", std::process::id());
     let start = ["memnode", "--cluster", &url, "--segment-size", "1MiB", "--metrics", "127.0.0.1:0"];
     let mut child = Command::new(FARFIELD).args(start).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let line = lines.nth(1).unwrap().unwrap();
-    let node = Node(child, url);
     let address = line.strip_prefix("metrics on http://").unwrap().strip_suffix("/metrics").unwrap();
+    (Node(child, url), address.to_owned())
+}
+
+#[test]
+fn metrics_are_served_in_two_forms() {
+    let (node, address) = start_with_metrics("metrics");
     assert!(farfield(&["status", &node.1]).status.success());
-    let text = get(address, "/metrics");
+    let text = get(&address, "/metrics");
     assert!(
         text.contains("farfield_joined_total 1\n") && text.contains("# TYPE farfield_epoch counter"),
         "{text}"
     );
     assert!(text.contains("farfield_heap_bytes{node=\"0\",use=\"live\"} 0\n"), "{text}");
-    let json = get(address, "/metrics.json");
+    let json = get(&address, "/metrics.json");
     let json: serde_json::Value = serde_json::from_str(json.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     assert_eq!((&json["joined"], &json["evictions"]), (&serde_json::json!(1), &serde_json::json!(0)));
-    assert!(get(address, "/").starts_with("HTTP/1.1 404"));
+    assert!(get(&address, "/").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn clients_that_say_nothing_do_not_keep_others_from_metrics() {
+    let (_node, address) = start_with_metrics("silent");
+    let mut silent: Vec<_> = (0..63).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    for stream in silent.iter_mut().take(20) {
+        stream.write_all(b"GET /metrics HTT").unwrap();
+    }
+    assert!(get(&address, "/metrics").contains("farfield_epoch"), "one more is served beside them");
+    let mut last = silent.pop().unwrap();
+    assert!(last.read_to_end(&mut Vec::new()).is_ok(), "and theirs are closed in the end");
+}
+
+#[test]
+fn a_request_for_metrics_without_end_is_cut_off() {
+    let (node, address) = start_with_metrics("endless");
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+    let line = format!("{}: {}\r\n", "x".repeat(100), "y".repeat(900));
+    let sent = (0..65_536).take_while(|_| stream.write_all(line.as_bytes()).is_ok()).count();
+    // What the system keeps for the connection is some megabytes.
+    assert!(sent < 65_536, "64 MiB of one header were taken");
+    assert!(get(&address, "/metrics").contains("farfield_epoch"));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.0.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();
+    assert!(peak < 32 << 10, "{peak} KiB");
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //! lock that was held is free, and its next owner is told; names that threads had claimed are free, and barriers begin anew: processes
 //! are numbered anew, and so are runs.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
 use super::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
+use crate::fabric::files;
 use crate::fabric::host::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::memory::grid::Grid;
@@ -130,7 +131,7 @@ fn failed(path: &Path, reason: impl Into<Box<str>>) -> Error {
 /// Reads a file from its beginning to where its digest begins, and its header; refuses it if it is not whole.
 pub(crate) fn examine(path: &Path) -> Result<(Header, u64)> {
     let io = |cause: io::Error| failed(path, cause.to_string());
-    let file = File::open(path).map_err(io)?;
+    let file = files::open(path, OpenOptions::new().read(true)).map_err(io)?;
     let length = file.metadata().map_err(io)?.len();
     let body = length.checked_sub(DIGEST_BYTES as u64);
     let body = body.ok_or_else(|| failed(path, "it is too short for a checkpoint"))?;
@@ -208,9 +209,10 @@ async fn save(ct: &ComputeThread, path: &Path) -> Result<u64> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".partial");
     let beside = Path::new(&beside);
-    let saved = save_to(ct, path, beside).await;
+    let file = files::create_private(beside).map_err(|cause| failed(beside, cause.to_string()))?;
+    let saved = save_to(ct, path, file).await;
     let saved = saved.and_then(|bytes| {
-        std::fs::rename(beside, path).map_err(|cause| failed(path, cause.to_string()))?;
+        files::replace(beside, path).map_err(|cause| failed(path, cause.to_string()))?;
         Ok(bytes)
     });
     if saved.is_err() {
@@ -219,11 +221,9 @@ async fn save(ct: &ComputeThread, path: &Path) -> Result<u64> {
     saved
 }
 
-async fn save_to(ct: &ComputeThread, path: &Path, beside: &Path) -> Result<u64> {
-    let io = |cause: io::Error| failed(path, cause.to_string());
+async fn save_to(ct: &ComputeThread, path: &Path, file: File) -> Result<u64> {
     let geometry = ct.heap().geometry;
     let grid = ct.heap().grid;
-    let file = File::create(beside).map_err(io)?;
     let mut to = Writer { file: BufWriter::new(file), digest: Sha256::new(), bytes: 0, path };
     let header = Header {
         layout: LAYOUT_VERSION,
@@ -277,7 +277,8 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
         }
     }
     let io = |cause: io::Error| failed(path, cause.to_string());
-    let mut from = Reader { file: BufReader::new(File::open(path).map_err(io)?), left: body, path };
+    let file = files::open(path, OpenOptions::new().read(true)).map_err(io)?;
+    let mut from = Reader { file: BufReader::new(file), left: body, path };
     from.words(HEADER_BYTES / WORD_BYTES)?;
     for segment in 0..header.segments() {
         let segment = segment as u16;

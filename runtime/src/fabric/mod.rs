@@ -27,6 +27,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod delayed;
+pub(crate) mod files;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 #[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // lanes are RDMA's
 pub(crate) mod handshake;

@@ -1,7 +1,9 @@
 //! The cluster's secret: a file that nobody but its owner may read.
 
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
+use super::files;
 use super::handshake::Secret;
 use crate::error::{self, Error, Result};
 
@@ -32,8 +34,9 @@ fn read_secret(file: &Path) -> Result<Secret> {
         let value = file.display().to_string().into();
         Error::from(error::InvalidArgument { argument: "secret file", value, reason })
     };
-    let mut open = std::fs::File::open(file).map_err(|error| match error.kind() {
+    let mut open = files::open(file, OpenOptions::new().read(true)).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => invalid("there is no such file"),
+        std::io::ErrorKind::Other => invalid("it is no file"),
         _ => invalid("it can not be read"),
     })?;
     let metadata = open.metadata().map_err(|_| invalid("it can not be read"))?;

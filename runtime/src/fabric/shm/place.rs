@@ -3,7 +3,7 @@
 //! | path | what |
 //! |---|---|
 //! | `/dev/shm/farfield-UID/` | the user's clusters, mode 0700 |
-//! | `NAME.lock` | locked by the memory node as long as it serves |
+//! | `.NAME.lock` | no cluster has a name like this; locked by the memory node as long as it serves |
 //! | `NAME/memory` | the segments, mode 0600; locked, shared, by everybody who maps them |
 //! | `NAME/socket` | where the memory node listens |
 //!
@@ -18,11 +18,14 @@ use std::time::{Duration, Instant};
 
 use super::PATIENCE;
 use crate::error::{self, Error, Result};
+use crate::fabric::files;
 
 const SHARED_MEMORY: &str = "/dev/shm";
 const DIRECTORY_VARIABLE: &str = "FARFIELD_SHM_DIR";
 /// The longest name: the path of a socket has room for 107 bytes.
 const NAME_BYTES: usize = 48;
+/// How often a memory node tries to lock its name while others give it up.
+const CLAIMS: u32 = 1000;
 
 /// The files of a cluster.
 #[derive(Clone, Debug)]
@@ -118,15 +121,11 @@ impl Place {
         made.map_err(system("make a directory for shared memory"))?;
         self.check_owner(&self.user)?;
         let path = self.lock_path();
-        loop {
-            let open = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path);
-            let lock = open.map_err(system("open a cluster's lock"))?;
+        for _ in 0..CLAIMS {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let lock = files::open_no_link(&path, &mut options)
+                .map_err(|cause| self.failed(format!("{}: {cause}", path.display())))?;
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -142,10 +141,11 @@ impl Place {
                 return Ok(Held(lock));
             }
         }
+        Err(self.failed(format!("others make and remove {} all the time", path.display())))
     }
 
     fn lock_path(&self) -> PathBuf {
-        self.user.join(format!("{}.lock", self.name))
+        self.user.join(format!(".{}.lock", self.name))
     }
 
     /// Removes what an earlier memory node of this name left behind, and makes room for new memory: a file of `bytes` bytes, all
@@ -153,7 +153,7 @@ impl Place {
     pub(super) fn make_memory(&self, bytes: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Result<File> {
         if fs::symlink_metadata(self.directory()).is_ok() {
             self.check_owner(&self.directory())?;
-            if let Ok(left) = File::open(self.memory())
+            if let Ok(left) = files::open_no_link(&self.memory(), OpenOptions::new().read(true))
                 && let Err(TryLockError::WouldBlock) = left.try_lock()
             {
                 return Err(self.failed(
@@ -202,7 +202,7 @@ impl Place {
 
     /// Opens the memory, which counts as used as long as the file is open.
     pub(super) fn open_memory(&self) -> Result<File> {
-        let file = OpenOptions::new().read(true).write(true).open(self.memory());
+        let file = files::open_no_link(&self.memory(), OpenOptions::new().read(true).write(true));
         let file = file.map_err(|error| self.failed(format!("its memory can not be opened: {error}")))?;
         // A memory node that starts anew holds the other lock for a moment.
         let until = Instant::now() + PATIENCE;
