@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::cluster::{checkpoint, url};
+use crate::cluster::{Cluster, checkpoint, url};
 use crate::fabric::handshake;
 use crate::layout::described::Layouts;
 
@@ -28,7 +28,7 @@ pub fn checkpoint(data: &[u8]) {
     }
 }
 
-/// A description, a zero byte, and an object.
+/// A description, a zero byte, and an object: what a collection does with them, and what a dump does.
 pub fn description(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == 0);
     let (text, object) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -37,4 +37,16 @@ pub fn description(data: &[u8]) {
     for of in 0..layouts.types.len().min(4) {
         layouts.look(of, &words, &mut |_| ());
     }
+    thread_local! {
+        static CLUSTER: Cluster = Cluster::connect("local:size=1MiB").expect("a small cluster");
+    }
+    let dumped = CLUSTER.with(|cluster| {
+        cluster.run(1, async |ct| {
+            // Written to where objects are, so that its words may be addresses of what is in it.
+            let at = ct.heap().grid.start(0, 0);
+            ct.write_words(at, &words[..words.len().min(1024)]).await?;
+            ct.dump_described(&layouts, at, 1000, 10_000).await
+        })
+    });
+    drop(format!("{:?}", dumped.expect("a dump gives what it can")));
 }

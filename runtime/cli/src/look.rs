@@ -212,12 +212,16 @@ fn status_json(status: &Status) -> Value {
     })
 }
 
+/// How far to the right what is inside other things begins at most: it may be very deep.
+const MOST_INDENT: usize = 100;
+
 fn show(object: &Dumped, indent: usize, text: &mut String) {
     let _ = writeln!(text, "{} at {}", Printable(short(&object.type_name)), object.address);
     show_fields(&object.fields, indent, text);
 }
 
 fn show_fields(fields: &[(String, DumpedValue)], indent: usize, text: &mut String) {
+    let indent = indent.min(MOST_INDENT);
     for (name, value) in fields {
         let _ = write!(text, "{:indent$}  {}: ", "", Printable(name));
         show_value(value, indent + 2, text);
@@ -225,6 +229,7 @@ fn show_fields(fields: &[(String, DumpedValue)], indent: usize, text: &mut Strin
 }
 
 fn show_value(value: &DumpedValue, indent: usize, text: &mut String) {
+    let indent = indent.min(MOST_INDENT);
     let _ = match value {
         DumpedValue::Plain(value) => writeln!(text, "{}", Printable(value)),
         DumpedValue::Text(value) => writeln!(text, "{value:?}"),

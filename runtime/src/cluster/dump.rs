@@ -2,7 +2,8 @@
 //!
 //! A description and all that it leads to come from far memory, so either may be anything. A dump of them ends, and is no larger than its
 //! caller allows: it takes a number of *values* (fields, elements and objects, those of all objects together), of each object no more
-//! than 1 MiB, of links at most 1,000 in a row and of structs 32 inside each other. Where it stops short the result says so:
+//! than 1 MiB, of links at most 1,000 in a row, of kinds 64 inside each other, and of all that is inside each other in the result some
+//! 2,000 levels: what goes through it by recursion has stack for that. Where it stops short the result says so:
 //! [`DumpedValue::Omitted`], `omitted` of a list, `is_cut` of a pointer.
 //!
 //! Objects are read in the order of their distance from the root, one after the other and not one inside the other: a list of a
@@ -72,6 +73,8 @@ const MOST_LINKS: usize = 1000;
 const MOST_BYTES: u64 = 1 << 20;
 /// How deep the kinds of a field may be nested, those of the structs in it included.
 const DEEPEST: u32 = 64;
+/// How many objects, structs and lists may be inside each other in the result. (Those of one more object are added to that.)
+const MOST_LEVELS: usize = 2000;
 /// How many bytes of a plain value count as a value.
 const BYTES_PER_VALUE: usize = 64;
 
@@ -92,19 +95,22 @@ impl ComputeThread {
             Error::from(error::InvalidArgument { argument: "root", value: root.into(), reason })
         })?;
         self.heap().check(found.at, layouts.types[Layouts::ROOT].bytes.max(1))?;
-        let _guard = self.pin();
-        let first = Wanted { at: found.at, of: Layouts::ROOT, depth: depth.min(MOST_LINKS) };
-        let wanted = vec![first];
-        let mut dump = Dump {
-            ct: self,
-            layouts: &layouts,
-            wanted,
-            seen: HashSet::new(),
-            left: limit.max(1),
-            nesting: 0,
-        };
-        let dumped = dump.everything().await?;
+        let dumped = self.dump_described(&layouts, found.at, depth, limit).await?;
         dumped.ok_or_else(|| Error::from(error::RootNotFound { root: root.into() }))
+    }
+
+    /// As [`dump`](Self::dump), of an object with the first type of a description; nothing if none can be there.
+    pub(crate) async fn dump_described(
+        &self,
+        layouts: &Layouts,
+        at: Address,
+        depth: usize,
+        limit: usize,
+    ) -> Result<Option<Dumped>> {
+        let _guard = self.pin();
+        let wanted = vec![Wanted { at, of: Layouts::ROOT, depth: depth.min(MOST_LINKS), level: 0 }];
+        let (seen, left) = (HashSet::new(), limit.max(1));
+        Dump { ct: self, layouts, wanted, seen, left, nesting: 0, level: 0 }.everything().await
     }
 }
 
@@ -119,6 +125,8 @@ struct Dump<'a> {
     left: usize,
     /// How deep the value that is looked at is in its object.
     nesting: u32,
+    /// How deep it is in the result.
+    level: usize,
 }
 
 /// An object that is to be looked at.
@@ -128,6 +136,8 @@ struct Wanted {
     of: usize,
     /// How many links may be followed from it.
     depth: usize,
+    /// How deep it is in the result.
+    level: usize,
 }
 
 /// What a pointer leads to.
@@ -174,7 +184,7 @@ impl Dump<'_> {
         Ok(root.and_then(|root| if let Target::Object { dumped, .. } = root { Some(dumped) } else { None }))
     }
 
-    async fn object(&mut self, Wanted { at, of, depth }: Wanted) -> Result<Target> {
+    async fn object(&mut self, Wanted { at, of, depth, level }: Wanted) -> Result<Target> {
         let of = &self.layouts.types[of];
         if self.ct.heap().check(at, of.bytes.max(1)).is_err() || self.seen.contains(&at) {
             return Ok(Target::Nothing);
@@ -183,6 +193,7 @@ impl Dump<'_> {
             return Ok(Target::Cut);
         }
         self.seen.insert(at);
+        self.level = level;
         let words = self.ct.read_far(at, of.bytes.min(MOST_BYTES) as usize / WORD_BYTES).await?;
         let first = self.wanted.len();
         let fields = self.fields(of, at, bytemuck::cast_slice(&words), depth).await?;
@@ -219,7 +230,8 @@ impl Dump<'_> {
         depth: usize,
     ) -> Later<'a, DumpedValue> {
         Box::pin(async move {
-            if self.nesting == DEEPEST || !self.take(1) {
+            // Also what is too deep is counted: a list may have any number of it.
+            if !self.take(1) || self.nesting == DEEPEST {
                 return Ok(DumpedValue::Omitted);
             }
             self.nesting += 1;
@@ -253,7 +265,10 @@ impl Dump<'_> {
             (Kind::Struct(name), _) => match self.layouts.find(name) {
                 Some(of) => {
                     let layouts = self.layouts;
-                    DumpedValue::Struct(self.fields(&layouts.types[of], at, bytes, depth).await?)
+                    self.level += 1;
+                    let fields = self.fields(&layouts.types[of], at, bytes, depth).await;
+                    self.level -= 1;
+                    DumpedValue::Struct(fields?)
                 }
                 None => DumpedValue::Plain(format!("a {name}")),
             },
@@ -273,10 +288,11 @@ impl Dump<'_> {
         })
     }
 
-    /// The elements of a tail: as many as may be shown, and none if it would not end in its segment.
+    /// The elements of a tail: as many as may be shown, and none if it would not end in its segment or begins within a word.
     async fn tail(&self, from: Address, count: u64, stride: u64) -> Result<Vec<u64>> {
         let all = count.saturating_mul(stride);
-        if self.ct.heap().check(from, all.max(1)).is_err() {
+        let is_whole = from.offset().is_multiple_of(WORD_BYTES as u64);
+        if !is_whole || self.ct.heap().check(from, all.max(1)).is_err() {
             return Ok(Vec::new());
         }
         let most = (self.left as u64).saturating_mul(stride.max(BYTES_PER_VALUE as u64)).min(MOST_BYTES);
@@ -299,21 +315,37 @@ impl Dump<'_> {
         {
             return Ok(DumpedValue::Text(text));
         }
+        self.level += 1;
+        let values = self.elements(element, at, bytes, (count, stride), depth).await;
+        self.level -= 1;
+        let values = values?;
+        let omitted = count - values.len() as u64;
+        Ok(DumpedValue::List { values, omitted })
+    }
+
+    /// As many elements as there are in `bytes` and may be shown.
+    async fn elements(
+        &mut self,
+        element: &Kind,
+        at: Address,
+        bytes: &[u8],
+        (count, stride): (u64, u64),
+        depth: usize,
+    ) -> Result<Vec<DumpedValue>> {
         let mut values = Vec::new();
         let whole = (bytes.len() as u64).checked_div(stride).unwrap_or(count).min(count);
         while (values.len() as u64) < whole && self.left > 0 {
             let offset = values.len() as u64 * stride;
             values.push(self.value(element, at.add(offset), part(bytes, offset), depth).await?);
         }
-        let omitted = count - values.len() as u64;
-        Ok(DumpedValue::List { values, omitted })
+        Ok(values)
     }
 
     /// A pointer, which is to be followed if there is a link left and its target's type is described.
     fn pointer(&mut self, at: Address, marks: u64, to: &str, depth: usize) -> DumpedValue {
-        let of = self.layouts.find(to).filter(|_| depth > 0);
+        let of = self.layouts.find(to).filter(|_| depth > 0 && self.level < MOST_LEVELS);
         if let Some(of) = of {
-            self.wanted.push(Wanted { at, of, depth: depth - 1 });
+            self.wanted.push(Wanted { at, of, depth: depth - 1, level: self.level + 1 });
         }
         DumpedValue::Pointer { address: at, marks, target: None, is_cut: of.is_some() }
     }
@@ -410,9 +442,15 @@ mod tests {
                 ("\ta\t0\tstruct\tT\n\tb\t0\tstruct\tT", "Omitted"),
                 ("\ta\t0\tarray\t18446744073709551615\t0\tplain\tu64\t8", "omitted: 1844674407370955"),
                 ("\ta\t0\tarray\t9\t8\tplain\tu64\t8", "omitted: 7"),
+                ("\ta\t06\ttail\t8\t8\tlock", "omitted: "),
                 ("\ta\t0\tarray\t99999999\t0\tstruct\tT", "omitted: 9999"),
                 ("\ta\t0\ttail\t8\t8\tplain\tu64\t8", "omitted: 18446744073709551615"),
                 ("\ta\t8\ttail\t0\t18446744073709551615\tlock", "omitted: 7"),
+                // Elements that are one level too deep.
+                (
+                    "\tb\t0\tstruct\tU\nU\t16\n\ta\t0\tarray\t18446744073709551615\t0\tstruct\tU",
+                    "omitted: 18446744073709550",
+                ),
                 ("\ta\t18446744073709551608\tlock", "Omitted"),
                 ("\ta\t0\tplain\tu64\t18446744073709551615", "Omitted"),
                 ("\ta\t0\tplain\tu64\t3", "\"ffffff\""),
@@ -421,14 +459,35 @@ mod tests {
                 ("\ta\t8\tplain\tu64\t8", "\"7\""),
             ] {
                 let layouts = Layouts::parse(&format!("T\t16\n{fields}")).unwrap();
-                let wanted = vec![Wanted { at, of: Layouts::ROOT, depth: MOST_LINKS }];
-                let mut dump =
-                    Dump { ct, layouts: &layouts, wanted, seen: HashSet::new(), left: 1000, nesting: 0 };
-                let dumped = dump.everything().await?.unwrap();
+                let dumped = ct.dump_described(&layouts, at, MOST_LINKS, 1000).await?.unwrap();
                 // Beside each value that is shown there may be one that says that what follows it is not.
                 assert!(values(&dumped) <= 2000, "{fields}: {}", values(&dumped));
                 assert!(format!("{dumped:?}").contains(shown), "{fields}: {dumped:?}");
             }
+            Ok(())
+        });
+        run.unwrap();
+    }
+
+    /// Objects in a row, each of which has the link to the next deep inside: going through the result, and dropping it, is recursion.
+    #[test]
+    fn a_result_is_no_deeper_than_a_stack() {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for level in 0..60 {
+            let _ = writeln!(text, "T{level}\t16\n\tin\t0\tstruct\tT{}", level + 1);
+        }
+        text.push_str("T60\t16\n\tnext\t0\tlink\tT0\n");
+        let layouts = Layouts::parse(&text).unwrap();
+        let run = Cluster::connect("local:size=1MiB").unwrap().run(1, async |ct| {
+            let mut next = 0;
+            for _ in 0..1000 {
+                next = Words::new_in(ct, Words::init(next, 0)).await?.write(ct).await?.address().bits();
+            }
+            let at = Address::from_bits(next);
+            let dumped = ct.dump_described(&layouts, at, MOST_LINKS, 1_000_000).await?.unwrap();
+            // Some 33 objects of 61 levels.
+            assert!((2000..2200).contains(&values(&dumped)), "{}", values(&dumped));
             Ok(())
         });
         run.unwrap();
