@@ -99,7 +99,7 @@ const MOST_LEFT_BYTES: u64 = 4096;
 /// How long after the last kill all memory of the dead has come back, while the others live.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
 /// How many bytes a worker leaves, on average: it has two threads and nodes of two sizes. See the book's chapter "When a client dies".
-const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
+const MOST_LEFT_PER_DEATH: u64 = 64 << 10;
 const STOPPED: std::ops::Range<u64> = 50..1500;
 /// How long a program may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -356,6 +356,7 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
     let longest = kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
     let farfield = Farfield { program: programs.join("farfield"), url: url.clone() };
     let mut of_way: Figures = Vec::new();
+    let mut counted = 0;
     if way == Way::Swept {
         let swept_after = farfield.wait_until_swept()?;
         if swept_after > SWEPT_WITHIN {
@@ -378,7 +379,8 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
             Err(refused) if refused.contains(&pid) => {}
             other => faults.push(format!("a collection while others live: {other:?}")),
         }
-        of_way.push(("counted_bytes", farfield.figure("uncollected_bytes")?));
+        counted = farfield.figure("uncollected_bytes")?;
+        of_way.push(("counted_bytes", counted));
     }
     let collected_before = farfield.figure("collected_bytes")?;
     Process::start(&program, &["stop", &url])?.end("stopping")?;
@@ -395,6 +397,10 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
         let most = u64::from(options.kills) * MOST_LEFT_PER_DEATH;
         if collected > most {
             faults.push(format!("the dead have left {collected} bytes, more than {most}"));
+        }
+        // What processes said that they held, less what was linked or freed since they said so.
+        if collected < counted / 2 {
+            faults.push(format!("of {counted} bytes that the dead held only {collected} have come back"));
         }
         if farfield.collect()? > 0 {
             faults.push("a collection has left something".to_owned());

@@ -32,10 +32,11 @@ fn ping_prints_percentiles_of_four_operations_for_each_memory_node() {
 fn ping_prints_json_and_rates() {
     let output = farfield(&["ping", "sim:", "--count", "20", "--rate", "16", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(report["nodes"][0]["faa"]["p99_us"].as_f64().unwrap() >= 2.0);
+    let slowest = report["nodes"][0]["faa"]["p99_us"].as_f64().unwrap();
+    assert!((2.0..2.5).contains(&slowest), "a round trip is 2 us: {slowest}");
     // 16 at a time, 2 us each.
     let rate = report["reads_per_s"].as_f64().unwrap();
-    assert!((1e6..8.1e6).contains(&rate), "{rate}");
+    assert!((7e6..=8e6).contains(&rate), "{rate}");
 }
 
 #[test]
