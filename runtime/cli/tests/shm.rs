@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 const FARFIELD: &str = env!("CARGO_BIN_EXE_farfield");
 
@@ -159,6 +160,39 @@ fn a_request_for_metrics_without_end_is_cut_off() {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();
     assert!(peak < 32 << 10, "{peak} KiB");
+}
+
+/// How much of a processor a process has used so far, in the system's ticks.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_memory_node_without_descriptors_waits_for_some() {
+    let url = format!("shm:cli-descriptors-{}", std::process::id());
+    let start = format!("ulimit -n 24; exec {FARFIELD} memnode --cluster {url} --segment-size 1MiB");
+    let mut child = Command::new("sh").args(["-c", &start]).stdout(Stdio::piped()).spawn().unwrap();
+    let line = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    assert!(line.starts_with("memory node of"), "{line}");
+    let node = Node(child, url);
+    let name = node.1.strip_prefix("shm:").unwrap();
+    let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+    let socket = format!("/dev/shm/farfield-{me}/{name}/socket");
+    let connect = || std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let silent: Vec<_> = (0..40).map(|_| connect()).collect();
+    let folder = format!("/proc/{}/fd", node.0.id());
+    while std::fs::read_dir(&folder).unwrap().count() < 24 {
+        std::thread::yield_now();
+    }
+    let before = ticks(node.0.id());
+    std::thread::sleep(Duration::from_secs(1));
+    let used = ticks(node.0.id()) - before;
+    assert!(used < 20, "{used} ticks of a second while there was nothing to do");
+    drop(silent);
+    let status = farfield(&["status", &node.1]);
+    assert!(status.status.success(), "{}", said(&status));
 }
 
 #[test]

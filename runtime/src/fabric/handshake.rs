@@ -27,7 +27,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// The version of everything here. Others are refused.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
 
 /// A number that is used once.

@@ -8,11 +8,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::place::Place;
-use super::{Config, PATIENCE, receive, stride};
+use super::{Config, PATIENCE, Until, receive, stride};
 use crate::error::Result;
 use crate::fabric::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
 use crate::fabric::host::{Arena, Geometry};
-use crate::fabric::question::{Answer, Question};
+use crate::fabric::question::{ANSWER_BYTES, Answer, Question};
 use crate::fabric::secret;
 use crate::fabric::stall::{blocked, lock};
 
@@ -22,7 +22,54 @@ pub(crate) struct Client {
     number: u32,
     incarnation: u64,
     lease: Duration,
-    control: Mutex<UnixStream>,
+    control: Mutex<Control>,
+}
+
+/// The connection to the memory node, once it has let this process in.
+pub(super) struct Control {
+    stream: UnixStream,
+    /// The number of the last question.
+    asked: u32,
+    /// What has arrived of an answer.
+    answer: [u8; ANSWER_BYTES],
+    arrived: usize,
+}
+
+impl Control {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        Self { stream, asked: 0, answer: [0; ANSWER_BYTES], arrived: 0 }
+    }
+
+    /// Whether a process has gone; nothing if the memory node does not say so in time. What it says later is no answer to a later
+    /// question.
+    pub(super) fn is_gone(&mut self, client: u32, patience: Duration) -> Option<bool> {
+        self.asked = self.asked.wrapping_add(1);
+        let question = Question { number: self.asked, of: client };
+        let mut stream = Until::after(&self.stream, patience);
+        stream.write_all(&question.to_bytes()).ok()?;
+        loop {
+            while self.arrived < ANSWER_BYTES {
+                match stream.read(&mut self.answer[self.arrived..]) {
+                    Ok(0) => return None,
+                    Ok(bytes) => self.arrived += bytes,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => return None,
+                }
+            }
+            self.arrived = 0;
+            if let Some(answer) = question.answer_in(self.answer) {
+                return Some(answer == Answer::Gone);
+            }
+        }
+    }
+
+    /// Whether the connection has ended. A system call.
+    pub(super) fn is_lost(&self) -> bool {
+        // An answer that nobody waits for any more may be there, which is no end.
+        let mut waited = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut waited, Some(&at_once)), Ok(1..))
+    }
 }
 
 impl Client {
@@ -34,7 +81,7 @@ impl Client {
         let failed = |reason: String| place.failed(reason);
         let secret = secret::of_client(config.secret_file.as_deref())?;
         place.check()?;
-        let mut control = UnixStream::connect(place.socket()).map_err(|error| {
+        let connection = UnixStream::connect(place.socket()).map_err(|error| {
             failed(match error.kind() {
                 ErrorKind::ConnectionRefused | ErrorKind::NotFound => "its memory node has ended".to_owned(),
                 _ => error.to_string(),
@@ -46,8 +93,7 @@ impl Client {
                 _ => format!("its memory node has closed the connection ({error})"),
             })
         };
-        control.set_read_timeout(Some(PATIENCE)).map_err(silent)?;
-        control.set_write_timeout(Some(PATIENCE)).map_err(silent)?;
+        let mut control = Until::after(&connection, PATIENCE);
         let mut nonce = Nonce::default();
         getrandom::fill(&mut nonce).map_err(|error| failed(error.to_string()))?;
         let hello = Hello { kind: Kind::Control, node: 0, cluster: 0, incarnation: 0, nonce };
@@ -82,7 +128,7 @@ impl Client {
             number: welcome.client,
             incarnation: reply.incarnation,
             lease,
-            control: Mutex::new(control),
+            control: Mutex::new(Control::new(connection)),
         })
     }
 
@@ -105,26 +151,18 @@ impl Client {
         self.lease
     }
 
-    fn control(&self) -> std::sync::MutexGuard<'_, UnixStream> {
+    fn control(&self) -> std::sync::MutexGuard<'_, Control> {
         lock(&self.control, || "another thread's question to the memory node".to_owned())
     }
 
     /// Whether a process has gone, and nothing of it writes to the memory any more; nothing if the memory node does not say.
     pub(crate) fn is_gone(&self, client: u32) -> Option<bool> {
         let _waiting = blocked(|| format!("the memory node to say whether process {client} has gone"));
-        let mut control = self.control();
-        control.write_all(&Question(client).to_bytes()).ok()?;
-        let mut byte = [0];
-        control.read_exact(&mut byte).ok()?;
-        Answer::from_byte(byte[0]).map(|answer| answer == Answer::Gone)
+        self.control().is_gone(client, PATIENCE)
     }
 
-    /// Whether the memory node is gone: it says nothing unasked, so there is something to read only when the connection has
-    /// ended. A system call.
+    /// Whether the memory node is gone. A system call.
     pub(crate) fn is_lost(&self) -> bool {
-        let control = self.control();
-        let mut waited = [PollFd::new(&*control, PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(poll(&mut waited, Some(&at_once)), Ok(1..))
+        self.control().is_lost()
     }
 }

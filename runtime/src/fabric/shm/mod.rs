@@ -23,7 +23,7 @@ mod server;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use client::Client;
 pub(crate) use server::{Options, Server};
@@ -31,7 +31,7 @@ pub(crate) use server::{Options, Server};
 use super::handshake::{MAX_WELCOME_BYTES, cut, reason};
 use super::host::Geometry;
 
-/// How long a process may take to answer another.
+/// How long a process may take to let another in, or to answer it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a `shm:` URL asks for.
@@ -66,8 +66,44 @@ fn stride(geometry: Geometry) -> (u64, Option<u64>) {
     (stride, stride.checked_mul(u64::from(geometry.segments())).filter(|bytes| i64::try_from(*bytes).is_ok()))
 }
 
+/// A stream until a time: all that is read and written has to be done by then, however it arrives.
+struct Until<'a> {
+    stream: &'a UnixStream,
+    time: Instant,
+}
+
+impl<'a> Until<'a> {
+    /// From now on for so long.
+    fn after(stream: &'a UnixStream, patience: Duration) -> Self {
+        Self { stream, time: Instant::now() + patience }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.time.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Sends what a client waits for: a message, or why it is refused. The length and the kind stand before it.
-fn send(stream: &mut UnixStream, message: Result<&[u8], &str>) -> io::Result<()> {
+fn send(stream: &mut impl Write, message: Result<&[u8], &str>) -> io::Result<()> {
     let (kind, body) = match message {
         Ok(body) => (0, body),
         Err(reason) => (1, cut(reason).as_bytes()),
@@ -79,7 +115,7 @@ fn send(stream: &mut UnixStream, message: Result<&[u8], &str>) -> io::Result<()>
 }
 
 /// Receives what [`send`] sent.
-fn receive(stream: &mut UnixStream) -> io::Result<Result<Vec<u8>, String>> {
+fn receive(stream: &mut impl Read) -> io::Result<Result<Vec<u8>, String>> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;
     let [length @ .., kind] = head;

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::place::{Held, Place};
-use super::{PATIENCE, send, stride};
+use super::{PATIENCE, Until, send, stride};
 use crate::error::{self, Error, Result};
 use crate::fabric::handshake::{
     HELLO_BYTES, Hello, JOIN_BYTES, Join, Kind, MAX_SEGMENTS, Nonce, Reply, Secret, Segment, Welcome,
@@ -23,6 +23,8 @@ use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 
 /// Client numbers end here: compute threads' identities are made of them.
 const MOST_CLIENTS: u32 = 1 << 24;
+/// How long nobody is accepted after the system has refused to.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// What a memory node hosts.
 #[derive(Clone, Debug)]
@@ -131,7 +133,17 @@ impl Server {
                 if !waited[0].revents().is_empty() {
                     break;
                 }
-                while let Ok((stream, _)) = self.listener.accept() {
+                loop {
+                    let stream = match self.listener.accept() {
+                        Ok((stream, _)) => stream,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) => {
+                            // Out of descriptors, most likely: those who wait go on waiting.
+                            tracing::warn!(%error, "no connection can be accepted");
+                            let _ = poll(&mut [PollFd::new(&self.stop.0, PollFlags::IN)], Some(&PAUSE));
+                            break;
+                        }
+                    };
                     let gone = &gone;
                     let started = thread::Builder::new()
                         .name("client".to_owned())
@@ -151,7 +163,7 @@ impl Server {
     /// Lets a process in, and answers it until it ends.
     fn attend(&self, mut stream: UnixStream, gone: &impl Fn(u32)) {
         let _ = stream.set_nonblocking(false);
-        let client = match self.let_in(&mut stream) {
+        let client = match self.let_in(&stream) {
             Ok(client) => client,
             Err(reason) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -160,11 +172,13 @@ impl Server {
         };
         tracing::info!(client, "client has joined");
         let _ = stream.set_read_timeout(None);
+        let _ = stream.set_write_timeout(Some(PATIENCE));
         let mut bytes = [0; QUESTION_BYTES];
         while stream.read_exact(&mut bytes).is_ok() {
-            let Question(of) = Question::from_bytes(bytes);
-            let answer = if self.clients().contains_key(&of) { Answer::Alive } else { Answer::Gone };
-            if stream.write_all(&[answer.to_byte()]).is_err() {
+            let question = Question::from_bytes(bytes);
+            let is_there = self.clients().contains_key(&question.of);
+            let answer = if is_there { Answer::Alive } else { Answer::Gone };
+            if stream.write_all(&question.answered(answer)).is_err() {
                 break;
             }
         }
@@ -176,10 +190,10 @@ impl Server {
     }
 
     /// The handshake; gives the client's number.
-    fn let_in(&self, stream: &mut UnixStream) -> Result<u32, String> {
+    fn let_in(&self, stream: &UnixStream) -> Result<u32, String> {
         let text = |error: std::io::Error| error.to_string();
-        stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(text)?;
+        let connection = stream;
+        let stream = &mut Until::after(connection, PATIENCE);
         let mut hello_bytes = [0; HELLO_BYTES];
         stream.read_exact(&mut hello_bytes).map_err(text)?;
         let mut refuse = |reason: &str| {
@@ -217,7 +231,7 @@ impl Server {
             segments: segments.collect(),
         };
         // Known before it is welcome: nobody may think that it has gone already.
-        let known = stream.try_clone().map_err(text)?;
+        let known = connection.try_clone().map_err(text)?;
         self.clients().insert(client, known);
         if let Err(error) = send(stream, Ok(&Welcome::to_bytes(Ok(&welcome)))) {
             self.clients().remove(&client);

@@ -6,7 +6,8 @@ use std::thread;
 use super::*;
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::fabric::handshake::{HELLO_BYTES, Hello, JOIN_BYTES, Nonce, Reply, Secret, Segment, Welcome};
-use crate::fabric::question::{Answer, Question};
+use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
+use client::Control;
 
 /// A memory node that goes through the handshake and then says something.
 fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welcome: Vec<u8>) -> String {
@@ -106,9 +107,51 @@ fn who_does_not_know_the_secret_is_not_believed() {
 
 #[test]
 fn questions_and_answers_are_read_as_they_were_written() {
-    assert_eq!(Question::from_bytes(Question(77).to_bytes()), Question(77));
+    let question = Question { number: 5, of: 77 };
+    assert_eq!(Question::from_bytes(question.to_bytes()), question);
     for answer in [Answer::Gone, Answer::Alive] {
-        assert_eq!(Answer::from_byte(answer.to_byte()), Some(answer));
+        assert_eq!(question.answer_in(question.answered(answer)), Some(answer));
+        let other = Question { number: 6, of: 77 };
+        assert_eq!(other.answer_in(question.answered(answer)), None, "the answer to another question");
     }
-    assert_eq!(Answer::from_byte(2), None);
+    assert_eq!(question.answer_in([5, 0, 0, 0, 2]), None);
+}
+
+#[test]
+fn an_answer_that_comes_late_is_not_taken_for_the_next_one() {
+    let (client, mut node) = UnixStream::pair().unwrap();
+    let mut control = Control::new(client);
+    assert_eq!(control.is_gone(1, Duration::from_millis(1)), None);
+    assert_eq!(control.is_gone(2, Duration::from_millis(1)), None);
+    let mut questions = [0; 2 * QUESTION_BYTES];
+    node.read_exact(&mut questions).unwrap();
+    let (questions, _) = questions.as_chunks();
+    let [first, second] = [questions[0], questions[1]].map(Question::from_bytes);
+    assert_eq!([first.of, second.of], [1, 2]);
+    node.write_all(&first.answered(Answer::Gone)).unwrap();
+    // Part of an answer waits for the rest.
+    let (begin, end) = (second.answered(Answer::Gone), Question { number: 3, of: 3 }.answered(Answer::Alive));
+    node.write_all(&begin[..2]).unwrap();
+    assert!(!control.is_lost(), "there is something to read, and the node is there");
+    node.write_all(&begin[2..]).unwrap();
+    node.write_all(&end).unwrap();
+    assert_eq!(control.is_gone(3, PATIENCE), Some(false), "and not what was said of the others");
+    drop(node);
+    assert!(control.is_lost());
+    assert_eq!(control.is_gone(4, PATIENCE), None);
+}
+
+#[test]
+fn an_exchange_ends_in_time_however_slowly_it_arrives() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let drip = thread::spawn(move || {
+        while theirs.write_all(&[7]).is_ok() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let mut stream = Until::after(&ours, Duration::from_millis(30));
+    let refused = stream.read_exact(&mut vec![0; 1 << 20]).unwrap_err();
+    assert!(matches!(refused.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{refused}");
+    drop(ours);
+    drip.join().unwrap();
 }

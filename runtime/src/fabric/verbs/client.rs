@@ -65,7 +65,7 @@ impl Client {
         let mut joined = Vec::new();
         let mut geometry = None;
         let (mut process, mut lease) = (0, Duration::ZERO);
-        for (number, name, address, control) in opened {
+        for (number, name, address, mut control) in opened {
             let failed = |reason: String| cannot_connect(name, reason);
             let place = Place { cluster, node: number, nodes };
             let join = Join { place, process };

@@ -67,6 +67,9 @@ pub(super) struct Control {
     messages: Messages,
     reply: Reply,
     nonce: Nonce,
+    /// Whether there is room for a message to arrive, and the number of the last question.
+    expects: bool,
+    asked: u32,
 }
 
 impl Session {
@@ -97,7 +100,7 @@ impl Control {
         let hello = Hello { nonce, ..hello };
         let (data, _) = connect(&id, &hello.with_secret(secret), 0, deadline)?;
         let reply = Reply::parse(&data, secret, &nonce)?;
-        Ok(Self { id, completions, messages, reply, nonce })
+        Ok(Self { id, completions, messages, reply, nonce, expects: true, asked: 0 })
     }
 
     pub(super) fn incarnation(&self) -> u64 {
@@ -105,41 +108,63 @@ impl Control {
     }
 
     /// Takes a place in a cluster, and waits for the answer.
-    pub(super) fn join(&self, join: Join, secret: &Secret, timeout: Duration) -> Result<Welcome, String> {
+    pub(super) fn join(&mut self, join: Join, secret: &Secret, timeout: Duration) -> Result<Welcome, String> {
         let message = join.to_bytes(secret, &self.nonce, &self.reply.nonce);
-        Welcome::parse(&self.exchange(&message, timeout)?)
+        Welcome::parse(&self.exchange(&message, timeout, |bytes| Some(bytes.to_vec()))?)
     }
 
     /// Asks whether a process is gone; it is shut out by that. Gives whether the node says so.
-    fn ask(&self, process: u32, timeout: Duration) -> Result<bool, String> {
-        self.messages.expect(&self.id).map_err(|error| error.to_string())?;
-        let answer = self.exchange(&Question(process).to_bytes(), timeout)?;
-        Ok(answer.first().copied().and_then(Answer::from_byte) == Some(Answer::Gone))
+    fn ask(&mut self, process: u32, timeout: Duration) -> Result<bool, String> {
+        self.asked = self.asked.wrapping_add(1);
+        let question = Question { number: self.asked, of: process };
+        let answer_in = |bytes: &[u8]| question.answer_in(*bytes.first_chunk()?);
+        Ok(self.exchange(&question.to_bytes(), timeout, answer_in)? == Answer::Gone)
     }
 
-    /// Sends a message and waits for the answer, which is expected.
-    fn exchange(&self, message: &[u8], timeout: Duration) -> Result<Vec<u8>, String> {
+    /// Sends a message and waits for its answer: for one that `read` makes something of. Others come too late.
+    fn exchange<R>(
+        &mut self,
+        message: &[u8],
+        timeout: Duration,
+        read: impl Fn(&[u8]) -> Option<R>,
+    ) -> Result<R, String> {
         let deadline = Instant::now() + timeout;
         let _waiting = blocked(|| "a memory node's answer on the control connection".to_owned());
+        self.expect()?;
         self.messages.send(&self.id, message).map_err(|error| error.to_string())?;
-        let mut answer = None;
         while Instant::now() < deadline {
             self.completions.tell_again();
+            let (mut answer, mut has_failed) = (None, false);
             self.completions.take(|completion| match completion.outcome {
-                Outcome::Done if completion.number == RECEIVED => answer = Some(Some(completion.bytes)),
+                Outcome::Done if completion.number == RECEIVED => answer = Some(completion.bytes),
                 Outcome::Done => {}
-                _ => answer = answer.or(Some(None)),
+                _ => has_failed = true,
             });
-            match answer {
-                Some(Some(bytes)) => return Ok(self.messages.received(bytes)),
-                Some(None) => return Err("it has closed the connection".to_owned()),
-                None => {
-                    let descriptors: Vec<_> = self.completions.descriptor().into_iter().collect();
-                    wait_for(&descriptors, deadline.saturating_duration_since(Instant::now()));
+            if let Some(bytes) = answer {
+                self.expects = false;
+                if let Some(answer) = read(&self.messages.received(bytes)) {
+                    return Ok(answer);
                 }
+                self.expect()?;
+            } else if has_failed {
+                return Err("it has closed the connection".to_owned());
+            } else {
+                let descriptors: Vec<_> = self.completions.descriptor().into_iter().collect();
+                wait_for(&descriptors, deadline.saturating_duration_since(Instant::now()));
             }
         }
         Err("it does not answer".to_owned())
+    }
+}
+
+impl Control {
+    /// Makes room for a message, if there is none: an answer that never came has left its.
+    fn expect(&mut self) -> Result<(), String> {
+        if !self.expects {
+            self.messages.expect(&self.id).map_err(|error| error.to_string())?;
+            self.expects = true;
+        }
+        Ok(())
     }
 }
 
@@ -179,7 +204,7 @@ impl Node {
 
     /// Whether a process is gone from this node: it is shut out by the question. Nothing if the node does not answer.
     pub(super) fn is_gone(&self, process: u32) -> Option<bool> {
-        let session =
+        let mut session =
             lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
         session.control.ask(process, self.timeout).ok()
     }

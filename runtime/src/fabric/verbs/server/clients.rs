@@ -55,10 +55,11 @@ impl Server {
             }
         }
         for (number, bytes) in asked {
-            let Some(Question(process)) = bytes.first_chunk().copied().map(Question::from_bytes) else {
+            let Some(question) = bytes.first_chunk().copied().map(Question::from_bytes) else {
                 self.remove(number);
                 continue;
             };
+            let process = question.of;
             let client = self.clients.iter().find(|(_, client)| client.process == process);
             if let Some((client, _)) = client.map(|(client, of)| (*client, of.process)) {
                 tracing::info!(process, "client shut out, since another has found it silent");
@@ -66,7 +67,8 @@ impl Server {
             }
             self.mark(process, Gone::Everywhere);
             let Some(End::Control { id, messages, .. }) = self.ends.get(&number) else { continue };
-            let answered = messages.expect(id).and_then(|()| messages.send(id, &[Answer::Gone.to_byte()]));
+            let answer = question.answered(Answer::Gone);
+            let answered = messages.expect(id).and_then(|()| messages.send(id, &answer));
             if answered.is_err() {
                 self.remove(number);
             }
