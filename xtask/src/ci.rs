@@ -35,9 +35,13 @@ pub(crate) fn run() -> Result<(), String> {
         workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
     })?;
     // What takes thousands of seeds, and is not run where it is not optimised.
-    let members =
-        ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "sweep", "evicted"];
-    step("the dead", || workspace::run(&members, &[]))?;
+    let members = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "evicted"];
+    let programs =
+        ["cargo", "test", "--release", "--quiet", "-p", "farfield-soak", "--test", "planted_runtime"];
+    step("the dead", || {
+        workspace::run(&members, &[])?;
+        workspace::run(&programs, &[])
+    })?;
     step("book", book::run)?;
     step("lints with RDMA", || {
         let clippy = ["clippy", "--all-targets", "--quiet", "--features", rdma::FEATURES];

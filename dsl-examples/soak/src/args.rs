@@ -7,6 +7,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use farfield_soak::planted::Structure;
+use farfield_soak::planted_runtime::{self, PlantedInRuntime};
 use farfield_soak::subject::Subject;
 use farfield_testing::Faults;
 
@@ -24,7 +25,7 @@ struct Flags {
     /// `ms-queue` or `register`
     #[arg(long, default_value = "all")]
     structure: String,
-    /// Hunt the planted bugs of the structure: run seeds until each is caught
+    /// Hunt the planted bugs of the structure, or with `all` also those that only programs find: run seeds until each is caught
     #[arg(long, conflicts_with_all = ["seed", "faults", "bug"])]
     planted: bool,
     /// Print the table of the planted bugs instead
@@ -60,11 +61,18 @@ pub(crate) enum Task {
     /// Show one seed's run.
     Replay { subject: Subject, seed: u64 },
     /// Catch these.
-    Hunt(Vec<Subject>),
+    Hunt(Bugs),
     /// Print what these break.
-    List(Vec<Subject>),
+    List(Bugs),
     /// Find nothing wrong with these.
     Soak(Vec<Subject>),
+}
+
+/// Planted bugs.
+pub(crate) struct Bugs {
+    pub(crate) subjects: Vec<Subject>,
+    /// Those that programs find.
+    pub(crate) of_runtime: Vec<&'static PlantedInRuntime>,
 }
 
 /// Why there is nothing to do.
@@ -110,8 +118,10 @@ fn task(flags: &Flags) -> Result<Task, String> {
         _ if flags.planted => {
             let mutants =
                 Subject::with_planted_bugs().iter().filter(|subject| structures.contains(&subject.structure));
-            let mutants = mutants.copied().collect();
-            if flags.list { Task::List(mutants) } else { Task::Hunt(mutants) }
+            let is_all = structures.len() == Structure::ALL.len();
+            let of_runtime = planted_runtime::only_here().filter(|_| is_all).collect();
+            let bugs = Bugs { subjects: mutants.copied().collect(), of_runtime };
+            if flags.list { Task::List(bugs) } else { Task::Hunt(bugs) }
         }
         _ => Task::Soak(subjects),
     })
@@ -190,14 +200,16 @@ mod tests {
         let Ok(Args { task: Task::Hunt(bugs), .. }) = parse("--planted --structure ms-queue") else {
             panic!("a hunt was asked for");
         };
-        assert!(!bugs.is_empty() && bugs.iter().all(|bug| bug.structure == Structure::MsQueue));
+        assert!(!bugs.subjects.is_empty() && bugs.of_runtime.is_empty());
+        assert!(bugs.subjects.iter().all(|bug| bug.structure == Structure::MsQueue));
     }
 
     #[test]
     fn the_table_of_bugs_can_be_printed() {
-        assert!(
-            matches!(parse("--planted --list"), Ok(Args { task: Task::List(bugs), .. }) if bugs.len() >= 45)
-        );
+        let Ok(Args { task: Task::List(bugs), .. }) = parse("--planted --list") else {
+            panic!("a list was asked for");
+        };
+        assert!(bugs.subjects.len() >= 45 && bugs.of_runtime.len() >= 20);
         assert!(mistake("--list").contains("--planted"));
     }
 

@@ -19,8 +19,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use args::{Args, Refused, Task};
+use args::{Args, Bugs, Refused, Task};
 use farfield_soak::planted::{Bug, Planted};
+use farfield_soak::planted_runtime::PlantedInRuntime;
 use farfield_soak::soak::{Caught, hunt};
 use farfield_soak::subject::Subject;
 use farfield_testing::{Checker, Faults, in_parallel};
@@ -39,8 +40,8 @@ fn main() -> ExitCode {
     let done = match Args::from_command_line() {
         Ok(args) => match &args.task {
             Task::Replay { subject, seed } => replay(subject, *seed, args.faults),
-            Task::List(subjects) => list(subjects).map(|()| true),
-            Task::Hunt(subjects) => hunt_all(subjects, &args),
+            Task::List(bugs) => list(bugs).map(|()| true),
+            Task::Hunt(bugs) => hunt_all(bugs, &args),
             Task::Soak(subjects) => soak_all(subjects, &args),
         },
         Err(Refused::Help(text)) => say(&text).map(|()| true),
@@ -77,10 +78,10 @@ fn replay(subject: &Subject, seed: u64, faults: Faults) -> Result<bool, String> 
 }
 
 /// Prints the planted bugs, a row of a table each.
-fn list(subjects: &[Subject]) -> Result<(), String> {
+fn list(bugs: &Bugs) -> Result<(), String> {
     let mut text =
         String::from("| bug | in | breaks | why that does harm | caught by |\n|---|---|---|---|---|\n");
-    for bug in subjects.iter().filter_map(|subject| subject.planted) {
+    for bug in bugs.subjects.iter().filter_map(|subject| subject.planted) {
         let Planted { name, structure, bug, invariant, why, caught_by, needs_faults } = bug;
         let place = match bug {
             Bug::Edit { .. } | Bug::Edits(_) => structure.name().to_owned(),
@@ -90,25 +91,36 @@ fn list(subjects: &[Subject]) -> Result<(), String> {
         let caught_by = caught_by.name();
         let _ = writeln!(text, "| `{name}` | {place} | {invariant} | {why} | {caught_by}{faults} |");
     }
+    for bug in &bugs.of_runtime {
+        let PlantedInRuntime { plant, invariant, why, program } = bug;
+        let place = format!("the runtime, `plant={plant}`, seen by the program `{program:?}`");
+        let _ = writeln!(text, "| `{plant}` | {place} | {invariant} | {why} | any but out-of-time |");
+    }
     say(&text)
 }
 
 /// Hunts planted bugs; gives whether all are caught.
-fn hunt_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
+fn hunt_all(Bugs { subjects, of_runtime }: &Bugs, args: &Args) -> Result<bool, String> {
     let seeds = &args.seeds;
-    let hunted = in_parallel(args.jobs, subjects.len(), |index| hunt(&subjects[index], seeds.clone()));
+    let in_structures = in_parallel(args.jobs, subjects.len(), |index| {
+        let first = hunt(&subjects[index], seeds.clone());
+        (subjects[index].name(), first.map(|(seed, Caught { by, .. })| (seed, by.name())))
+    });
+    let in_runtime = in_parallel(args.jobs, of_runtime.len(), |index| {
+        let first = seeds.clone().find(|seed| of_runtime[index].find(*seed).is_some());
+        (of_runtime[index].plant, first.map(|seed| (seed, "its program")))
+    });
     let (mut text, mut found, mut worst) = (String::new(), 0, 0);
-    for (subject, first) in subjects.iter().zip(hunted) {
-        let name = subject.name();
+    for (name, first) in in_structures.into_iter().chain(in_runtime) {
         let _ = match first {
-            Some((seed, Caught { by, .. })) => {
+            Some((seed, by)) => {
                 (found, worst) = (found + 1, worst.max(seed));
-                writeln!(text, "{name} caught at seed {seed} by {}", by.name())
+                writeln!(text, "{name} caught at seed {seed} by {by}")
             }
             None => writeln!(text, "{name} missed by seeds {}..{}", seeds.start, seeds.end),
         };
     }
-    let hunted = subjects.len();
+    let hunted = subjects.len() + of_runtime.len();
     let _ = writeln!(text, "sim.planted_bugs {hunted}\nsim.planted_bugs_found {found}");
     let _ = writeln!(text, "sim.planted_bugs_worst_seed {worst}");
     say(&text)?;

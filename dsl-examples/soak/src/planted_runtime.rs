@@ -14,6 +14,8 @@ use farfield::prelude::*;
 use farfield::sim::{Fault, Finding};
 use farfield::{Held, RemotePtr, Versioned};
 
+use crate::planted::Bug;
+
 /// A bug of the runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantedInRuntime {
@@ -36,21 +38,21 @@ pub enum Program {
     Release,
     /// Values of several words are written and read.
     Values,
-    /// Two words are changed under a lock, and some of those who do so die.
+    /// Two words are changed under a lock, and some of the threads that do so die.
     Accounts,
-    /// Acquisitions are given up in flight.
+    /// Acquisitions are dropped in flight.
     Impatience,
     /// Locks are taken and released over links that are cut.
     Cuts,
-    /// Roots are made by many, some of whom give up in flight.
+    /// Several threads make the same roots; some drop their claims in flight.
     Names,
     /// Threads meet at barriers until one dies.
     Meetings,
-    /// Objects are moved about while processes die and others take back what they left.
+    /// Objects are linked, moved, held and retired while processes die and keepers sweep up their memory.
     Shelves,
-    /// Objects are moved all the time, likewise.
+    /// As [`Shelves`](Self::Shelves), where each thread moves objects all the time.
     Moves,
-    /// Some threads hold objects without a guard for longer than a sweep takes, likewise.
+    /// Likewise, where threads hold objects without a guard for longer than a sweep takes.
     Hoards,
 }
 
@@ -195,7 +197,23 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
         "what was under a guard is taken for lost before it is linked",
         Shelves,
     ),
+    planted(
+        "sweep-but-one",
+        "when memory was swept after the last death, none is lost",
+        "some of the memory of each process that dies is gone for ever",
+        Shelves,
+    ),
 ];
+
+/// Those that no structure's entry in [`planted`](crate::planted) plants, too: a bug counts once.
+pub fn only_here() -> impl Iterator<Item = &'static PlantedInRuntime> {
+    let elsewhere = |planted: &PlantedInRuntime| {
+        let option = format!("plant={}", planted.plant);
+        crate::planted::all()
+            .any(|other| matches!(other.bug, Bug::Runtime(options) if options.contains(&option)))
+    };
+    PLANTED_IN_RUNTIME.iter().filter(move |planted| !elsewhere(planted))
+}
 
 impl PlantedInRuntime {
     /// What the seed's run finds; `None` if it finds nothing, or only that its time is over.
@@ -244,9 +262,9 @@ impl Program {
             },
             Names => cluster.run(3, names).map(drop),
             Meetings => cluster.run_surviving(4, meetings).map(drop),
-            Shelves => shelves(&cluster, seed, 300, 100, work),
-            Moves => shelves(&cluster, seed, 100, 100, shift),
-            Hoards => shelves(&cluster, seed, 40, 10, hoard),
+            Shelves => shelves(&cluster, seed, 300, 100, work).map(drop),
+            Moves => shelves(&cluster, seed, 100, 100, shift).map(drop),
+            Hoards => shelves(&cluster, seed, 40, 10, hoard).map(drop),
         }
     }
 }
@@ -427,16 +445,21 @@ async fn accounts(ct: &ComputeThread) -> Result<()> {
     tasks.await.map(drop)
 }
 
-/// One of the threads dies when its link has just been cut: what it had posted arrives when the link heals.
+/// All threads but one die, each when its link has just been cut: the chains that it had posted arrive when the link heals.
 fn accounts_of_mortals(cluster: &Cluster, seed: u64) -> Result<()> {
     if let Some(simulation) = cluster.simulation() {
-        let (mortal, chains) = ((seed % 4) as usize, 5 + seed * 37 % 90);
-        let cut = Fault::cut(mortal, 0, Duration::from_micros(80));
-        simulation.inject(cut.after_chains(chains));
-        simulation.inject(Fault::crash(mortal).after_chains(chains));
+        for mortal in 1..MORTALS + 1 {
+            let chains = 5 + (seed * 37 + mortal as u64 * 29) % 90;
+            let cut = Fault::cut(mortal, 0, Duration::from_micros(80));
+            simulation.inject(cut.after_chains(chains));
+            simulation.inject(Fault::crash(mortal).after_chains(chains));
+        }
     }
-    cluster.run_surviving(4, accounts).map(drop)
+    cluster.run_surviving(1 + MORTALS, accounts).map(drop)
 }
+
+/// How many of the threads at the accounts die.
+const MORTALS: usize = 4;
 
 async fn impatience(ct: &ComputeThread) -> Result<()> {
     let account = &account(ct).await?;
@@ -519,14 +542,39 @@ async fn meetings(ct: &ComputeThread) -> Result<()> {
     Ok(())
 }
 
-// ---- what the dead leave -------------------------------------------------------------------------------------------
+// ---- memory of dead processes --------------------------------------------------------------------------------------
+
+/// What became of a run of [`Program::Shelves`].
+#[derive(Clone, Copy, Debug)]
+pub struct Aftermath {
+    /// Threads that died.
+    pub died: usize,
+    /// Deaths that no sweep has followed.
+    pub uncollected: u64,
+    /// Bytes that were swept.
+    pub swept_bytes: u64,
+}
+
+/// Runs [`Program::Shelves`] with nothing planted and further options of the cluster's URL. Memory that is lost in the end is an
+/// error, since the simulator has memory swept once more when all threads have ended, and counts it.
+///
+/// # Errors
+/// What was found.
+pub fn aftermath(seed: u64, options: &str) -> Result<Aftermath> {
+    let url =
+        format!("sim:seed={seed},size=16MiB,jitter=90%,stall=2%,threads-per-node=2,sweep=yes,{options}");
+    let cluster = Cluster::connect(&url)?;
+    let died = shelves(&cluster, seed, 300, 100, work)?;
+    let status = cluster.run(1, ComputeThread::status)?.swap_remove(0);
+    Ok(Aftermath { died, uncollected: status.uncollected, swept_bytes: status.swept_bytes })
+}
 
 async fn dawdle(ct: &ComputeThread) {
     let long = if ct.random_chance(0.1) { 300_000 } else { 20_000 };
     sleep_below(ct, long).await;
 }
 
-/// Takes what is in a slot.
+/// Unlinks the item in some slot.
 async fn take<'g>(g: &'g Guard<'_>, shelf: RemotePtr<Shelf>) -> Result<Option<Shared<'g, Item>>> {
     let slot = slot(g, shelf, 4)?;
     let item = slot.load(g).await?;
@@ -536,7 +584,7 @@ async fn take<'g>(g: &'g Guard<'_>, shelf: RemotePtr<Shelf>) -> Result<Option<Sh
     Ok(Some(item))
 }
 
-/// Puts an item that nobody else can take into some slot, or gives it up with all that it leads to.
+/// Links an item that this thread has unlinked into an empty slot. If three attempts fail, retires it and puts its child.
 async fn put(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> Result<()> {
     check(g, item).await?;
     for _ in 0..3 {
@@ -548,6 +596,7 @@ async fn put(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> 
     give_up(g, shelf, item).await
 }
 
+/// Retires an item, and puts its child into some slot. The mark keeps other threads from adding another child.
 async fn give_up(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> Result<()> {
     let child = loop {
         let child = item.child().load(g).await?;
@@ -570,7 +619,7 @@ async fn keep(ct: &ComputeThread, shelf: RemotePtr<Shelf>, held: Held<Item>) -> 
     put(g, shelf, held.as_ptr().shared(g)).await
 }
 
-/// One step of a thread's work, and a pause.
+/// A step of a thread, and a pause.
 async fn work(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     step(ct, shelf).await?;
     dawdle(ct).await;
@@ -579,7 +628,7 @@ async fn work(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
 
 async fn step(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     let what = ct.random_range(0..6);
-    // Held for longer than any guard.
+    // An item is held without a guard.
     if what == 5 {
         let held = {
             let g = &ct.pin();
@@ -608,7 +657,7 @@ async fn step(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
             sleep_below(ct, long).await;
             give_up(g, shelf, item).await?;
         }
-        // Below another.
+        // An item becomes the child of another.
         3 => {
             let Some(item) = take(g, shelf).await? else { return Ok(()) };
             dawdle(ct).await;
@@ -651,7 +700,7 @@ async fn shift(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     g.sched_reclaim(item).await
 }
 
-/// The first thread of a process, which is its keeper's, makes items; the second keeps one in hand while it sleeps.
+/// The first thread of a process, which its keeper shares, makes items. The second holds an item while it sleeps.
 async fn hoard(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     if ct.index().is_multiple_of(2) {
         let g = &ct.pin();
@@ -669,26 +718,25 @@ async fn hoard(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     put(g, shelf, held.as_ptr().shared(g)).await
 }
 
-/// Several processes work, some of which die.
+/// Runs steps on the threads of four processes, two of which die; returns how many threads died.
 fn shelves(
     cluster: &Cluster,
     seed: u64,
     chains: u64,
     steps: u64,
     work: impl AsyncFn(&ComputeThread, RemotePtr<Shelf>) -> Result<()> + Sync,
-) -> Result<()> {
-    let Some(simulation) = cluster.simulation() else { return Ok(()) };
+) -> Result<usize> {
+    let Some(simulation) = cluster.simulation() else { return Ok(0) };
     for compute in 1..3 {
         let chains = chains + (seed * 31 + compute as u64 * 470) % (5 * chains);
         simulation.inject(Fault::crash(compute).after_chains(chains));
     }
-    cluster
-        .run_surviving(8, async |ct| {
-            let shelf = shelf(ct).await?;
-            for _ in 0..steps {
-                work(ct, shelf).await?;
-            }
-            Ok(())
-        })
-        .map(drop)
+    let ended = cluster.run_surviving(8, async |ct| {
+        let shelf = shelf(ct).await?;
+        for _ in 0..steps {
+            work(ct, shelf).await?;
+        }
+        Ok(())
+    })?;
+    Ok(ended.iter().filter(|ended| ended.is_none()).count())
 }

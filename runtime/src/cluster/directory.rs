@@ -351,7 +351,14 @@ impl ComputeThread {
         Ok(())
     }
 
-    /// Descriptions that entries without a root have kept.
+    /// The values of all entries: addresses of roots, and whatever stands in entries of other states. One round trip.
+    pub(crate) async fn directory_values(&self) -> Result<Vec<u64>> {
+        let look =
+            |words: &[u64]| Ok(words.chunks_exact(ENTRY_WORDS).map(|entry| View(entry).value()).collect());
+        self.read_words(control::entry(0), DIRECTORY_ENTRIES * ENTRY_WORDS, look).await
+    }
+
+    /// Descriptions, also those that entries without a root have kept.
     pub(crate) async fn kept_descriptions(&self) -> Result<Vec<Address>> {
         let words = DIRECTORY_ENTRIES * ENTRY_WORDS;
         let look = |words: &[u64]| {

@@ -100,7 +100,7 @@ async fn keep(ct: &ComputeThread, at_first: AtFirst, stop: &Stop, joined: Sender
     let mut goes_on = first.is_ok();
     let _ = joined.send(first);
     let (mut beats, mut rest, mut epoch) = (1, shortest, 0);
-    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * shortest);
+    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * shortest, SWEEPS_REST);
     while goes_on && !stop.wait(rest) {
         beats += 1;
         let ticked = tick(ct, beats, &mut others).await;
@@ -227,12 +227,14 @@ pub(crate) struct Sweeper<'a> {
     quiet: Duration,
     /// Where stalls are reported: that it waits for other processes, and the list and the epoch that it does so under.
     waiting: Option<(u64, u64, Waiting)>,
+    /// For how many times as long as a sweep took none is begun after it.
+    rest: u32,
 }
 
 type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<Swept>> + 'a>>;
 
 impl<'a> Sweeper<'a> {
-    pub(crate) fn new(ct: &'a ComputeThread, quiet: Duration) -> Self {
+    pub(crate) fn new(ct: &'a ComputeThread, quiet: Duration, rest: u32) -> Self {
         let zero = Duration::ZERO;
         Self {
             ct,
@@ -242,6 +244,7 @@ impl<'a> Sweeper<'a> {
             next: zero,
             owed: (None, zero),
             quiet,
+            rest,
             waiting: None,
         }
     }
@@ -273,7 +276,7 @@ impl<'a> Sweeper<'a> {
         };
         (self.sweep, self.waiting) = (None, None);
         let now = ct.now();
-        self.next = now + SWEEPS_REST * now.saturating_sub(self.began);
+        self.next = now + self.rest * now.saturating_sub(self.began);
         match outcome {
             Ok(outcome) => tracing::debug!(?outcome, "swept"),
             Err(error) => tracing::warn!(%error, "could not sweep memory"),

@@ -198,6 +198,11 @@ pub(crate) fn mark<'a>(identity: u32, gone: Gone, word: impl Fn(Address) -> Opti
     }
 }
 
+/// Returns whether a process has a record.
+pub(super) fn has_members(load: impl Fn(Address) -> u64) -> bool {
+    all_places(&load).any(|places| load(places.record) != 0)
+}
+
 /// As [`mark`], for a simulated process.
 pub(super) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store: impl Fn(Address, u64)) {
     if let Some(places) = find(identity, load) {
@@ -429,11 +434,12 @@ impl ComputeThread {
             if self.compare_exchange_word(gone.places.record, state, claim).await? != state {
                 continue;
             }
+            // Before this process can die over it: another evictor finds no record once it is free.
+            self.run.evicted(gone.identity);
             self.fetch_add_word(control::evictions(), 1).await?;
             self.fetch_add_word(control::debts(), 1).await?;
             self.fetch_add_word(control::left_bytes(), gone.holds()).await?;
             self.vacate(gone.places, claim).await?;
-            self.run.evicted(gone.identity);
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;
         }

@@ -203,7 +203,7 @@ impl Cluster {
     /// A simulated process has a keeper if `dead=marked` or `sweep=yes`: a task of its first thread that runs every four round trips and dies with
     /// the thread. It costs READs, so tests of exact counts do without keepers. A foreign future that never ends is then reported as
     /// [`OutOfTime`](crate::sim::Finding::OutOfTime) instead of a deadlock. A run ends when the memory that was lost in it has been swept.
-    /// Leaks are looked for only if nobody died: a sweep may keep garbage that an old word leads to, until the next one.
+    /// With `sweep=yes` and `leaks=fail` the last keeper then sweeps once more while its process is alone, and reports every block that is still lost.
     ///
     /// `shm:` takes `seed`, `placement`, `max-retired` and `secret-file`; `rdma:` takes these besides (memory nodes say how much memory they have):
     ///

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
@@ -10,7 +10,9 @@ use super::group::Joint;
 use super::{Cluster, Metrics, Shared, ThreadId, lock};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Reserved;
+use crate::memory::candidates::Candidates;
 use crate::memory::eager::Eager;
+use crate::memory::grid::Grid;
 use crate::memory::process::Process;
 use crate::pointer::Address;
 
@@ -64,6 +66,8 @@ pub(crate) struct Run {
     has_own_processes: bool,
     /// Threads that have ended.
     departed: AtomicU64,
+    /// True once a simulated keeper is the last, which looks for losses when all threads have ended.
+    has_last_keeper: AtomicBool,
     /// Whether it is no user's.
     is_in_background: bool,
     /// What it is a part of, if other processes take part.
@@ -104,6 +108,7 @@ impl Run {
             is_in_background: false,
             joint,
             departed: AtomicU64::new(0),
+            has_last_keeper: AtomicBool::new(false),
             barriers: Mutex::default(),
         };
         // What threads of earlier runs held is for those of this one's first process.
@@ -220,6 +225,30 @@ impl Run {
     /// Whether any thread has ended, so that nobody can expect all of them to arrive anywhere.
     pub(crate) fn anyone_departed(&self) -> bool {
         self.departed.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether all threads have ended their work or died.
+    pub(super) fn is_over(&self) -> bool {
+        self.departed.load(Ordering::SeqCst) >= self.threads as u64
+    }
+
+    /// Returns true for the first simulated keeper that asks, which is the last from then on.
+    pub(super) fn has_no_last_keeper(&self) -> bool {
+        !self.has_last_keeper.swap(true, Ordering::SeqCst)
+    }
+
+    /// The last keeper may have died: another takes its place.
+    pub(super) fn needs_last_keeper(&self) {
+        self.has_last_keeper.store(false, Ordering::SeqCst);
+    }
+
+    /// Vetoes what processes that have left keep for later runs: free blocks of their ended threads, and those that are kept out of use.
+    pub(crate) fn veto_left(&self, grid: &Grid, candidates: &Candidates) {
+        if self.has_own_processes {
+            self.processes.iter().filter(|process| process.has_left()).for_each(|process| {
+                process.veto_spare(grid, candidates);
+            });
+        }
     }
 
     /// A thread has ended its work: others need not expect it anywhere.

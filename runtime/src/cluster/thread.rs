@@ -104,7 +104,7 @@ pub struct ComputeThread {
     index: usize,
     index_here: usize,
     id: ThreadId,
-    pub(super) run: Arc<Run>,
+    pub(crate) run: Arc<Run>,
     cluster: Cluster,
     /// Its waits, where stalls are reported.
     pub(crate) stalls: Option<Arc<Waits>>,

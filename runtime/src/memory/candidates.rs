@@ -102,11 +102,6 @@ impl Marks {
         self.0[index / BITS].fetch_or(1 << (index % BITS), Ordering::Relaxed);
     }
 
-    #[cfg(test)]
-    pub(super) fn has(&self, index: usize) -> bool {
-        self.0[index / BITS].load(Ordering::Relaxed) & 1 << (index % BITS) != 0
-    }
-
     pub(super) fn words(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|word| word.load(Ordering::Relaxed))
     }

@@ -149,6 +149,11 @@ impl Member {
         (!slot.is_null()).then_some(Places { slot, record: self.record() })
     }
 
+    /// True once it has given back its places. One that died has not.
+    pub(super) fn has_left(&self) -> bool {
+        !self.record().is_null() && self.slot.load(Ordering::Acquire) == 0
+    }
+
     /// Where its record is; null before it has one.
     pub(crate) fn record(&self) -> Address {
         Address::from_bits(self.record.load(Ordering::Acquire))

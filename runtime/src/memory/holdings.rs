@@ -98,6 +98,10 @@ impl Holdings {
         }
     }
 
+    pub(super) fn forget_written(&self) {
+        self.written.take();
+    }
+
     pub(super) fn veto(&self, candidates: &Candidates) {
         for (object, is_written) in &*self.held.borrow() {
             if *is_written {

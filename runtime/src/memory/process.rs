@@ -139,7 +139,7 @@ impl Process {
     }
 
     /// Vetoes what its ended threads held, and what is kept out of use.
-    pub(super) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
+    pub(crate) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
         self.spare().veto(grid, candidates);
         self.quarantined().iter().for_each(|kept| kept.veto(grid, candidates));
     }
@@ -150,6 +150,11 @@ impl Process {
         self.spare().for_each(grid, |_, bytes| sum += bytes);
         self.quarantined().iter().for_each(|kept| kept.for_each(grid, |_, bytes| sum += bytes));
         sum
+    }
+
+    /// True once it has left the cluster, as one of several that did not die.
+    pub(crate) fn has_left(&self) -> bool {
+        self.shared.as_ref().is_some_and(Member::has_left)
     }
 
     /// It has more threads.

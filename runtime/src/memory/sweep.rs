@@ -161,6 +161,24 @@ impl Links {
         let first = self.between.partition_point(|(from, _)| *from < index);
         self.between[first..].iter().take_while(move |(from, _)| *from == index).map(|(_, to)| *to)
     }
+
+    /// Says of each candidate whether it is kept, or used: vetoed so, or led to by a block in use.
+    fn vetoed(
+        &self,
+        candidates: &Candidates,
+        used: impl Iterator<Item = u64>,
+        kept: impl Iterator<Item = u64>,
+    ) -> Vec<bool> {
+        let mut pending: Vec<usize> = bits(used).chain(self.found.iter().copied()).collect();
+        let mut is_vetoed = vec![false; candidates.most()];
+        while let Some(index) = pending.pop() {
+            if !std::mem::replace(&mut is_vetoed[index], true) {
+                pending.extend(self.of(index));
+            }
+        }
+        bits(kept).for_each(|index| is_vetoed[index] = true);
+        is_vetoed
+    }
 }
 
 impl ThreadHeap {
@@ -287,7 +305,10 @@ impl ComputeThread {
         if !are_heard {
             return Ok(None);
         }
-        let lost = self.lost(&candidates, before, &free, links, pace).await?;
+        let mut lost = self.lost(&candidates, before, &free, links, pace).await?;
+        if self.has(Plant::SweepButOne) {
+            lost.pop();
+        }
         let bytes = lost.iter().map(|block| block.bytes).sum();
         self.fetch_add_word(control::swept_bytes(), bytes).await?;
         let guard = self.pin();
@@ -298,6 +319,22 @@ impl ComputeThread {
         drop(guard);
         self.take_back_list(pace).await?;
         Ok(Some(bytes))
+    }
+
+    /// The blocks that are lost: no root leads to them, they are neither in the pool nor this process's, and no word of a block in use looks like a link
+    /// to them. For a simulated keeper whose process is the only member, after a sweep.
+    pub(crate) async fn lost_blocks(&self) -> Result<Vec<Block>> {
+        let pace = Pace::default();
+        let mut used = self.read_map().await?;
+        self.mark_all(&mut used, Manner::Beside(&pace)).await?;
+        let free = self.read_pool(&pace).await?;
+        let candidates = Candidates::new(1, &used.candidates(Some(&free)));
+        self.veto_everything(&candidates);
+        let links = self.read_links(&free, &candidates, &pace).await?;
+        let [used, kept] = candidates.vetoed();
+        let is_vetoed = links.vetoed(&candidates, used.words(), kept.words());
+        let lost = candidates.indices().filter(|index| !is_vetoed[*index]);
+        Ok(lost.map(|index| candidates.block(index)).collect())
     }
 
     /// What chunks are used for, and what is in the pool.
@@ -369,13 +406,13 @@ impl ComputeThread {
     async fn read_links(&self, free: &Map, candidates: &Candidates, pace: &Pace) -> Result<Links> {
         let mut links = Links::default();
         let list = pace.list.get().map(|list| list.address);
-        // The directory and the addresses of slots. What leads from the pool is known, and counts are no links.
-        let directory = (control::entry(0), control::DIRECTORY_ENTRIES * control::ENTRY_WORDS);
-        for (at, words) in [directory, (control::slot_page(0), SLOT_PAGES)] {
-            for word in self.read_far(at, words).await? {
-                links.found.extend(candidates.in_word(word));
-            }
+        // The directory's addresses and those of slots. What leads from the pool is known; counts, names and descriptions are no links.
+        let descriptions = self.kept_descriptions().await?;
+        let pages = self.read_far(control::slot_page(0), SLOT_PAGES).await?;
+        for word in self.directory_values().await?.into_iter().chain(pages) {
+            links.found.extend(candidates.in_word(word));
         }
+        links.found.extend(descriptions.iter().filter_map(|at| candidates.at(*at)));
         let mut chunks = Vec::new();
         free.for_each_chunk(|_, _, class, all| chunks.push((class, all)));
         for (class, all) in chunks {
@@ -387,7 +424,7 @@ impl ComputeThread {
                 let at = all.address.add((index * per_block * WORD_BYTES) as u64);
                 let is_list =
                     list.is_some_and(|list| (at..at.add((words.len() * WORD_BYTES) as u64)).contains(&list));
-                if is_list || free.is_marked(at) {
+                if is_list || free.is_marked(at) || descriptions.contains(&at) {
                     continue;
                 }
                 let found = words.iter().flat_map(|word| candidates.in_word(*word));
@@ -436,19 +473,9 @@ impl ComputeThread {
         let (offset, count) = candidates.vetoes();
         let vetoes = self.read_far(list.address.add(offset), count).await?;
         let [used, kept] = [&vetoes[..count / 2], &vetoes[count / 2..]].map(|words| words.iter().copied());
-        let mut pending: Vec<usize> = bits(used).chain(links.found.iter().copied()).collect();
-        let mut is_vetoed = vec![false; candidates.most()];
-        while let Some(index) = pending.pop() {
-            if !std::mem::replace(&mut is_vetoed[index], true) {
-                pending.extend(links.of(index));
-            }
-        }
-        bits(kept).for_each(|index| is_vetoed[index] = true);
+        let is_vetoed = links.vetoed(candidates, used, kept);
         let others = candidates.indices().filter(|index| !is_vetoed[*index]);
         let blocks = others.map(|index| candidates.block(index));
         Ok(blocks.filter(|block| !free.is_marked(block.address) && before.agrees(free, *block)).collect())
     }
 }
-
-#[cfg(test)]
-mod tests;

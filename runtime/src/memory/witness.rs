@@ -307,9 +307,30 @@ impl ComputeThread {
         if !self.process.witness.have_all_heard(candidates.number) && !self.has(Plant::SweepWithoutThreads) {
             return false;
         }
-        self.process.veto_spare(&self.heap().grid, candidates);
-        self.cluster().shared.with_orphans(|limbo| limbo.veto(candidates));
-        lock(&self.process.witness.written).veto(candidates);
+        self.veto_ended(candidates);
         true
+    }
+
+    /// Vetoes what ended threads of the process have left: spare blocks, garbage, and objects that they had written. Simulated processes that have
+    /// left keep such things for later runs, and no member of their own says so.
+    pub(crate) fn veto_ended(&self, candidates: &Candidates) {
+        let grid = &self.heap().grid;
+        self.process.veto_spare(grid, candidates);
+        lock(&self.process.witness.written).veto(candidates);
+        self.cluster().shared.with_orphans(|limbo| limbo.veto(candidates));
+        self.run.veto_left(grid, candidates);
+    }
+
+    /// Forgets what this thread and the ended ones of its process have written: nothing of it will be linked.
+    pub(crate) fn forget_written(&self) {
+        self.heap().holdings.forget_written();
+        *lock(&self.process.witness.written) = Written::default();
+    }
+
+    /// Vetoes all that this thread and its process have, whether other processes sweep or not.
+    pub(crate) fn veto_everything(&self, candidates: &Candidates) {
+        self.heap().veto_held(candidates);
+        self.limbo.borrow().veto(candidates);
+        self.veto_ended(candidates);
     }
 }

@@ -11,6 +11,7 @@ use crate::cluster::{ThreadId, control};
 use crate::error::{self, Error, Finding, Result};
 use crate::fabric::chain::{Op, Sight};
 use crate::layout::WORD_BYTES;
+use crate::memory::block::Block;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
 
@@ -307,6 +308,28 @@ impl Books {
              `leaks=ignore` in the cluster's URL"
         };
         let report = format!("never freed, and no root leads to it: {first}{death}{others}{advice}");
+        self.find(Finding::Leak, at, report);
+    }
+
+    /// Reports blocks that a sweep has left behind although no process holds them. A sweep takes any word for a link, so those that look like the address
+    /// of the first one may explain it.
+    #[cold]
+    pub(crate) fn are_lost(&mut self, blocks: &[Block], pointing: &[Address], at: u64) {
+        let Some(first) = blocks.first() else { return };
+        let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
+        let what = self.blocks.at(first.address).map(|block| format!(", {block}")).unwrap_or_default();
+        let words: Vec<String> = pointing.iter().map(ToString::to_string).collect();
+        let words = match words.len() {
+            0 => "no word points there".to_owned(),
+            _ => format!("it may be pointed to by the words at {}", words.join(", ")),
+        };
+        let report = format!(
+            "{bytes} bytes in {} blocks are lost after the last sweep: no root leads to them and no process has them; the first is at {}, {} \
+             bytes{what}; {words}",
+            blocks.len(),
+            first.address,
+            first.bytes
+        );
         self.find(Finding::Leak, at, report);
     }
 

@@ -100,7 +100,7 @@ pub use checker::{Checker, Summary, in_parallel};
 pub use contradiction::Contradiction;
 pub use linearizability::{SEARCH_LIMIT, Undecided, Verdict, check, check_within};
 pub use model::{AT_THE_END, EventOf, Fate, Fates, Model};
-pub use plan::{Faults, Plan, Scripted, Step};
+pub use plan::{Dead, Faults, Plan, Scripted, Step};
 pub use random::Random;
 pub use run::{Check, Found, Outcome, run, run_within};
 pub use shrink::{MOST_RUNS, SEEDS_TRIED, Shrunk, shrink};

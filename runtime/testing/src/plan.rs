@@ -33,6 +33,18 @@ pub enum Faults {
     Injected,
 }
 
+/// What becomes of a compute node that dies: the options `dead` and `sweep` of the cluster's URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dead {
+    /// It is out of the way at once and leaves its memory to the others. No process has a keeper.
+    #[default]
+    Cleared,
+    /// As on a real cluster: the keeper of another process evicts it, and its memory is lost.
+    Marked,
+    /// A keeper evicts it, and keepers sweep up its memory.
+    Swept,
+}
+
 /// A cluster and a workload, and so a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<O> {
@@ -47,6 +59,8 @@ pub struct Plan<O> {
     /// Compute threads of each process: one, some or all. In a process of several, guards of one hold back what another retires
     /// without a message, and blocks of ended threads go to the others; and they share a fate.
     pub threads_per_node: u64,
+    /// What becomes of compute nodes that die. Keepers do more than that: also where none dies, they compete with their processes' threads.
+    pub dead: Dead,
     /// By how much the time of a chain on the network differs, in percent: how far chains overtake each other.
     pub jitter_percent: u64,
     /// Millions of operations that a memory node serves in a second, or none if it serves any number: if they are few, chains queue up.
@@ -163,6 +177,7 @@ impl<O> Plan<O> {
             nodes: 1,
             size_kib: 256,
             threads_per_node: 1,
+            dead: Dead::Cleared,
             jitter_percent: 0,
             rate_million: None,
             slow_percent: 0,
@@ -199,6 +214,8 @@ impl<O> Plan<O> {
             seed,
             nodes: random.range(1..3),
             threads_per_node: random.one_of(&[1, 1, 2, 3, 4]),
+            dead: [Dead::Cleared, Dead::Cleared, Dead::Marked, Dead::Swept]
+                [random.once("dead", 0..4) as usize],
             jitter_percent: random.one_of(&[0, 10, 50, 90]),
             rate_million: random.one_of(&[Some(1), Some(20), None]),
             slow_percent: random.one_of(&[0, 0, 40]),
@@ -246,11 +263,19 @@ impl<O> Plan<O> {
             "sim:seed={seed},nodes={nodes},size={size_kib}KiB,limit={limit_ms}ms,jitter={jitter_percent}%,rate={rate},\
              slow={slow_percent}%,stall={stall_percent}%,threads-per-node={threads_per_node}"
         );
+        url.push_str(match self.dead {
+            Dead::Cleared => "",
+            Dead::Marked => ",dead=marked",
+            Dead::Swept => ",sweep=yes",
+        });
         // Writing to a string does not fail.
         if self.may_fail() {
             let percent = |permille: u64| format!("{}.{}%", permille / 10, permille % 10);
             let (crash, cut) = (percent(self.crash_permille), percent(self.cut_permille));
-            let _ = write!(url, ",crash={crash},cut={cut},leaks=ignore");
+            let _ = write!(url, ",crash={crash},cut={cut}");
+        }
+        if self.may_lose_memory() {
+            url.push_str(",leaks=ignore");
         }
         if !self.options.is_empty() {
             let _ = write!(url, ",{}", self.options);
@@ -267,6 +292,12 @@ impl<O> Plan<O> {
     /// Whether the release of a lock may be lost while its owner lives. (What the dead held is taken from them.)
     pub fn may_lose_locks(&self) -> bool {
         self.cut_permille > 0 || self.script.iter().any(|scripted| matches!(scripted, Scripted::Cut { .. }))
+    }
+
+    /// Whether memory may stay allocated that no root leads to: that of a dead process which nothing sweeps up, or an object whose link a
+    /// living thread had no answer for, so that it can not tell whether the object is in use.
+    pub fn may_lose_memory(&self) -> bool {
+        self.may_lose_locks() || (self.may_fail() && self.dead != Dead::Swept)
     }
 
     /// All operations, thread by thread.
@@ -369,6 +400,9 @@ mod tests {
             plans().filter(|plan| plan.crash_permille > 0 && !plan.may_lose_locks()).count(),
             plans().filter(|plan| !plan.script.is_empty()).count(),
             plans().filter(|plan| plan.recovers_first).count(),
+            plans().filter(|plan| plan.dead == Dead::Marked).count(),
+            plans().filter(|plan| plan.dead == Dead::Swept).count(),
+            plans().filter(|plan| plan.may_fail() && !plan.may_lose_memory()).count(),
         ] {
             assert!((10..100).contains(&count), "{count}");
         }

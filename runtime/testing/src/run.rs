@@ -10,7 +10,9 @@
 //! one that got no answer, was doing may have taken effect or not; nothing else may go wrong.
 //! - It may end with the errors that tell of a fault: a node that is unreachable or died, a broken barrier, a root that was never
 //!   made, a value that a dead thread left half-written.
-//! - It may leave memory behind, since no thread can tell whether an object whose link was not answered is in use.
+//! - It may leave memory behind where links are cut, since no thread can tell whether an object whose link was not answered is in use; and
+//!   where a process died whose memory nothing sweeps up. Where it is swept (a [`Dead`](crate::Dead) of the plan) nothing may be
+//!   lost: when all threads have ended, the simulator has memory swept once more and counts what is left.
 //! - A structure with locks may be stuck where links are cut ([`Tested::is_lock_free`]).
 
 use std::any::Any;

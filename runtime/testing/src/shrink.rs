@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::life::{Life, Of};
 use crate::linearizability::SEARCH_LIMIT;
 use crate::model::Model;
-use crate::plan::{Plan, Scripted};
+use crate::plan::{Dead, Plan, Scripted};
 use crate::run::{Check, Found, run_life};
 use crate::tested::{OperationOf, Tested};
 
@@ -147,7 +147,7 @@ impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
 
     fn plainer_cluster(&mut self) {
         self.attempt(Plan::make_plain);
-        let plainer: [fn(&mut Plan<O>); 9] = [
+        let plainer: [fn(&mut Plan<O>); 10] = [
             |plan| plan.recovers_first = false,
             |plan| plan.crash_permille = 0,
             |plan| plan.cut_permille = 0,
@@ -156,6 +156,7 @@ impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
             |plan| plan.rate_million = None,
             |plan| plan.nodes = 1,
             |plan| plan.threads_per_node = 1,
+            |plan| plan.dead = Dead::Cleared,
             |plan| plan.jitter_percent = 0,
         ];
         for change in plainer {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::plan::{Faults, LONGEST_PAUSE_NS, MOST_CHANGES, Plan, Scripted, Step};
+use crate::plan::{Dead, Faults, LONGEST_PAUSE_NS, MOST_CHANGES, Plan, Scripted, Step};
 
 /// Plans of 1 to 4 threads with one or two tasks of so many operations each, on any of many networks.
 ///
@@ -41,6 +41,7 @@ pub fn plans<O: Clone + Debug>(
         prop_oneof![Just(None), Just(Some(20_u64)), Just(Some(1))],
         prop_oneof![2 => Just(0_u64), 1 => Just(40)],
         prop_oneof![Just(0_u64), Just(5), Just(12), Just(25), Just(40)],
+        prop_oneof![2 => Just(Dead::Cleared), 1 => Just(Dead::Marked), 1 => Just(Dead::Swept)],
     );
     let odds = || match faults {
         Faults::None => Just(0).boxed(),
@@ -53,12 +54,13 @@ pub fn plans<O: Clone + Debug>(
     let threads = vec(vec(vec(steps(operation), operations), 1..=2), 1..=4);
     (any::<u64>().no_shrink(), threads, network, odds(), odds(), script).prop_map(
         |(seed, threads, network, crash_permille, cut_permille, script)| {
-            let (nodes, threads_per_node, jitter_percent, rate_million, slow_percent, stall_percent) =
+            let (nodes, threads_per_node, jitter_percent, rate_million, slow_percent, stall_percent, dead) =
                 network;
             Plan {
                 seed,
                 nodes,
                 threads_per_node,
+                dead,
                 jitter_percent,
                 rate_million,
                 slow_percent,

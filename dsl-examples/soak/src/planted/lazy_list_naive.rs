@@ -20,13 +20,20 @@ pub(super) const BUGS: &[Planted] = &[
                 let g = &ct.pin();
                 let (_, curr) = self.find(key, g).await?;",
             replacement: "\
-                let curr = self.find(key, &ct.pin()).await?.1.as_ptr();
-                ct.yield_now().await;
+                let mut at = self.head();
+                loop {
+                    at = at.next().load(&ct.pin()).await?.without_marks().as_ptr();
+                    ct.yield_now().await;
+                    let g = &ct.pin();
+                    if at == self.tail() || at.shared(g).key().read(g).await? >= key {
+                        break;
+                    }
+                }
                 let g = &ct.pin();
-                let curr = curr.shared(g);",
+                let curr = at.shared(g);",
         },
         invariant: "a pointer is used only under the guard under which it was read",
-        why: "the node that was found may be freed before the next guard protects it",
+        why: "a node on the way may be freed before the next guard protects it",
         caught_by: Check::Memory,
         needs_faults: false,
     },

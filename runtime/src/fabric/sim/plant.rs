@@ -50,11 +50,13 @@ pub(crate) enum Plant {
     SweepWithoutSecondLook,
     /// It does not wait for guards.
     SweepWithoutGuards,
+    /// It leaves one block of those that are lost.
+    SweepButOne,
 }
 
 impl Plant {
     /// All of them, by the names that they have in URLs.
-    pub(super) const ALL: [(&str, Self); 22] = [
+    pub(super) const ALL: [(&str, Self); 23] = [
         ("none", Self::None),
         ("early-reclamation", Self::EarlyReclamation),
         ("lonely-epoch", Self::LonelyEpoch),
@@ -77,5 +79,6 @@ impl Plant {
         ("sweep-without-holdings", Self::SweepWithoutHoldings),
         ("sweep-without-second-look", Self::SweepWithoutSecondLook),
         ("sweep-without-guards", Self::SweepWithoutGuards),
+        ("sweep-but-one", Self::SweepButOne),
     ];
 }

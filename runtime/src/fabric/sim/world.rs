@@ -22,6 +22,8 @@ use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::{Arena, Geometry, prefetch};
 use crate::fabric::stall::Simulated;
 use crate::layout::WORD_BYTES;
+use crate::memory::block::Block;
+use crate::place::targets;
 use crate::pointer::Address;
 use crate::sim::books::Books;
 use crate::sim::trace::{Record, Who};
@@ -446,6 +448,21 @@ impl World {
         let arena = &self.arena;
         let word = |at| arena.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
         self.books.look_for_leaks(roots, self.now, word);
+    }
+
+    /// Notes blocks that are lost although memory was swept after the last death.
+    pub(crate) fn lost(&mut self, blocks: &[Block]) {
+        let Some(first) = blocks.first() else { return };
+        let within = first.address..first.address.add(first.bytes);
+        let points = |at: &Address| targets(self.peek(*at)).any(|target| within.contains(&target));
+        // The first word of a segment is none of its memory.
+        let segments = (0..=u16::MAX).map(|segment| Address::new(segment, WORD_BYTES as u64));
+        let words = segments.take_while(|at| self.arena.word(*at).is_ok()).flat_map(|segment| {
+            let words = (0..).map(move |word| segment.add(word * WORD_BYTES as u64));
+            words.take_while(|at| self.arena.word(*at).is_ok())
+        });
+        let pointing: Vec<Address> = words.filter(points).collect();
+        self.books.are_lost(blocks, &pointing, self.now);
     }
 
     /// The epoch is `epoch`: the objects at these addresses that have waited for it count as freed.

@@ -58,6 +58,8 @@ impl ComputeThread {
                 witness.says(number);
             }
         } else if word != has_said {
+            // A thread may have ended since all had heard.
+            self.veto_ended(&candidates);
             self.write_vetoes(page, &candidates).await?;
             self.write_word(attends, word).await?;
             witness.says(word);
