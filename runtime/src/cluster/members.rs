@@ -198,11 +198,6 @@ pub(crate) fn mark<'a>(identity: u32, gone: Gone, word: impl Fn(Address) -> Opti
     }
 }
 
-/// Returns whether a process has a record.
-pub(super) fn has_members(load: impl Fn(Address) -> u64) -> bool {
-    all_places(&load).any(|places| load(places.record) != 0)
-}
-
 /// As [`mark`], for a simulated process.
 pub(super) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store: impl Fn(Address, u64)) {
     if let Some(places) = find(identity, load) {

@@ -449,7 +449,11 @@ impl Cluster {
 
 /// The life of a compute thread.
 async fn live<R>(ct: &ComputeThread, body: &impl AsyncFn(&ComputeThread) -> Result<R>) -> Result<R> {
-    ct.join_members().await?;
+    if let Err(error) = ct.join_members().await {
+        // A keeper waits for the other threads of its process.
+        ct.leave_members().await;
+        return Err(error);
+    }
     let output = keep_beside(ct, body(ct)).await;
     // Settled with everything else: the process's next run counts from 0.
     ct.depart();
