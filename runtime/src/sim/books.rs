@@ -338,6 +338,11 @@ impl Books {
         self.run_began = at;
     }
 
+    /// Whether any thread's compute node has died.
+    pub(crate) fn has_deaths(&self) -> bool {
+        !self.deaths.is_empty()
+    }
+
     /// A thread's compute node has died.
     pub(crate) fn died(&mut self, thread: u32, at: u64) {
         self.deaths.push((self.run_began, thread, at));
