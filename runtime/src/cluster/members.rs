@@ -307,6 +307,7 @@ impl ComputeThread {
     /// The thread has nothing more to do: its process leaves if it was the last.
     pub(crate) async fn leave_members(&self) {
         self.finish_step().await;
+        self.run.leaves(self.index());
         if self.process.thread_is_gone().is_some() {
             self.leave_for_good().await;
         }

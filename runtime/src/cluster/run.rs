@@ -66,6 +66,8 @@ pub(crate) struct Run {
     has_own_processes: bool,
     /// Threads that have ended.
     departed: AtomicU64,
+    /// Which threads no longer count as their process's, where they are simulated: one may die while it leaves.
+    gone: Vec<AtomicBool>,
     /// True once a simulated keeper is the last, which looks for losses when all threads have ended.
     has_last_keeper: AtomicBool,
     /// Whether it is no user's.
@@ -108,6 +110,9 @@ impl Run {
             is_in_background: false,
             joint,
             departed: AtomicU64::new(0),
+            gone: (0..if shared.world().is_some() { threads } else { 0 })
+                .map(|_| AtomicBool::new(false))
+                .collect(),
             has_last_keeper: AtomicBool::new(false),
             barriers: Mutex::default(),
         };
@@ -164,11 +169,23 @@ impl Run {
     /// A thread has died, and nothing of it takes effect any more.
     pub(crate) fn died(&self, index: usize) {
         let process = self.process_of(index);
-        if let Some(identity) = process.thread_is_gone()
+        // One that died while it left was the last, or another is, or will be.
+        let last = match self.gone[index].swap(true, Ordering::Relaxed) {
+            false => process.thread_is_gone(),
+            true => process.is_gone().filter(|_| process.has_no_thread()),
+        };
+        if let Some(identity) = last
             && self.cluster.shared.evict_simulated(identity)
             && let Some(eager) = &self.eager
         {
             eager.evicted(process);
+        }
+    }
+
+    /// A thread leaves: it is about not to count as its process's any more.
+    pub(super) fn leaves(&self, index: usize) {
+        if let Some(gone) = self.gone.get(index) {
+            gone.store(true, Ordering::Relaxed);
         }
     }
 

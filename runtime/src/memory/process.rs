@@ -167,6 +167,11 @@ impl Process {
         self.threads.load(Ordering::Acquire) <= 1
     }
 
+    /// True if all of its threads have ended, or are about to.
+    pub(crate) fn has_no_thread(&self) -> bool {
+        self.threads.load(Ordering::Acquire) == 0
+    }
+
     /// One of its threads has ended or died; gives who it is if it was the last and others may see it.
     pub(crate) fn thread_is_gone(&self) -> Option<u32> {
         let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
