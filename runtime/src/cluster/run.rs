@@ -170,9 +170,11 @@ impl Run {
     pub(crate) fn died(&self, index: usize) {
         let process = self.process_of(index);
         // One that died while it left was the last, or another is, or will be.
-        let last = match self.gone[index].swap(true, Ordering::Relaxed) {
-            false => process.thread_is_gone(),
-            true => process.is_gone().filter(|_| process.has_no_thread()),
+        let is_leaving = self.gone[index].swap(true, Ordering::Relaxed);
+        let last = if is_leaving {
+            process.is_gone().filter(|_| process.has_no_thread())
+        } else {
+            process.thread_is_gone()
         };
         if let Some(identity) = last
             && self.cluster.shared.evict_simulated(identity)
