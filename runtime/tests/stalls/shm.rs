@@ -154,7 +154,13 @@ fn what_another_process_holds_is_reported_with_that_process() {
     }
 }
 
-/// A checkpoint into a pipe that is not read lasts, and keeps others out.
+/// What makes a checkpoint take a while.
+#[remote]
+struct Large {
+    words: Tail<u64>,
+}
+
+/// A process that is stopped while it writes a checkpoint keeps others out.
 #[test]
 fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
     const TEST: &str = "shm::a_keeper_that_is_kept_out_is_reported_with_the_process_that_does";
@@ -166,29 +172,33 @@ fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
     }
     if let Some((_, cluster)) = case() {
         let filled = cluster.run(1, async |ct| {
-            // More than a pipe holds.
-            while ct.metrics().allocated < 4000 {
-                Node::new_in(ct, Node::init(1)).await?.write(ct).await?;
+            // An object of a MiB each.
+            for _ in 0..120 {
+                Large::new_in(ct, Large::init(vec![1; 1 << 17])).await?.write(ct).await?;
             }
             Ok(())
         });
         filled.unwrap();
-        // It fails once all of it has been read, since a pipe can not be made durable.
-        assert!(cluster.checkpoint(&file(cluster.url())).is_err());
+        let file = file(cluster.url());
+        cluster.checkpoint(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
         return;
     }
     with_memory(
         "keeper",
-        |_| (),
+        |options| options.segment_bytes = 128 << 20,
         |url| {
-            let pipe = file(url).with_added_extension("partial");
-            assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-            let holder = start(TEST, "checkpoints", url, "0");
-            // Opened for reading only once the other end is there; from then on others are kept out.
-            let read = std::fs::File::open(&pipe).unwrap();
+            let partial = file(url).with_added_extension("partial");
+            let mut holder = start(TEST, "checkpoints", url, "0");
+            // The file is there only as long as it is written, and from then on others are kept out.
+            while std::fs::metadata(&partial).is_err() {
+                assert!(holder.try_wait().unwrap().is_none(), "it has ended");
+            }
+            signal(&holder, "STOP");
+            assert!(std::fs::metadata(&partial).is_ok(), "the checkpoint took no time");
             let pid = holder.id();
             let mut joins = start(TEST, "joins", url, "50ms");
-            let (mut read, mut lines) = (Some(read), Vec::new());
+            let (mut is_stopped, mut lines) = (true, Vec::new());
             let keeper = [
                 "the thread in the background (0x",
                 "task 0: ",
@@ -200,11 +210,8 @@ fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
             };
             for line in BufReader::new(joins.stderr.take().unwrap()).lines() {
                 lines.push(line.unwrap());
-                if is_told(&lines, &keeper)
-                    && is_told(&lines, &of_main)
-                    && let Some(mut read) = read.take()
-                {
-                    read.read_to_end(&mut Vec::new()).unwrap();
+                if is_told(&lines, &keeper) && is_told(&lines, &of_main) && std::mem::take(&mut is_stopped) {
+                    signal(&holder, "CONT");
                 }
             }
             assert!(joins.wait().unwrap().success(), "{lines:#?}");
