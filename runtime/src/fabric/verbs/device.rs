@@ -254,6 +254,7 @@ impl Domain {
         // SAFETY: the context is open.
         let pd = unsafe { sys::ibv_alloc_pd(device.0.as_ptr()) };
         let pd = NonNull::new(pd).ok_or_else(|| last_error("allocate a protection domain"))?;
+        made();
         Ok(Arc::new(Self { pd }))
     }
 
@@ -265,8 +266,32 @@ impl Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         // SAFETY: it was allocated, and what is made in it holds a reference to it.
-        unsafe { sys::ibv_dealloc_pd(self.pd.as_ptr()) };
+        gone("protection domain", unsafe { sys::ibv_dealloc_pd(self.pd.as_ptr()) });
     }
+}
+
+/// How many objects of devices there are: made, and not destroyed.
+static OBJECTS: AtomicU64 = AtomicU64::new(0);
+
+/// An object of a device has been made.
+pub(super) fn made() {
+    OBJECTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// An object of a device has been destroyed, or would not be: that is a bug of ours, since each owns what it was made from.
+pub(super) fn gone(what: &'static str, result: std::ffi::c_int) {
+    if result == 0 {
+        OBJECTS.fetch_sub(1, Ordering::Relaxed);
+    } else {
+        let cause = io::Error::last_os_error();
+        tracing::error!(what, result, %cause, "an object of the RDMA device is lost: it could not be destroyed");
+    }
+}
+
+/// How many there are.
+#[cfg(test)]
+pub(super) fn objects() -> u64 {
+    OBJECTS.load(Ordering::Relaxed)
 }
 
 /// Memory that a device may reach, all zero at first.
@@ -337,6 +362,7 @@ impl Region {
                 _ => Error::from(error::System { action: ACTION, cause }),
             }
         })?;
+        made();
         Ok(Self { mr, map, _domain: Arc::clone(domain) })
     }
 
@@ -364,7 +390,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: it was registered, and the mapping is still there.
-        unsafe { sys::ibv_dereg_mr(self.mr.as_ptr()) };
+        gone("memory region", unsafe { sys::ibv_dereg_mr(self.mr.as_ptr()) });
     }
 }
 

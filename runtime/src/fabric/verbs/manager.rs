@@ -7,12 +7,13 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::binding::sys::rdma_cm_event_type as kind;
 use super::binding::{OPTION_ID, OPTION_ID_ACK_TIMEOUT, sys};
-use super::device::{Device, Domain, last_error};
+use super::device::{Device, Domain, gone, last_error, made};
+use super::queue::Completions;
 use crate::error::{self, Error, Result};
 use crate::fabric::handshake;
 use crate::fabric::stall::blocked;
@@ -33,11 +34,13 @@ unsafe impl Sync for Channel {}
 
 /// An end of a connection, or a listener, and its queue pair if it has one.
 ///
-/// Invariant: all events of it are acknowledged before it is destroyed, as [`Channel::next`] acknowledges each at once.
+/// Invariant: all events of it are acknowledged before it is destroyed, as [`Channel::next`] acknowledges each at once. If it has a queue
+/// pair, `parts` has what that was made from: a domain or a queue that is in use can not be destroyed.
 #[derive(Debug)]
 pub(super) struct Id {
-    id: NonNull<sys::rdma_cm_id>,
+    raw: NonNull<sys::rdma_cm_id>,
     channel: Arc<Channel>,
+    parts: OnceLock<(Arc<Domain>, Arc<Completions>)>,
 }
 
 // SAFETY: as for `Channel`.
@@ -112,11 +115,9 @@ impl Channel {
                 kind::RDMA_CM_EVENT_ADDR_RESOLVED => What::AddressResolved,
                 kind::RDMA_CM_EVENT_ROUTE_RESOLVED => What::RouteResolved,
                 kind::RDMA_CM_EVENT_CONNECT_REQUEST => match NonNull::new(seen.id) {
-                    Some(id) => What::Request {
-                        id: Id { id, channel: Arc::clone(self) },
-                        data: data(),
-                        reads: conn.responder_resources,
-                    },
+                    Some(id) => {
+                        What::Request { id: Id::of(id, self), data: data(), reads: conn.responder_resources }
+                    }
                     None => What::Other,
                 },
                 kind::RDMA_CM_EVENT_ESTABLISHED => {
@@ -211,9 +212,14 @@ impl Id {
             )
         };
         match NonNull::new(id) {
-            Some(id) if result == 0 => Ok(Self { id, channel: Arc::clone(channel) }),
+            Some(id) if result == 0 => Ok(Self::of(id, channel)),
             _ => Err(last_error("use the RDMA connection manager")),
         }
+    }
+
+    fn of(raw: NonNull<sys::rdma_cm_id>, channel: &Arc<Channel>) -> Self {
+        made();
+        Self { raw, channel: Arc::clone(channel), parts: OnceLock::new() }
     }
 
     pub(super) fn channel(&self) -> &Arc<Channel> {
@@ -222,27 +228,27 @@ impl Id {
 
     /// Tells the ends of a channel apart.
     pub(super) fn number(&self) -> usize {
-        self.id.as_ptr().addr()
+        self.raw.as_ptr().addr()
     }
 
     /// The device that the connection is over, once that is known.
     pub(super) fn device(&self) -> Option<Device> {
         // SAFETY: the identifier is there.
-        Device::of(unsafe { self.id.as_ref().verbs })
+        Device::of(unsafe { self.raw.as_ref().verbs })
     }
 
     /// Its queue pair; null if it has none.
     pub(super) fn qp(&self) -> *mut sys::ibv_qp {
         // SAFETY: the identifier is there.
-        unsafe { self.id.as_ref().qp }
+        unsafe { self.raw.as_ref().qp }
     }
 
     pub(super) fn listen(&self, address: SocketAddr) -> io::Result<()> {
         let mut address = to_sockaddr(address);
         // SAFETY: the identifier and the address are there.
         let result = unsafe {
-            match sys::rdma_bind_addr(self.id.as_ptr(), (&raw mut address).cast()) {
-                0 => sys::rdma_listen(self.id.as_ptr(), 128),
+            match sys::rdma_bind_addr(self.raw.as_ptr(), (&raw mut address).cast()) {
+                0 => sys::rdma_listen(self.raw.as_ptr(), 128),
                 failed => failed,
             }
         };
@@ -252,7 +258,7 @@ impl Id {
     /// The port that it listens on.
     pub(super) fn port(&self) -> u16 {
         // SAFETY: the identifier is there, and either form of an address has the port in the same place.
-        u16::from_be(unsafe { self.id.as_ref().route.addr.src_addr_union.src_sin.sin_port })
+        u16::from_be(unsafe { self.raw.as_ref().route.addr.src_addr_union.src_sin.sin_port })
     }
 
     /// Begins to look for the device that leads to an address.
@@ -260,7 +266,7 @@ impl Id {
         let mut address = to_sockaddr(address);
         // SAFETY: the identifier and the address are there.
         let result = unsafe {
-            sys::rdma_resolve_addr(self.id.as_ptr(), null_mut(), (&raw mut address).cast(), RESOLVE_MS)
+            sys::rdma_resolve_addr(self.raw.as_ptr(), null_mut(), (&raw mut address).cast(), RESOLVE_MS)
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -273,7 +279,7 @@ impl Id {
         // SAFETY: the identifier and the value are there.
         unsafe {
             sys::rdma_set_option(
-                self.id.as_ptr(),
+                self.raw.as_ptr(),
                 OPTION_ID,
                 OPTION_ID_ACK_TIMEOUT,
                 (&raw mut exponent).cast(),
@@ -284,15 +290,15 @@ impl Id {
 
     pub(super) fn resolve_route(&self) -> io::Result<()> {
         // SAFETY: the identifier is there.
-        let result = unsafe { sys::rdma_resolve_route(self.id.as_ptr(), RESOLVE_MS) };
+        let result = unsafe { sys::rdma_resolve_route(self.raw.as_ptr(), RESOLVE_MS) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Makes its queue pair; gives how many bytes travel in a work request.
     pub(super) fn create_qp(
         &self,
-        domain: &Domain,
-        cq: *mut sys::ibv_cq,
+        domain: &Arc<Domain>,
+        completions: &Arc<Completions>,
         requests: u32,
         inline_bytes: u32,
     ) -> Result<u32> {
@@ -305,18 +311,21 @@ impl Id {
         };
         let mut attributes = sys::ibv_qp_init_attr {
             qp_context: null_mut(),
-            send_cq: cq,
-            recv_cq: cq,
+            send_cq: completions.as_ptr(),
+            recv_cq: completions.as_ptr(),
             srq: null_mut(),
             cap,
             qp_type: sys::ibv_qp_type::IBV_QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: the identifier, the domain and the completion queue are there; the attributes may be written. The owner keeps
-        // the domain and the queue for as long as the queue pair.
-        if unsafe { sys::rdma_create_qp(self.id.as_ptr(), domain.as_ptr(), &raw mut attributes) } != 0 {
+        // SAFETY: the identifier, the domain and the completion queue are there; the attributes may be written. The domain and the queue are
+        // kept until the queue pair has been destroyed, since `parts` are dropped after `drop` has run.
+        if unsafe { sys::rdma_create_qp(self.raw.as_ptr(), domain.as_ptr(), &raw mut attributes) } != 0 {
             return Err(last_error("create a queue pair"));
         }
+        made();
+        // The library makes no second one.
+        let _ = self.parts.set((Arc::clone(domain), Arc::clone(completions)));
         Ok(attributes.cap.max_inline_data)
     }
 
@@ -338,7 +347,7 @@ impl Id {
     pub(super) fn connect(&self, data: &[u8], answers: u8, reads: u8) -> io::Result<()> {
         let mut parameters = Self::parameters(data, answers, reads);
         // SAFETY: the identifier and the parameters are there.
-        let result = unsafe { sys::rdma_connect(self.id.as_ptr(), &raw mut parameters) };
+        let result = unsafe { sys::rdma_connect(self.raw.as_ptr(), &raw mut parameters) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
@@ -346,7 +355,7 @@ impl Id {
     pub(super) fn accept(&self, data: &[u8], answers: u8, reads: u8) -> io::Result<()> {
         let mut parameters = Self::parameters(data, answers, reads);
         // SAFETY: the identifier and the parameters are there.
-        let result = unsafe { sys::rdma_accept(self.id.as_ptr(), &raw mut parameters) };
+        let result = unsafe { sys::rdma_accept(self.raw.as_ptr(), &raw mut parameters) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
@@ -354,13 +363,13 @@ impl Id {
     pub(super) fn reject(&self, reason: &str) {
         let reason = handshake::cut(reason).as_bytes();
         // SAFETY: the identifier and the reason are there. If it can not be told, the other side's own deadline ends its wait.
-        unsafe { sys::rdma_reject(self.id.as_ptr(), reason.as_ptr().cast(), reason.len() as u8) };
+        unsafe { sys::rdma_reject(self.raw.as_ptr(), reason.as_ptr().cast(), reason.len() as u8) };
     }
 
     /// Ends the connection; the other side is told.
     pub(super) fn disconnect(&self) {
         // SAFETY: the identifier is there. If it is not connected there is nothing to end.
-        unsafe { sys::rdma_disconnect(self.id.as_ptr()) };
+        unsafe { sys::rdma_disconnect(self.raw.as_ptr()) };
     }
 
     /// The state of its queue pair, as the device tells it.
@@ -404,12 +413,14 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: it was created, its events are acknowledged, and its queue pair is destroyed first.
+        // SAFETY: it was created, its events are acknowledged, and its queue pair is destroyed first. The function that destroys one gives
+        // no result; if it fails, so does destroying what the queue pair was made from.
         unsafe {
             if !self.qp().is_null() {
-                sys::rdma_destroy_qp(self.id.as_ptr());
+                sys::rdma_destroy_qp(self.raw.as_ptr());
+                gone("queue pair", 0);
             }
-            sys::rdma_destroy_id(self.id.as_ptr());
+            gone("connection", sys::rdma_destroy_id(self.raw.as_ptr()));
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) type ThreadLane = Lane<Connector>;
 /// The control connection, in the order in which it is destroyed.
 pub(super) struct Control {
     id: Id,
-    completions: Completions,
+    completions: Arc<Completions>,
     messages: Messages,
     reply: Reply,
     nonce: Nonce,
@@ -93,7 +93,7 @@ impl Control {
         let domain = Domain::new(device).map_err(text)?;
         let completions = Completions::new(device, SPARE_COMPLETIONS, true).map_err(text)?;
         let messages = Messages::new(&domain, MAX_WELCOME_BYTES.max(JOIN_BYTES)).map_err(text)?;
-        id.create_qp(&domain, completions.as_ptr(), 4, 0).map_err(text)?;
+        id.create_qp(&domain, &completions, 4, 0).map_err(text)?;
         messages.expect(&id).map_err(text)?;
         let mut nonce = Nonce::default();
         getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
@@ -240,13 +240,12 @@ impl Node {
         let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
         let ring = Region::new(&domain, RING_BYTES, Reach::Local).map_err(text)?;
         // A device may have room for less than it is asked for, and refuse.
-        let inline_bytes =
-            if let Ok(bytes) = id.create_qp(&domain, completions.as_ptr(), requests, INLINE_BYTES) {
-                bytes.min(INLINE_BYTES)
-            } else {
-                id.create_qp(&domain, completions.as_ptr(), requests, 0).map_err(text)?;
-                0
-            };
+        let inline_bytes = if let Ok(bytes) = id.create_qp(&domain, &completions, requests, INLINE_BYTES) {
+            bytes.min(INLINE_BYTES)
+        } else {
+            id.create_qp(&domain, &completions, requests, 0).map_err(text)?;
+            0
+        };
         session.lanes += 1;
         let nonce = Hello::lane(session.client, session.lanes, last.load(Ordering::Relaxed));
         let Place { cluster, node, .. } = self.place;
@@ -274,7 +273,7 @@ pub(super) const UNKNOWN_CLIENT: &str = "the memory node does not know this clie
 /// A connection and what belongs to it, in the order in which it is destroyed.
 pub(super) struct Connection {
     id: Id,
-    completions: Completions,
+    completions: Arc<Completions>,
     ring: Region,
     credits: Credits,
     batch: Batch,

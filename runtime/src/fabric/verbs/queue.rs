@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::binding::sys;
 use super::binding::sys::{ibv_wc_status as status, ibv_wr_opcode as opcode};
-use super::device::{Device, Domain, Region, last_error};
+use super::device::{Device, Domain, Region, gone, last_error, made};
 use super::manager::Id;
 use super::pipeline::{Request, Ring, Verb};
 use crate::error::Result;
@@ -50,7 +50,7 @@ pub(super) enum Outcome {
 
 impl Completions {
     /// A queue for so many completions; if it `tells`, its descriptor says that there are some.
-    pub(super) fn new(device: Device, capacity: u32, tells: bool) -> Result<Self> {
+    pub(super) fn new(device: Device, capacity: u32, tells: bool) -> Result<Arc<Self>> {
         let context = device.as_ptr();
         // SAFETY: the context is open; what has been made is destroyed if the rest fails.
         unsafe {
@@ -67,13 +67,17 @@ impl Completions {
                 channel.map(|channel| sys::ibv_destroy_comp_channel(channel.as_ptr()));
                 return Err(error);
             };
+            made();
+            if channel.is_some() {
+                made();
+            }
             let completions = Self { cq, channel };
             if let Some(channel) = channel {
                 let fd = channel.as_ref().fd;
                 libc::fcntl(fd, libc::F_SETFL, libc::fcntl(fd, libc::F_GETFL) | libc::O_NONBLOCK);
                 completions.tell_again();
             }
-            Ok(completions)
+            Ok(Arc::new(completions))
         }
     }
 
@@ -139,11 +143,11 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: they were created, and the owner has destroyed the queue pairs before.
+        // SAFETY: they were created, and queue pairs, which hold references to their queues, are destroyed.
         unsafe {
-            sys::ibv_destroy_cq(self.cq.as_ptr());
+            gone("completion queue", sys::ibv_destroy_cq(self.cq.as_ptr()));
             if let Some(channel) = self.channel {
-                sys::ibv_destroy_comp_channel(channel.as_ptr());
+                gone("completion channel", sys::ibv_destroy_comp_channel(channel.as_ptr()));
             }
         }
     }

@@ -88,7 +88,7 @@ enum End {
     /// Somebody who has yet to prove that he knows the secret.
     Stranger {
         id: Id,
-        completions: Completions,
+        completions: Arc<Completions>,
         messages: Messages,
         nonces: (Nonce, Nonce),
         until: Instant,
@@ -96,14 +96,14 @@ enum End {
     Control {
         id: Id,
         client: u32,
-        completions: Completions,
+        completions: Arc<Completions>,
         messages: Messages,
     },
     Lane {
         id: Id,
         client: u32,
         lane: u32,
-        _completions: Completions,
+        _completions: Arc<Completions>,
     },
 }
 
@@ -330,7 +330,7 @@ impl Server {
         let text = |error: Error| error.to_string();
         let completions = Completions::new(self.device, 8, true).map_err(text)?;
         let messages = Messages::new(&self.anteroom, MAX_WELCOME_BYTES.max(JOIN_BYTES)).map_err(text)?;
-        id.create_qp(&self.anteroom, completions.as_ptr(), 4, 0).map_err(text)?;
+        id.create_qp(&self.anteroom, &completions, 4, 0).map_err(text)?;
         messages.expect(id).map_err(text)?;
         let mut nonce = Nonce::default();
         getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
@@ -349,7 +349,7 @@ impl Server {
         // What the client has given up may still be on its way: without its queue pair it arrives nowhere.
         self.close_lanes(|client, lane| (client, lane) == (number, replaced));
         let completions = Completions::new(self.device, 8, false).map_err(|error| error.to_string())?;
-        id.create_qp(&self.domain, completions.as_ptr(), 4, 0).map_err(|error| error.to_string())?;
+        id.create_qp(&self.domain, &completions, 4, 0).map_err(|error| error.to_string())?;
         id.accept(&[], reads.min(self.limits.reads_in), 0).map_err(|error| error.to_string())?;
         Ok(Admitted::Lane(completions))
     }
@@ -459,6 +459,6 @@ impl Server {
 }
 
 enum Admitted {
-    Stranger(Completions, Messages, Nonce),
-    Lane(Completions),
+    Stranger(Arc<Completions>, Messages, Nonce),
+    Lane(Arc<Completions>),
 }

@@ -90,12 +90,12 @@ fn nobody() -> Secret {
 }
 
 /// An end that is yet to be connected, with its buffers.
-fn end(to: SocketAddr) -> (Id, Completions, Messages) {
+fn end(to: SocketAddr) -> (Id, Arc<Completions>, Messages) {
     let (id, device) = resolve(to, deadline(), |_| 24).unwrap();
     let domain = Domain::new(device).unwrap();
     let completions = Completions::new(device, 8, true).unwrap();
     let messages = Messages::new(&domain, 1 << 15).unwrap();
-    id.create_qp(&domain, completions.as_ptr(), 4, 0).unwrap();
+    id.create_qp(&domain, &completions, 4, 0).unwrap();
     messages.expect(&id).unwrap();
     (id, completions, messages)
 }
@@ -201,6 +201,33 @@ fn strangers_are_refused_and_the_others_served() {
     let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(99, 1, 0), ..HELLO };
     assert!(refused(to, &lane.to_bytes(&[0; 32])).contains("does not know this client"));
     works(&nodes);
+}
+
+/// What was made for a connection before it failed is destroyed: first the queue pair, then what that was made from.
+/// `FARFIELD_CONNECTIONS` asks for another number of them.
+#[test]
+fn connections_that_fail_leave_nothing_behind() {
+    let connections = std::env::var("FARFIELD_CONNECTIONS").map_or(1000, |number| number.parse().unwrap());
+    let Some(address) = address() else { return };
+    let folder = std::env::temp_dir().join(format!("farfield-leaks-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let secret = folder.join("secret");
+    std::fs::write(&secret, "open sesame").unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, Some(&secret));
+    let config = Config::new(&nodes.names()).unwrap();
+    let before = device::objects();
+    for _ in 0..connections {
+        let Err(refused) = Client::connect(&config) else { panic!("it knows no secret") };
+        assert!(refused.to_string().contains("does not know the cluster's secret"), "{refused}");
+    }
+    // The memory node destroys its ends in its own time.
+    let until = deadline();
+    while device::objects() != before && Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert_eq!(device::objects(), before, "after {connections} connections");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
