@@ -140,21 +140,27 @@ fn the_bugs_planted_in_the_runtime_are_caught() {
 }
 
 /// The tags of retired objects bound the epoch from above, so the guard that is held until the object is unlinked protects it from all
-/// that can still reach it. Only a death in between does harm, and then these are planted bugs.
+/// that can still reach it. Only a death in between does harm, and then these are planted bugs. (And an older guard of the same thread,
+/// that of its process's keeper for one: so plans with keepers do not count.)
 #[test]
 fn retiring_before_unlinking_under_one_guard_does_no_harm_while_its_thread_lives() {
-    let mut tried = 0;
+    let (mut tried, mut plans) = (0, 0);
     for subject in Subject::with_planted_bugs() {
         if !subject.name().ends_with("_retires_before_it_unlinks") {
             continue;
         }
         for seed in 0..1000 {
             let outcome = subject.run_seed(seed, Faults::None);
+            if ["dead=marked", "sweep=yes"].iter().any(|option| outcome.plan.contains(option)) {
+                continue;
+            }
+            plans += 1;
             assert!(outcome.caught.is_empty(), "{} seed {seed}: {}", subject.name(), outcome.caught[0]);
         }
         tried += 1;
     }
     assert_eq!(tried, 3, "the lazy lists and the Harris list");
+    assert!(plans > 1400, "half of all: {plans}");
 }
 
 /// The table has a bug of this kind once; it shows in every structure that retires memory.
