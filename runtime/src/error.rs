@@ -102,6 +102,19 @@ errors! {
         /// The type they were read as.
         type_name: &'static str,
     }
+    /// A word of the runtime's own in far memory that the runtime did not write: something else has. What the operation was to do is not
+    /// done. Nothing is known of the rest of the memory; `farfield status` says how much of it can still be read.
+    #[error("far memory is corrupted: the {what} at {address} is {word:#x}: {reason}")]
+    Corrupted {
+        /// What stands there: `epoch`, `chunk table[3]`, and so on.
+        what: Box<str>,
+        /// Where it is.
+        address: Address,
+        /// What was found there.
+        word: u64,
+        /// Why it can not be right.
+        reason: &'static str,
+    }
     /// No segment has room left. Make the heap larger (`size=`, `segments=` or `nodes=` in the cluster's URL) or
     /// retire more.
     #[error("out of memory: no room for {size_bytes} bytes; tried {}", Segments(segments))]

@@ -83,7 +83,8 @@ mod stopper;
 mod task;
 
 pub use cluster::{
-    Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, MemberStatus,
+    Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, KeeperFailures,
+    MemberStatus,
     Metrics, Random, Reclamation, RootStatus, Status, ThreadId, parse_size,
 };
 pub use error::{Error, PointerFault, Result};
@@ -227,7 +228,7 @@ pub use place::{
     LockState, Pending, PendingLock, Place, Read, Readable, ReleaseError, Stamped, StampedLink, Tail,
     TailRef, Version, Versioned, Written,
 };
-pub use pointer::{Address, Marks, Owned, Pointer, Publish, RemotePtr, Shared};
+pub use pointer::{Address, Marks, Owned, Pointer, Publish, RemotePtr, Shared, Walk};
 pub use task::Backoff;
 
 /// What a program that defines or uses remote structs needs.

@@ -47,7 +47,8 @@ impl NodeMetrics {
         let grid = Grid::new(geometry);
         let of_first = |at| if nodes.contains(&0) { load(at) } else { 0 };
         let (epoch, evictions) = (of_first(control::epoch()), of_first(control::evictions()));
-        let taken_back_bytes = of_first(control::swept_bytes()) + of_first(control::collected_bytes());
+        let taken_back_bytes =
+            of_first(control::swept_bytes()).wrapping_add(of_first(control::collected_bytes()));
         let uncollected_bytes = of_first(control::left_bytes()).cast_signed().max(0).cast_unsigned();
         let heap = nodes.map(|node| {
             let heads = geometry.segments_of(node).map(|segment| {

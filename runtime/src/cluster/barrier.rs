@@ -104,7 +104,7 @@ impl ComputeThread {
                 return Ok(());
             }
             if departed {
-                let arrived = (word & COUNT_MASK) - (complete - threads);
+                let arrived = (word & COUNT_MASK).saturating_sub(complete - threads);
                 return Err(Error::from(error::BarrierBroken { name: name.into(), arrived, threads }));
             }
             let arrived = (word & COUNT_MASK).saturating_sub(complete - threads);

@@ -117,7 +117,7 @@ impl ComputeThread {
             uncollected_bytes: left_bytes.cast_signed().max(0).cast_unsigned(),
             swept_bytes,
             collected_bytes,
-            epoch: self.read_word(control::epoch()).await?,
+            epoch: self.read_epoch().await?,
             evictions: self.read_word(control::evictions()).await?,
             members,
             heap: self.heap_use().await?,

@@ -11,9 +11,14 @@
 //!
 //! It has a compute thread of its own, and belongs to no run. The process takes its record when it connects and gives it back
 //! when it has been disconnected, both through the keeper; in between its compute threads come and go.
+//!
+//! A keeper that fails tries again with its next tick, and one that panics is replaced by another, with a compute thread of its own: without
+//! one, nobody would evict the dead, and the process itself would hold reclamation back for ever. Each failure is told to a subscriber of
+//! `tracing`, the same one once in [`REPEATED`], and counted for the program ([`Cluster::keeper_failures`]).
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,9 +33,9 @@ use super::members::Seen;
 use super::run::Run;
 use super::stalls::Purpose;
 use super::thread::ComputeThread;
-use super::{Cluster, control};
+use super::{Cluster, Shared, control, decode, lock};
 use crate::error::{Error, Result};
-use crate::fabric::host::{Background, Stop};
+use crate::fabric::host::{Background, Stop, first_line};
 use crate::fabric::stall::{Waiting, blocked};
 use crate::memory::sweep::{Pace, Swept};
 use crate::task::block_on;
@@ -45,6 +50,11 @@ const PATIENCE: u32 = 4;
 const NAP: Duration = Duration::from_millis(1);
 /// For how many ticks nobody must have died before a sweep is begun: another death would disturb it.
 const QUIET_TICKS: u32 = 4;
+/// After what time a failure is told again that has not changed.
+const REPEATED: Duration = Duration::from_secs(10);
+/// How long a keeper that has panicked is waited with, which doubles with each that follows.
+const RESTART: Duration = Duration::from_millis(10);
+const LATEST_RESTART: Duration = Duration::from_secs(1);
 /// After a sweep a process begins none for so many times as long as it took.
 const SWEEPS_REST: u32 = 9;
 
@@ -57,18 +67,57 @@ pub(super) enum AtFirst {
     Collects,
 }
 
+/// What went wrong with the thread that looks after this process's part in its cluster.
+///
+/// From [`Cluster::keeper_failures`]. That thread goes on after each failure; but what it can not do for long is not done: processes that have
+/// died are not evicted, memory is not given back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeeperFailures {
+    /// How often it could not do its work. It tries some 25 to 200 times a second.
+    pub errors: u64,
+    /// How often it has panicked, and was replaced.
+    pub panics: u64,
+    /// What it said the last time.
+    pub last: String,
+}
+
+impl Cluster {
+    /// What went wrong with the thread that looks after this process's part in the cluster, as long as it is connected. Nothing does where a
+    /// cluster is one process's own.
+    pub fn keeper_failures(&self) -> KeeperFailures {
+        lock(&self.shared.keeper_failures).counted.clone()
+    }
+}
+
+/// The failures, and which was told last, when: so that one that lasts is not told with each tick.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    counted: KeeperFailures,
+    told: Option<Duration>,
+}
+
+impl Shared {
+    /// Something could not be done that the process's part in the cluster consists of. It will be tried again.
+    #[cold]
+    pub(crate) fn note_failure(&self, now: Duration, error: &Error, what: &'static str) {
+        let message = error.to_string();
+        let mut failures = lock(&self.keeper_failures);
+        failures.counted.errors += 1;
+        let is_known = failures.counted.last == message;
+        if !failures.told.is_some_and(|told| is_known && now.saturating_sub(told) < REPEATED) {
+            tracing::warn!(error = message, "{what}");
+            failures.told = Some(now);
+        }
+        failures.counted.last = message;
+    }
+}
+
 /// Starts a process's keeper, and waits until the process has joined; returns how many lost bytes it has collected.
 pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(Background, u64)> {
     let (joined, waits) = mpsc::channel();
     let kept = cluster.without_keeper();
-    let keeper = Background::start("keeper", move |stop| {
-        let run = match Run::of_keeper(&kept) {
-            Ok(run) => Arc::new(run),
-            Err(error) => return drop(joined.send(Err(error))),
-        };
-        let ct = ComputeThread::new(&kept, &run, 0);
-        block_on(&ct, keep(&ct, at_first, stop, joined));
-    })?;
+    let keeper = Background::start("keeper", move |stop| keep_on(&kept, at_first, stop, joined))?;
     let _waiting = blocked(|| "the keeper to join the cluster".to_owned());
     match waits.recv() {
         Ok(Ok(bytes)) => Ok((keeper, bytes)),
@@ -77,41 +126,77 @@ pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(Background,
     }
 }
 
-async fn keep(ct: &ComputeThread, at_first: AtFirst, stop: &Stop, joined: Sender<Result<u64>>) {
-    let options = match ct.join_members().await {
-        Ok(()) => ct.read_word(control::options()).await,
-        Err(error) => Err(error),
-    };
-    let options = match options {
-        Ok(options) => options,
-        Err(error) => return drop(joined.send(Err(error))),
-    };
+/// Has one keeper after another, until one has left in order.
+fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &Stop, joined: Sender<Result<u64>>) {
+    let (joined, mut pause, mut is_told) = (Cell::new(Some((at_first, joined))), RESTART, false);
+    loop {
+        let life = AssertUnwindSafe(|| -> Result<()> {
+            let run = Arc::new(Run::of_keeper(cluster)?);
+            let ct = ComputeThread::new(cluster, &run, 0);
+            block_on(&ct, keep(&ct, stop, &joined))
+        });
+        let (error, panics) = match catch_unwind(life) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => (error, 0),
+            Err(panic) => (Error::other(format!("the keeper has panicked: {}", first_line(panic))), 1),
+        };
+        tracing::error!(%error, "the keeper has ended; another takes its place");
+        {
+            let mut failures = lock(&cluster.shared.keeper_failures);
+            failures.counted.panics += panics;
+            failures.counted.last = error.to_string();
+        }
+        if let Some((_, joined)) = joined.take() {
+            return drop(joined.send(Err(error)));
+        }
+        // Told to stop, the next one still leaves in order; if it can not either, others evict the process.
+        if std::mem::replace(&mut is_told, stop.wait(pause)) {
+            return;
+        }
+        pause = (2 * pause).min(LATEST_RESTART);
+    }
+}
+
+/// What is to be done before a process is used, and who waits for that.
+type ToBegin = Cell<Option<(AtFirst, Sender<Result<u64>>)>>;
+
+/// A keeper's life. An error is that of one who could not begin.
+async fn keep(ct: &ComputeThread, stop: &Stop, to_begin: &ToBegin) -> Result<()> {
+    ct.join_members().await?;
+    let options = decode::options(ct.read_word(control::options()).await?)?;
     let sweeps = options & control::SWEEPS != 0;
     if !sweeps {
         ct.process.witness.is_never_asked();
     }
-    // Whoever has died before is out of the way before anything else begins, and so is what they have left.
     let shared = &ct.cluster().shared;
     let lease = shared.lease();
     // Where others are far away, what is done for them costs more.
     let (shortest, longest) = if shared.shuts_out() { (lease / 16, lease / 8) } else { (TICK, LONGEST_TICK) };
     let mut others = Others { lease, seen: HashMap::new(), sweeps };
-    let first = begin(ct, at_first, &mut others).await;
-    let mut goes_on = first.is_ok();
-    let _ = joined.send(first);
+    let mut goes_on = true;
+    if let Some((at_first, joined)) = to_begin.take() {
+        // Whoever has died before is out of the way before anything else begins, and so is what they have left. Taken out of its cell and
+        // dropped by a panic, the sender tells so.
+        let first = begin(ct, at_first, &mut others).await;
+        goes_on = first.is_ok();
+        let _ = joined.send(first);
+    }
     let (mut beats, mut rest, mut epoch) = (1, shortest, 0);
     let mut sweeper = Sweeper::new(ct, QUIET_TICKS * shortest, SWEEPS_REST);
     while goes_on && !stop.wait(rest) {
         beats += 1;
-        let ticked = tick(ct, beats, &mut others).await;
-        match ticked {
-            Ok(owed) => sweeper.go_on(owed, shortest).await,
+        match tick(ct, beats, &mut others).await {
+            Ok(owed) => {
+                if let Err(error) = sweeper.go_on(owed, shortest).await {
+                    shared.note_failure(ct.now(), &error, "could not sweep memory");
+                }
+            }
             Err(Error::Evicted(evicted)) => {
                 tracing::warn!(process = evicted.process, "this process has been evicted");
                 shared.note_eviction();
                 goes_on = false;
             }
-            Err(error) => tracing::warn!(%error, "the keeper could not do its work"),
+            Err(error) => shared.note_failure(ct.now(), &error, "the keeper could not do its work"),
         }
         // Where nothing goes on there is little to do.
         let now = ct.process.collector.epoch();
@@ -134,6 +219,7 @@ async fn keep(ct: &ComputeThread, at_first: AtFirst, stop: &Stop, joined: Sender
     }
     ct.settle().await;
     ct.leave_for_good().await;
+    Ok(())
 }
 
 /// Frees what the process has retired, as long as the others go along with the epoch.
@@ -209,6 +295,8 @@ async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Opt
     }
     let now = ct.now();
     ct.evict_gone(|member| others.is_silent(member, now)).await?;
+    #[cfg(all(test, target_os = "linux"))]
+    tests::panic_if_told(ct);
     // Numbers are not used again.
     others.seen.retain(|_, (_, at)| now.saturating_sub(*at) < 10 * others.lease);
     Ok(owed)
@@ -253,8 +341,9 @@ impl<'a> Sweeper<'a> {
         self.sweep.is_some()
     }
 
-    /// Begins a sweep if something is owed and nobody has died for a while, and goes on with the one that has begun, for a while.
-    pub(crate) async fn go_on(&mut self, owed: Option<u64>, until: Duration) {
+    /// Begins a sweep if something is owed and nobody has died for a while, and goes on with the one that has begun, for a while. An error is
+    /// that of a sweep, which is over; the next begins later.
+    pub(crate) async fn go_on(&mut self, owed: Option<u64>, until: Duration) -> Result<()> {
         let (ct, now) = (self.ct, self.ct.now());
         if owed != self.owed.0 {
             self.owed = (owed, now);
@@ -265,22 +354,20 @@ impl<'a> Sweeper<'a> {
             self.sweep = Some(Box::pin(async move { ct.sweep(&pace).await }));
             self.began = now;
         }
-        let Some(sweep) = &mut self.sweep else { return };
+        let Some(sweep) = &mut self.sweep else { return Ok(()) };
         let was_late = Cell::new(false);
         let is_late = || {
             was_late.set(ct.now().saturating_sub(now) > until);
             was_late.get()
         };
         let Some(outcome) = self.pace.go_on(sweep.as_mut(), is_late).await else {
-            return self.note_wait(!was_late.get());
+            self.note_wait(!was_late.get());
+            return Ok(());
         };
         (self.sweep, self.waiting) = (None, None);
         let now = ct.now();
         self.next = now + self.rest * now.saturating_sub(self.began);
-        match outcome {
-            Ok(outcome) => tracing::debug!(?outcome, "swept"),
-            Err(error) => tracing::warn!(%error, "could not sweep memory"),
-        }
+        outcome.map(|outcome| tracing::debug!(?outcome, "swept"))
     }
 
     /// The sweep goes on later: since it waits for others, or since the keeper has other work.
@@ -301,3 +388,6 @@ impl<'a> Sweeper<'a> {
         let _ = self.ct.abandon_sweep(&self.pace).await;
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

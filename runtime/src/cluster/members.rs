@@ -21,6 +21,7 @@
 //! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
 
 use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
+use super::decode;
 use super::thread::{ComputeThread, ThreadId};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
@@ -51,6 +52,22 @@ impl State {
         let half = |half: u64| (half & u64::from(u32::MAX)).checked_sub(1).map(|identity| identity as u32);
         Self { identity: half(word), evicted_by: half(word >> 32) }
     }
+}
+
+/// What a record says, if it is a process's: `words` were read at `places`, and no process has a number above `last`.
+///
+/// # Errors
+/// [`Error::Corrupted`] if the state names nobody who could be there. The other words may be anything: marks of those who are gone and numbers
+/// of runs and sweeps are only compared, counts only shown and added.
+fn decode_record(places: Places, words: &[u64; RECORD_WORDS], last: u32) -> Result<Option<Seen>> {
+    let word = words[offset_of!(Record, state) / WORD_BYTES];
+    let state = State::from_word(word);
+    let is_a_process = |identity: Option<u32>| identity.is_none_or(|identity| identity <= last);
+    let nobody_is_evicted = state.identity.is_none() && state.evicted_by.is_some();
+    if nobody_is_evicted || !is_a_process(state.identity) || !is_a_process(state.evicted_by) {
+        return Err(decode::corrupted_as("state of a member", places.record, word, "no process has such a number"));
+    }
+    Ok(state.identity.map(|identity| Seen { identity, places, words: *words }))
 }
 
 /// A process as its record shows it.
@@ -254,10 +271,10 @@ impl ComputeThread {
         let rest = [u64::from(pid) << 32, 0, 0, 0, 0, 0];
         chain.write(field(places.record, offset_of!(Record, sign)), &rest);
         let epoch = chain.read(control::epoch(), 1);
-        let mut epoch = self.submit(chain).await?.word(&epoch);
+        let mut epoch = decode::epoch(self.submit(chain).await?.word(&epoch))?;
         loop {
             self.write_word(places.slot, epoch).await?;
-            let now = self.read_word(control::epoch()).await?;
+            let now = self.read_epoch().await?;
             // Where the simulator advances epochs it waits for no announcement, and the thread hears of the epoch when it pins.
             if now == epoch || self.eager.is_some() {
                 break;
@@ -300,8 +317,14 @@ impl ComputeThread {
                 self.put_control_page(fresh);
             }
         }
-        let page = Address::from_bits(at);
-        Ok(Places::in_page(page, within))
+        self.slot_page(page, at).map(|page| Places::in_page(page, within))
+    }
+
+    /// Where a page of slots is that is there, given the word that says so.
+    fn slot_page(&self, index: usize, word: u64) -> Result<Address> {
+        let missing = "there is no such page";
+        decode::slot_page(&self.heap().grid, index, word)?
+            .ok_or_else(|| decode::corrupted(control::slot_page(index), word, missing))
     }
 
     /// The thread has nothing more to do: its process leaves if it was the last.
@@ -345,10 +368,13 @@ impl ComputeThread {
         let addresses = chain.read(control::slot_page(0), SLOT_PAGES);
         let done = self.submit(chain).await?;
         let mut members = Vec::new();
-        collect(&mut members, done.words(&here), Places::here);
-        if done.word(&used) > SLOTS_HERE as u64 {
-            let pages = done.words(&addresses).iter().map(|page| Address::from_bits(*page));
-            let pages: Vec<Address> = pages.take_while(|page| !page.is_null()).collect();
+        let last = self.cluster().shared.last_process();
+        collect(&mut members, done.words(&here), Places::here, last)?;
+        let used = decode::used_slots(done.word(&used))?;
+        if used > SLOTS_HERE {
+            let pages = done.words(&addresses).iter().enumerate();
+            let pages = pages.map(|(index, word)| decode::slot_page(&self.heap().grid, index, *word));
+            let pages: Vec<Address> = pages.map_while(Result::transpose).collect::<Result<_>>()?;
             drop(done);
             let mut chain = self.empty_chain();
             let slots: Vec<Slot> = pages
@@ -357,7 +383,7 @@ impl ComputeThread {
                 .collect();
             let done = self.submit(chain).await?;
             for (page, slot) in pages.into_iter().zip(&slots) {
-                collect(&mut members, done.words(slot), |within| Places::in_page(page, within));
+                collect(&mut members, done.words(slot), |within| Places::in_page(page, within), last)?;
             }
         }
         self.cluster().shared.note_members(&members);
@@ -444,12 +470,16 @@ impl ComputeThread {
 }
 
 /// The processes of some records.
-fn collect(members: &mut Vec<Seen>, records: &[u64], places: impl Fn(u64) -> Places) {
+fn collect(
+    members: &mut Vec<Seen>,
+    records: &[u64],
+    places: impl Fn(u64) -> Places,
+    last: u32,
+) -> Result<()> {
     for (number, words) in (0..).zip(records.as_chunks::<RECORD_WORDS>().0) {
-        if let Some(identity) = State::from_word(words[0]).identity {
-            members.push(Seen { identity, places: places(number), words: *words });
-        }
+        members.extend(decode_record(places(number), words, last)?);
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod barrier;
 pub(crate) mod checkpoint;
 mod client;
 pub(crate) mod control;
+pub(crate) mod decode;
 pub(crate) mod directory;
 mod dump;
 mod group;
@@ -62,6 +63,7 @@ pub(crate) use amends::Exchange;
 pub use client::{Call, Client, ClientOptions};
 pub use dump::{Dumped, DumpedValue};
 pub use inspect::{MemberStatus, RootStatus, Status};
+pub use keeper::KeeperFailures;
 pub(crate) use metrics::count;
 pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub use random::Random;
@@ -83,7 +85,7 @@ use crate::sim::Simulation;
 use crate::task::block_on;
 use backing::Backing;
 use group::Group;
-use keeper::AtFirst;
+use keeper::{AtFirst, Failures};
 use run::Run;
 use runs::{Computing, Runs};
 use simulated::{Simulated, keep_beside, look_for_leaks};
@@ -126,6 +128,7 @@ pub(crate) struct Shared {
     /// Whether the memory node that lets processes in is gone, and whether this process was evicted.
     is_lost: AtomicBool,
     is_evicted: AtomicBool,
+    keeper_failures: Mutex<Failures>,
     pub(crate) registry: Arc<Registry>,
     runs: Runs,
     /// Free blocks that the threads of ended runs held, where a process is there for a run only.
@@ -270,6 +273,7 @@ impl Cluster {
                 process: process.map(Arc::new),
                 is_lost: AtomicBool::new(false),
                 is_evicted: AtomicBool::new(false),
+                keeper_failures: Mutex::default(),
                 collector,
                 registry: Arc::new(Registry::new(is_alone)),
                 runs: Runs::default(),

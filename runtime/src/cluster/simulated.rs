@@ -125,7 +125,9 @@ async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
         // A link may be cut: the next tick tries again.
         let has_failed = evicted.is_err() || attended.is_err();
         let owed = attended.unwrap_or_default();
-        sweeper.go_on(owed, if is_done.get() { breath } else { tick }).await;
+        if let Err(error) = sweeper.go_on(owed, if is_done.get() { breath } else { tick }).await {
+            tracing::warn!(%error, "could not sweep memory");
+        }
         if ct.has_garbage() {
             ct.try_reclaim().await;
         } else {

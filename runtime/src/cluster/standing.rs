@@ -114,6 +114,11 @@ impl Shared {
         self.backing.lease().unwrap_or_default()
     }
 
+    /// The highest number that a process can have. A simulated one has that of its first thread.
+    pub(super) fn last_process(&self) -> u32 {
+        if self.has_strangers() { LAST_OF_SEVERAL as u32 } else { u32::MAX - 1 }
+    }
+
     /// Whether a process that is silent can be shut out while it lives.
     pub(crate) fn shuts_out(&self) -> bool {
         self.backing.shuts_out()

@@ -8,15 +8,20 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::Block;
+use super::grid::Grid;
+use crate::cluster::decode::corrupted_as;
+use crate::error::Result;
 use crate::layout::WORD_BYTES;
 use crate::place::targets;
 use crate::pointer::Address;
 
 /// The words in front of a list's lots: its number, and how many lots there are. The number's lowest bit asks for the vetoes.
-pub(super) const HEAD_WORDS: usize = 2;
+pub(crate) const HEAD_WORDS: usize = 2;
 /// Those of a lot: its address, and its blocks' size and how many there are; with all bits turned over, so that they are not taken for
 /// links.
 pub(super) const LOT_WORDS: usize = 2;
+/// A list is no larger than this part of a segment, or half a chunk.
+const LIST_SHARE: u64 = 32;
 /// How many times each bit is there: asked, used, kept.
 const COPIES: usize = 3;
 const BITS: usize = u64::BITS as usize;
@@ -64,11 +69,23 @@ impl Lot {
         [!self.first.address.bits(), !(self.first.bytes | (self.count as u64) << COUNT_SHIFT)]
     }
 
-    /// What a list's words say; nothing is asked yet.
-    fn from_words(words: &[u64]) -> Self {
+    /// What a list's words say; nothing is asked yet. Nothing if such blocks can not be there.
+    fn decode(grid: &Grid, words: &[u64]) -> Option<Self> {
         let (address, cut) = (Address::from_bits(!words[0]), !words[1]);
-        let bytes = cut & ((1 << COUNT_SHIFT) - 1);
-        Self::new(Block { address, bytes: bytes.max(1) }, (cut >> COUNT_SHIFT) as usize)
+        let (bytes, count) = (cut & ((1 << COUNT_SHIFT) - 1), cut >> COUNT_SHIFT);
+        // The last chunk of a segment may be shorter than a block that is counted in chunks.
+        let slack = grid.chunk_bytes();
+        let all = bytes.checked_mul(count)?;
+        let can_be = all > 0
+            && bytes.is_multiple_of(WORD_BYTES as u64)
+            && address.offset().is_multiple_of(WORD_BYTES as u64)
+            && grid.has(address, all.saturating_sub(slack).max(1));
+        can_be.then(|| Self::new(Block { address, bytes }, count as usize))
+    }
+
+    /// Where its blocks end.
+    fn end(&self) -> Address {
+        self.first.address.add(self.first.bytes * self.count as u64)
     }
 }
 
@@ -136,11 +153,27 @@ impl Candidates {
         words
     }
 
-    /// The lots that a list's words say, of which nothing is asked yet, and how many words the bits are.
-    pub(super) fn lots_from(words: &[u64]) -> (Vec<Lot>, usize) {
-        let lots: Vec<_> = words.chunks_exact(LOT_WORDS).map(Lot::from_words).collect();
-        let bits = lots.iter().map(|lot| lot.asked.len()).sum();
-        (lots, bits)
+    /// The most words that a list has.
+    pub(super) fn most_words(grid: &Grid) -> usize {
+        (grid.segment_bytes() / LIST_SHARE).max(grid.chunk_bytes() / 2) as usize / WORD_BYTES
+    }
+
+    /// The lots that a list's words say, which were read at `at`, and how many words the bits are; nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`](crate::Error::Corrupted) if the memory has no such blocks, or they are not in the order of their addresses.
+    pub(super) fn decode_lots(grid: &Grid, at: Address, words: &[u64]) -> Result<(Vec<Lot>, usize)> {
+        let (mut lots, mut bits, mut end) = (Vec::new(), 0, Address::NULL);
+        for (index, of_lot) in words.chunks_exact(LOT_WORDS).enumerate() {
+            let lot = Lot::decode(grid, of_lot).filter(|lot| lot.first.address >= end).ok_or_else(|| {
+                let at = at.add((index * LOT_WORDS * WORD_BYTES) as u64);
+                corrupted_as("list of candidates", at, of_lot[0], "no such blocks can be there")
+            })?;
+            end = lot.end();
+            bits += lot.asked.len();
+            lots.push(lot);
+        }
+        Ok((lots, bits))
     }
 
     /// The list whose lots are known by now, and whose bits are these.
@@ -229,9 +262,14 @@ impl Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::host::Geometry;
+
+    fn grid() -> Grid {
+        Grid::new(Geometry { nodes: 1, segments_per_node: 2, segment_bytes: 1 << 20 })
+    }
 
     fn block(offset: u64, bytes: u64) -> Block {
-        Block { address: Address::new(0, offset), bytes }
+        Block { address: Address::new(1, offset), bytes }
     }
 
     fn candidates() -> (Candidates, Vec<Lot>) {
@@ -259,21 +297,21 @@ mod tests {
         }
         // Before all, between two, behind the last of a lot, behind all.
         for offset in [4088, 4096 + 2 * 48, 4096 + 70 * 48, 16384 + 40_000] {
-            assert_eq!(candidates.at(Address::new(0, offset)), None, "{offset}");
+            assert_eq!(candidates.at(Address::new(1, offset)), None, "{offset}");
         }
-        assert_eq!(candidates.at(Address::new(1, 4096)), None);
+        assert_eq!(candidates.at(Address::new(0, 4096)), None);
     }
 
     #[test]
     fn what_some_bytes_are_part_of_is_kept() {
         let (candidates, _) = candidates();
-        candidates.keeps(Address::new(0, 4096 + 48), 1);
+        candidates.keeps(Address::new(1, 4096 + 48), 1);
         assert_eq!(vetoed(&candidates), [vec![], vec![1]]);
-        candidates.keeps(Address::new(0, 4096 + 64 * 48 - 1), 2);
+        candidates.keeps(Address::new(1, 4096 + 64 * 48 - 1), 2);
         assert_eq!(vetoed(&candidates), [vec![], vec![1, 63, 64]]);
-        candidates.keeps(Address::new(0, 0), 1 << 20);
+        candidates.keeps(Address::new(1, 0), 1 << 20);
         assert_eq!(vetoed(&candidates), [vec![], vec![0, 1, 63, 64, 69, 128]]);
-        candidates.uses(Address::new(0, 20_000));
+        candidates.uses(Address::new(1, 20_000));
         assert_eq!(vetoed(&candidates)[0], [128]);
     }
 
@@ -283,10 +321,36 @@ mod tests {
         let words = candidates.to_words(&lots);
         assert_eq!(words.len(), HEAD_WORDS + lots.iter().map(Lot::words).sum::<usize>());
         let end = HEAD_WORDS + !words[1] as usize * LOT_WORDS;
-        let (read, bits) = Candidates::lots_from(&words[HEAD_WORDS..end]);
+        let lots_at = Address::new(1, 8192 + (HEAD_WORDS * WORD_BYTES) as u64);
+        let (read, bits) = Candidates::decode_lots(&grid(), lots_at, &words[HEAD_WORDS..end]).unwrap();
         let read = Candidates::from_bits(words[0], &read, words[end..end + bits].to_vec());
         assert_eq!(read.vetoes(), (((end + bits) * WORD_BYTES) as u64, 2 * bits));
         assert!(read.indices().eq(candidates.indices()));
         assert_eq!(read.block(128), block(16384, 40_000));
+    }
+
+    #[test]
+    fn lots_that_can_not_be_are_an_error() {
+        let (_, lots) = candidates();
+        let lots: Vec<_> = lots.iter().flat_map(Lot::to_words).collect();
+        let decode = |words: &[u64]| Candidates::decode_lots(&grid(), Address::new(1, 8192), words);
+        assert!(decode(&lots).is_ok());
+        let turned: Vec<_> = [&lots[2..], &lots[..2]].concat();
+        assert!(decode(&turned).is_err(), "not in order");
+        let lot = |at: u64, bytes: u64, count: u64| [!Address::new(1, at).bits(), !(bytes | count << COUNT_SHIFT)];
+        for (at, bytes, count) in [
+            (1 << 15, 0, 5),
+            (1 << 15, 16, 0),
+            (1 << 15, 12, 1),
+            ((1 << 15) + 4, 16, 1),
+            (1 << 15, (1 << COUNT_SHIFT) - 8, (1 << 16) - 1),
+            (1 << 19, 1 << 12, 1 << 10),
+            
+            (8, 16, 1),
+        ] {
+            let error = decode(&[lots.clone(), lot(at, bytes, count).to_vec()].concat()).map(drop);
+            assert!(error.is_err(), "{at:#x}: {count} blocks of {bytes} bytes");
+            assert!(decode(&lot(at, bytes, count)).is_err(), "{at:#x}: {count} blocks of {bytes} bytes");
+        }
     }
 }

@@ -296,7 +296,7 @@ impl ComputeThread {
             let found = self.read_words(self.heap().grid.word(segment, 0), table, |words| {
                 let mut free = 0;
                 for (chunk, word) in (0..).zip(words) {
-                    free = if Use::from_word(*word) == Use::Free { free + 1 } else { 0 };
+                    free = if *word == Use::Free.to_word() { free + 1 } else { 0 };
                     if free >= chunks {
                         let run = Run { segment, first: chunk + 1 - chunks, chunks };
                         if wanted.fits(&self.heap().grid, run) {

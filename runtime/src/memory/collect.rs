@@ -37,6 +37,7 @@ use super::heap::ThreadHeap;
 use super::map::Map;
 use super::sweep::Pace;
 use crate::cluster::control::{self, SLOT_PAGES};
+use crate::cluster::decode;
 use crate::cluster::members::Seen;
 use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, Exchange};
@@ -259,7 +260,7 @@ impl ComputeThread {
         let chunks = self.heap().grid.chunks(segment);
         let taken = self.read_word(control::taken(segment)).await?.min(chunks) as usize;
         let words = self.read_far(self.heap().grid.word(segment, 0), taken).await?;
-        Ok(words.into_iter().map(Use::from_word).collect())
+        (0..).zip(words).map(|(chunk, word)| self.heap().grid.usage(segment, chunk, word)).collect()
     }
 
     /// Reads any number of words.
@@ -291,8 +292,9 @@ impl ComputeThread {
         let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes).map(|node| (node, 0)).collect();
         // Parts of the control block that lie among the objects.
         let pages = self.read_words(control::slot_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
-        let pages = pages.into_iter().map(Address::from_bits);
-        for at in pages.chain(self.kept_descriptions().await?) {
+        let pages = (0..).zip(pages).map(|(index, word)| decode::slot_page(&self.heap().grid, index, word));
+        let pages: Vec<Option<Address>> = pages.collect::<Result<_>>()?;
+        for at in pages.into_iter().flatten().chain(self.kept_descriptions().await?) {
             if let Some(block) = map.block(at) {
                 map.mark(block);
             }
@@ -404,15 +406,19 @@ impl ComputeThread {
         Ok(read.concat())
     }
 
-    /// The description at an address; nothing if there is none that makes sense.
-    pub(crate) async fn read_description(&self, at: Address) -> Result<Option<Layouts>> {
+    /// How many bytes the description at an address has; nothing if none can be there.
+    async fn read_description_bytes(&self, at: Address) -> Result<Option<u64>> {
         if at.is_null() || self.heap().check(at, WORD_BYTES as u64).is_err() {
             return Ok(None);
         }
         let bytes = self.read_word(at).await?;
-        if bytes > LONGEST_DESCRIPTION || self.heap().check(at, bytes + WORD_BYTES as u64).is_err() {
-            return Ok(None);
-        }
+        let fits = bytes <= LONGEST_DESCRIPTION && self.heap().check(at, bytes + WORD_BYTES as u64).is_ok();
+        Ok(fits.then_some(bytes))
+    }
+
+    /// The description at an address; nothing if there is none that makes sense.
+    pub(crate) async fn read_description(&self, at: Address) -> Result<Option<Layouts>> {
+        let Some(bytes) = self.read_description_bytes(at).await? else { return Ok(None) };
         let words = self.read_far(at.add(WORD_BYTES as u64), (bytes as usize).div_ceil(WORD_BYTES)).await?;
         let text: &[u8] = bytemuck::cast_slice(&words);
         Ok(std::str::from_utf8(&text[..bytes as usize]).ok().and_then(Layouts::parse))
@@ -476,11 +482,8 @@ impl ComputeThread {
 
     /// Frees a description that nothing leads to any more.
     pub(crate) async fn forget_description(&self, at: Address) -> Result<()> {
-        if at.is_null() || self.heap().check(at, WORD_BYTES as u64).is_err() {
-            return Ok(());
-        }
-        let bytes = self.read_word(at).await?.next_multiple_of(WORD_BYTES as u64) + WORD_BYTES as u64;
-        if self.heap().check(at, bytes).is_ok() {
+        if let Some(bytes) = self.read_description_bytes(at).await? {
+            let bytes = bytes.next_multiple_of(WORD_BYTES as u64) + WORD_BYTES as u64;
             let bytes = self.heap().grid.block_bytes(bytes, WORD_BYTES as u64);
             let block = self.heap().grid.whole(Block { address: at, bytes });
             // Others may be reading it.

@@ -33,6 +33,7 @@ use std::task::Poll;
 
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
+use crate::cluster::decode;
 use crate::error::Result;
 use crate::fabric::chain::{Chain, Slot};
 use crate::fabric::sim::Plant;
@@ -257,7 +258,7 @@ impl ComputeThread {
                 }
                 // In shared memory everything is done at once.
                 Some(Posted::Done(done, result)) => {
-                    let next = if result.is_ok() { self.next_of_step(member, part, &done) } else { None };
+                    let next = self.next_of_step(member, part, &done, result);
                     self.recycle(done);
                     match next {
                         Some(next) => (chain, part) = next,
@@ -282,8 +283,7 @@ impl ComputeThread {
             let Some(ticket) = self.step.borrow().as_ref().map(|step| step.ticket) else { return false };
             let Poll::Ready((chain, result)) = self.poll_posted(ticket) else { return true };
             let part = self.step.take().map(|step| step.part);
-            let next =
-                part.filter(|_| result.is_ok()).and_then(|part| self.next_of_step(member, part, &chain));
+            let next = part.and_then(|part| self.next_of_step(member, part, &chain, result));
             self.recycle(chain);
             match next {
                 Some((chain, part)) => self.take_step(chain, part),
@@ -292,29 +292,46 @@ impl ComputeThread {
         }
     }
 
-    /// What comes after a part of a step.
-    fn next_of_step(&self, member: &Member, part: Part, done: &Chain) -> Option<(Chain, Part)> {
+    /// What comes after a part of a step. One that failed ends it, and so does a word that makes no sense, which is noted.
+    fn next_of_step(
+        &self,
+        member: &Member,
+        part: Part,
+        done: &Chain,
+        result: Result<()>,
+    ) -> Option<(Chain, Part)> {
+        let next = result.ok().map(|()| self.go_on_after(member, part, done))?;
+        next.unwrap_or_else(|error| {
+            self.cluster().shared.note_failure(self.now(), &error, "could not go along with the epoch");
+            None
+        })
+    }
+
+    fn go_on_after(&self, member: &Member, part: Part, done: &Chain) -> Result<Option<(Chain, Part)>> {
         let collector = &self.process.collector;
         match part {
             Part::Scan { head, addresses, pages, advances } => {
-                let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return None };
-                let epoch = *epoch;
+                let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return Ok(None) };
+                let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
                 // Before the epoch is announced: see `shortage`.
                 self.process.hear_counters(*requests, *recut);
                 let words = addresses.map_or(&[][..], |addresses| done.words(&addresses));
-                let mut there = Slots { used: *used as usize, pages: Vec::new() };
-                there.pages.extend(words.iter().map(|page| Address::from_bits(*page)));
+                let mut there = Slots { used, pages: Vec::new() };
+                for (index, word) in words.iter().enumerate() {
+                    let page = decode::slot_page(&self.heap().grid, index, *word)?;
+                    there.pages.push(page.unwrap_or(Address::NULL));
+                }
                 let needed = there.used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
                 there.pages.resize(needed, Address::NULL);
                 if *member.slots() != there {
                     // There are slots that this scan has not seen; the next one will.
                     *member.slots() = there;
-                    return None;
+                    return Ok(None);
                 }
                 collector.observe(epoch);
                 let slot = Address::from_bits(member.slot.load(Ordering::Acquire));
                 if slot.is_null() || !collector.has_caught_up(epoch) {
-                    return None;
+                    return Ok(None);
                 }
                 let mut chain = self.empty_chain();
                 let announces = member.announced.load(Ordering::Relaxed) < epoch;
@@ -335,9 +352,9 @@ impl ComputeThread {
                     .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
                 if chain.ops().is_empty() {
                     self.recycle(chain);
-                    return None;
+                    return Ok(None);
                 }
-                Some((chain, Part::Announce { epoch, exchange }))
+                Ok(Some((chain, Part::Announce { epoch, exchange })))
             }
             Part::Announce { epoch, exchange } => {
                 member.announced.store(epoch, Ordering::Relaxed);
@@ -345,7 +362,7 @@ impl ComputeThread {
                     collector.observe(epoch + 1);
                     tracing::trace!(epoch = epoch + 1, "advanced the epoch");
                 }
-                None
+                Ok(None)
             }
         }
     }
@@ -361,10 +378,16 @@ impl ComputeThread {
         let pages: Vec<Slot> = there.map(|page| chain.read(*page, SLOTS_PER_PAGE)).collect();
         let done = self.submit(chain).await?;
         let [epoch, _, _, _, here @ ..] = done.words(&head) else { return Ok((0, None)) };
+        let epoch = decode::epoch(*epoch)?;
         let slots = here.iter().chain(pages.iter().flat_map(|page| done.words(page)));
-        let behind = (0..).zip(slots).filter(|(_, announced)| (1..*epoch).contains(*announced));
+        let behind = (0..).zip(slots).filter(|(_, announced)| (1..epoch).contains(*announced));
         let furthest = behind.min_by_key(|(_, announced)| **announced).map(|(number, _)| number);
-        Ok((*epoch, furthest))
+        Ok((epoch, furthest))
+    }
+
+    /// The cluster's epoch, as it stands in far memory. One READ.
+    pub(crate) async fn read_epoch(&self) -> Result<u64> {
+        decode::epoch(self.read_word(control::epoch()).await?)
     }
 
     /// Takes a step and waits for it. At once if another thread of the process is at it.

@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::block::Block;
 use super::classes::{Class, block_align, block_bytes};
 use crate::cluster::control;
+use crate::cluster::decode::corrupted_as;
+use crate::error::Result;
 use crate::fabric::host::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
@@ -49,14 +51,15 @@ impl Use {
         }
     }
 
-    /// What a word says; one that says nothing is that of a chunk that was never taken.
-    pub(crate) fn from_word(word: u64) -> Self {
-        match word & 0xff {
-            1 => Self::Free,
-            2 => Self::Large(word >> 8),
-            3 => Self::Continued,
-            4 => Class::from_index((word >> 8) as usize).map_or(Self::Untaken, Self::Small),
-            _ => Self::Untaken,
+    /// What a word says, wherever it stands.
+    fn from_word(word: u64) -> Option<Self> {
+        match (word & 0xff, word >> 8) {
+            (0, 0) => Some(Self::Untaken),
+            (1, 0) => Some(Self::Free),
+            (2, chunks @ 1..) => Some(Self::Large(chunks)),
+            (3, 0) => Some(Self::Continued),
+            (4, class) => Class::from_index(class as usize).map(Self::Small),
+            _ => None,
         }
     }
 }
@@ -72,6 +75,7 @@ pub(crate) struct Run {
 /// Where the chunks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
+    geometry: Geometry,
     shift: u32,
     /// Where the chunks begin, and where the table does: in segment 0, and in the others.
     origins: [u64; 2],
@@ -92,11 +96,15 @@ impl Grid {
         let origin =
             |segment| control::first_free(segment).next_multiple_of(chunk_bytes / 16).min(table(segment));
         let (origins, tables) = ([origin(0), origin(1)], [table(0), table(1)]);
-        Self { shift: chunk_bytes.trailing_zeros(), origins, tables }
+        Self { geometry, shift: chunk_bytes.trailing_zeros(), origins, tables }
     }
 
     pub(crate) fn chunk_bytes(&self) -> u64 {
         1 << self.shift
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.geometry.segment_bytes
     }
 
     /// Where a segment's chunks begin.
@@ -142,6 +150,34 @@ impl Grid {
     /// Where a chunk ends.
     fn end(&self, segment: u16, chunk: u64) -> u64 {
         (self.origin(segment) + ((chunk + 1) << self.shift)).min(self.limit(segment))
+    }
+
+    /// What the word of a chunk says.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`](crate::Error::Corrupted) if it says nothing, or more than the segment has room for.
+    pub(crate) fn usage(&self, segment: u16, chunk: u64, word: u64) -> Result<Use> {
+        let can_be = |usage: &Use| match *usage {
+            Use::Large(chunks) => chunks <= self.chunks(segment).saturating_sub(chunk),
+            Use::Small(class) => self.class_of(class.bytes()) == Some(class),
+            Use::Untaken | Use::Free | Use::Continued => true,
+        };
+        Use::from_word(word).filter(can_be).ok_or_else(|| {
+            let what = format!("chunk table[{chunk}] of segment {segment}");
+            corrupted_as(what, self.word(segment, chunk), word, "no chunk there is used so")
+        })
+    }
+
+    /// Whether some bytes are all among a segment's chunks.
+    pub(crate) fn has(&self, at: Address, bytes: u64) -> bool {
+        u32::from(at.segment()) < self.geometry.segments()
+            && at.offset() >= self.origin(at.segment())
+            && at.offset().saturating_add(bytes) <= self.limit(at.segment())
+    }
+
+    /// Whether an address is on a memory node.
+    pub(crate) fn is_on_node(&self, at: Address, node: u16) -> bool {
+        self.geometry.segments_of(node).contains(&at.segment())
     }
 
     /// A chunk's word in the table.
@@ -378,8 +414,29 @@ mod tests {
     #[test]
     fn a_word_says_what_a_chunk_is_for() {
         let class = Class::of(24).unwrap();
-        for usage in [Use::Untaken, Use::Free, Use::Large(70_000), Use::Continued, Use::Small(class)] {
-            assert_eq!(Use::from_word(usage.to_word()), usage);
+        let grid = grid(1 << 30);
+        for usage in [Use::Untaken, Use::Free, Use::Large(60_000), Use::Continued, Use::Small(class)] {
+            assert_eq!(grid.usage(1, 7, usage.to_word()).unwrap(), usage);
+        }
+    }
+
+    #[test]
+    fn what_no_chunk_is_used_for_is_an_error() {
+        let grid = grid(1 << 20);
+        let last = grid.chunks(1) - 1;
+        assert!(grid.usage(1, last, Use::Large(1).to_word()).is_ok());
+        assert_eq!(
+            grid.usage(1, last, Use::Large(2).to_word()).unwrap_err().to_string(),
+            format!(
+                "far memory is corrupted: the chunk table[{last}] of segment 1 at {} is 0x202: no chunk there is used so",
+                grid.word(1, last)
+            )
+        );
+        // In smaller segments chunks are smaller.
+        let too_large = Use::Small(Class::of(8192).unwrap()).to_word();
+        assert!(grid.usage(0, 0, too_large).is_ok() && self::grid(1 << 19).usage(0, 0, too_large).is_err());
+        for word in [2, 5, 0x100, 0x101, 0x103, u64::MAX, 0xff04] {
+            assert!(grid.usage(0, 0, word).is_err(), "{word:#x}");
         }
     }
 }

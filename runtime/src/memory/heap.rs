@@ -420,7 +420,10 @@ impl ThreadHeap {
         let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
         let usage = match self.known_class(at) {
             Some(class) => Use::Small(class),
-            None => Use::from_word(ct.read_word(self.grid.word(at.segment(), chunk)).await?),
+            None => {
+                let word = ct.read_word(self.grid.word(at.segment(), chunk)).await?;
+                self.grid.usage(at.segment(), chunk, word)?
+            }
         };
         match usage {
             Use::Small(class) if self.grid.begins_block(at, class) => {

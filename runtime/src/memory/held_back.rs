@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, HeldBackBy, control};
+use crate::cluster::{ComputeThread, HeldBackBy, control, decode};
 use crate::error::{self, Error, Result};
 use crate::task::Backoff;
 
@@ -125,8 +125,9 @@ impl ComputeThread {
         let at = match slot.checked_sub(control::SLOTS_HERE) {
             None => control::slot_here(slot as u64),
             Some(behind) => {
-                let page = self.read_word(control::slot_page(behind / control::SLOTS_PER_PAGE)).await?;
-                let page = crate::pointer::Address::from_bits(page);
+                let index = behind / control::SLOTS_PER_PAGE;
+                let word = self.read_word(control::slot_page(index)).await?;
+                let Some(page) = decode::slot_page(&self.heap().grid, index, word)? else { return Ok(None) };
                 control::slot_in_page(page, (behind % control::SLOTS_PER_PAGE) as u64)
             }
         };

@@ -13,15 +13,21 @@
 //! their own pages; for smaller ones a page is a block of another class, or, where memory is short, one of themselves with
 //! as many addresses as it has room for.
 //!
+//! A link or an entry that leads to no block of its class is [corrupted](crate::Error::Corrupted), and so is a list that leads back to
+//! itself. The page stays where it is, and whoever needs blocks of that class is told.
+//!
 //! A thread that ends or whose future is dropped leaves nothing behind: whoever finds the completion takes in what it brings.
 
 use super::block::Block;
-use super::cache::Batch;
+use super::cache::{Batch, free_blocks};
 use super::classes::Class;
+use super::grid::Grid;
 use super::heap::ThreadHeap;
 use crate::cluster::ComputeThread;
 use crate::cluster::control;
+use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
+use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::blocks::Kind;
 
@@ -45,6 +51,19 @@ impl Page {
 
     pub(super) fn entries(&self) -> &[u64] {
         &self.words[1..]
+    }
+}
+
+/// Looks whether what a page lists can be blocks of a class on a memory node.
+fn check_entries(grid: &Grid, node: u16, class: Class, page: Address, entries: &[u64]) -> Result<()> {
+    let can_be = |at| grid.is_on_node(at, node) && grid.begins_block(at, class);
+    match free_blocks(grid, class, entries).position(|(at, _)| !can_be(at)) {
+        None => Ok(()),
+        Some(index) => {
+            let what = format!("page[{index}] of free blocks of {} bytes", class.bytes());
+            let at = page.add(((index + 1) * WORD_BYTES) as u64);
+            Err(corrupted_as(what, at, entries[index], "no such block can be there"))
+        }
     }
 }
 
@@ -159,7 +178,7 @@ impl ComputeThread {
             if head == 0 {
                 return Ok(false);
             }
-            let page = self.read_page(class, head).await?;
+            let page = self.read_page(node, class, head).await?;
             let (next, seen) = (page.next(), head);
             let mut chain = self.empty_chain();
             chain.set_of_allocator();
@@ -183,11 +202,18 @@ impl ComputeThread {
         }
     }
 
-    /// The page that a link leads to. One READ.
-    pub(super) async fn read_page(&self, class: Class, link: u64) -> Result<Page> {
+    /// The page that a link leads to, on a memory node. One READ.
+    pub(super) async fn read_page(&self, node: u16, class: Class, link: u64) -> Result<Page> {
+        let heap = self.heap();
         let (at, is_member) = (Address::from_bits(link & !MEMBER), link & MEMBER != 0);
-        let words = self.heap().page_words.min(if is_member { class.words() } else { usize::MAX });
+        let of_page = if is_member { class } else { heap.page_class };
+        if !heap.grid.is_on_node(at, node) || !heap.grid.begins_block(at, of_page) {
+            let what = format!("pool of {} bytes", class.bytes());
+            return Err(corrupted_as(what, self.pool_at(node, class), link, "no page can be where its list leads"));
+        }
+        let words = heap.page_words.min(of_page.words());
         let words = self.read_words(at, words, |words| Ok(words.to_vec())).await?;
+        check_entries(&heap.grid, node, class, at, &words[1..])?;
         Ok(Page { at, is_member, words })
     }
 

@@ -26,7 +26,7 @@ use crate::cluster::control;
 use crate::cluster::stalls::Purpose;
 use crate::error::Result;
 use crate::memory::classes::{CLASSES, Class};
-use crate::pointer::Address;
+use crate::pointer::{Address, Walk};
 use crate::sim::blocks::Kind;
 use crate::task::Backoff;
 
@@ -165,10 +165,11 @@ impl ComputeThread {
         let at = self.pool_at(node, class);
         // Read first: what comes after a page does not change while this thread is pinned and the page is on the list.
         loop {
-            let mut pages = Vec::new();
+            let (mut pages, mut walk) = (Vec::new(), Walk::new());
             let mut link = head;
             while link != 0 {
-                let page = self.read_page(class, link).await?;
+                let page = self.read_page(node, class, link).await?;
+                walk.visit_address(page.at)?;
                 link = page.next();
                 pages.push(page);
             }

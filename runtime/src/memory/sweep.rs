@@ -69,7 +69,7 @@ use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{Error, Result};
 use crate::fabric::sim::Plant;
 use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use crate::pointer::{Address, Walk};
 
 /// In a list's number: its vetoes are asked for.
 const ASKED: u64 = 1;
@@ -347,8 +347,10 @@ impl ComputeThread {
                 // What comes after a page does not change while this thread is pinned and the page is on the list.
                 let _guard = self.pin();
                 let mut link = self.read_word(self.pool_at(node, class)).await?;
+                let mut walk = Walk::new();
                 while link != 0 {
-                    let found = self.read_page(class, link).await?;
+                    let found = self.read_page(node, class, link).await?;
+                    walk.visit_address(found.at)?;
                     let of_page = if found.is_member { class } else { heap.page_class };
                     free.mark(Block { address: found.at, bytes: of_page.bytes() });
                     for (at, bytes) in super::cache::free_blocks(&grid, class, found.entries()) {
@@ -392,7 +394,7 @@ impl ComputeThread {
         if self.has(Plant::SweepWithoutGuards) {
             epoch -= 2;
         }
-        while self.read_word(control::epoch()).await? < epoch + 2 {
+        while self.read_epoch().await? < epoch + 2 {
             if !self.is_undisturbed(round, until).await? {
                 return Ok(false);
             }

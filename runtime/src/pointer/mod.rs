@@ -14,11 +14,13 @@ mod address;
 mod owned;
 mod remote_ptr;
 mod shared;
+mod walk;
 
 pub use address::Address;
 pub use owned::{Owned, Publish};
 pub use remote_ptr::RemotePtr;
 pub use shared::{Marks, Shared};
+pub use walk::Walk;
 
 /// A pointer to an object: a [`RemotePtr`], or a [`Shared`] with or without marks.
 ///

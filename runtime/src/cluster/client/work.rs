@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::fabric::host::Moment;
+use crate::fabric::host::{Moment, first_line};
 
 /// A call that has begun.
 pub(super) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -84,12 +84,6 @@ where
 }
 
 fn panicked(panic: Box<dyn Any + Send>) -> Error {
-    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
-    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-    let message = message.unwrap_or_else(|| "its payload is no text".to_owned());
-    // A message of many lines would make an error of many lines.
-    let message = message.lines().next().unwrap_or_default().into();
-    // A payload may panic when it is dropped.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+    let message = first_line(panic).into();
     Error::from(error::CallPanicked { message })
 }

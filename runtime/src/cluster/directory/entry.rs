@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 
 use super::super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
 use super::super::thread::ThreadId;
-use crate::error::{self, Error, Result};
+use super::super::decode::corrupted;
+use crate::error::Result;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
@@ -91,8 +92,7 @@ impl View<'_> {
     pub(super) fn state(&self, index: usize) -> Result<State> {
         let word = self.0[offset_of!(Entry, state) / WORD_BYTES];
         let address = control::entry(index);
-        State::from_word(word)
-            .ok_or(Error::from(error::InvalidValue { address, type_name: "directory entry" }))
+        State::from_word(word).ok_or_else(|| corrupted(address, word, "an entry is in no such state"))
     }
     pub(super) fn value(&self) -> u64 {
         self.0[offset_of!(Entry, value) / WORD_BYTES]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(crate) use alarm::{Alarm, Alarms, Moment};
 pub(crate) use arena::{Arena, Geometry, prefetch};
-pub(crate) use spawn::{Background, Reserved, Stop, run_threads};
+pub(crate) use spawn::{Background, Reserved, Stop, first_line, run_threads};
 
 use super::chain::{Chain, Op};
 use crate::error::Result;

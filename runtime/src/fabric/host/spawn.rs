@@ -1,6 +1,7 @@
 //! Starting threads of this process: a run's compute threads, and one in the background.
 
-use std::panic::resume_unwind;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -77,6 +78,16 @@ pub(crate) fn run_threads<R: Send>(
             results.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect();
         refused.map_or(Ok(values), Err)
     })
+}
+
+/// The first line of a panic's message: one of many lines would make an error of many lines.
+pub(crate) fn first_line(panic: Box<dyn Any + Send>) -> String {
+    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+    let message = message.unwrap_or_else(|| "its payload is no text".to_owned());
+    // A payload may panic when it is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+    message.lines().next().unwrap_or_default().to_owned()
 }
 
 /// A thread in the background; told to stop, and waited for, when this is dropped.

@@ -7,6 +7,7 @@ use memoffset::offset_of;
 use super::ASKED;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, Record};
+use crate::cluster::decode::{self, corrupted_as};
 use crate::error::Result;
 use crate::layout::WORD_BYTES;
 use crate::memory::candidates::{Candidates, HEAD_WORDS, LOT_WORDS, Marks};
@@ -33,11 +34,11 @@ impl ComputeThread {
         }
         // It is not freed while this thread is pinned, if it is still the one.
         let _guard = self.pin();
-        let page = Address::from_bits(self.read_word(control::candidates()).await?);
-        if page.is_null() {
+        let word = self.read_word(control::candidates()).await?;
+        let Some(page) = decode::list(&self.heap().grid, control::candidates(), word)? else {
             witness.hear(None);
             return Ok(owed);
-        }
+        };
         let [word, count] = self.read_words(page, HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
         let number = word & !ASKED;
         if number == 0 {
@@ -68,12 +69,15 @@ impl ComputeThread {
     }
 
     async fn hear_of_candidates(&self, page: Address, number: u64, lots: usize) -> Result<Arc<Candidates>> {
+        let grid = self.heap().grid;
         let at = page.add((HEAD_WORDS * WORD_BYTES) as u64);
-        let words = lots.saturating_mul(LOT_WORDS);
-        self.heap().check(at, words.saturating_mul(WORD_BYTES) as u64)?;
-        let (lots, bits) = Candidates::lots_from(&self.read_far(at, words).await?);
+        if lots > Candidates::most_words(&grid) / LOT_WORDS {
+            let (at, word) = (page.add(WORD_BYTES as u64), !(lots as u64));
+            return Err(corrupted_as("list of candidates", at, word, "no list is so long"));
+        }
+        let words = lots * LOT_WORDS;
+        let (lots, bits) = Candidates::decode_lots(&grid, at, &self.read_far(at, words).await?)?;
         let at = at.add((words * WORD_BYTES) as u64);
-        self.heap().check(at, (bits * WORD_BYTES) as u64)?;
         let candidates = Candidates::from_bits(number, &lots, self.read_far(at, bits).await?);
         let candidates = Arc::new(candidates);
         self.process.witness.hear(Some(Arc::clone(&candidates)));
@@ -117,9 +121,8 @@ impl ComputeThread {
         let _ = self.attend_sweep().await;
         let Some(candidates) = self.process.witness.candidates() else { return };
         let _guard = self.pin();
-        let Ok(page) = self.read_word(control::candidates()).await else { return };
-        let page = Address::from_bits(page);
-        if !page.is_null()
+        let Ok(word) = self.read_word(control::candidates()).await else { return };
+        if let Ok(Some(page)) = decode::list(&self.heap().grid, control::candidates(), word)
             && let Ok(word) = self.read_word(page).await
             && word & !ASKED == candidates.number
         {

@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use super::{Pace, Round};
-use crate::cluster::{ComputeThread, control};
+use crate::cluster::{ComputeThread, control, decode};
 use crate::error::Result;
 use crate::layout::WORD_BYTES;
 use crate::memory::candidates::{Candidates, Lot};
 use crate::memory::grid::Use;
 use crate::memory::map::Map;
-use crate::pointer::Address;
 
-/// A list is no larger than this part of a segment.
-const LIST_SHARE: u64 = 32;
-/// Nor than this part of what is free.
+/// A list is no larger than this part of what is free.
 const FREE_SHARE: u64 = 8;
 
 impl ComputeThread {
@@ -24,8 +21,8 @@ impl ComputeThread {
             let used = map.tables[usize::from(segment)].iter().filter(|usage| **usage != Use::Free).count();
             (grid.chunks(segment) - used as u64) * grid.chunk_bytes()
         });
-        let bytes = (self.heap().segment_bytes() / LIST_SHARE).min(free.sum::<u64>() / FREE_SHARE);
-        bytes.max(grid.chunk_bytes() / 2) as usize / WORD_BYTES
+        let free = (free.sum::<u64>() / FREE_SHARE).max(grid.chunk_bytes() / 2);
+        Candidates::most_words(&grid).min(free as usize / WORD_BYTES)
     }
 
     /// Writes a list and says where it is.
@@ -65,8 +62,8 @@ impl ComputeThread {
 
     /// Takes over what a sweeper that has died has left.
     pub(super) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
-        let at = Address::from_bits(self.read_word(control::own_list()).await?);
-        if !at.is_null()
+        let word = self.read_word(control::own_list()).await?;
+        if let Some(at) = decode::list(&self.heap().grid, control::own_list(), word)?
             && let Ok(list) = self.heap().look_up(self, at).await
         {
             pace.list.set(Some(list));
@@ -78,7 +75,7 @@ impl ComputeThread {
     /// Waits until nobody reads a list any more that has been ended.
     async fn wait_for_readers(&self, pace: &Pace) -> Result<()> {
         let (epoch, _) = self.read_announcements().await?;
-        while self.read_word(control::epoch()).await? < epoch + 2 {
+        while self.read_epoch().await? < epoch + 2 {
             self.step().await;
             pace.rest(self).await;
         }

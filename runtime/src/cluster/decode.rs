@@ -1,0 +1,87 @@
+//! Decoding: from a word of far memory to what the runtime goes by.
+//!
+//! Anybody in the cluster can write anything, and memory fails. So no word of the runtime's own is used as it was read: each kind has one
+//! function that gives a value within its bounds, or [`Error::Corrupted`] with the word and its place. From there on no size, index or
+//! address needs another check: every address is one of memory that can be what it is taken for, every count is bounded by the memory or
+//! by the number of processes, and epochs are far from the end of their range. What is bounded so may still be wrong: a plausible word
+//! can not be told from a true one.
+//!
+//! | words | decoded by |
+//! |---|---|
+//! | the epoch, announcements, used slots, pages of slots, options, addresses of lists | here |
+//! | an entry of the directory | [`directory::entry`](super::directory) |
+//! | a member's record | [`members`](super::members) |
+//! | a chunk's use | [`Grid::usage`] |
+//! | the pool's links and pages | [`pool`](crate::memory::pool) |
+//! | a list of candidates | [`candidates`](crate::memory::candidates) |
+//!
+//! Counters that only are compared or shown, of evictions, debts, requests and bytes, mean any word; they are added with wrapping.
+//! A count of taken chunks goes past the end where threads find a segment full, and is cut off there.
+
+use super::control::{self, MOST_PROCESSES, SLOT_PAGE_BYTES};
+use crate::error::{self, Error, Result};
+use crate::layout::WORD_BYTES;
+use crate::memory::epoch::FIRST_EPOCH;
+use crate::memory::grid::Grid;
+use crate::pointer::Address;
+
+/// The last epoch that is taken for one: at a million a second it is 146,000 years away.
+pub(crate) const LAST_EPOCH: u64 = 1 << 62;
+
+/// The error for a word that the runtime did not write, where there is a name for what it should be.
+#[cold]
+pub(crate) fn corrupted_as(what: impl Into<Box<str>>, address: Address, word: u64, reason: &'static str) -> Error {
+    Error::from(error::Corrupted { what: what.into(), address, word, reason })
+}
+
+/// As [`corrupted_as`], for a word in front of the chunks.
+#[cold]
+pub(crate) fn corrupted(address: Address, word: u64, reason: &'static str) -> Error {
+    corrupted_as(control::describe(address), address, word, reason)
+}
+
+/// The cluster's epoch.
+pub(crate) fn epoch(word: u64) -> Result<u64> {
+    if (FIRST_EPOCH..=LAST_EPOCH).contains(&word) {
+        return Ok(word);
+    }
+    Err(corrupted(control::epoch(), word, "epochs begin at 1 and never come so far"))
+}
+
+/// How many slots were ever used.
+pub(crate) fn used_slots(word: u64) -> Result<usize> {
+    if word <= MOST_PROCESSES as u64 {
+        return Ok(word as usize);
+    }
+    Err(corrupted(control::used_slots(), word, "there are not so many slots"))
+}
+
+/// Where a page of further slots is, if there is one.
+pub(crate) fn slot_page(grid: &Grid, index: usize, word: u64) -> Result<Option<Address>> {
+    optional_part(grid, control::slot_page(index), word, SLOT_PAGE_BYTES)
+}
+
+/// Where a list of candidates is, if there is one: `at` is where that stands.
+pub(crate) fn list(grid: &Grid, at: Address, word: u64) -> Result<Option<Address>> {
+    optional_part(grid, at, word, (crate::memory::candidates::HEAD_WORDS * WORD_BYTES) as u64)
+}
+
+/// The address of a part of the control block that lies among the objects of the first memory node.
+fn optional_part(grid: &Grid, at: Address, word: u64, bytes: u64) -> Result<Option<Address>> {
+    let part = Address::from_bits(word);
+    if part.is_null() {
+        return Ok(None);
+    }
+    if grid.is_on_node(part, 0) && part.offset().is_multiple_of(WORD_BYTES as u64) && grid.has(part, bytes) {
+        return Ok(Some(part));
+    }
+    Err(corrupted(at, word, "nothing of its size can be there"))
+}
+
+/// What was chosen when the cluster was made.
+pub(crate) fn options(word: u64) -> Result<u64> {
+    if word & !control::SWEEPS == 0 {
+        return Ok(word);
+    }
+    Err(corrupted(control::options(), word, "there are no such options"))
+}
