@@ -83,11 +83,13 @@ impl<K: Word + Ord> HarrisList<K> {
     pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut curr = self.head().next().load(g).await?.without_marks();
+        let mut walk = Walk::new();
         loop {
             let node = curr.read(g).await?;
             if curr == self.tail() || node.key >= key {
                 return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
             }
+            walk.visit(curr)?;
             curr = node.next.without_marks();
         }
     }
@@ -98,7 +100,9 @@ impl<K: Word + Ord> HarrisList<K> {
         'restart: loop {
             let mut pred = self.head().shared(g);
             let mut curr = pred.next().load(g).await?.without_marks();
+            let mut walk = Walk::new();
             loop {
+                walk.visit(curr)?;
                 let node = curr.read(g).await?;
                 if node.next.is_deleted() {
                     // `curr` is out of the set; it leaves the list here, unless somebody was faster.
@@ -187,7 +191,9 @@ impl<K: Word + Ord> HarrisList<K> {
         let g = &ct.pin();
         let mut keys: Vec<K> = Vec::new();
         let mut curr = self.head().next().load(g).await?.without_marks();
+        let mut walk = Walk::new();
         while curr != self.tail() {
+            walk.visit(curr)?;
             let node = curr.read(g).await?;
             if !node.next.is_deleted() {
                 if keys.last().is_some_and(|last| *last >= node.key) {
@@ -207,7 +213,9 @@ impl<K: Word + Ord> HarrisList<K> {
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);
+        let mut walk = Walk::new();
         while !curr.is_null() {
+            walk.visit(curr)?;
             let next = curr.next().load(g).await?.without_marks();
             ct.delete(curr).await?;
             curr = next;

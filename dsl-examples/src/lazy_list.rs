@@ -104,11 +104,13 @@ impl<K: Word + Ord> LazyList<K> {
     pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut curr = self.head().next().load(g).await?.without_marks();
+        let mut walk = Walk::new();
         loop {
             let node = curr.read(g).await?;
             if curr == self.tail() || node.key >= key {
                 return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
             }
+            walk.visit(curr)?;
             curr = node.next.without_marks();
         }
     }
@@ -119,12 +121,14 @@ impl<K: Word + Ord> LazyList<K> {
     async fn find<'g>(&self, key: K, g: &'g Guard<'_>) -> Result<Position<'g, K>> {
         let mut pred = self.head().shared(g);
         let mut curr = pred.next().load(g).await?.without_marks();
+        let mut walk = Walk::new();
         loop {
             let node = curr.read(g).await?;
             if curr == self.tail() || node.key >= key {
                 let found = curr != self.tail() && node.key == key && !node.next.is_deleted();
                 return Ok(Position { pred, curr, found });
             }
+            walk.visit(curr)?;
             pred = curr;
             curr = node.next.without_marks();
         }
@@ -271,7 +275,9 @@ impl<K: Word + Ord> LazyList<K> {
     pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);
+        let mut walk = Walk::new();
         loop {
+            walk.visit(curr)?;
             let seen = curr.read(g).await?;
             if seen.lock.is_held() || seen.lock.is_abandoned() {
                 let lock = curr.lock().acquire(g).await?;
@@ -338,7 +344,9 @@ impl<K: Word + Ord> LazyList<K> {
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);
+        let mut walk = Walk::new();
         while !curr.is_null() {
+            walk.visit(curr)?;
             let next = curr.next().load(g).await?.without_marks();
             ct.delete(curr).await?;
             curr = next;

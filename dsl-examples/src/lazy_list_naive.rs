@@ -52,7 +52,9 @@ impl<K: Word + Ord> LazyListNaive<K> {
     ) -> Result<(Shared<'g, Node<K>>, Shared<'g, Node<K>>)> {
         let mut pred = self.head().shared(g);
         let mut curr = pred.next().load(g).await?.without_marks();
+        let mut walk = Walk::new();
         while curr != self.tail() && curr.key().read(g).await? < key {
+            walk.visit(curr)?;
             pred = curr;
             curr = pred.next().load(g).await?.without_marks();
         }
@@ -187,7 +189,9 @@ impl<K: Word + Ord> LazyListNaive<K> {
     pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);
+        let mut walk = Walk::new();
         loop {
+            walk.visit(curr)?;
             let lock = curr.lock().acquire(g).await?;
             if lock.needs_recovery() {
                 self.recover_node(curr, lock, g).await?;
@@ -226,7 +230,9 @@ impl<K: Word + Ord> LazyListNaive<K> {
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);
+        let mut walk = Walk::new();
         while !curr.is_null() {
+            walk.visit(curr)?;
             let next = curr.next().load(g).await?.without_marks();
             ct.delete(curr).await?;
             curr = next;

@@ -64,6 +64,7 @@ impl<T: Word> MsQueue<T> {
         let mut backoff = ct.backoff();
         let mut node = Node::new_in(ct.near(self.this()), Node::init(value)).await?;
         let mut tail = self.tail().load(g).await?;
+        let mut walk = Walk::new();
         loop {
             // The last node's link is null, so whether this is the last is seen by trying.
             match tail.next().compare_exchange(g, Shared::NULL, node).await? {
@@ -74,6 +75,7 @@ impl<T: Word> MsQueue<T> {
                     return chain.post();
                 }
                 Err(changed) => {
+                    walk.visit(tail)?;
                     node = changed.new;
                     tail = self.help_tail(tail, changed.current, g).await?;
                 }
@@ -134,7 +136,9 @@ impl<T: Word> MsQueue<T> {
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut node = self.head().load(g).await?;
+        let mut walk = Walk::new();
         while !node.is_null() {
+            walk.visit(node)?;
             let next = node.next().load(g).await?;
             ct.delete(node).await?;
             node = next;

@@ -104,7 +104,9 @@ impl<T: Word> TreiberStack<T> {
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut node = self.top().load(g).await?;
+        let mut walk = Walk::new();
         while !node.is_null() {
+            walk.visit(node)?;
             let next = node.next().load(g).await?;
             ct.delete(node).await?;
             node = next;

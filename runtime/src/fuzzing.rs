@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::cluster::{Cluster, checkpoint, url};
+use crate::cluster::{Cluster, checkpoint, decode, url};
 use crate::fabric::handshake;
 use crate::layout::described::Layouts;
 
@@ -16,6 +16,12 @@ pub fn url(data: &[u8]) {
 /// Any of the messages of a handshake.
 pub fn handshake(data: &[u8]) {
     handshake::parse_any(data);
+}
+
+/// Words of the runtime's own in far memory: members' records, epochs, the chunk table, pages of the pool, lists of candidates.
+pub fn words(data: &[u8]) {
+    let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    decode::any(&words);
 }
 
 /// A file that somebody takes for a checkpoint.

@@ -84,8 +84,7 @@ mod task;
 
 pub use cluster::{
     Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, KeeperFailures,
-    MemberStatus,
-    Metrics, Random, Reclamation, RootStatus, Status, ThreadId, parse_size,
+    MemberStatus, Metrics, Random, Reclamation, RootStatus, Status, ThreadId, parse_size,
 };
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
@@ -235,7 +234,7 @@ pub use task::Backoff;
 pub mod prelude {
     pub use crate::{
         Atomic, Backoff, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
-        RemotePtr, Result, Shared, Site, Stamped, StampedLink, Tail, Versioned, Word, fetch, remote,
+        RemotePtr, Result, Shared, Site, Stamped, StampedLink, Tail, Versioned, Walk, Word, fetch, remote,
     };
 }
 

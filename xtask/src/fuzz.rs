@@ -28,7 +28,7 @@ impl Options {
     }
 }
 
-const TARGETS: [&str; 4] = ["url", "handshake", "checkpoint", "description"];
+const TARGETS: [&str; 5] = ["url", "handshake", "checkpoint", "description", "words"];
 
 /// What makes a program tell libFuzzer where it has been.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -361,6 +361,26 @@ pub(crate) fn initial_words(is_first: bool, options: u64) -> impl Iterator<Item 
     [version].into_iter().chain(of_first).chain([(offset_of!(Header, magic) as u64, MAGIC)])
 }
 
+/// What the words in front of the records are called, and those of a record.
+const MEMBER_WORDS: [&str; MEMBER_COUNTS] = [
+    "evictions",
+    "runs of groups",
+    "debts",
+    "collected debts",
+    "collector",
+    "swept debts",
+    "sweeper",
+    "list of candidates",
+    "swept bytes",
+    "collected bytes",
+    "own list of candidates",
+    "left bytes",
+    "options",
+    "reserved word",
+];
+const RECORD_NAMES: [&str; RECORD_WORDS] =
+    ["state", "gone", "sign", "holds", "group", "round", "run", "attends"];
+
 /// What the word at an address in front of a segment's chunks is called.
 pub(crate) fn describe(at: Address) -> String {
     let offset = at.offset() as usize;
@@ -386,13 +406,16 @@ pub(crate) fn describe(at: Address) -> String {
             3 => "recut chunks".to_owned(),
             word if word < 4 + SLOTS_HERE => format!("epoch slot[{}]", word - 4),
             word if word < 4 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 4 - SLOTS_HERE),
-            word => match (word - 4 - SLOTS_HERE - SLOT_PAGES).checked_sub(MEMBER_COUNTS) {
-                None => "count of members".to_owned(),
-                Some(word) if word < SLOTS_HERE * RECORD_WORDS => {
-                    format!("member[{}].{}", word / RECORD_WORDS, word % RECORD_WORDS)
+            word => {
+                let word = word - 4 - SLOTS_HERE - SLOT_PAGES;
+                match (MEMBER_WORDS.get(word), word.checked_sub(MEMBER_COUNTS)) {
+                    (Some(name), _) => (*name).to_owned(),
+                    (None, Some(word)) if word < SLOTS_HERE * RECORD_WORDS => {
+                        format!("member[{}].{}", word / RECORD_WORDS, RECORD_NAMES[word % RECORD_WORDS])
+                    }
+                    _ => "unallocated".to_owned(),
                 }
-                Some(_) => "unallocated".to_owned(),
-            },
+            }
         };
     }
     if pools().contains(&at.offset()) {

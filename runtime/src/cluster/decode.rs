@@ -30,7 +30,12 @@ pub(crate) const LAST_EPOCH: u64 = 1 << 62;
 
 /// The error for a word that the runtime did not write, where there is a name for what it should be.
 #[cold]
-pub(crate) fn corrupted_as(what: impl Into<Box<str>>, address: Address, word: u64, reason: &'static str) -> Error {
+pub(crate) fn corrupted_as(
+    what: impl Into<Box<str>>,
+    address: Address,
+    word: u64,
+    reason: &'static str,
+) -> Error {
     Error::from(error::Corrupted { what: what.into(), address, word, reason })
 }
 
@@ -84,4 +89,46 @@ pub(crate) fn options(word: u64) -> Result<u64> {
         return Ok(word);
     }
     Err(corrupted(control::options(), word, "there are no such options"))
+}
+
+/// Reads words as everything that is decoded, in clusters of several sizes, and uses what they are.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn any(words: &[u64]) {
+    for (nodes, segments_per_node, segment_bytes) in [(1, 1, 1 << 16), (2, 3, 1 << 20), (1, 2, 1 << 40)] {
+        let grid = Grid::new(crate::fabric::host::Geometry { nodes, segments_per_node, segment_bytes });
+        for (index, word) in words.iter().enumerate() {
+            let _ = (epoch(*word), used_slots(*word), options(*word));
+            let _ = (slot_page(&grid, index, *word), list(&grid, control::own_list(), *word));
+            let _ = super::directory::claimant(*word);
+            let segment = (index % 7) as u16;
+            let chunk = index as u64 % grid.chunks(segment);
+            drop(grid.usage(segment, chunk, *word).map(|usage| assert_eq!(usage.to_word(), *word)));
+        }
+        super::members::decode_any(words);
+        crate::memory::pool::decode_any(&grid, words);
+        crate::memory::candidates::decode_any(&grid, words);
+    }
+}
+
+#[cfg(test)]
+proptest::proptest! {
+    #[test]
+    fn no_words_panic(words in proptest::collection::vec(near_edges(), 0..64)) {
+        any(&words);
+    }
+}
+
+/// Words that are somewhere near what is allowed, as most corrupt ones are, or anything.
+#[cfg(test)]
+fn near_edges() -> impl proptest::strategy::Strategy<Value = u64> {
+    use proptest::prelude::*;
+    prop_oneof![
+        any::<u64>(),
+        0_u64..8,
+        (0_u32..64).prop_map(|bit| 1 << bit),
+        (0_u32..64).prop_map(|bit| !(1 << bit)),
+        (0_u64..8, 0_u64..1 << 20).prop_map(|(segment, offset)| segment << 48 | offset),
+        (0_u64..8, 0_u64..1 << 20).prop_map(|(segment, offset)| !(segment << 48 | offset)),
+        (0_u64..1 << 10, 0_u64..8).prop_map(|(rest, tag)| rest << 8 | tag),
+    ]
 }

@@ -65,7 +65,12 @@ fn decode_record(places: Places, words: &[u64; RECORD_WORDS], last: u32) -> Resu
     let is_a_process = |identity: Option<u32>| identity.is_none_or(|identity| identity <= last);
     let nobody_is_evicted = state.identity.is_none() && state.evicted_by.is_some();
     if nobody_is_evicted || !is_a_process(state.identity) || !is_a_process(state.evicted_by) {
-        return Err(decode::corrupted_as("state of a member", places.record, word, "no process has such a number"));
+        return Err(decode::corrupted_as(
+            "state of a member",
+            places.record,
+            word,
+            "no process has such a number",
+        ));
     }
     Ok(state.identity.map(|identity| Seen { identity, places, words: *words }))
 }
@@ -480,6 +485,23 @@ fn collect(
         members.extend(decode_record(places(number), words, last)?);
     }
     Ok(())
+}
+
+/// Reads words as records.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn decode_any(words: &[u64]) {
+    let mut members = Vec::new();
+    drop(collect(&mut members, words, Places::here, 1 << 24));
+    for member in members {
+        let _ = (
+            member.is_gone(),
+            member.is_hinted(),
+            member.pid(),
+            member.heartbeats(),
+            member.run(),
+            member.departed(),
+        );
+    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ mod metrics;
 mod random;
 mod run;
 mod runs;
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) mod served;
 mod simulated;
 pub(crate) mod stalls;
 mod standing;

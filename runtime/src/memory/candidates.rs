@@ -259,6 +259,27 @@ impl Candidates {
     }
 }
 
+/// Reads words as a list, and uses it.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
+    let lots = &words[..words.len() / 2];
+    let Ok((lots, bits)) = Candidates::decode_lots(grid, Address::new(0, 1 << 15), lots) else { return };
+    assert!(bits * WORD_BYTES <= 1 << 40, "no more than there is memory");
+    if bits > 1 << 16 {
+        return;
+    }
+    let candidates = Candidates::from_bits(2, &lots, vec![u64::MAX; bits]);
+    for word in words {
+        let at = Address::from_bits(*word);
+        candidates.uses_word(*word);
+        candidates.uses(at);
+        candidates.keeps(at, *word);
+        if let Some(index) = candidates.at(at) {
+            assert!(grid.has(candidates.block(index).address, 1));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,7 +358,8 @@ mod tests {
         assert!(decode(&lots).is_ok());
         let turned: Vec<_> = [&lots[2..], &lots[..2]].concat();
         assert!(decode(&turned).is_err(), "not in order");
-        let lot = |at: u64, bytes: u64, count: u64| [!Address::new(1, at).bits(), !(bytes | count << COUNT_SHIFT)];
+        let lot =
+            |at: u64, bytes: u64, count: u64| [!Address::new(1, at).bits(), !(bytes | count << COUNT_SHIFT)];
         for (at, bytes, count) in [
             (1 << 15, 0, 5),
             (1 << 15, 16, 0),
@@ -345,7 +367,6 @@ mod tests {
             ((1 << 15) + 4, 16, 1),
             (1 << 15, (1 << COUNT_SHIFT) - 8, (1 << 16) - 1),
             (1 << 19, 1 << 12, 1 << 10),
-            
             (8, 16, 1),
         ] {
             let error = decode(&[lots.clone(), lot(at, bytes, count).to_vec()].concat()).map(drop);

@@ -51,3 +51,6 @@ pub(crate) mod shortage;
 pub(crate) mod site;
 pub(crate) mod sweep;
 pub(crate) mod witness;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -209,7 +209,12 @@ impl ComputeThread {
         let of_page = if is_member { class } else { heap.page_class };
         if !heap.grid.is_on_node(at, node) || !heap.grid.begins_block(at, of_page) {
             let what = format!("pool of {} bytes", class.bytes());
-            return Err(corrupted_as(what, self.pool_at(node, class), link, "no page can be where its list leads"));
+            return Err(corrupted_as(
+                what,
+                self.pool_at(node, class),
+                link,
+                "no page can be where its list leads",
+            ));
         }
         let words = heap.page_words.min(of_page.words());
         let words = self.read_words(at, words, |words| Ok(words.to_vec())).await?;
@@ -221,5 +226,19 @@ impl ComputeThread {
     pub(super) fn retire_page(&self, class: Class, at: Address, is_member: bool) {
         let class = if is_member { class } else { self.heap().page_class };
         self.retire_block(Block { address: at, bytes: class.bytes() });
+    }
+}
+
+/// Reads words as pages that list blocks of each class, and uses the blocks.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
+    for class in (0..super::classes::CLASSES).filter_map(Class::from_index) {
+        if grid.class_of(class.bytes()) == Some(class)
+            && check_entries(grid, 0, class, Address::new(0, 1 << 15), words).is_ok()
+        {
+            for (at, bytes) in free_blocks(grid, class, words) {
+                assert!(grid.has(at, bytes) && grid.chunk_of(at).is_some(), "{at}, {bytes} bytes");
+            }
+        }
     }
 }

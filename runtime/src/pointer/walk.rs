@@ -15,13 +15,34 @@ use crate::error::Result;
 /// traversal of a sound list meets an address twice.
 ///
 /// ```
-/// # use farfield::{Link, Result, remote};
+/// use farfield::prelude::*;
+///
 /// #[remote]
-/// struct Node { next: Link<Self> }
-/// # farfield::Cluster::local()?.run(1, async |ct| {
-/// let node = ct.new(Node::init().next(farfield::Shared::null())).await?;
-/// let node = node.publish_local().await?;
-/// # Ok(()) }).map(drop)
+/// struct Node {
+///     next: Link<Node>,
+/// }
+///
+/// async fn length(first: RemotePtr<Node>, g: &Guard<'_>) -> Result<u64> {
+///     let (mut node, mut walk) = (first.shared(g), Walk::new());
+///     while !node.is_null() {
+///         walk.visit(node)?;
+///         node = node.next().load(g).await?;
+///     }
+///     Ok(walk.steps())
+/// }
+///
+/// # fn main() -> Result<()> {
+/// Cluster::connect("local:")?.run(1, async |ct| {
+///     let last = Node::new_in(ct, Node::init()).await?.write(ct).await?;
+///     let first = Node::new_in(ct, Node::init().next(last)).await?.write(ct).await?;
+///     let g = &ct.pin();
+///     assert_eq!(length(first, g).await?, 2);
+///     last.next().store(g, first.shared(g)).await?; // a cycle
+///     assert!(matches!(length(first, g).await, Err(farfield::Error::Corrupted(_))));
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Walk {
@@ -32,11 +53,14 @@ pub struct Walk {
     until: u64,
 }
 
+/// What no traversal comes to: past the end of every segment.
+const NOWHERE: Address = Address::from_bits(u64::MAX);
+
 impl Walk {
     /// At the beginning.
     #[inline]
     pub const fn new() -> Self {
-        Self { kept: Address::NULL, steps: 0, until: 1 }
+        Self { kept: NOWHERE, steps: 0, until: 1 }
     }
 
     /// The traversal has come to an object.
@@ -67,7 +91,12 @@ impl Walk {
 
     #[cold]
     fn cycle(&self) -> crate::error::Error {
-        corrupted_as("list", self.kept, self.kept.bits(), "a traversal has come back to this object, so it has no end")
+        corrupted_as(
+            "list",
+            self.kept,
+            self.kept.bits(),
+            "a traversal has come back to this object, so it has no end",
+        )
     }
 }
 

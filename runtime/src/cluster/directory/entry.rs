@@ -4,8 +4,8 @@ use memoffset::offset_of;
 use std::num::NonZeroU64;
 
 use super::super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
-use super::super::thread::ThreadId;
 use super::super::decode::corrupted;
+use super::super::thread::ThreadId;
 use crate::error::Result;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::*;
-use crate::shm::{MemoryNode, MemoryNodeOptions};
+use crate::cluster::served::Served;
 
 /// How many ticks of the keepers of `PANICKY` are yet to panic.
 static PANICS: AtomicU32 = AtomicU32::new(0);
@@ -14,31 +14,6 @@ pub(super) fn panic_if_told(ct: &ComputeThread) {
     if ct.cluster().url().contains(PANICKY) {
         let left = PANICS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         assert!(left.is_err(), "a test has told the keeper to panic");
-    }
-}
-
-/// A cluster with a memory node in this process.
-struct Served {
-    url: String,
-    stopper: crate::stopper::Stopper,
-    _serves: Background,
-}
-
-impl Served {
-    fn new(name: &str) -> Self {
-        let mut options = MemoryNodeOptions::new(&format!("{name}-{}", std::process::id()));
-        options.segment_bytes = 1 << 20;
-        let node = MemoryNode::listen(&options).unwrap();
-        let stopper = node.stopper().unwrap();
-        let url = format!("shm:{}", options.name);
-        let serves = Background::start("memory node", move |_| node.serve()).unwrap();
-        Self { url, stopper, _serves: serves }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stopper.stop();
     }
 }
 
@@ -61,7 +36,7 @@ fn heartbeats(cluster: &Cluster) -> Vec<u32> {
 #[test]
 fn a_keeper_that_panics_is_replaced_and_said_to_be() {
     let served = Served::new(PANICKY);
-    let cluster = Cluster::connect(&served.url).unwrap();
+    let cluster = served.connect();
     assert_eq!(cluster.keeper_failures(), KeeperFailures::default());
     PANICS.store(2, Ordering::SeqCst);
     wait_until("both panics are counted", || cluster.keeper_failures().panics == 2);
@@ -71,13 +46,13 @@ fn a_keeper_that_panics_is_replaced_and_said_to_be() {
     wait_until("the third keeper shows that the process lives", || heartbeats(&cluster) != before);
     // It has the process's record and gives it back.
     drop(cluster);
-    assert_eq!(heartbeats(&Cluster::connect(&served.url).unwrap()).len(), 1, "nobody was left behind");
+    assert_eq!(heartbeats(&served.connect()).len(), 1, "nobody was left behind");
 }
 
 #[test]
 fn a_word_of_the_runtime_that_makes_no_sense_is_told_and_harms_nobody() {
     let served = Served::new("senseless");
-    let cluster = Cluster::connect(&served.url).unwrap();
+    let cluster = served.connect();
     // What the word is, a value that it can not have, and how the error begins.
     let words = [
         (control::used_slots(), 1 << 35, "used epoch slots"),
@@ -93,7 +68,9 @@ fn a_word_of_the_runtime_that_makes_no_sense_is_told_and_harms_nobody() {
             Ok(was)
         });
         let was = was.unwrap()[0];
-        wait_until(what, || cluster.keeper_failures().last.contains(&format!("the {what} at {at} is {word:#x}")));
+        wait_until(what, || {
+            cluster.keeper_failures().last.contains(&format!("the {what} at {at} is {word:#x}"))
+        });
         let status = cluster.run(1, async |ct| {
             let status = ct.status().await.map(drop);
             ct.write_word(at, was).await?;

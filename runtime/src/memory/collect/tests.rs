@@ -5,20 +5,13 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::cluster::Cluster;
-use crate::fabric::host::Background;
-use crate::shm::{MemoryNode, MemoryNodeOptions};
+use crate::cluster::served::Served;
 
 /// A process that ends while it keeps others out, and a future that is dropped while it does: the next one gets in.
 #[test]
 fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
-    let mut options = MemoryNodeOptions::new(&format!("alone-{}", std::process::id()));
-    options.segment_bytes = 1 << 20;
-    let node = MemoryNode::listen(&options).unwrap();
-    let stopper = node.stopper().unwrap();
-    let url = format!("shm:{}", options.name);
-    let serves = Background::start("memory node", move |_| node.serve()).unwrap();
-    let dead = Cluster::connect(&url).unwrap();
+    let served = Served::new("alone");
+    let dead = served.connect();
     let kept_out = dead.run(1, async |ct| {
         let me = ct.process.shared.as_ref().expect("there may be others").identity;
         let mut alone = Box::pin(ct.while_alone(async |_| std::future::pending::<Result<()>>().await));
@@ -31,7 +24,7 @@ fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
     });
     assert_eq!(kept_out.unwrap(), [true]);
     drop(dead);
-    let next = Cluster::connect(&url).unwrap();
+    let next = served.connect();
     let run = next.run(1, async |ct| {
         {
             let mut given_up = pin!(ct.while_alone(async |_| std::future::pending().await));
@@ -43,7 +36,5 @@ fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
         assert_eq!(ct.while_alone(async |_| Ok(7)).await?.ok(), Some(7));
         Ok(())
     });
-    stopper.stop();
     run.unwrap();
-    drop(serves);
 }

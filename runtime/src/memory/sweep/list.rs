@@ -61,7 +61,7 @@ impl ComputeThread {
     }
 
     /// Takes over what a sweeper that has died has left.
-    pub(super) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
+    pub(in crate::memory) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
         let word = self.read_word(control::own_list()).await?;
         if let Some(at) = decode::list(&self.heap().grid, control::own_list(), word)?
             && let Ok(list) = self.heap().look_up(self, at).await

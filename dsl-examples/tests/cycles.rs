@@ -1,0 +1,121 @@
+//! Lists with a link that leads back: every traversal ends, with an error that says where.
+
+use farfield::prelude::*;
+use farfield::Error;
+use farfield_examples::{HarrisList, LazyList, LazyListNaive, MsQueue, TreiberStack};
+
+/// The beginning of a node of any of the lists.
+#[remote]
+struct Node {
+    key: u64,
+    #[marks(deleted)]
+    next: Link<Node>,
+}
+
+/// What all sorted lists begin with.
+#[remote]
+struct List {
+    head: RemotePtr<Node>,
+    tail: RemotePtr<Node>,
+}
+
+/// Makes the last of the keys' nodes lead to the first.
+async fn make_cycle<L>(list: RemotePtr<L>, ct: &ComputeThread) -> Result<()> {
+    let g = &ct.pin();
+    let list = List::attach(RemotePtr::from_address(list.address()), ct).await?;
+    let first = list.head().next().load(g).await?.without_marks();
+    let mut last = first;
+    loop {
+        let next = last.next().load(g).await?.without_marks();
+        if next == list.tail() {
+            return last.next().store(g, first).await.map(drop);
+        }
+        last = next;
+    }
+}
+
+fn run(body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
+    Cluster::connect("local:").unwrap().run(1, body).unwrap();
+}
+
+#[track_caller]
+fn assert_is_cycle<T>(result: Result<T>) {
+    let error = result.err().expect("there is no end to come to");
+    assert!(matches!(error, Error::Corrupted(_)), "{error}");
+    assert!(error.to_string().contains("a traversal has come back"), "{error}");
+}
+
+/// Searches for a key behind all that there are, in a list of three.
+macro_rules! sorted_list {
+    ($test:ident, $list:ident, $iter_fails_by:literal) => {
+        #[test]
+        fn $test() {
+            run(async |ct| {
+                let root = $list::<u64>::create(ct).await?;
+                let list = $list::attach(root, ct).await?;
+                for key in [10, 20, 30] {
+                    assert!(list.insert(key, ct).await?);
+                }
+                make_cycle(root, ct).await?;
+                assert!(list.get(20, ct).await?, "what comes before is found");
+                assert_is_cycle(list.get(40, ct).await);
+                assert_is_cycle(list.insert(40, ct).await);
+                assert_is_cycle(list.remove(40, ct).await);
+                let error = list.iter(ct).await.err().expect("there is no end to come to").to_string();
+                assert!(error.contains($iter_fails_by), "{error}");
+                // In a debug build it is noticed that a node is freed twice.
+                assert!(list.destroy(ct).await.is_err());
+                Ok(())
+            });
+        }
+    };
+}
+
+sorted_list!(a_lazy_list_with_a_cycle, LazyList, "out of order");
+sorted_list!(a_naive_lazy_list_with_a_cycle, LazyListNaive, "out of order");
+sorted_list!(a_harris_list_with_a_cycle, HarrisList, "out of order");
+
+#[test]
+fn a_cycle_ends_a_recovery() {
+    run(async |ct| {
+        let root = LazyList::<u64>::create(ct).await?;
+        let list = LazyList::attach(root, ct).await?;
+        for key in [10, 20, 30] {
+            assert!(list.insert(key, ct).await?);
+        }
+        make_cycle(root, ct).await?;
+        assert_is_cycle(list.recover(ct).await);
+        Ok(())
+    });
+}
+
+/// A stack's or queue's first word leads to its first node.
+#[remote]
+struct Ends {
+    first: Link<Node>,
+}
+
+#[test]
+fn stacks_and_queues_with_a_cycle() {
+    run(async |ct| {
+        let g = &ct.pin();
+        let root = TreiberStack::<u64>::create(ct).await?;
+        let stack = TreiberStack::attach(root, ct).await?;
+        stack.push(1, ct).await?;
+        stack.push(2, ct).await?;
+        let ends = RemotePtr::<Ends>::from_address(root.address());
+        let top = ends.first().load(g).await?;
+        top.next().load(g).await?.without_marks().next().store(g, top).await?;
+        assert!(stack.destroy(ct).await.is_err());
+
+        let root = MsQueue::<u64>::create(ct).await?;
+        let queue = MsQueue::attach(root, ct).await?;
+        queue.enqueue(1, ct).await?;
+        let ends = RemotePtr::<Ends>::from_address(root.address());
+        let dummy = ends.first().load(g).await?;
+        dummy.next().load(g).await?.without_marks().next().store(g, dummy).await?;
+        assert_is_cycle(queue.enqueue(2, ct).await);
+        assert!(queue.destroy(ct).await.is_err());
+        Ok(())
+    });
+}

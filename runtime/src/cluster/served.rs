@@ -1,0 +1,40 @@
+//! A cluster with a memory node in this process, for tests.
+
+use super::Cluster;
+use crate::fabric::host::Background;
+use crate::shm::{MemoryNode, MemoryNodeOptions};
+use crate::stopper::Stopper;
+
+pub(crate) struct Served {
+    pub(crate) url: String,
+    stopper: Stopper,
+    _serves: Background,
+}
+
+impl Served {
+    /// One of 1 MiB, with a name of its own.
+    pub(crate) fn new(name: &str) -> Self {
+        Self::with(name, |_| ())
+    }
+
+    pub(crate) fn with(name: &str, adjust: impl FnOnce(&mut MemoryNodeOptions)) -> Self {
+        let mut options = MemoryNodeOptions::new(&format!("{name}-{}", std::process::id()));
+        options.segment_bytes = 1 << 20;
+        adjust(&mut options);
+        let node = MemoryNode::listen(&options).unwrap();
+        let stopper = node.stopper().unwrap();
+        let url = format!("shm:{}", options.name);
+        let serves = Background::start("memory node", move |_| node.serve()).unwrap();
+        Self { url, stopper, _serves: serves }
+    }
+
+    pub(crate) fn connect(&self) -> Cluster {
+        Cluster::connect(&self.url).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stopper.stop();
+    }
+}
