@@ -1,7 +1,7 @@
 //! Lists with a link that leads back: every traversal ends, with an error that says where.
 
-use farfield::prelude::*;
 use farfield::Error;
+use farfield::prelude::*;
 use farfield_examples::{HarrisList, LazyList, LazyListNaive, MsQueue, TreiberStack};
 
 /// The beginning of a node of any of the lists.

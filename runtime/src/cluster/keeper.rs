@@ -286,7 +286,8 @@ async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Opt
     shared.look_for_memory_node();
     show_sign(ct, beats).await?;
     ct.hear_requests();
-    let owed = if others.sweeps { ct.attend_sweep().await? } else { None };
+    // Whatever comes of it, the rest is done, too.
+    let owed = if others.sweeps { ct.attend_sweep().await } else { Ok(None) };
     ct.take_orphans();
     if ct.has_garbage() {
         ct.try_reclaim().await;
@@ -299,7 +300,7 @@ async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Opt
     tests::panic_if_told(ct);
     // Numbers are not used again.
     others.seen.retain(|_, (_, at)| now.saturating_sub(*at) < 10 * others.lease);
-    Ok(owed)
+    owed
 }
 
 /// The sweep that is under way, if one is.
