@@ -24,13 +24,13 @@ async fn make_cycle<L>(list: RemotePtr<L>, ct: &ComputeThread) -> Result<()> {
     let g = &ct.pin();
     let list = List::attach(RemotePtr::from_address(list.address()), ct).await?;
     let first = list.head().next().load(g).await?.without_marks();
-    let mut last = first;
+    let mut node = first;
     loop {
-        let next = last.next().load(g).await?.without_marks();
+        let next = node.next().load(g).await?.without_marks();
         if next == list.tail() {
-            return last.next().store(g, first).await.map(drop);
+            return node.next().store(g, first).await.map(drop);
         }
-        last = next;
+        node = next;
     }
 }
 

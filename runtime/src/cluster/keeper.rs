@@ -86,7 +86,7 @@ impl Cluster {
     /// What went wrong with the thread that looks after this process's part in the cluster, as long as it is connected. Nothing does where a
     /// cluster is one process's own.
     pub fn keeper_failures(&self) -> KeeperFailures {
-        lock(&self.shared.keeper_failures).counted.clone()
+        lock(&self.shared.standing.failures).counted.clone()
     }
 }
 
@@ -102,7 +102,7 @@ impl Shared {
     #[cold]
     pub(crate) fn note_failure(&self, now: Duration, error: &Error, what: &'static str) {
         let message = error.to_string();
-        let mut failures = lock(&self.keeper_failures);
+        let mut failures = lock(&self.standing.failures);
         failures.counted.errors += 1;
         let is_known = failures.counted.last == message;
         if !failures.told.is_some_and(|told| is_known && now.saturating_sub(told) < REPEATED) {
@@ -142,7 +142,7 @@ fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &Stop, joined: Sender<Res
         };
         tracing::error!(%error, "the keeper has ended; another takes its place");
         {
-            let mut failures = lock(&cluster.shared.keeper_failures);
+            let mut failures = lock(&cluster.shared.standing.failures);
             failures.counted.panics += panics;
             failures.counted.last = error.to_string();
         }

@@ -20,162 +20,23 @@
 //! Nobody who holds anything has no record: it is taken before anything else and given back after everything else. Therefore
 //! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
 
+mod record;
+
+pub(crate) use record::Seen;
+#[cfg(any(fuzzing, test))]
+pub(crate) use record::decode_any;
+pub(super) use record::{DEPARTED_SHIFT, field};
+use record::{HINT, State, collect};
+
 use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use super::decode;
 use super::thread::{ComputeThread, ThreadId};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
-use crate::layout::WORD_BYTES;
 use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE, Places};
 use crate::pointer::Address;
 use memoffset::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What a record's state says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    identity: Option<u32>,
-    evicted_by: Option<u32>,
-}
-
-impl State {
-    fn of(identity: u32) -> u64 {
-        Self { identity: Some(identity), evicted_by: None }.to_word()
-    }
-
-    fn to_word(self) -> u64 {
-        let half = |identity: Option<u32>| identity.map_or(0, |identity| u64::from(identity) + 1);
-        half(self.identity) | half(self.evicted_by) << 32
-    }
-
-    fn from_word(word: u64) -> Self {
-        let half = |half: u64| (half & u64::from(u32::MAX)).checked_sub(1).map(|identity| identity as u32);
-        Self { identity: half(word), evicted_by: half(word >> 32) }
-    }
-}
-
-/// What a record says, if it is a process's: `words` were read at `places`, and no process has a number above `last`.
-///
-/// # Errors
-/// [`Error::Corrupted`] if the state names nobody who could be there. The other words may be anything: marks of those who are gone and numbers
-/// of runs and sweeps are only compared, counts only shown and added.
-fn decode_record(places: Places, words: &[u64; RECORD_WORDS], last: u32) -> Result<Option<Seen>> {
-    let word = words[offset_of!(Record, state) / WORD_BYTES];
-    let state = State::from_word(word);
-    let is_a_process = |identity: Option<u32>| identity.is_none_or(|identity| identity <= last);
-    let nobody_is_evicted = state.identity.is_none() && state.evicted_by.is_some();
-    if nobody_is_evicted || !is_a_process(state.identity) || !is_a_process(state.evicted_by) {
-        return Err(decode::corrupted_as(
-            "state of a member",
-            places.record,
-            word,
-            "no process has such a number",
-        ));
-    }
-    Ok(state.identity.map(|identity| Seen { identity, places, words: *words }))
-}
-
-/// A process as its record shows it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) identity: u32,
-    places: Places,
-    words: [u64; RECORD_WORDS],
-}
-
-impl Seen {
-    fn word(&self, offset: usize) -> u64 {
-        self.words[offset / WORD_BYTES]
-    }
-
-    /// Whether nothing of it takes effect any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.word(offset_of!(Record, gone)) == u64::from(self.identity) + 1
-    }
-
-    /// Whether it is gone from the first memory node, and the others are yet to be asked.
-    pub(crate) fn is_hinted(&self) -> bool {
-        self.word(offset_of!(Record, gone)) == HINT | (u64::from(self.identity) + 1)
-    }
-
-    /// What changes as long as it lives.
-    pub(crate) fn sign(&self) -> u64 {
-        self.word(offset_of!(Record, sign))
-    }
-
-    /// The system's number of the process.
-    pub(crate) fn pid(&self) -> u32 {
-        (self.word(offset_of!(Record, sign)) >> 32) as u32
-    }
-
-    /// How often it has shown that it lives.
-    pub(crate) fn heartbeats(&self) -> u32 {
-        self.word(offset_of!(Record, sign)) as u32
-    }
-
-    /// About how many bytes its threads have in free blocks and in garbage, as it said last.
-    pub(crate) fn holds(&self) -> u64 {
-        self.word(offset_of!(Record, holds))
-    }
-
-    /// Where its slot is.
-    pub(crate) fn slot(&self) -> Address {
-        self.places.slot
-    }
-
-    /// Where its record is.
-    pub(crate) fn record(&self) -> Address {
-        self.places.record
-    }
-
-    /// The number of the run that it is in, and whom that was written for.
-    pub(crate) fn run_word(&self) -> u64 {
-        self.word(offset_of!(Record, run))
-    }
-
-    /// Which part of which group it is.
-    pub(crate) fn group(&self) -> u64 {
-        self.word(offset_of!(Record, group))
-    }
-
-    /// Which of the group's runs it is in, with how many threads, and how many of them have ended.
-    pub(crate) fn round(&self) -> u64 {
-        self.word(offset_of!(Record, round))
-    }
-
-    /// As [`run_word`](Self::run_word), if it was written for this process.
-    pub(crate) fn run(&self) -> u64 {
-        let word = self.run_word();
-        if word & u64::from(u32::MAX) == u64::from(self.identity) { word } else { 0 }
-    }
-
-    /// Which sweep it has heard of, and how far it is with it.
-    pub(crate) fn attends(&self) -> u64 {
-        self.word(offset_of!(Record, attends))
-    }
-
-    /// How many of its threads have ended in that run.
-    pub(crate) fn departed(&self) -> u64 {
-        self.round() >> DEPARTED_SHIFT
-    }
-}
-
-impl Places {
-    /// Those of a number in the control block.
-    fn here(number: u64) -> Self {
-        Self { slot: control::slot_here(number), record: control::record_here(number) }
-    }
-
-    /// Those of a number in a page of further ones.
-    fn in_page(page: Address, within: u64) -> Self {
-        Self { slot: control::slot_in_page(page, within), record: control::record_in_page(page, within) }
-    }
-}
-
-/// A field of a record.
-pub(super) fn field(record: Address, offset: usize) -> Address {
-    record.add(offset as u64)
-}
 
 /// How far a process is gone, as a memory node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,12 +47,6 @@ pub(crate) enum Gone {
     /// Nothing of it takes effect anywhere any more.
     Everywhere,
 }
-
-/// Where in a record's round the number of threads begins that have ended.
-pub(super) const DEPARTED_SHIFT: u32 = 34;
-
-/// Set beside the identity of a process that is gone from the first memory node, and perhaps not from others.
-const HINT: u64 = 1 << 63;
 
 /// Where processes stand, looked for word by word.
 fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = Places> {
@@ -471,36 +326,6 @@ impl ComputeThread {
             evicted += 1;
         }
         Ok(evicted)
-    }
-}
-
-/// The processes of some records.
-fn collect(
-    members: &mut Vec<Seen>,
-    records: &[u64],
-    places: impl Fn(u64) -> Places,
-    last: u32,
-) -> Result<()> {
-    for (number, words) in (0..).zip(records.as_chunks::<RECORD_WORDS>().0) {
-        members.extend(decode_record(places(number), words, last)?);
-    }
-    Ok(())
-}
-
-/// Reads words as records.
-#[cfg(any(fuzzing, test))]
-pub(crate) fn decode_any(words: &[u64]) {
-    let mut members = Vec::new();
-    drop(collect(&mut members, words, Places::here, 1 << 24));
-    for member in members {
-        let _ = (
-            member.is_gone(),
-            member.is_hinted(),
-            member.pid(),
-            member.heartbeats(),
-            member.run(),
-            member.departed(),
-        );
     }
 }
 

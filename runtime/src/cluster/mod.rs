@@ -8,6 +8,7 @@
 //! | [`standing`] | how this process stands with its cluster |
 //! | [`members`] | its processes, and which of them are gone |
 //! | [`keeper`] | the thread that looks after a process's part |
+//! | [`decode`] | from words of far memory to what the runtime goes by |
 //! | [`directory`] | named roots: `publish`, `lookup`, `root_or_init` |
 //! | [`group`] | several processes that run together |
 //! | [`checkpoint`] | all of it in a file, and back |
@@ -57,7 +58,7 @@ pub(crate) mod tokens;
 pub(crate) mod url;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -87,11 +88,11 @@ use crate::sim::Simulation;
 use crate::task::block_on;
 use backing::Backing;
 use group::Group;
-use keeper::{AtFirst, Failures};
+use keeper::AtFirst;
 use run::Run;
 use runs::{Computing, Runs};
 use simulated::{Simulated, keep_beside, look_for_leaks};
-use standing::Identities;
+use standing::{Identities, Standing};
 use url::Config;
 
 /// A connection to far memory, from which compute threads are started.
@@ -127,10 +128,7 @@ pub(crate) struct Shared {
     pub(crate) collector: crate::primitive::Arc<Collector>,
     /// The process, where it is one for as long as it is connected; where it is simulated, each run has several.
     process: Option<Arc<Process>>,
-    /// Whether the memory node that lets processes in is gone, and whether this process was evicted.
-    is_lost: AtomicBool,
-    is_evicted: AtomicBool,
-    keeper_failures: Mutex<Failures>,
+    standing: Standing,
     pub(crate) registry: Arc<Registry>,
     runs: Runs,
     /// Free blocks that the threads of ended runs held, where a process is there for a run only.
@@ -273,9 +271,7 @@ impl Cluster {
                 identities: Mutex::new(Identities::new(backing.identity())),
                 backing,
                 process: process.map(Arc::new),
-                is_lost: AtomicBool::new(false),
-                is_evicted: AtomicBool::new(false),
-                keeper_failures: Mutex::default(),
+                standing: Standing::default(),
                 collector,
                 registry: Arc::new(Registry::new(is_alone)),
                 runs: Runs::default(),

@@ -18,9 +18,11 @@
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::keeper::Failures;
 use super::thread::ThreadId;
 use super::{Shared, lock};
 use crate::error::{self, Error, Result};
@@ -30,6 +32,14 @@ const LOCAL_BITS: u32 = 24;
 /// The highest number of a thread, there and where a cluster has only one process.
 const LAST_OF_SEVERAL: u64 = (1 << LOCAL_BITS) - 1;
 const LAST_OF_ONE: u64 = (1 << 48) - 1;
+
+/// Whether the memory node that lets processes in is gone, whether this process was evicted, and what its keeper could not do.
+#[derive(Default)]
+pub(super) struct Standing {
+    is_lost: AtomicBool,
+    is_evicted: AtomicBool,
+    pub(super) failures: Mutex<Failures>,
+}
 
 /// The identities of a process: which its threads have, and which come next.
 #[derive(Debug)]
@@ -77,27 +87,27 @@ impl Identities {
 impl Shared {
     /// Looks whether the memory node is there that lets processes in, and knows which are gone.
     pub(super) fn look_for_memory_node(&self) {
-        if !self.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
+        if !self.standing.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
             tracing::warn!(
                 "the memory node has ended: what another process held that has gone is never given back"
             );
-            self.is_lost.store(true, Ordering::Relaxed);
+            self.standing.is_lost.store(true, Ordering::Relaxed);
         }
     }
 
     /// The process has found that it was evicted.
     pub(super) fn note_eviction(&self) {
-        self.is_evicted.store(true, Ordering::Relaxed);
+        self.standing.is_evicted.store(true, Ordering::Relaxed);
     }
 
     /// # Errors
     /// [`Error::CannotConnect`] if that memory node has gone: whoever waits for another process could wait for ever;
     /// [`Error::Evicted`].
     pub(crate) fn check_memory_node(&self) -> Result<()> {
-        if self.is_evicted.load(Ordering::Relaxed) {
+        if self.standing.is_evicted.load(Ordering::Relaxed) {
             return Err(Error::from(error::Evicted { process: self.backing.identity().unwrap_or_default() }));
         }
-        if self.is_lost.load(Ordering::Relaxed) {
+        if self.standing.is_lost.load(Ordering::Relaxed) {
             let (address, reason) = (self.url.clone(), "its memory node has ended".into());
             return Err(Error::from(error::CannotConnect { address, reason }));
         }

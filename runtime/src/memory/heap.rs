@@ -418,12 +418,11 @@ impl ThreadHeap {
     pub(super) async fn look_up(&self, ct: &ComputeThread, at: Address) -> Result<Block> {
         let none = || refused(at, PointerFault::NoObject);
         let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
-        let usage = match self.known_class(at) {
-            Some(class) => Use::Small(class),
-            None => {
-                let word = ct.read_word(self.grid.word(at.segment(), chunk)).await?;
-                self.grid.usage(at.segment(), chunk, word)?
-            }
+        let usage = if let Some(class) = self.known_class(at) {
+            Use::Small(class)
+        } else {
+            let word = ct.read_word(self.grid.word(at.segment(), chunk)).await?;
+            self.grid.usage(at.segment(), chunk, word)?
         };
         match usage {
             Use::Small(class) if self.grid.begins_block(at, class) => {

@@ -21,7 +21,7 @@ use crate::error::{self, Error, Result};
 use crate::task::Backoff;
 
 /// For how long, where time is real, and how often a thread tries at least before it fails because of another.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(100);
 const ATTEMPTS: u32 = 256;
 
 /// How often in one epoch it goes on because of a guard of its own that may be new.
