@@ -163,7 +163,18 @@ type ToBegin = Cell<Option<(AtFirst, Sender<Result<u64>>)>>;
 /// A keeper's life. An error is that of one who could not begin.
 async fn keep(ct: &ComputeThread, stop: &Stop, to_begin: &ToBegin) -> Result<()> {
     ct.join_members().await?;
-    let options = decode::options(ct.read_word(control::options()).await?)?;
+    let options = match ct.read_word(control::options()).await.and_then(decode::options) {
+        Ok(options) => options,
+        Err(error) => {
+            let waits = to_begin.take();
+            // Once the process is used, its record stays until another keeper gives it back.
+            if waits.is_some() {
+                ct.leave_for_good().await;
+            }
+            to_begin.set(waits);
+            return Err(error);
+        }
+    };
     let sweeps = options & control::SWEEPS != 0;
     if !sweeps {
         ct.process.witness.is_never_asked();

@@ -83,3 +83,16 @@ fn a_word_of_the_runtime_that_makes_no_sense_is_told_and_harms_nobody() {
     }
     assert_eq!(cluster.keeper_failures().panics, 0);
 }
+
+#[test]
+fn who_can_not_join_leaves_nothing_behind() {
+    let served = Served::new("options");
+    let first = served.connect();
+    let options = control::options();
+    first.run(1, async |ct| ct.write_word(options, 1 << 9).await).unwrap();
+    let error = Cluster::connect(&served.url).unwrap_err();
+    assert!(error.to_string().contains("the options at"), "{error}");
+    first.run(1, async |ct| ct.write_word(options, 0).await).unwrap();
+    assert_eq!(heartbeats(&first).len(), 1);
+    assert_eq!(first.run(1, async |ct| ct.read_word(control::evictions()).await).unwrap(), [0]);
+}
