@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cluster::control;
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 use crate::memory::chunks::HeapUse;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;

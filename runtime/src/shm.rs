@@ -31,13 +31,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::{backing, control, members};
-use crate::error::{self, Error, Result};
-use crate::fabric::host::Geometry;
+use crate::error::Result;
+use crate::fabric::geometry::Geometry;
 use crate::fabric::secret;
 use crate::fabric::shm::{Options, Server};
-use crate::layout::WORD_BYTES;
 pub use crate::observer::{NodeMetrics, Observer};
-use crate::pointer::Address;
 pub use crate::stopper::Stopper;
 use crate::stopper::lease_ms;
 
@@ -92,23 +90,8 @@ impl MemoryNode {
     /// somebody else's, or there is no room; [`Error::InvalidArgument`] for an option out of its bounds, or a secret's file that is
     /// missing, empty or readable by others; [`Error::System`].
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
-        let invalid = |argument, value: String, reason| {
-            Error::from(error::InvalidArgument { argument, value: value.into(), reason })
-        };
-        let bytes = options.segment_bytes / WORD_BYTES as u64 * WORD_BYTES as u64;
-        if !(control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&bytes) {
-            let reason = "a segment has 27336 bytes (its control block and a word) to 256 TiB";
-            return Err(invalid("segment size", options.segment_bytes.to_string(), reason));
-        }
-        let (nodes, segments) = (options.nodes, options.segments);
-        if nodes == 0
-            || segments == 0
-            || u32::from(nodes) * u32::from(segments) > Address::MAX_SEGMENTS as u32
-        {
-            let reason = "a cluster in shared memory has 1 to 1024 segments";
-            return Err(invalid("segments", format!("{nodes} times {segments}"), reason));
-        }
-        let geometry = Geometry { nodes, segments_per_node: segments, segment_bytes: bytes };
+        let geometry =
+            Geometry::rounded(options.nodes.into(), options.segments.into(), options.segment_bytes)?;
         let of_server = Options {
             name: options.name.as_str().into(),
             geometry,
@@ -137,7 +120,7 @@ impl MemoryNode {
         let (server, geometry) = (Arc::clone(&self.0), self.0.arena().geometry());
         Observer::new(move || {
             let load = |at| server.arena().word(at).map_or(0, |word| word.load(Ordering::SeqCst));
-            NodeMetrics::of(geometry, 0..geometry.nodes, load, server.counts())
+            NodeMetrics::of(geometry, 0..geometry.nodes(), load, server.counts())
         })
     }
 

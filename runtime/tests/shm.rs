@@ -271,6 +271,20 @@ fn what_is_not_there_or_not_ours_is_named() {
     let said = MemoryNode::listen(&large).map(drop).unwrap_err().to_string();
     assert!(said.contains("no room for 35184372088832 bytes in /dev/shm"), "{said}");
     assert!(!directory(&large.name).exists());
+    for (nodes, segments, bytes, of) in [
+        (1, 1, 0, "segment size is 0: "),
+        (1, 1, 27_335, "segment size is 27335: "),
+        (1, 1, (1 << 48) + 8, "segment size is 281474976710664: "),
+        (0, 3, 1 << 20, "number of segments is 0 times 3: "),
+        (60_000, 2, 1 << 20, "number of segments is 60000 times 2: "),
+        (2, 1000, 1 << 20, "segments is 2000: "),
+        (256, 256, 1 << 48, "memory size is 65536 segments of 281474976710656 bytes: "),
+    ] {
+        (large.nodes, large.segments, large.segment_bytes) = (nodes, segments, bytes);
+        let said = MemoryNode::listen(&large).map(drop).unwrap_err().to_string();
+        assert!(said.starts_with(of) && !said.contains('\n'), "{said}");
+    }
+    (large.nodes, large.segments, large.segment_bytes) = (1, 1, 1 << 20);
     large.lease = std::time::Duration::ZERO;
     assert!(MemoryNode::listen(&large).map(drop).unwrap_err().to_string().contains("lease is 0"));
 

@@ -9,7 +9,8 @@ use super::url::{Config, Fabric};
 use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
-use crate::fabric::host::{Arena, Geometry, Host};
+use crate::fabric::geometry::Geometry;
+use crate::fabric::host::{Arena, Host};
 #[cfg(target_os = "linux")]
 use crate::fabric::shm;
 use crate::fabric::sim::{self, Sim, World};

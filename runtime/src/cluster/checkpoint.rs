@@ -26,7 +26,7 @@ use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
 use super::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
 use crate::fabric::files;
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::memory::grid::Grid;
 use crate::pointer::Address;
@@ -47,26 +47,14 @@ const WORDS_AT_A_TIME: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     layout: u64,
-    nodes: u64,
-    segments_per_node: u64,
-    segment_bytes: u64,
+    geometry: Geometry,
 }
 
 impl Header {
-    fn segments(&self) -> u64 {
-        self.nodes * self.segments_per_node
-    }
-
-    /// Where chunks were.
-    fn grid(&self) -> Grid {
-        // Only the size matters.
-        let segment_bytes = self.segment_bytes;
-        Grid::new(Geometry { nodes: 1, segments_per_node: 1, segment_bytes })
-    }
-
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let Self { layout, nodes, segments_per_node, segment_bytes } = self;
-        let words = [VERSION, BYTE_ORDER, layout, nodes, segments_per_node, segment_bytes];
+        let Self { layout, geometry } = self;
+        let [nodes, segments_per_node] = [geometry.nodes(), geometry.segments_per_node()].map(u64::from);
+        let words = [VERSION, BYTE_ORDER, layout, nodes, segments_per_node, geometry.segment_bytes()];
         let mut bytes = [0; HEADER_BYTES];
         bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
         bytes[MAGIC.len()..].copy_from_slice(bytemuck::bytes_of(&words));
@@ -91,12 +79,9 @@ impl Header {
         if layout != LAYOUT_VERSION {
             return Err(format!("its memory has layout version {layout}, this build knows {LAYOUT_VERSION}"));
         }
-        let segments = nodes.checked_mul(segments_per_node);
-        let fits = segments.is_some_and(|segments| (1..=Address::MAX_SEGMENTS as u64).contains(&segments))
-            && (control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&segment_bytes)
-            && segment_bytes.is_multiple_of(WORD_BYTES as u64);
-        let header = Self { layout, nodes, segments_per_node, segment_bytes };
-        if fits { Ok(header) } else { Err("it says that it has impossible segments".to_owned()) }
+        let geometry = Geometry::new(nodes, segments_per_node, segment_bytes);
+        let geometry = geometry.map_err(|wrong| format!("it is of no cluster: its {wrong}"))?;
+        Ok(Self { layout, geometry })
     }
 }
 
@@ -225,12 +210,7 @@ async fn save_to(ct: &ComputeThread, path: &Path, file: File) -> Result<u64> {
     let geometry = ct.heap().geometry;
     let grid = ct.heap().grid;
     let mut to = Writer { file: BufWriter::new(file), digest: Sha256::new(), bytes: 0, path };
-    let header = Header {
-        layout: LAYOUT_VERSION,
-        nodes: geometry.nodes.into(),
-        segments_per_node: geometry.segments_per_node.into(),
-        segment_bytes: geometry.segment_bytes,
-    };
+    let header = Header { layout: LAYOUT_VERSION, geometry };
     to.write(&header.to_bytes())?;
     for segment in 0..geometry.segments() {
         let segment = segment as u16;
@@ -258,16 +238,17 @@ async fn copy_out(ct: &ComputeThread, to: &mut Writer<'_>, from: Address, words:
 
 async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Result<()> {
     let (geometry, grid) = (ct.heap().geometry, ct.heap().grid);
-    let was = header.grid();
-    if !grid.extends(&was) || header.segments() > u64::from(geometry.segments()) {
+    let Header { geometry: old, .. } = header;
+    let was = Grid::new(old);
+    if !grid.extends(&was) || old.segments() > geometry.segments() {
         return Err(failed(
             path,
             format!(
                 "it has {} segments of {} bytes: the cluster needs as many or more, of this size or larger, and has {} of {}",
-                header.segments(),
-                header.segment_bytes,
+                old.segments(),
+                old.segment_bytes(),
                 geometry.segments(),
-                geometry.segment_bytes
+                geometry.segment_bytes()
             ),
         ));
     }
@@ -280,7 +261,7 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
     let file = files::open(path, OpenOptions::new().read(true)).map_err(io)?;
     let mut from = Reader { file: BufReader::new(file), left: body, path };
     from.words(HEADER_BYTES / WORD_BYTES)?;
-    for segment in 0..header.segments() {
+    for segment in 0..old.segments() {
         let segment = segment as u16;
         let taken = from.words(1)?[0];
         if taken > was.chunks(segment) {
@@ -293,7 +274,7 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
     copy_in(ct, &mut from, control::entry(0), DIRECTORY_WORDS).await?;
     ct.reset_directory().await?;
     ct.collect(true).await?;
-    tracing::info!(segments = header.segments(), "checkpoint restored");
+    tracing::info!(segments = old.segments(), "checkpoint restored");
     Ok(())
 }
 
@@ -321,8 +302,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let header =
-            Header { layout: LAYOUT_VERSION, nodes: 2, segments_per_node: 3, segment_bytes: 1 << 20 };
+        let header = Header { layout: LAYOUT_VERSION, geometry: Geometry::new(2, 3, 1 << 20).unwrap() };
         let bytes = header.to_bytes();
         assert_eq!(Header::parse(&bytes), Ok(header));
         let with = |at: usize, byte: u8| {
@@ -334,7 +314,14 @@ mod tests {
         assert!(with(16, 9).contains("version 9 of the format"));
         assert!(with(24, 0).contains("byte order"));
         assert!(with(32, 9).contains("layout version 9"));
-        assert!(with(40, 0).contains("impossible segments"));
+        assert!(with(40, 0).contains("it is of no cluster: its number of segments is 0 times 3: "));
+        assert!(with(56, 1).contains("its segment size is 1048577: a segment consists of words"));
+        assert!(with(58, 0).contains("its segment size is 0: "));
+        assert!(with(63, 255).contains("its segment size is 18374686479672672256: "));
+        assert!(
+            with(44, 1).contains("its number of segments is 4294967298 times 3: "),
+            "32 bits do not hide it"
+        );
         assert!(Header::parse(&bytes[1..]).unwrap_err().contains("too short"));
     }
 

@@ -18,6 +18,7 @@
 
 use memoffset::{offset_of, span_of};
 
+use crate::fabric::geometry::LEAST_SEGMENT_BYTES;
 use crate::memory::classes::{CLASSES, Class};
 use crate::memory::epoch::FIRST_EPOCH;
 use crate::pointer::Address;
@@ -154,9 +155,8 @@ pub(crate) const DIRECTORY_ENTRIES: usize = 128;
 
 pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
-/// The smallest segment, which has room for its control block and a word, and the largest, which 48 bits of offset can name.
-pub(crate) const LEAST_SEGMENT_BYTES: u64 = CONTROL_BYTES + size_of::<u64>() as u64;
-pub(crate) const MOST_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
+/// The smallest segment has room for the control block and a word.
+const _: () = assert!(LEAST_SEGMENT_BYTES == CONTROL_BYTES + size_of::<u64>() as u64);
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
 pub(crate) const RECORD_WORDS: usize = 8;
 /// The bytes of a page of further slots, behind which are their records.

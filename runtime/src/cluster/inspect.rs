@@ -104,7 +104,7 @@ impl ComputeThread {
             });
         }
         let mut classes = Vec::new();
-        for node in 0..self.heap().geometry.nodes {
+        for node in 0..self.heap().geometry.nodes() {
             classes.push(self.bytes_by_class(node).await?);
         }
         let [debts, collected, _, swept] = self.read_array(control::debts()).await?;

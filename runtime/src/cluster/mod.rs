@@ -315,7 +315,7 @@ impl Cluster {
 
     /// How many memory nodes there are.
     pub fn nodes(&self) -> usize {
-        usize::from(self.shared.config.geometry.nodes)
+        usize::from(self.shared.config.geometry.nodes())
     }
 
     /// What all threads that have ended asked of far memory, together.

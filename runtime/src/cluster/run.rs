@@ -41,7 +41,7 @@ pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<Reserved> {
         let reason = "a cluster has epoch slots for 16510 compute nodes; raise the option `threads-per-node`";
         return refused(on_nodes(), reason);
     }
-    if bytes_of_slots(processes) > shared.config.geometry.segment_bytes - CONTROL_BYTES {
+    if bytes_of_slots(processes) > shared.config.geometry.segment_bytes() - CONTROL_BYTES {
         let reason =
             "their epoch slots do not fit in segment 0; raise the option `size` or `threads-per-node`";
         return refused(on_nodes(), reason);

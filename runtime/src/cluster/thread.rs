@@ -195,7 +195,7 @@ impl ComputeThread {
 
     /// How many memory nodes the cluster has.
     pub fn nodes(&self) -> usize {
-        usize::from(self.cluster.shared.config.geometry.nodes)
+        usize::from(self.cluster.shared.config.geometry.nodes())
     }
 
     /// The thread's identity, unique in the cluster for as long as it exists.

@@ -1,8 +1,7 @@
 //! Cluster URLs: `local:nodes=2,size=16MiB`.
 
-use crate::cluster::control::{LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES};
 use crate::error::{self, Error, Result};
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 #[cfg(target_os = "linux")]
 use crate::fabric::shm;
 #[cfg(feature = "_verbs")]
@@ -10,9 +9,7 @@ use crate::fabric::sim::config as sim;
 use crate::fabric::sim::config::SimConfig;
 #[cfg(feature = "_verbs")]
 use crate::fabric::verbs::config::Config as VerbsConfig;
-use crate::layout::WORD_BYTES;
 use crate::memory::site::Policy;
-use crate::pointer::Address;
 
 /// The embedded default: one node, one segment of 256 MiB, of which only the pages in use take memory.
 const DEFAULT_SEGMENT_BYTES: u64 = 256 << 20;
@@ -64,8 +61,7 @@ const RETIRED_SHARE: u64 = 2;
 impl Config {
     /// How many bytes a thread may have retired that are not freed.
     pub(crate) fn most_retired(&self) -> u64 {
-        let memory = self.geometry.segment_bytes.saturating_mul(self.geometry.segments().into());
-        self.max_retired.unwrap_or(memory / RETIRED_SHARE)
+        self.max_retired.unwrap_or(self.geometry.bytes() / RETIRED_SHARE)
     }
 
     /// Parses a cluster URL.
@@ -152,25 +148,7 @@ fn parse(url: &str) -> Result<Config, String> {
     if let Fabric::Verbs(verbs) = &mut fabric {
         verbs.seed = seed;
     }
-    if size < LEAST_SEGMENT_BYTES {
-        return Err(format!(
-            "size={size} is too small: the control block alone takes {LEAST_SEGMENT_BYTES} bytes"
-        ));
-    }
-    if size > MOST_SEGMENT_BYTES {
-        return Err(format!("size={size} is too large: a pointer reaches {MOST_SEGMENT_BYTES} bytes"));
-    }
-    if nodes * segments > Address::MAX_SEGMENTS as u64 {
-        let most = Address::MAX_SEGMENTS;
-        return Err(format!(
-            "nodes={nodes} times segments={segments} is more than the {most} segments a pointer can name"
-        ));
-    }
-    let geometry = Geometry {
-        nodes: nodes as u16,
-        segments_per_node: segments as u16,
-        segment_bytes: size / WORD_BYTES as u64 * WORD_BYTES as u64,
-    };
+    let geometry = Geometry::rounded(nodes, segments, size).map_err(|wrong| wrong.to_string())?;
     Ok(Config { geometry, fabric, seed, policy, max_retired })
 }
 
@@ -230,7 +208,7 @@ mod tests {
     fn the_bare_fabric_has_defaults() {
         let config = Config::parse("local:").unwrap();
         assert_eq!(config.geometry.segments(), 1);
-        assert_eq!(config.geometry.segment_bytes, DEFAULT_SEGMENT_BYTES);
+        assert_eq!(config.geometry.segment_bytes(), DEFAULT_SEGMENT_BYTES);
         assert_eq!(config.fabric, Fabric::Host);
         assert_eq!(Config::parse("local:delay=7").unwrap().fabric, Fabric::Delayed { max_polls: 7 });
         assert_eq!(Config::parse("sim:").unwrap().fabric, Fabric::Sim(SimConfig::default()));
@@ -239,7 +217,7 @@ mod tests {
     #[test]
     fn options_are_read_with_their_units() {
         let geometry = Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().geometry;
-        assert_eq!(geometry, Geometry { nodes: 3, segments_per_node: 2, segment_bytes: 65536 });
+        assert_eq!(Ok(geometry), Geometry::new(3, 2, 65536));
         assert_eq!(Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().most_retired(), 192 << 10);
         assert_eq!(Config::parse("sim:max-retired=3KiB").unwrap().most_retired(), 3 << 10);
     }
@@ -256,12 +234,18 @@ mod tests {
         assert!(reason("local:max-retired=much").contains("max-retired=much"));
         assert!(reason("local:nodes=0").contains("nodes=0"));
         assert!(reason("local:nodes=-1").contains("nodes=-1"));
-        assert!(reason("local:size=0").contains("size=0 is too small"));
-        assert!(reason("local:size=16KiB").contains("too small"));
+        assert!(reason("local:size=0").contains("segment size is 0: a segment has 27336 bytes"));
+        assert!(reason("sim:size=16KiB").contains("segment size is 16384: "));
+        assert!(reason("local:size=27335").contains("segment size is 27335: "));
         assert!(reason("local:size=3parsecs").contains("unknown unit `parsecs`"));
         assert!(reason("local:size=99999999999TiB").contains("not a size"));
-        assert!(reason("local:size=512TiB").contains("too large"));
-        assert!(reason("local:nodes=60000,segments=2").contains("more than the 65536 segments"));
+        assert!(reason("local:size=512TiB").contains("segment size is 562949953421312: "));
+        assert!(reason("local:nodes=60000,segments=2").contains("number of segments is 60000 times 2: "));
+        assert!(reason("sim:nodes=65535,segments=65535").contains("number of segments is 65535 times 65535"));
+        assert!(
+            reason("local:nodes=65535,size=256TiB")
+                .contains("memory size is 65535 segments of 281474976710656")
+        );
         assert!(reason("local:nodes=1,nodes=2").contains("`nodes` is given twice"));
         assert!(reason("local:rtt=2us").contains("unknown option `rtt`"));
         assert!(reason("sim:colour=red").contains("unknown option `colour`"));

@@ -283,10 +283,10 @@ pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::host::Geometry;
+    use crate::fabric::geometry::Geometry;
 
     fn grid() -> Grid {
-        Grid::new(Geometry { nodes: 1, segments_per_node: 2, segment_bytes: 1 << 20 })
+        Grid::new(Geometry::new(1, 2, 1 << 20).unwrap())
     }
 
     fn block(offset: u64, bytes: u64) -> Block {

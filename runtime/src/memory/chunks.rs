@@ -17,7 +17,7 @@ use crate::cluster::control;
 use crate::cluster::stalls::Purpose;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 use crate::sim::blocks::Kind;
@@ -362,7 +362,7 @@ impl ComputeThread {
     /// The thread is about to end: it gives back all that it holds, and waits until that is there.
     pub(crate) async fn leave_heap(&self) {
         self.tell_live_bytes();
-        for node in 0..self.heap().geometry.nodes {
+        for node in 0..self.heap().geometry.nodes() {
             if self.heap().has_many_blocks(node) {
                 // Without a page it takes a chain for each few of them.
                 let _ = self.get_page(node).await;
@@ -413,7 +413,7 @@ impl ComputeThread {
                 segments.map(|segment| chain.read(control::taken(segment), HEAD_WORDS)).collect();
             (node, heads, self.submit(chain))
         };
-        let asked: Vec<_> = (0..geometry.nodes).map(ask).collect();
+        let asked: Vec<_> = (0..geometry.nodes()).map(ask).collect();
         let mut nodes = Vec::with_capacity(asked.len());
         for (node, heads, answer) in asked {
             let answer = answer.await?;

@@ -223,7 +223,7 @@ impl ComputeThread {
         let lost = lost.iter().map(Lot::asked_bytes).sum();
         self.fetch_add_word(control::collected_bytes(), lost).await?;
         // First of all: what stands in a list must not be in another, too.
-        for node in 0..geometry.nodes {
+        for node in 0..geometry.nodes() {
             let first = geometry.segments_of(node).start;
             if let Some(pools) = Class::from_index(0).map(|class| control::pool(first, class)) {
                 self.write_words(pools, &[0; CLASSES]).await?;
@@ -254,7 +254,7 @@ impl ComputeThread {
         for segment in 0..geometry.segments() {
             tables.push(self.read_table(segment as u16).await?);
         }
-        Ok(Map::new(self.heap().grid, tables, geometry.segment_bytes))
+        Ok(Map::new(self.heap().grid, tables, geometry.segment_bytes()))
     }
 
     pub(crate) async fn read_table(&self, segment: u16) -> Result<Vec<Use>> {
@@ -290,7 +290,7 @@ impl ComputeThread {
     /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
     pub(super) async fn mark_all(&self, map: &mut Map, manner: Manner<'_>) -> Result<HashMap<u16, u64>> {
         let frees_locks = matches!(manner, Manner::Alone { frees_locks: true });
-        let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes).map(|node| (node, 0)).collect();
+        let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes()).map(|node| (node, 0)).collect();
         // Parts of the control block that lie among the objects.
         let pages = self.read_words(control::slot_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
         let pages = (0..).zip(pages).map(|(index, word)| decode::slot_page(&self.heap().grid, index, word));

@@ -24,7 +24,7 @@ use super::classes::{Class, block_align, block_bytes};
 use crate::cluster::control;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
@@ -84,14 +84,13 @@ pub(crate) struct Grid {
 
 impl Grid {
     pub(crate) fn new(geometry: Geometry) -> Self {
-        let segment_bytes = geometry.segment_bytes;
+        let segment_bytes = geometry.segment_bytes();
         // Large enough to make an exchange with the memory node rare, small enough that a few threads and sizes do not use
         // up a small segment.
         let chunk_bytes = (segment_bytes / 64).next_power_of_two().clamp(1024, 16 * 1024);
         let table = |segment| {
-            let most_chunks =
-                segment_bytes.saturating_sub(control::first_free(segment)).div_ceil(chunk_bytes);
-            segment_bytes.saturating_sub(most_chunks * WORD_BYTES as u64)
+            let most_chunks = (segment_bytes - control::first_free(segment)).div_ceil(chunk_bytes);
+            segment_bytes - most_chunks * WORD_BYTES as u64
         };
         let origin =
             |segment| control::first_free(segment).next_multiple_of(chunk_bytes / 16).min(table(segment));
@@ -104,7 +103,7 @@ impl Grid {
     }
 
     pub(crate) fn segment_bytes(&self) -> u64 {
-        self.geometry.segment_bytes
+        self.geometry.segment_bytes()
     }
 
     /// Where a segment's chunks begin.
@@ -329,7 +328,7 @@ mod tests {
     use super::*;
 
     fn grid(segment_bytes: u64) -> Grid {
-        Grid::new(Geometry { nodes: 1, segments_per_node: 2, segment_bytes })
+        Grid::new(Geometry::new(1, 2, segment_bytes).unwrap())
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::site::{Placement, Policy};
 use super::witness::Listener;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::Address;
 use crate::sim::blocks::Kind;
@@ -86,7 +86,7 @@ impl ThreadHeap {
     ) -> Self {
         let grid = Grid::new(geometry);
         let page_words = page_words(grid.chunk_bytes());
-        let turn = (thread % usize::from(geometry.segments_per_node)) as u16;
+        let turn = (thread % usize::from(geometry.segments_per_node())) as u16;
         Self {
             registry,
             heard: Cell::new(process.requests()),
@@ -95,10 +95,10 @@ impl ThreadHeap {
             process,
             geometry,
             grid,
-            nodes: (0..geometry.nodes).map(|_| RefCell::new(NodeCache::new(turn))).collect(),
+            nodes: (0..geometry.nodes()).map(|_| RefCell::new(NodeCache::new(turn))).collect(),
             policy,
-            own_node: (number_of_process % usize::from(geometry.nodes)) as u16,
-            next_node: Cell::new((thread % usize::from(geometry.nodes)) as u16),
+            own_node: (number_of_process % usize::from(geometry.nodes())) as u16,
+            next_node: Cell::new((thread % usize::from(geometry.nodes())) as u16),
             page_words,
             page_class: Class::of((page_words * WORD_BYTES) as u64)
                 .expect("a page is smaller than half a chunk"),
@@ -118,7 +118,7 @@ impl ThreadHeap {
     }
 
     pub(crate) fn segment_bytes(&self) -> u64 {
-        self.geometry.segment_bytes
+        self.geometry.segment_bytes()
     }
 
     /// Zeroed words for an object's image, from a buffer used before if there is one.
@@ -156,7 +156,7 @@ impl ThreadHeap {
         if align > MAX_ALIGN.min(self.grid.chunk_bytes()) {
             return Err(impossible("its alignment is over 4096 bytes, or over that of a chunk"));
         }
-        if bytes > self.geometry.segment_bytes {
+        if bytes > self.geometry.segment_bytes() {
             return Err(impossible("an object may not be larger than a segment"));
         }
         let block_bytes = self.grid.block_bytes(bytes, align);
@@ -183,9 +183,9 @@ impl ThreadHeap {
         let class = self.grid.class_of(block_bytes);
         let mut shortage = Shortage::new(ct);
         loop {
-            for offset in 0..self.geometry.nodes {
+            for offset in 0..self.geometry.nodes() {
                 // Wide enough: a node's number and the number of nodes are below 2^16.
-                let node = ((u32::from(first) + u32::from(offset)) % u32::from(self.geometry.nodes)) as u16;
+                let node = ((u32::from(first) + u32::from(offset)) % u32::from(self.geometry.nodes())) as u16;
                 let block = match class {
                     Some(class) => {
                         let address = self.allocate_small(ct, node, class, rotate).await?;
@@ -208,7 +208,7 @@ impl ThreadHeap {
     /// Which memory node to try first, and whether to take chunks from its segments in turn.
     #[inline]
     pub(crate) fn place(&self, ct: &ComputeThread, at: Placement) -> (u16, bool) {
-        let nodes = self.geometry.nodes;
+        let nodes = self.geometry.nodes();
         let by = |policy| match policy {
             Policy::Random => ct.rng().random_range(0..nodes),
             Policy::GlobalRoundRobin => {
@@ -448,7 +448,7 @@ impl ThreadHeap {
         } else if address.offset() < self.grid.origin(address.segment())
             || address.offset().saturating_add(bytes) > self.grid.limit(address.segment())
         {
-            PointerFault::PastSegment { size_bytes: self.geometry.segment_bytes }
+            PointerFault::PastSegment { size_bytes: self.geometry.segment_bytes() }
         } else {
             return Ok(());
         };

@@ -79,7 +79,7 @@ impl<'a> Shortage<'a> {
         let again = attempt > 0 && self.fruitless_recuts < MOST_FRUITLESS_RECUTS && !ct.has_garbage();
         if attempt % ATTEMPTS_PER_RECUT == 1 || again {
             let mut chunks = 0;
-            for node in 0..ct.heap().geometry.nodes {
+            for node in 0..ct.heap().geometry.nodes() {
                 chunks += ct.recut(node).await?;
             }
             self.fruitless_recuts = if chunks > 0 { 0 } else { self.fruitless_recuts + 1 };

@@ -342,7 +342,7 @@ impl ComputeThread {
         let heap = self.heap();
         let (grid, geometry) = (heap.grid, heap.geometry);
         let mut free = self.read_map().await?;
-        for node in 0..geometry.nodes {
+        for node in 0..geometry.nodes() {
             for class in (0..CLASSES).filter_map(Class::from_index) {
                 // What comes after a page does not change while this thread is pinned and the page is on the list.
                 let _guard = self.pin();

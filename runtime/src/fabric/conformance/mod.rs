@@ -21,7 +21,8 @@ use std::task::Poll;
 
 use super::chain::Chain;
 use super::delayed::Delayed;
-use super::host::{Arena, Geometry, Host};
+use super::geometry::Geometry;
+use super::host::{Arena, Host};
 use super::sim::config::SimConfig;
 use super::sim::{Shared, Sim, World};
 use super::{Endpoint, Posted, Ticket};
@@ -32,7 +33,10 @@ use suite::SUITE;
 use violations::{Faulty, Violation};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
-const GEOMETRY: Geometry = Geometry { nodes: 2, segments_per_node: 2, segment_bytes: SEGMENT_BYTES };
+const GEOMETRY: Geometry = match Geometry::new(2, 2, SEGMENT_BYTES) {
+    Ok(geometry) => geometry,
+    Err(_) => panic!("small, and within the bounds"),
+};
 
 /// What the suite asks of an endpoint.
 trait Subject: Send {

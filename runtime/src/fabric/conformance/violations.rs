@@ -135,7 +135,7 @@ impl Faulty {
             _ => Arc::clone(memory),
         };
         if violation == Violation::BeginsDirty {
-            let last = Address::new(1, memory.geometry().segment_bytes - 16);
+            let last = Address::new(1, memory.geometry().segment_bytes() - 16);
             memory.word(last).unwrap().store(1, SeqCst);
         }
         let (in_flight, late) = (RefCell::default(), RefCell::default());

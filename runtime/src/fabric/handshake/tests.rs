@@ -53,18 +53,81 @@ fn replies_and_joins_prove_that_the_secret_is_known() {
     assert!(Join::parse(&bytes[1..], &secret(), &[5; 16], &[6; 16]).is_err());
 }
 
+fn welcome(nodes: u64, per_node: u64, bytes: u64) -> Welcome {
+    let geometry = Geometry::new(nodes, per_node, bytes).unwrap();
+    let stride = 1 << geometry.stride_log2();
+    let segment = |number| Segment { base: number * stride, rkey: number as u32 };
+    let segments = (0..nodes * per_node).map(segment).collect();
+    Welcome { client: 3, layout: 2, lease_ms: 1000, geometry, segments }
+}
+
 #[test]
 fn a_welcome_has_the_table_and_a_refusal_the_reason() {
-    let segments = vec![Segment { base: 4096, rkey: 1 }, Segment { base: 1 << 40, rkey: 2 }];
-    let welcome =
-        Welcome { client: 3, layout: 2, nodes: 2, lease_ms: 1000, segment_bytes: 1 << 30, segments };
+    let welcome = welcome(2, 1, 1 << 30);
     let bytes = Welcome::to_bytes(Ok(&welcome));
     let mut swapped = bytes.clone();
     swapped[38..40].reverse();
-    assert!(Welcome::parse(&swapped).unwrap_err().contains("byte order"));
-    assert_eq!(Welcome::parse(&bytes), Ok(welcome));
-    assert!(Welcome::parse(&bytes[..bytes.len() - 1]).is_err());
-    assert_eq!(Welcome::parse(&Welcome::to_bytes(Err("full\n"))), Err("full?".to_owned()));
+    assert!(Welcome::parse(&swapped, 2).unwrap_err().contains("byte order"));
+    assert!(Welcome::parse(&bytes, 3).unwrap_err().contains("layout version 2, this build knows 3"));
+    assert_eq!(Welcome::parse(&bytes, 2), Ok(welcome));
+    assert!(Welcome::parse(&bytes[..bytes.len() - 1], 2).is_err());
+    assert_eq!(Welcome::parse(&Welcome::to_bytes(Err("full\n")), 2), Err("full?".to_owned()));
+}
+
+/// A welcome with other numbers in it.
+fn altered(nodes: u16, count: u32, segment_bytes: u64, base: u64) -> Result<Welcome, String> {
+    let mut bytes = Welcome::to_bytes(Ok(&welcome(2, 1, 1 << 30)));
+    bytes[12..16].copy_from_slice(&count.to_le_bytes());
+    bytes[24..32].copy_from_slice(&segment_bytes.to_le_bytes());
+    bytes[36..38].copy_from_slice(&nodes.to_le_bytes());
+    bytes[40..48].copy_from_slice(&base.to_le_bytes());
+    Welcome::parse(&bytes, 2)
+}
+
+#[test]
+fn a_welcome_with_an_impossible_geometry_is_refused() {
+    assert!(altered(2, 2, 1 << 30, 0).is_ok());
+    let refused = |nodes, count, bytes, said: &str| {
+        let reason = altered(nodes, count, bytes, 0).unwrap_err();
+        assert!(reason.contains(said) && !reason.contains('\n'), "{reason}");
+    };
+    refused(2, 2, 0, "its segment size is 0: ");
+    refused(2, 2, 4096, "its segment size is 4096: ");
+    refused(2, 2, (1 << 30) + 4, "its segment size is 1073741828: a segment consists of words");
+    refused(2, 2, 1 << 49, "its segment size is 562949953421312: ");
+    refused(2, 2, u64::MAX, "its segment size is 18446744073709551615: ");
+    refused(0, 2, 1 << 30, "2 segments on 0 memory nodes");
+    refused(2, 0, 1 << 30, "its number of segments is 2 times 0: ");
+    refused(2, 3, 1 << 30, "3 segments on 2 memory nodes");
+    refused(2, u32::MAX - 1, 1 << 30, "its number of segments is 2 times 2147483647: ");
+    refused(2, 1 << 15, 1 << 48, "its memory size is 32768 segments of 281474976710656 bytes: ");
+    for base in [u64::MAX - (1 << 30) + 1, 4] {
+        assert_eq!(altered(2, 2, 1 << 30, base).unwrap_err(), format!("it has a segment at {base:#x}"));
+    }
+}
+
+/// What a client of `rdma:` makes of all welcomes together, and a memory node of the place that a client gives it.
+#[test]
+fn memory_nodes_make_a_cluster_whose_geometry_is_checked() {
+    let own = |segments, bytes| Geometry::new(1, segments, bytes).unwrap();
+    let cluster = |node, nodes, own| Place { cluster: 1, node, nodes }.cluster_of(own);
+    assert_eq!(cluster(2, 3, own(4, 1 << 30)), Ok(Geometry::new(3, 4, 1 << 30).unwrap()));
+    let refused = |node, nodes, own, said: &str| {
+        let reason = cluster(node, nodes, own).unwrap_err();
+        assert!(reason.contains(said) && !reason.contains('\n'), "{reason}");
+    };
+    refused(0, 0, own(4, 1 << 30), "there is no memory node 0 of 0");
+    refused(3, 3, own(4, 1 << 30), "there is no memory node 3 of 3");
+    assert_eq!(cluster(63, 64, own(1024, 1 << 30)).unwrap().segments(), 65_536);
+    // In 16 bits that is 464 segments.
+    refused(
+        65,
+        66,
+        own(1000, 1 << 30),
+        "with 66 memory nodes like it the number of segments is 66 times 1000: ",
+    );
+    refused(0, 65_535, own(1, 1 << 48), "the memory size is 65535 segments of 281474976710656 bytes");
+    refused(0, 1, Geometry::new(2, 2, 1 << 30).unwrap(), "that of 2 memory nodes");
 }
 
 proptest::proptest! {
@@ -72,5 +135,18 @@ proptest::proptest! {
     fn no_bytes_panic(bytes: Vec<u8>) {
         parse_any(&bytes);
         parse_any(&[MAGIC.as_slice(), &bytes].concat());
+    }
+
+    #[test]
+    fn no_numbers_in_a_welcome_panic(nodes: u16, count: u32, sizes: [u64; 2], shift in 0..64_u32, at: u64, node: u16) {
+        let mut bytes = Welcome::to_bytes(Ok(&welcome(2, 1, 1 << 30)));
+        let place = (node, nodes.wrapping_add(7));
+        join_any(&bytes, place, Address::from_bits(at));
+        bytes[24..32].copy_from_slice(&(sizes[0] >> shift).to_le_bytes());
+        join_any(&bytes, place, Address::from_bits(at >> shift));
+        bytes[12..16].copy_from_slice(&count.to_le_bytes());
+        bytes[36..38].copy_from_slice(&nodes.to_le_bytes());
+        bytes[40..48].copy_from_slice(&sizes[1].to_le_bytes());
+        join_any(&bytes, place, Address::from_bits(at));
     }
 }

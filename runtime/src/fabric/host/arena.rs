@@ -19,68 +19,13 @@ use std::time::Instant;
 
 use memmap2::MmapMut;
 
-use crate::error::{self, Error, PointerFault, Result};
+use crate::error::{self, Error, Result};
+use crate::fabric::geometry::Geometry;
 use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE_BYTES: usize = 64;
-
-/// How much far memory there is, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
-    /// Memory nodes.
-    pub(crate) nodes: u16,
-    /// Segments of each node.
-    pub(crate) segments_per_node: u16,
-    /// Bytes of each segment: a multiple of 8.
-    pub(crate) segment_bytes: u64,
-}
-
-impl Geometry {
-    /// All segments.
-    pub(crate) fn segments(&self) -> u32 {
-        u32::from(self.nodes) * u32::from(self.segments_per_node)
-    }
-
-    /// The segments of a node.
-    pub(crate) fn segments_of(&self, node: u16) -> std::ops::Range<u16> {
-        // Below 2^16 segments in all, but the end of the last node's may be 2^16 itself.
-        let first = node * self.segments_per_node;
-        first..first.saturating_add(self.segments_per_node)
-    }
-
-    /// The node that a segment is on.
-    pub(crate) fn node_of(&self, segment: u16) -> u16 {
-        segment / self.segments_per_node
-    }
-
-    /// Whether so many words from an address on are words of one segment, its first word excepted.
-    #[cfg(feature = "_verbs")]
-    pub(crate) fn check(&self, at: Address, words: usize) -> Result<()> {
-        let bytes = (words as u64).saturating_mul(WORD_BYTES as u64);
-        let inside = u32::from(at.segment()) < self.segments()
-            && at.bits().is_multiple_of(WORD_BYTES as u64)
-            && at.offset() >= WORD_BYTES as u64
-            && at.offset().saturating_add(bytes) <= self.segment_bytes;
-        if inside { Ok(()) } else { Err(self.invalid(at)) }
-    }
-
-    /// Says what is wrong with an address that is not inside a segment.
-    #[cold]
-    fn invalid(&self, address: Address) -> Error {
-        let fault = if address.is_null() {
-            PointerFault::Null
-        } else if u32::from(address.segment()) >= self.segments() {
-            PointerFault::NoSegment { segments: self.segments() }
-        } else if !address.bits().is_multiple_of(WORD_BYTES as u64) {
-            PointerFault::Misaligned { align: WORD_BYTES as u32 }
-        } else {
-            PointerFault::PastSegment { size_bytes: self.segment_bytes }
-        };
-        Error::from(error::InvalidPointer { address, fault })
-    }
-}
 
 /// The memory of all segments.
 pub(crate) struct Arena {
@@ -120,12 +65,9 @@ impl Arena {
     }
 
     fn mapped(geometry: Geometry, file: Option<File>) -> Result<Self> {
-        let stride = geometry.segment_bytes.next_power_of_two();
         let failed = |cause| Error::from(error::System { action: "map far memory", cause });
-        let bytes = stride
-            .checked_mul(u64::from(geometry.segments()))
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .ok_or_else(|| failed(std::io::ErrorKind::OutOfMemory.into()))?;
+        let bytes = usize::try_from(geometry.mapped_bytes())
+            .map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut options = memmap2::MmapOptions::new();
         options.len(bytes).no_reserve_swap();
         let mut map = match &file {
@@ -143,9 +85,13 @@ impl Arena {
         Ok(Self {
             base: map.as_mut_ptr().cast_const(),
             segments: u64::from(geometry.segments()),
-            stride_log2: stride.trailing_zeros(),
-            limit: geometry.segment_bytes - WORD_BYTES as u64,
-            alone: if geometry.segments() == 1 { geometry.segment_bytes / WORD_BYTES as u64 - 1 } else { 0 },
+            stride_log2: geometry.stride_log2(),
+            limit: geometry.segment_bytes() - WORD_BYTES as u64,
+            alone: if geometry.segments() == 1 {
+                geometry.segment_bytes() / WORD_BYTES as u64 - 1
+            } else {
+                0
+            },
             geometry,
             mapped: Instant::now(),
             _map: map,
@@ -226,20 +172,24 @@ pub(crate) fn prefetch<T: ?Sized>(value: &T) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::PointerFault;
+
+    /// No power of two, so that there is something between segments.
+    const BYTES: u64 = 40 * 1024;
 
     fn arena() -> Arena {
-        Arena::new(Geometry { nodes: 3, segments_per_node: 2, segment_bytes: 24 * 1024 }).unwrap()
+        Arena::new(Geometry::new(3, 2, BYTES).unwrap()).unwrap()
     }
 
     #[test]
     fn the_last_word_of_each_segment_is_its_own() {
         let arena = arena();
         for segment in 0..6 {
-            let last = Address::new(segment, 24 * 1024 - 8);
+            let last = Address::new(segment, BYTES - 8);
             arena.word(last).unwrap().store(u64::from(segment) + 1, Ordering::Relaxed);
         }
         for segment in 0..6 {
-            let last = Address::new(segment, 24 * 1024 - 8);
+            let last = Address::new(segment, BYTES - 8);
             let word = arena.word(last).unwrap().load(Ordering::Relaxed);
             assert_eq!(word, u64::from(segment) + 1);
         }
@@ -253,27 +203,25 @@ mod tests {
             Err(other) => panic!("{other}"),
             Ok(_) => None,
         };
-        let past = Some(PointerFault::PastSegment { size_bytes: 24 * 1024 });
+        let past = Some(PointerFault::PastSegment { size_bytes: BYTES });
         assert_eq!(fault(Address::NULL, 1), Some(PointerFault::Null));
         assert_eq!(fault(Address::new(6, 64), 1), Some(PointerFault::NoSegment { segments: 6 }));
         assert_eq!(fault(Address::new(1, 65), 1), Some(PointerFault::Misaligned { align: 8 }));
         assert_eq!(fault(Address::new(1, 0), 1), past);
-        assert_eq!(fault(Address::new(1, 24 * 1024 - 8), 2), past);
-        assert_eq!(fault(Address::new(1, 24 * 1024), 1), past);
+        assert_eq!(fault(Address::new(1, BYTES - 8), 2), past);
+        assert_eq!(fault(Address::new(1, BYTES), 1), past);
         assert_eq!(fault(Address::new(1, 64), usize::MAX / 8), past);
         assert_eq!(fault(Address::new(1, 64), 1 << 61), past);
         assert_eq!(fault(Address::from_bits(u64::MAX), 1), Some(PointerFault::NoSegment { segments: 6 }));
-        assert_eq!(fault(Address::new(1, 24 * 1024 - 16), 2), None);
+        assert_eq!(fault(Address::new(1, BYTES - 16), 2), None);
     }
 
     #[test]
     fn a_segment_alone_refuses_the_same() {
-        const BYTES: u64 = 24 * 1024;
-        let alone = Arena::new(Geometry { nodes: 1, segments_per_node: 1, segment_bytes: BYTES }).unwrap();
-        let one_of_two =
-            Arena::new(Geometry { nodes: 1, segments_per_node: 2, segment_bytes: BYTES }).unwrap();
+        let alone = Arena::new(Geometry::new(1, 1, BYTES).unwrap()).unwrap();
+        let one_of_two = Arena::new(Geometry::new(1, 2, BYTES).unwrap()).unwrap();
         for offset in (0..96).chain(BYTES - 96..BYTES + 96) {
-            for count in (0..8).chain([3071, 3072, 1 << 61, usize::MAX]) {
+            for count in (0..8).chain([5119, 5120, 1 << 61, usize::MAX]) {
                 let at = Address::new(0, offset);
                 let (found, other) = (alone.words(at, count), one_of_two.words(at, count));
                 assert_eq!(found.is_ok(), other.is_ok(), "{count} words at {at}");
@@ -289,8 +237,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bits_give_words_inside_or_an_error(bits: u64, count in 0_usize..64, alone: bool) {
-            let segments_per_node = if alone { 1 } else { 2 };
-            let arena = Arena::new(Geometry { nodes: 1, segments_per_node, segment_bytes: 24 * 1024 }).unwrap();
+            let segments = if alone { 1 } else { 2 };
+            let arena = Arena::new(Geometry::new(1, segments, BYTES).unwrap()).unwrap();
             if let Ok(words) = arena.words(Address::from_bits(bits), count) {
                 for word in words {
                     word.load(Ordering::Relaxed);

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(crate) use alarm::{Alarm, Alarms, Moment};
-pub(crate) use arena::{Arena, Geometry, prefetch};
+pub(crate) use arena::{Arena, prefetch};
 pub(crate) use spawn::{Background, Reserved, Stop, first_line, run_threads};
 
 use super::chain::{Chain, Op};

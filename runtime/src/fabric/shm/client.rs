@@ -8,10 +8,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::place::Place;
-use super::{Config, PATIENCE, Until, receive, stride};
+use super::{Config, PATIENCE, Until, receive};
 use crate::error::Result;
 use crate::fabric::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
-use crate::fabric::host::{Arena, Geometry};
+use crate::fabric::host::Arena;
 use crate::fabric::question::{ANSWER_BYTES, Answer, Question};
 use crate::fabric::secret;
 use crate::fabric::stall::{blocked, lock};
@@ -103,25 +103,11 @@ impl Client {
         let join = Join { place: handshake::Place { cluster: 0, node: 0, nodes: 1 }, process: 0 };
         control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
         let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
-        let welcome = Welcome::parse(&bytes).map_err(failed)?;
-        if welcome.layout != layout {
-            return Err(failed(format!(
-                "its memory has layout version {}, this build knows {layout}",
-                welcome.layout
-            )));
-        }
-        let segments = welcome.segments.len() as u32;
-        let geometry = Geometry {
-            nodes: welcome.nodes,
-            segments_per_node: (segments / u32::from(welcome.nodes)) as u16,
-            segment_bytes: welcome.segment_bytes,
-        };
-        let (stride, bytes) = stride(geometry);
-        let is_even = |(number, base)| number * stride == base;
-        if bytes.is_none() || !(0..).zip(welcome.segments.iter().map(|segment| segment.base)).all(is_even) {
+        let welcome = Welcome::parse(&bytes, layout).map_err(failed)?;
+        if !welcome.is_mapped_evenly() {
             return Err(failed("its segments are not where this build expects them".to_owned()));
         }
-        let arena = Arena::shared(place.open_memory()?, geometry)?;
+        let arena = Arena::shared(place.open_memory()?, welcome.geometry)?;
         let lease = Duration::from_millis(u64::from(welcome.lease_ms));
         Ok(Self {
             arena: Arc::new(arena),

@@ -29,7 +29,6 @@ pub(crate) use client::Client;
 pub(crate) use server::{Options, Server};
 
 use super::handshake::{MAX_WELCOME_BYTES, cut, reason};
-use super::host::Geometry;
 
 /// How long a process may take to let another in, or to answer it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,12 +57,6 @@ impl Config {
         }
         name == "secret-file"
     }
-}
-
-/// The distance between segments in the file, and the bytes of all.
-fn stride(geometry: Geometry) -> (u64, Option<u64>) {
-    let stride = geometry.segment_bytes.next_power_of_two();
-    (stride, stride.checked_mul(u64::from(geometry.segments())).filter(|bytes| i64::try_from(*bytes).is_ok()))
 }
 
 /// A stream until a time: all that is read and written has to be done by then, however it arrives.

@@ -13,12 +13,13 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::place::{Held, Place};
-use super::{PATIENCE, Until, send, stride};
+use super::{PATIENCE, Until, send};
 use crate::error::{self, Error, Result};
+use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     HELLO_BYTES, Hello, JOIN_BYTES, Join, Kind, MAX_SEGMENTS, Nonce, Reply, Secret, Segment, Welcome,
 };
-use crate::fabric::host::{Arena, Geometry};
+use crate::fabric::host::Arena;
 use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 
 /// Client numbers end here: compute threads' identities are made of them.
@@ -71,12 +72,11 @@ impl Server {
         }
         let system = |cause| Error::from(error::System { action: "start a memory node", cause });
         let incarnation = getrandom::u64().map_err(Error::other)?.max(1);
-        let (stride, bytes) = stride(geometry);
-        let bytes = bytes.ok_or_else(|| system(ErrorKind::OutOfMemory.into()))?;
         let held = place.claim()?;
-        let ranges =
-            (0..u64::from(geometry.segments())).map(|segment| (segment * stride, geometry.segment_bytes));
-        let memory = place.make_memory(bytes, ranges).inspect_err(|_| place.give_up(&held))?;
+        let ranges = (0..u64::from(geometry.segments()))
+            .map(|segment| (segment << geometry.stride_log2(), geometry.segment_bytes()));
+        let memory =
+            place.make_memory(geometry.mapped_bytes(), ranges).inspect_err(|_| place.give_up(&held))?;
         let prepare = || {
             let arena = Arena::shared(memory, geometry)?;
             format(&arena, incarnation)?;
@@ -219,15 +219,14 @@ impl Server {
         let client =
             self.next_client.fetch_update(order, order, |next| (next < MOST_CLIENTS).then_some(next + 1));
         let client = client.map_err(|_| refuse("too many clients have connected since it was started"))?;
-        let (stride, _) = stride(self.options.geometry);
-        let segments = (0..u64::from(self.options.geometry.segments()))
-            .map(|segment| Segment { base: segment * stride, rkey: 0 });
+        let geometry = self.options.geometry;
+        let segments = (0..u64::from(geometry.segments()))
+            .map(|segment| Segment { base: segment << geometry.stride_log2(), rkey: 0 });
         let welcome = Welcome {
             client,
             layout: self.options.layout,
-            nodes: self.options.geometry.nodes,
             lease_ms: self.options.lease_ms,
-            segment_bytes: self.options.geometry.segment_bytes,
+            geometry,
             segments: segments.collect(),
         };
         // Known before it is welcome: nobody may think that it has gone already.

@@ -5,6 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::cluster::control::LAYOUT_VERSION;
+use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{HELLO_BYTES, Hello, JOIN_BYTES, Nonce, Reply, Secret, Segment, Welcome};
 use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 use client::Control;
@@ -14,7 +15,7 @@ fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welco
     let name = format!("fake-{name}-{}", std::process::id());
     let place = place::Place::of_node(&name);
     let held = place.claim().unwrap();
-    place.make_memory(4096, std::iter::empty()).unwrap();
+    place.make_memory(BYTES, std::iter::empty()).unwrap();
     let listener = UnixListener::bind(place.socket()).unwrap();
     let connect = {
         let name = name.clone();
@@ -38,16 +39,19 @@ fn right(secret: &Secret, nonce: &Nonce) -> Vec<u8> {
     Reply { incarnation: 1, nonce: [1; 16] }.to_bytes(secret, nonce).to_vec()
 }
 
+/// The segment of the fake memory nodes.
+const BYTES: u64 = 32 << 10;
+
 fn welcome(layout: u64, base: u64) -> Vec<u8> {
-    let segments = vec![Segment { base, rkey: 0 }];
-    Welcome::to_bytes(Ok(&Welcome {
-        client: 1,
-        layout,
-        nodes: 1,
-        lease_ms: 1000,
-        segment_bytes: 4096,
-        segments,
-    }))
+    let (segments, geometry) = (vec![Segment { base, rkey: 0 }], Geometry::new(1, 1, BYTES).unwrap());
+    Welcome::to_bytes(Ok(&Welcome { client: 1, layout, lease_ms: 1000, geometry, segments }))
+}
+
+/// A welcome whose segments have so many bytes.
+fn welcome_of(segment_bytes: u64) -> Vec<u8> {
+    let mut bytes = welcome(LAYOUT_VERSION, 0);
+    bytes[24..32].copy_from_slice(&segment_bytes.to_le_bytes());
+    bytes
 }
 
 #[test]
@@ -86,12 +90,23 @@ fn what_makes_no_sense_is_refused() {
     );
     assert!(answer_with("short", right, vec![1, 2, 3]).contains("does not speak Farfield's protocol"));
     // The memory is smaller than it says.
-    let memory = answer_with("small", right, {
-        let segments = vec![Segment { base: 0, rkey: 0 }];
-        let (layout, segment_bytes) = (LAYOUT_VERSION, 1 << 20);
-        Welcome::to_bytes(Ok(&Welcome { client: 1, layout, nodes: 1, lease_ms: 1, segment_bytes, segments }))
-    });
+    let memory = answer_with("small", right, welcome_of(1 << 20));
     assert!(memory.contains("map far memory"), "{memory}");
+}
+
+#[test]
+fn a_memory_node_with_impossible_segments_is_refused() {
+    for (bytes, said) in [
+        (0, "its segment size is 0: a segment has 27336 bytes"),
+        (4096, "its segment size is 4096: a segment has 27336 bytes"),
+        (BYTES + 1, "its segment size is 32769: a segment consists of words of 8 bytes"),
+        (1 << 49, "its segment size is 562949953421312: a segment has"),
+        (u64::MAX - 7, "its segment size is 18446744073709551608: a segment has"),
+    ] {
+        let refused = answer_with(&format!("shape-{bytes}"), right, welcome_of(bytes));
+        assert!(refused.starts_with("cannot connect to memory node shm:fake-shape-"), "{refused}");
+        assert!(refused.contains(said) && !refused.contains('\n'), "{refused}");
+    }
 }
 
 #[test]

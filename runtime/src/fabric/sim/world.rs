@@ -19,7 +19,8 @@ use super::misfortune::{Befallen, Cut, Script};
 use super::stuck::{Patience, Wait};
 use crate::error::Result;
 use crate::fabric::chain::{Chain, Op};
-use crate::fabric::host::{Arena, Geometry, prefetch};
+use crate::fabric::geometry::Geometry;
+use crate::fabric::host::{Arena, prefetch};
 use crate::fabric::stall::Simulated;
 use crate::layout::WORD_BYTES;
 use crate::memory::block::Block;
@@ -207,7 +208,7 @@ impl World {
             free_flights: Vec::new(),
             threads: Vec::new(),
             computes: Vec::new(),
-            memories: vec![memory; usize::from(geometry.nodes)],
+            memories: vec![memory; usize::from(geometry.nodes())],
             cuts: Vec::new(),
             script: Script::default(),
             books,
@@ -275,7 +276,7 @@ impl World {
         }
         let node = chain.ops().first().map_or(0, |op| self.geometry.node_of(op.at().segment()));
         // An address in no segment is refused by a node that exists.
-        let node = node.min(self.geometry.nodes - 1);
+        let node = node.min(self.geometry.nodes() - 1);
         self.computes[compute].posted += 1;
         if self.config.has_odds() || !self.script.is_empty() {
             let befallen = self.befall(thread, node);

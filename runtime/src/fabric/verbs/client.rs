@@ -9,11 +9,10 @@ use super::config::{Config, Sharing};
 use super::device::Device;
 use super::manager::cannot_connect;
 use super::node::{Control, Node, ThreadLane};
-use crate::cluster::control::LAYOUT_VERSION;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fabric::chain::Chain;
+use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{Hello, Join, Kind, Place};
-use crate::fabric::host::Geometry;
 use crate::fabric::stall::lock;
 use crate::layout::{WORD_BYTES, fingerprint};
 use crate::pointer::Address;
@@ -70,36 +69,35 @@ impl Client {
             let place = Place { cluster, node: number, nodes };
             let join = Join { place, process };
             let welcome = control.join(join, &secret, config.timeout).map_err(failed)?;
-            if welcome.layout != LAYOUT_VERSION {
+            let own = welcome.geometry;
+            let cluster = place.cluster_of(own).map_err(failed)?;
+            let first = *geometry.get_or_insert(cluster);
+            if cluster != first {
                 return Err(failed(format!(
-                    "its memory has layout version {}, this build knows {LAYOUT_VERSION}",
-                    welcome.layout
-                )));
-            }
-            let shape = (welcome.segments.len(), welcome.segment_bytes);
-            let (segments, bytes) = *geometry.get_or_insert(shape);
-            if shape != (segments, bytes) {
-                return Err(failed(format!(
-                    "it has {} segments of {} bytes, and {} has {segments} of {bytes}: they must be alike",
-                    shape.0, shape.1, config.nodes[0]
-                )));
-            }
-            // Before anything is counted in 16 bits.
-            if usize::from(nodes) * segments > Address::MAX_SEGMENTS {
-                return Err(failed(format!(
-                    "{nodes} memory nodes with {segments} segments each are more than a pointer can name"
+                    "it has {} segments of {} bytes, and {} has {} of {}: they must be alike",
+                    own.segments(),
+                    own.segment_bytes(),
+                    config.nodes[0],
+                    first.segments_per_node(),
+                    first.segment_bytes()
                 )));
             }
             if number == 0 {
                 process = welcome.client;
                 lease = Duration::from_millis(u64::from(welcome.lease_ms));
             }
-            let node =
-                Node::new((place, process), (name.clone(), address), &secret, config, control, welcome);
+            let node = Node::new(
+                (place, process),
+                (name.clone(), address),
+                cluster,
+                &secret,
+                config,
+                control,
+                welcome,
+            );
             joined.push((Arc::new(node), Mutex::default()));
         }
-        let (segments, segment_bytes) = geometry.unwrap_or((0, 0));
-        let geometry = Geometry { nodes, segments_per_node: segments as u16, segment_bytes };
+        let geometry = geometry.ok_or_else(|| Error::other("a cluster has at least one memory node"))?;
         Ok(Self {
             nodes: joined,
             sharing: config.sharing,

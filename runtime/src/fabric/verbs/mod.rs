@@ -50,7 +50,7 @@ pub(crate) use server::{Options, Server};
 use super::{Posted, Ticket};
 use crate::error::Result;
 use crate::fabric::chain::Chain;
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 use crate::fabric::stall::{self, Waits};
 use crate::rdma::{DeviceInfo, PortInfo};
 

@@ -11,7 +11,9 @@ use super::lane::{Connect, Lane, Wire};
 use super::manager::{Id, What, cannot_connect, connect, resolve, wait_for};
 use super::pipeline::{Credits, Request};
 use super::queue::{Batch, Completion, Completions, Messages, Outcome, RECEIVED, Target};
+use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::{self, Error, Result};
+use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret, Segment, Welcome,
 };
@@ -110,7 +112,7 @@ impl Control {
     /// Takes a place in a cluster, and waits for the answer.
     pub(super) fn join(&mut self, join: Join, secret: &Secret, timeout: Duration) -> Result<Welcome, String> {
         let message = join.to_bytes(secret, &self.nonce, &self.reply.nonce);
-        Welcome::parse(&self.exchange(&message, timeout, |bytes| Some(bytes.to_vec()))?)
+        Welcome::parse(&self.exchange(&message, timeout, |bytes| Some(bytes.to_vec()))?, LAYOUT_VERSION)
     }
 
     /// Asks whether a process is gone; it is shut out by that. Gives whether the node says so.
@@ -179,6 +181,7 @@ impl Node {
     pub(super) fn new(
         (place, process): (Place, u32),
         (name, address): (Box<str>, SocketAddr),
+        cluster: Geometry,
         secret: &Secret,
         config: &Config,
         control: Control,
@@ -186,7 +189,7 @@ impl Node {
     ) -> Self {
         Self {
             place,
-            first_segment: place.node * welcome.segments.len() as u16,
+            first_segment: cluster.segments_of(place.node).start,
             process,
             name,
             address,

@@ -24,6 +24,7 @@ use super::queue::{Completions, Messages, Outcome, RECEIVED};
 use crate::cluster::control;
 use crate::cluster::members::Gone;
 use crate::error::{self, Error, Result};
+use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret,
     Segment, Welcome,
@@ -62,7 +63,8 @@ pub(crate) struct Server {
     limits: Limits,
     /// Its segments, and what it has counted.
     seen: Arc<Seen>,
-    segment_bytes: u64,
+    /// Its segments alone.
+    own: Geometry,
     lease_ms: u32,
     sweep: bool,
     secret: Secret,
@@ -124,11 +126,8 @@ impl Server {
             let reason = "a memory node has 1 to 1024 segments";
             return Err(invalid("segments", options.segments.to_string(), reason));
         }
-        let bytes = options.segment_bytes / WORD_BYTES as u64 * WORD_BYTES as u64;
-        if !(control::LEAST_SEGMENT_BYTES..=control::MOST_SEGMENT_BYTES).contains(&bytes) {
-            let reason = "a segment has 27336 bytes (its control block and a word) to 256 TiB";
-            return Err(invalid("segment size", options.segment_bytes.to_string(), reason));
-        }
+        let own = Geometry::rounded(1, options.segments as u64, options.segment_bytes)?;
+        let bytes = own.segment_bytes();
         let devices = Device::all()?;
         let channel = Channel::new()?;
         let listener = Id::new(&channel)?;
@@ -169,8 +168,8 @@ impl Server {
             domain,
             device,
             limits,
-            seen: Arc::new(Seen { regions: regions?, segment_bytes: bytes, ..Seen::default() }),
-            segment_bytes: bytes,
+            seen: Arc::new(Seen::new(regions?, own)),
+            own,
             lease_ms: options.lease_ms,
             sweep: options.sweep,
             secret,
@@ -412,11 +411,10 @@ impl Server {
         let Join { place: join, process } = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
         match self.place {
             None => {
-                if join.nodes == 0 || join.node >= join.nodes {
-                    return Err(format!("there is no memory node {} of {}", join.node, join.nodes));
-                }
+                let cluster = join.cluster_of(self.own)?;
                 self.format(join.node);
-                self.seen.node.store(join.node.into(), Ordering::Relaxed);
+                // It has one place for good.
+                let _ = self.seen.place.set((join.node, cluster));
                 self.place = Some(join);
                 tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
             }
@@ -438,9 +436,8 @@ impl Server {
         let welcome = Welcome {
             client,
             layout: control::LAYOUT_VERSION,
-            nodes: 1,
             lease_ms: self.lease_ms,
-            segment_bytes: self.segment_bytes,
+            geometry: self.own,
             segments: self.seen.regions.iter().map(segment).collect(),
         };
         Ok((welcome, process))

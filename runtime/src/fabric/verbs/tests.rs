@@ -15,6 +15,7 @@ use super::manager::{Id, resolve};
 use super::queue::{Completions, Messages, Outcome};
 use super::*;
 use crate::cluster::Cluster;
+use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::Error;
 use crate::fabric::handshake::{Hello, Join, Kind, Nonce, Place, Reply, Secret, Welcome};
 use crate::pointer::Address;
@@ -240,7 +241,7 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let join = Join { place: Place { cluster: 5, node: 0, nodes: 1 }, process: 0 };
     messages.send(&id, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
     let bytes = message(&completions).expect("it is welcome");
-    let welcome = Welcome::parse(&messages.received(bytes)).unwrap();
+    let welcome = Welcome::parse(&messages.received(bytes), LAYOUT_VERSION).unwrap();
     let key = nobody().key(&HELLO.nonce, &reply.nonce);
     let replacing = |number, replaced, key: &[u8]| {
         let nonce = Hello::lane(welcome.client, number, replaced);
@@ -283,10 +284,31 @@ fn who_proves_nothing_gets_no_table() {
         let (id, completions, messages) = end(nodes.first());
         manager::connect(&id, &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
         messages.send(&id, garbage).unwrap();
-        let answer = message(&completions).map(|bytes| Welcome::parse(&messages.received(bytes)));
+        let answer =
+            message(&completions).map(|bytes| Welcome::parse(&messages.received(bytes), LAYOUT_VERSION));
         assert!(!matches!(answer, Some(Ok(_))), "{nonce:?}");
     }
     works(&nodes);
+}
+
+/// Before a device is looked for: this needs none.
+#[test]
+fn a_memory_node_of_impossible_segments_is_refused() {
+    let listen = "127.0.0.1:0".parse().unwrap();
+    for (segments, segment_bytes, said) in [
+        (0, SEGMENT_BYTES, "segments is 0: "),
+        (1025, SEGMENT_BYTES, "segments is 1025: "),
+        (1, 0, "segment size is 0: "),
+        (1, 27_335, "segment size is 27335: "),
+        (1, (1 << 48) + 8, "segment size is 281474976710664: "),
+        (1024, u64::MAX, "segment size is 18446744073709551615: "),
+    ] {
+        let options = Options { listen, segments, segment_bytes, lease_ms: 60_000, sweep: false };
+        let refused = Server::listen(&options, nobody()).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
+        let refused = refused.to_string();
+        assert!(refused.starts_with(said) && !refused.contains('\n'), "{refused}");
+    }
 }
 
 #[test]

@@ -1,31 +1,35 @@
 //! What there is to see of a memory node while it serves.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::fabric::host::Geometry;
+use crate::fabric::geometry::Geometry;
 use crate::fabric::verbs::device::Region;
 use crate::layout::WORD_BYTES;
 use crate::observer::NodeMetrics;
 
 /// Its segments, and what it has counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Seen {
     pub(super) regions: Vec<Region>,
-    pub(super) segment_bytes: u64,
-    /// Its place in the cluster, once somebody has said.
-    pub(super) node: AtomicU64,
+    /// Its segments alone.
+    own: Geometry,
+    /// Its place in the cluster and the cluster's geometry, once a client has said.
+    pub(super) place: OnceLock<(u16, Geometry)>,
     pub(super) joined: AtomicU64,
     pub(super) connected: AtomicU64,
     pub(super) refused: AtomicU64,
 }
 
 impl Seen {
+    pub(super) fn new(regions: Vec<Region>, own: Geometry) -> Self {
+        let [joined, connected, refused] = [(); 3].map(|()| AtomicU64::new(0));
+        Self { regions, own, place: OnceLock::new(), joined, connected, refused }
+    }
+
     pub(crate) fn metrics(&self) -> NodeMetrics {
-        let node = self.node.load(Ordering::Relaxed) as u16;
-        let per_node = self.regions.len() as u16;
-        let geometry =
-            Geometry { nodes: node + 1, segments_per_node: per_node, segment_bytes: self.segment_bytes };
-        let first = node * per_node;
+        let (node, geometry) = self.place.get().copied().unwrap_or((0, self.own));
+        let first = geometry.segments_of(node).start;
         let counts =
             [&self.joined, &self.connected, &self.refused].map(|count| count.load(Ordering::Relaxed));
         NodeMetrics::of(

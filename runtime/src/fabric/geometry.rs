@@ -1,0 +1,308 @@
+//! How much far memory a cluster has, and how it is divided.
+//!
+//! The three numbers come from others: from a URL, a program's options, a memory node's welcome, a checkpoint. Every
+//! computation with addresses relies on them, the bounds check of mapped memory included. So a [`Geometry`] is made by
+//! its constructors alone, which check all three:
+//!
+//! 1. There is a memory node, each memory node has a segment, and there are at most 2^16 segments: the number of a
+//!    segment fits an address.
+//! 2. A segment has room for its control block and a word, consists of whole words, and ends within the 48 bits of an
+//!    offset.
+//! 3. Where each segment takes as many bytes as the next power of two, all of them take less than 2^63: no product of
+//!    these numbers overflows, and every sum is an offset in a file.
+
+use std::fmt;
+
+use crate::error::{self, Error, PointerFault};
+use crate::layout::WORD_BYTES;
+use crate::pointer::Address;
+
+/// The smallest segment. The layer above puts a control block in front, and asserts that it and a word have room.
+pub(crate) const LEAST_SEGMENT_BYTES: u64 = 27_336;
+/// The largest segment: what 48 bits of offset can name.
+pub(crate) const MOST_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
+/// The most segments: what 16 bits can name.
+const MOST_SEGMENTS: u64 = Address::MAX_SEGMENTS as u64;
+/// Below so many bytes of all segments, an offset fits the system's signed one.
+const BYTES_END: u64 = 1 << 63;
+
+/// The shape of a cluster's memory, checked: see the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    nodes: u16,
+    segments_per_node: u16,
+    segment_bytes: u64,
+}
+
+/// Numbers that are no geometry: the first that is out of its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misshapen {
+    /// Memory nodes, and segments of each.
+    Segments(u64, u64),
+    /// The bytes of a segment are too few or too many.
+    Size(u64),
+    /// The bytes of a segment are not whole words.
+    Odd(u64),
+    /// So many segments of so many bytes are too much together.
+    Together(u64, u64),
+}
+
+impl Geometry {
+    /// Memory nodes, segments of each, and the bytes of each segment, as they were received.
+    pub(crate) const fn new(
+        nodes: u64,
+        segments_per_node: u64,
+        segment_bytes: u64,
+    ) -> Result<Self, Misshapen> {
+        if segment_bytes.is_multiple_of(WORD_BYTES as u64) {
+            Self::rounded(nodes, segments_per_node, segment_bytes)
+        } else {
+            Err(Misshapen::Odd(segment_bytes))
+        }
+    }
+
+    /// As [`new`](Self::new), for a size that a person gives: it is rounded down to words.
+    pub(crate) const fn rounded(
+        nodes: u64,
+        segments_per_node: u64,
+        segment_bytes: u64,
+    ) -> Result<Self, Misshapen> {
+        let segments = nodes.saturating_mul(segments_per_node);
+        if segments == 0 || segments > MOST_SEGMENTS {
+            return Err(Misshapen::Segments(nodes, segments_per_node));
+        }
+        // With 2^16 nodes of one segment, or one node of 2^16, one of the two does not fit.
+        if nodes > u16::MAX as u64 || segments_per_node > u16::MAX as u64 {
+            return Err(Misshapen::Segments(nodes, segments_per_node));
+        }
+        if segment_bytes < LEAST_SEGMENT_BYTES || segment_bytes > MOST_SEGMENT_BYTES {
+            return Err(Misshapen::Size(segment_bytes));
+        }
+        // At most 2^48 times 2^16, which is one too many.
+        if segment_bytes.next_power_of_two() > (BYTES_END - 1) / segments {
+            return Err(Misshapen::Together(segments, segment_bytes));
+        }
+        Ok(Self {
+            nodes: nodes as u16,
+            segments_per_node: segments_per_node as u16,
+            segment_bytes: segment_bytes - segment_bytes % WORD_BYTES as u64,
+        })
+    }
+
+    /// Memory nodes, at least one.
+    pub(crate) const fn nodes(&self) -> u16 {
+        self.nodes
+    }
+
+    /// Segments of each node, at least one.
+    pub(crate) const fn segments_per_node(&self) -> u16 {
+        self.segments_per_node
+    }
+
+    /// Bytes of each segment: a multiple of 8, from [`LEAST_SEGMENT_BYTES`] to [`MOST_SEGMENT_BYTES`].
+    pub(crate) const fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// All segments, 2^16 at most.
+    pub(crate) fn segments(&self) -> u32 {
+        u32::from(self.nodes) * u32::from(self.segments_per_node)
+    }
+
+    /// The bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.segments()) * self.segment_bytes
+    }
+
+    /// log2 of the distance between segments that are mapped together.
+    pub(crate) fn stride_log2(&self) -> u32 {
+        self.segment_bytes.next_power_of_two().trailing_zeros()
+    }
+
+    /// The bytes of a mapping of all segments: less than 2^63.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        u64::from(self.segments()) << self.stride_log2()
+    }
+
+    /// The segments of a node.
+    pub(crate) fn segments_of(&self, node: u16) -> std::ops::Range<u16> {
+        // At most 2^16 segments in all, but the end of the last node's may be 2^16 itself.
+        let first = node * self.segments_per_node;
+        first..first.saturating_add(self.segments_per_node)
+    }
+
+    /// The node that a segment is on.
+    pub(crate) fn node_of(&self, segment: u16) -> u16 {
+        segment / self.segments_per_node
+    }
+
+    /// Whether so many words from an address on are words of one segment, its first word excepted.
+    #[cfg(any(feature = "_verbs", fuzzing, test))]
+    pub(crate) fn check(&self, at: Address, words: usize) -> crate::error::Result<()> {
+        let bytes = (words as u64).saturating_mul(WORD_BYTES as u64);
+        let inside = u32::from(at.segment()) < self.segments()
+            && at.bits().is_multiple_of(WORD_BYTES as u64)
+            && at.offset() >= WORD_BYTES as u64
+            && at.offset().saturating_add(bytes) <= self.segment_bytes;
+        if inside { Ok(()) } else { Err(self.invalid(at)) }
+    }
+
+    /// Says what is wrong with an address that is not inside a segment.
+    #[cold]
+    pub(crate) fn invalid(&self, address: Address) -> Error {
+        let fault = if address.is_null() {
+            PointerFault::Null
+        } else if u32::from(address.segment()) >= self.segments() {
+            PointerFault::NoSegment { segments: self.segments() }
+        } else if !address.bits().is_multiple_of(WORD_BYTES as u64) {
+            PointerFault::Misaligned { align: WORD_BYTES as u32 }
+        } else {
+            PointerFault::PastSegment { size_bytes: self.segment_bytes }
+        };
+        Error::from(error::InvalidPointer { address, fault })
+    }
+}
+
+impl Misshapen {
+    /// What is wrong, its value, and its bounds.
+    fn parts(self) -> (&'static str, String, &'static str) {
+        match self {
+            Self::Segments(nodes, per_node) => {
+                let reason = "a cluster has 1 to 65536 segments, on up to 65535 memory nodes";
+                ("number of segments", format!("{nodes} times {per_node}"), reason)
+            }
+            Self::Size(bytes) => {
+                let reason = "a segment has 27336 bytes (its control block and a word) to 256 TiB";
+                ("segment size", bytes.to_string(), reason)
+            }
+            Self::Odd(bytes) => ("segment size", bytes.to_string(), "a segment consists of words of 8 bytes"),
+            Self::Together(segments, bytes) => {
+                let reason = "all segments together, each rounded up to a power of two, have less than 8 EiB";
+                ("memory size", format!("{segments} segments of {bytes} bytes"), reason)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Misshapen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, value, reason) = self.parts();
+        write!(f, "{what} is {value}: {reason}")
+    }
+}
+
+/// For numbers that a program has given.
+impl From<Misshapen> for Error {
+    fn from(wrong: Misshapen) -> Self {
+        let (argument, value, reason) = wrong.parts();
+        Self::from(error::InvalidArgument { argument, value: value.into(), reason })
+    }
+}
+
+/// What every user of a geometry computes from it, with numbers that anybody may have sent.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn derive(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Address) {
+    use crate::memory::grid::Grid;
+    let made = Geometry::new(nodes, segments_per_node, segment_bytes);
+    let rounded = Geometry::rounded(nodes, segments_per_node, segment_bytes);
+    let Ok(geometry) = made else {
+        drop(Error::from(made.unwrap_err()).to_string());
+        assert!(rounded.is_err() || !segment_bytes.is_multiple_of(8), "rounding makes whole words only");
+        return;
+    };
+    assert_eq!(rounded, made);
+    let (segments, bytes) = (geometry.segments(), geometry.segment_bytes());
+    assert!(bytes >= LEAST_SEGMENT_BYTES && bytes.is_multiple_of(8) && bytes <= MOST_SEGMENT_BYTES);
+    assert_eq!(u64::from(segments), nodes * segments_per_node);
+    assert!(geometry.bytes() <= geometry.mapped_bytes() && geometry.mapped_bytes() < BYTES_END);
+    assert!(bytes <= 1 << geometry.stride_log2());
+    assert_eq!(
+        geometry.segments_of(geometry.nodes() - 1).start,
+        (segments - u32::from(geometry.segments_per_node())) as u16
+    );
+    assert_eq!(geometry.node_of((segments - 1) as u16), geometry.nodes() - 1);
+    if geometry.check(at, 1).is_ok() {
+        assert!(
+            u32::from(at.segment()) < segments
+                && at.offset() + 8 <= bytes
+                && geometry.node_of(at.segment()) < geometry.nodes()
+        );
+    } else {
+        drop(geometry.invalid(at).to_string());
+    }
+    let grid = Grid::new(geometry);
+    for segment in [0, (segments - 1) as u16] {
+        let chunks = grid.chunks(segment);
+        assert!(grid.origin(segment) <= grid.limit(segment) && grid.limit(segment) <= bytes);
+        assert!(grid.limit(segment) + chunks * 8 <= bytes, "the chunk table has room");
+        if chunks > 0 {
+            assert!(geometry.check(grid.start(segment, chunks - 1), 1).is_ok());
+            assert!(geometry.check(grid.word(segment, chunks - 1), 1).is_ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: u64 = LEAST_SEGMENT_BYTES;
+    const MOST: u64 = MOST_SEGMENT_BYTES;
+
+    #[test]
+    fn what_is_in_bounds_is_taken_as_it_is() {
+        for (nodes, per_node, bytes) in
+            [(1, 1, LEAST), (1, 1, MOST), (65_535, 1, 1 << 20), (2, 32_768, 1 << 46), (256, 256, LEAST)]
+        {
+            let geometry = Geometry::new(nodes, per_node, bytes).unwrap();
+            let found =
+                (geometry.nodes().into(), geometry.segments_per_node().into(), geometry.segment_bytes());
+            assert_eq!(found, (nodes, per_node, bytes));
+            assert_eq!(Geometry::rounded(nodes, per_node, bytes), Ok(geometry));
+        }
+        assert_eq!(Geometry::rounded(1, 1, LEAST + 7).unwrap().segment_bytes(), LEAST);
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_named() {
+        let said = |nodes, per_node, bytes| Geometry::new(nodes, per_node, bytes).unwrap_err();
+        for (nodes, per_node) in
+            [(0, 1), (1, 0), (0, 0), (65_536, 1), (1, 65_536), (257, 256), (u64::MAX, 2), (1 << 32, 1 << 32)]
+        {
+            assert_eq!(said(nodes, per_node, LEAST), Misshapen::Segments(nodes, per_node));
+        }
+        for bytes in [0, 8, LEAST - 8, MOST + 8, u64::MAX - 7] {
+            assert_eq!(said(1, 1, bytes), Misshapen::Size(bytes));
+            assert_eq!(Geometry::rounded(1, 1, bytes), Err(Misshapen::Size(bytes)));
+        }
+        for bytes in [1, LEAST + 1, LEAST + 4, u64::MAX] {
+            assert_eq!(said(1, 1, bytes), Misshapen::Odd(bytes));
+        }
+        // The bytes of all would be 2^63, and 2^64, which is 0.
+        assert_eq!(said(2, 1 << 14, MOST), Misshapen::Together(1 << 15, MOST));
+        assert_eq!(said(2, 1 << 15, MOST), Misshapen::Together(1 << 16, MOST));
+        assert_eq!(said(2, 1 << 14, (1 << 47) + 8), Misshapen::Together(1 << 15, (1 << 47) + 8));
+    }
+
+    #[test]
+    fn what_is_said_names_the_bounds_as_they_are() {
+        assert!(Misshapen::Size(0).to_string().contains(&format!("has {LEAST} bytes")));
+        assert!(Misshapen::Size(0).to_string().ends_with(&format!("{} TiB", MOST >> 40)));
+        assert!(Misshapen::Segments(0, 3).to_string().starts_with("number of segments is 0 times 3: "));
+        assert!(Misshapen::Segments(0, 3).to_string().contains(&format!("1 to {MOST_SEGMENTS} segments")));
+        for wrong in
+            [Misshapen::Segments(0, 3), Misshapen::Size(0), Misshapen::Odd(1), Misshapen::Together(1, 2)]
+        {
+            assert_eq!(Error::from(wrong).to_string(), wrong.to_string(), "one text for all who say it");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_numbers_are_a_geometry_or_an_error(numbers: [u64; 3], shifts in [0..64_u32, 0..64, 0..64], at: u64) {
+            let [nodes, per_node, bytes] = std::array::from_fn(|index| numbers[index] >> shifts[index]);
+            derive(nodes, per_node, bytes, Address::from_bits(at));
+            derive(nodes % 300, per_node % 300, bytes / 8 * 8, Address::from_bits(at));
+        }
+    }
+}
