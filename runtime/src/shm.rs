@@ -87,7 +87,7 @@ impl MemoryNode {
     ///
     /// # Errors
     /// [`Error::CannotServe`] if another serves under this name, processes still use the memory of an earlier one, the directory is
-    /// somebody else's, or there is no room; [`Error::InvalidArgument`] for an option out of its bounds, or a secret's file that is
+    /// somebody else's, or the system has less memory to give; [`Error::InvalidArgument`] for an option out of its bounds, or a secret's file that is
     /// missing, empty or readable by others; [`Error::System`].
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
         let geometry =
@@ -99,11 +99,8 @@ impl MemoryNode {
             lease_ms: lease_ms(options.lease)?,
         };
         let secret = secret::of_node(options.secret_file.as_deref())?;
-        let server = Server::listen(of_server, secret, |arena, incarnation| {
-            backing::format(arena, if options.sweep { control::SWEEPS } else { 0 })?;
-            arena.word(control::incarnation())?.store(incarnation, Ordering::SeqCst);
-            Ok(())
-        })?;
+        let options = if options.sweep { control::SWEEPS } else { 0 };
+        let server = Server::listen(of_server, secret, |arena| backing::format(arena, options))?;
         Ok(Self(Arc::new(server)))
     }
 
@@ -124,7 +121,7 @@ impl MemoryNode {
         })
     }
 
-    /// Serves until it is told to stop; then all connections are closed and the memory's files removed. The memory itself is gone when
+    /// Serves until it is told to stop; then all connections are closed and the cluster's directory is removed. The memory itself is gone when
     /// the last process has ended that uses it.
     pub fn serve(self) {
         let arena = self.0.arena();

@@ -101,7 +101,47 @@ fn the_files_are_their_owners_alone() {
     let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&user_directory()), 0o700);
     assert_eq!(mode(&directory(&node.name)), 0o700);
-    assert_eq!(mode(&directory(&node.name).join("memory")), 0o600);
+    assert_eq!(mode(&directory(&node.name).join("in-use")), 0o600);
+    let mut files: Vec<_> =
+        fs::read_dir(directory(&node.name)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["in-use", "socket"], "the memory is in no directory");
+}
+
+/// The descriptors of this process that a memory node of it has of its memory, by the names that /proc has for them.
+fn memory_of(node: &Node) -> Vec<PathBuf> {
+    let is_memory = |path: &PathBuf| {
+        let name = format!("/memfd:farfield-{} ", node.name);
+        fs::read_link(path).is_ok_and(|link| link.to_string_lossy().starts_with(&name))
+    };
+    fs::read_dir(format!("/proc/{}/fd", std::process::id()))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(is_memory)
+        .collect()
+}
+
+/// A process of the same user can open the memory by the descriptor of a process that has it, and write to it. It can not take it away, which would
+/// kill all that use it by SIGBUS.
+#[test]
+fn nobody_can_truncate_the_memory() {
+    let node = Node::new("truncate");
+    let cluster = node.connect();
+    cluster.run(1, async |ct| counter(ct).await?.value().fetch_add(ct, 7).await).unwrap();
+    let found = memory_of(&node);
+    let [path] = &found[..] else { panic!("the memory node has one, and its client none: {found:?}") };
+    let eperm = |refused: std::io::Error| assert_eq!(refused.raw_os_error(), Some(1), "{refused}");
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    for bytes in [0, 4096, 1 << 19, 1 << 30] {
+        eperm(file.set_len(bytes).unwrap_err());
+    }
+    eperm(fs::OpenOptions::new().write(true).truncate(true).open(path).unwrap_err());
+    eperm(fs::File::create(path).unwrap_err());
+    let status =
+        std::process::Command::new("truncate").arg("--no-create").arg("--size=0").arg(path).output().unwrap();
+    assert!(!status.status.success());
+    let count = cluster.run(2, async |ct| counter(ct).await?.value().load(ct).await);
+    assert_eq!(count.unwrap(), [7, 7]);
 }
 
 #[test]
@@ -249,14 +289,14 @@ fn what_a_killed_memory_node_leaves_is_removed_once_nobody_uses_it() {
     for path in [&user_directory(), &left] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
     }
-    fs::write(left.join("memory"), "what was there").unwrap();
+    fs::write(left.join("in-use"), "what was there").unwrap();
     fs::write(left.join("socket"), "").unwrap();
-    // Whoever has mapped the memory has it locked.
-    let used = fs::File::open(left.join("memory")).unwrap();
+    // As processes that map the memory do.
+    let used = fs::File::open(left.join("in-use")).unwrap();
     used.lock_shared().unwrap();
     let refused = MemoryNode::listen(&options).map(drop).unwrap_err().to_string();
     assert!(refused.contains("processes still use its memory"), "{refused}");
-    assert_eq!(fs::read(left.join("memory")).unwrap(), b"what was there");
+    assert_eq!(fs::read(left.join("in-use")).unwrap(), b"what was there");
     drop(used);
     Node::serve(&options).unwrap().connect();
 }
@@ -269,7 +309,7 @@ fn what_is_not_there_or_not_ours_is_named() {
     let mut large = options("large");
     large.segment_bytes = 1 << 45;
     let said = MemoryNode::listen(&large).map(drop).unwrap_err().to_string();
-    assert!(said.contains("no room for 35184372088832 bytes in /dev/shm"), "{said}");
+    assert!(said.contains("no room for 35184372088832 bytes of memory, about "), "{said}");
     assert!(!directory(&large.name).exists());
     for (nodes, segments, bytes, of) in [
         (1, 1, 0, "segment size is 0: "),
@@ -520,7 +560,8 @@ fn clusters() -> PathBuf {
 
 #[test]
 fn what_is_no_file_is_refused_and_not_waited_for() {
-    let first = Node::new("first");
+    // For the directory.
+    let _first = Node::new("first");
     let refused = |options: &MemoryNodeOptions| MemoryNode::listen(options).unwrap_err().to_string();
     let linked = options("linked");
     let lock = clusters().join(format!(".{}.lock", linked.name));
@@ -531,14 +572,14 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     assert!(refused(&linked).contains("it is no file"), "{}", refused(&linked));
     fs::remove_file(&lock).unwrap();
 
-    let memory = clusters().join(&first.name).join("memory");
-    let aside = memory.with_extension("aside");
-    fs::rename(&memory, &aside).unwrap();
-    make_pipe(&memory);
-    let refused_client = Cluster::connect(&format!("shm:{}", first.name)).unwrap_err().to_string();
-    assert!(refused_client.contains("it is no file"), "{refused_client}");
-    fs::rename(&aside, &memory).unwrap();
-    drop(first.connect());
+    // What is left of a cluster is removed, whatever it is.
+    let left = options("left");
+    let place = clusters().join(&left.name);
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
+    make_pipe(&place.join("in-use"));
+    make_pipe(&place.join("socket"));
+    drop(Node::serve(&left).unwrap().connect());
 
     let folder = folder("secret-pipe");
     let mut guarded = options("guarded");

@@ -146,15 +146,27 @@ fn drive(url: &str, run: &str, part: &str, parts: &str, threads: &str) -> Result
     Ok(())
 }
 
+/// The memory of a cluster that this process's parent serves. It has no name but those of the parent's descriptors.
+fn memory_of(name: &str) -> Result<std::path::PathBuf> {
+    let folder = format!("/proc/{}/fd", std::os::unix::process::parent_id());
+    let shown = format!("/memfd:farfield-{name} ");
+    let descriptors =
+        std::fs::read_dir(folder).map_err(Error::other)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_it = |path: &std::path::PathBuf| {
+        std::fs::read_link(path).is_ok_and(|link| link.to_string_lossy().starts_with(&shown))
+    };
+    descriptors
+        .into_iter()
+        .find(is_it)
+        .ok_or_else(|| Error::other("the parent serves no memory of this name"))
+}
+
 /// Adds to a word of far memory and to one of the same page that is mapped by hand, in turn.
 fn fetch_add(name: &str) -> Result<()> {
-    let user = std::fs::metadata("/proc/self").map_err(Error::other)?;
-    let user = std::os::unix::fs::MetadataExt::uid(&user);
-    let root = std::env::var("FARFIELD_SHM_DIR").unwrap_or_else(|_| "/dev/shm".to_owned());
-    let file = format!("{root}/farfield-{user}/{name}/memory");
-    let file = std::fs::File::options().read(true).write(true).open(file).map_err(Error::other)?;
-    // SAFETY: the file keeps its size as long as its memory node serves, which it does until this process has ended; what others
-    // write there at the same time is harmless, as this process looks at one word of it, atomically.
+    let file =
+        std::fs::File::options().read(true).write(true).open(memory_of(name)?).map_err(Error::other)?;
+    // SAFETY: the memory node has sealed the size of its memory, so the kernel keeps it; what others write there at the same time is
+    // harmless, as this process looks at one word of it, atomically.
     let map = unsafe { memmap2::MmapOptions::new().map_mut(&file) }.map_err(Error::other)?;
     let ratios = Cluster::connect(&format!("shm:{name}"))?.run(1, async |ct| {
         let counter =

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::control;
 use super::url::{Config, Fabric};
-use crate::error::{self, Error, Result};
+use crate::error::Result;
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
 use crate::fabric::geometry::Geometry;
@@ -43,12 +43,6 @@ impl Backing {
             #[cfg(target_os = "linux")]
             Fabric::Shared(options) => {
                 let client = shm::Client::connect(options, control::LAYOUT_VERSION)?;
-                if client.arena().word(control::incarnation())?.load(Ordering::SeqCst) != client.incarnation()
-                {
-                    let address = format!("shm:{}", options.name).into();
-                    let reason = "its memory node was started anew just now: try again".into();
-                    return Err(Error::from(error::CannotConnect { address, reason }));
-                }
                 *geometry = client.arena().geometry();
                 Self::Shared(Arc::new(client))
             }

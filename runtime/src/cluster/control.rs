@@ -7,8 +7,7 @@
 //! | 16 | every segment | how many [chunks](crate::memory::grid) have been taken, or tried to be |
 //! | 24 | every segment | about how many of them are free again |
 //! | 32 | a node's first segment | the bytes of its live objects |
-//! | 40 | segment 0, on `shm:` | the incarnation of the cluster |
-//! | 48..64 | every segment | reserved, zero |
+//! | 40..64 | every segment | reserved, zero |
 //! | 64..704 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
 //! | 704..17088 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
 //! | 17088..19152 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
@@ -35,8 +34,7 @@ struct Header {
     taken: u64,
     freed: u64,
     live: u64,
-    incarnation: u64,
-    reserved: [u64; 2],
+    reserved: [u64; 3],
     pool: [u64; CLASSES],
 }
 
@@ -312,11 +310,6 @@ pub(crate) fn swept_bytes() -> Address {
 /// The bytes that were collected in all.
 pub(crate) fn collected_bytes() -> Address {
     Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collected_bytes)) as u64)
-}
-
-/// What tells a cluster in shared memory from others that had its name.
-pub(crate) fn incarnation() -> Address {
-    Address::new(0, offset_of!(Header, incarnation) as u64)
 }
 
 /// The address of page `index` of slots.

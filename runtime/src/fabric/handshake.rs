@@ -1,7 +1,7 @@
 //! What a client and a memory node say to each other before the first operation.
 //!
-//! On `shm:` there is a control connection only, a Unix socket; the segment table says where in the file of shared memory each
-//! segment begins. The rest is about RDMA.
+//! On `shm:` there is a control connection only, a Unix socket; the segment table says where in the shared memory each segment begins, and
+//! a descriptor of that memory is passed with the [`Welcome`]. The rest is about RDMA.
 //!
 //! A client has two kinds of connections to a memory node. The *control* connection proves that it knows the cluster's secret
 //! and gives it the segment table; its queue pair is in a protection domain of its own, where no segment is. A *lane* is a
@@ -32,7 +32,7 @@ use crate::layout::WORD_BYTES;
 use crate::pointer::Address;
 
 /// The version of everything here. Others are refused.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
 
 /// A number that is used once.

@@ -167,7 +167,7 @@ fn shared_memory_conforms() {
         number.set(number.get() + 1);
         let name = format!("conformance-{}-{}", std::process::id(), number.get());
         let options = Options { name: name.as_str().into(), geometry: GEOMETRY, layout: 1, lease_ms: 60_000 };
-        let server = Server::listen(options, Secret::new(b""), |_, _| Ok(())).unwrap();
+        let server = Server::listen(options, Secret::new(b""), |_| Ok(())).unwrap();
         let stopper = Some(Stopper(server.stopper().unwrap()));
         let node = Node { name, stopper, serving: Some(std::thread::spawn(move || server.serve(|_| ()))) };
         let clients = RefCell::new(Vec::new());

@@ -1,4 +1,5 @@
-//! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a file for one in shared memory.
+//! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a [sealed](super::Sealed) file for one in
+//! shared memory.
 //!
 //! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a
 //! power of two. Pages that nobody touches cost address space only, so the rounding is free.
@@ -10,8 +11,7 @@
 //!
 //! Invariant: `base` points to `segments << stride` bytes of mapped, page-aligned memory that lives as long as the arena, and
 //! all accesses to it are atomic word accesses made here, or by other processes that hold to the same. [`Arena::words`] is the one
-//! place that turns an address into memory. A shared file keeps its size as long as anybody maps it: only its memory node could
-//! change that, and does not.
+//! place that turns an address into memory. The kernel keeps the size of a shared file, so no process can take the memory away.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,8 @@ use std::time::Instant;
 
 use memmap2::MmapMut;
 
+#[cfg(target_os = "linux")]
+use super::sealed::Sealed;
 use crate::error::{self, Error, Result};
 use crate::fabric::geometry::Geometry;
 use crate::layout::WORD_BYTES;
@@ -26,6 +28,8 @@ use crate::pointer::Address;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE_BYTES: usize = 64;
+
+const ACTION: &str = "map far memory";
 
 /// The memory of all segments.
 pub(crate) struct Arena {
@@ -42,8 +46,8 @@ pub(crate) struct Arena {
     pub(super) mapped: Instant,
     /// Owns the memory behind `base`.
     _map: MmapMut,
-    /// The file that is mapped, if it is one; whoever looks whether it is in use looks for locks on it.
-    _file: Option<File>,
+    /// The lock that shows that shared memory is used, held as long as it is mapped.
+    _in_use: Option<File>,
 }
 
 // SAFETY: the memory behind `base` is owned by the arena and only accessed through `AtomicU64`, which may be shared and
@@ -55,33 +59,35 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// New memory, all zero.
     pub(crate) fn new(geometry: Geometry) -> Result<Self> {
-        Self::mapped(geometry, None)
+        Self::mapped(geometry, |options| options.map_anon(), None)
     }
 
-    /// The memory of a file.
+    /// The memory of a file. `in_use` is held as long as it is mapped.
+    ///
+    /// # Errors
+    /// Those of the system; also if the file has fewer bytes than the segments need.
     #[cfg(target_os = "linux")]
-    pub(crate) fn shared(file: File, geometry: Geometry) -> Result<Self> {
-        Self::mapped(geometry, Some(file))
+    pub(crate) fn shared(memory: &Sealed, in_use: File, geometry: Geometry) -> Result<Self> {
+        if memory.bytes() < geometry.mapped_bytes() {
+            let cause = std::io::ErrorKind::UnexpectedEof.into();
+            return Err(Error::from(error::System { action: ACTION, cause }));
+        }
+        // SAFETY: the file has the bytes that are mapped, by the check above, and keeps them as long as it is mapped, by what
+        // `Sealed` is: the kernel lets no process change its size. What other processes write there at the same time is
+        // harmless, since all accesses of this process are atomic (the invariant above).
+        Self::mapped(geometry, |options| unsafe { options.map_mut(memory.file()) }, Some(in_use))
     }
 
-    fn mapped(geometry: Geometry, file: Option<File>) -> Result<Self> {
-        let failed = |cause| Error::from(error::System { action: "map far memory", cause });
+    fn mapped(
+        geometry: Geometry,
+        map: impl FnOnce(&memmap2::MmapOptions) -> std::io::Result<MmapMut>,
+        in_use: Option<File>,
+    ) -> Result<Self> {
+        let failed = |cause| Error::from(error::System { action: ACTION, cause });
         let bytes = usize::try_from(geometry.mapped_bytes())
             .map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut options = memmap2::MmapOptions::new();
-        options.len(bytes).no_reserve_swap();
-        let mut map = match &file {
-            None => options.map_anon().map_err(failed)?,
-            Some(file) => {
-                let length = file.metadata().map_err(failed)?.len();
-                if length < bytes as u64 {
-                    return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
-                }
-                // SAFETY: the file has as many bytes as are mapped, and keeps them; what other processes do to them at the
-                // same time is harmless, since all accesses are atomic (the invariant above).
-                unsafe { options.map_mut(file) }.map_err(failed)?
-            }
-        };
+        let mut map = map(options.len(bytes).no_reserve_swap()).map_err(failed)?;
         Ok(Self {
             base: map.as_mut_ptr().cast_const(),
             segments: u64::from(geometry.segments()),
@@ -95,7 +101,7 @@ impl Arena {
             geometry,
             mapped: Instant::now(),
             _map: map,
-            _file: file,
+            _in_use: in_use,
         })
     }
 

@@ -6,6 +6,10 @@
 
 mod alarm;
 mod arena;
+#[cfg(target_os = "linux")]
+mod available;
+#[cfg(target_os = "linux")]
+mod sealed;
 mod spawn;
 
 use std::mem::MaybeUninit;
@@ -15,6 +19,8 @@ use std::time::Duration;
 
 pub(crate) use alarm::{Alarm, Alarms, Moment};
 pub(crate) use arena::{Arena, prefetch};
+#[cfg(target_os = "linux")]
+pub(crate) use sealed::{Sealed, Unsealed};
 pub(crate) use spawn::{Background, Reserved, Stop, first_line, run_threads};
 
 use super::chain::{Chain, Op};

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::passing::Passed;
 use super::place::Place;
 use super::{Config, PATIENCE, Until, receive};
 use crate::error::Result;
 use crate::fabric::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
-use crate::fabric::host::Arena;
+use crate::fabric::host::{Arena, Sealed};
 use crate::fabric::question::{ANSWER_BYTES, Answer, Question};
 use crate::fabric::secret;
 use crate::fabric::stall::{blocked, lock};
@@ -20,7 +21,6 @@ use crate::fabric::stall::{blocked, lock};
 pub(crate) struct Client {
     arena: Arc<Arena>,
     number: u32,
-    incarnation: u64,
     lease: Duration,
     control: Mutex<Control>,
 }
@@ -102,17 +102,25 @@ impl Client {
         let reply = Reply::parse(&bytes, &secret, &nonce).map_err(|reason| failed(reason.to_owned()))?;
         let join = Join { place: handshake::Place { cluster: 0, node: 0, nodes: 1 }, process: 0 };
         control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
-        let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
+        // From here on with descriptors; before, any would be closed.
+        let mut passed = Passed::new(&mut control);
+        let bytes = receive(&mut passed).map_err(silent)?.map_err(failed)?;
         let welcome = Welcome::parse(&bytes, layout).map_err(failed)?;
         if !welcome.is_mapped_evenly() {
             return Err(failed("its segments are not where this build expects them".to_owned()));
         }
-        let arena = Arena::shared(place.open_memory()?, welcome.geometry)?;
+        let [memory, in_use] = passed.descriptors().map_err(failed)?;
+        let unfit = |reason| failed(format!("its memory can not be used: {reason}"));
+        let memory = Sealed::received(memory).map_err(unfit)?;
+        if memory.bytes() != welcome.geometry.mapped_bytes() {
+            let [has, needs] = [memory.bytes(), welcome.geometry.mapped_bytes()];
+            return Err(unfit(format!("it has {has} bytes, and its segments take {needs}")));
+        }
+        let arena = Arena::shared(&memory, in_use.into(), welcome.geometry)?;
         let lease = Duration::from_millis(u64::from(welcome.lease_ms));
         Ok(Self {
             arena: Arc::new(arena),
             number: welcome.client,
-            incarnation: reply.incarnation,
             lease,
             control: Mutex::new(Control::new(connection)),
         })
@@ -125,11 +133,6 @@ impl Client {
     /// The process's number among all that have ever been let in.
     pub(crate) fn number(&self) -> u32 {
         self.number
-    }
-
-    /// What tells this cluster from others that had its name.
-    pub(crate) fn incarnation(&self) -> u64 {
-        self.incarnation
     }
 
     /// How long a process may go without a sign of life.

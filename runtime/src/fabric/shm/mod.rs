@@ -1,4 +1,4 @@
-//! The shared-memory fabric: far memory is a file of memory that processes of one machine map.
+//! The shared-memory fabric: far memory is a [sealed](super::host::Sealed) file of memory that processes of one machine map.
 //!
 //! Operations are those of the [host fabric](super::host): a mapped word is a word. So nothing here is on their path. What there
 //! is besides is how processes find the memory and each other:
@@ -8,15 +8,17 @@
 //! | [`place`] | the directory of a cluster: whose it is, who uses it, what is left over |
 //! | [`server`] | the memory node: makes the memory, lets clients in, knows when they are gone |
 //! | [`client`] | a process that has been let in |
+//! | [`passing`] | how it gets the memory: by a descriptor, with the welcome |
 //!
 //! # What it relies on
 //!
 //! A client that ends, however it ends, has its control connection closed by the kernel. Linux takes a thread's memory away
 //! before its files (`exit_mm` before `exit_files` in `do_exit`), and a process's files are closed by the last of its threads. So once
 //! the memory node sees the end of the connection, nothing of the client writes to the memory any more. (A child that a client
-//! has forked without `exec` has the memory and the connection, too; it counts as the client.)
+//! has forked without `exec` has the memory, its lock and the connection, too; it counts as the client.)
 
 mod client;
+mod passing;
 mod place;
 mod server;
 
@@ -71,6 +73,18 @@ impl<'a> Until<'a> {
         Self { stream, time: Instant::now() + patience }
     }
 
+    /// The stream, which waits no longer than until then for bytes to read.
+    fn to_read(&self) -> io::Result<&'a UnixStream> {
+        self.stream.set_read_timeout(self.left()?)?;
+        Ok(self.stream)
+    }
+
+    /// The stream, which waits no longer than until then to write.
+    fn to_write(&self) -> io::Result<&'a UnixStream> {
+        self.stream.set_write_timeout(self.left()?)?;
+        Ok(self.stream)
+    }
+
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.time.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
@@ -79,15 +93,13 @@ impl<'a> Until<'a> {
 
 impl Read for Until<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(buffer)
+        self.to_read()?.read(buffer)
     }
 }
 
 impl Write for Until<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes)
+        self.to_write()?.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -97,6 +109,11 @@ impl Write for Until<'_> {
 
 /// Sends what a client waits for: a message, or why it is refused. The length and the kind stand before it.
 fn send(stream: &mut impl Write, message: Result<&[u8], &str>) -> io::Result<()> {
+    stream.write_all(&framed(message))
+}
+
+/// What [`send`] writes.
+fn framed(message: Result<&[u8], &str>) -> Vec<u8> {
     let (kind, body) = match message {
         Ok(body) => (0, body),
         Err(reason) => (1, cut(reason).as_bytes()),
@@ -104,7 +121,7 @@ fn send(stream: &mut impl Write, message: Result<&[u8], &str>) -> io::Result<()>
     let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
     bytes.push(kind);
     bytes.extend(body);
-    stream.write_all(&bytes)
+    bytes
 }
 
 /// Receives what [`send`] sent.

@@ -1,24 +1,34 @@
-//! Where a cluster is: a directory of files in shared memory.
+//! Where a cluster is: a directory in which processes find its memory node. Its memory is in no directory: it is [passed](super::passing).
 //!
 //! | path | what |
 //! |---|---|
 //! | `/dev/shm/farfield-UID/` | the user's clusters, mode 0700 |
 //! | `.NAME.lock` | no cluster has a name like this; locked by the memory node as long as it serves |
-//! | `NAME/memory` | the segments, mode 0600; locked, shared, by everybody who maps them |
+//! | `NAME/in-use` | empty, mode 0600; locked as long as a process maps the memory |
 //! | `NAME/socket` | where the memory node listens |
 //!
 //! The kernel gives up a lock when its holder ends, however it ends. So what is locked is in use, and what is not is left over.
-//! The variable `FARFIELD_SHM_DIR` names another directory in place of `/dev/shm`, on a file system in memory.
+//! The variable `FARFIELD_SHM_DIR` names another directory in place of `/dev/shm`, on any file system that has sockets and locks.
+//!
+//! # Why the memory's use is locked
+//!
+//! When a memory node is killed, its clients go on with the memory until they wait for another process. A second memory node of the name has new
+//! memory, so processes of one program could work on two clusters and not notice. It is refused until the clients of the first have
+//! ended. (One that stops in order closes their connections and gives its name up: then a second one is what its user wants.)
+//!
+//! The lock of `NAME/in-use` belongs to an open file, not to a process. The memory node opens it, locks it and passes its descriptor with that of the
+//! memory. So it is locked from before the first process maps the memory until the last descriptor is closed, and there is no moment in
+//! which a process has the memory and not the lock; also a descriptor that is still on its way to a process, or that a process has left to a child
+//! which it forked, counts.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use super::PATIENCE;
 use crate::error::{self, Error, Result};
 use crate::fabric::files;
+use crate::fabric::host::{Sealed, Unsealed};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 const DIRECTORY_VARIABLE: &str = "FARFIELD_SHM_DIR";
@@ -75,8 +85,8 @@ impl Place {
         self.user.join(&*self.name)
     }
 
-    fn memory(&self) -> PathBuf {
-        self.directory().join("memory")
+    fn in_use(&self) -> PathBuf {
+        self.directory().join("in-use")
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -148,12 +158,12 @@ impl Place {
         self.user.join(format!(".{}.lock", self.name))
     }
 
-    /// Removes what an earlier memory node of this name left behind, and makes room for new memory: a file of `bytes` bytes, all
-    /// zero, of which only the given ranges take memory. The name must be [claimed](Self::claim).
-    pub(super) fn make_memory(&self, bytes: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Result<File> {
+    /// Removes what an earlier memory node of this name left behind, and makes the directory. Gives the lock that shows that the memory
+    /// is used. The name must be [claimed](Self::claim).
+    pub(super) fn prepare(&self) -> Result<File> {
         if fs::symlink_metadata(self.directory()).is_ok() {
             self.check_owner(&self.directory())?;
-            if let Ok(left) = files::open_no_link(&self.memory(), OpenOptions::new().read(true))
+            if let Ok(left) = files::open_no_link(&self.in_use(), OpenOptions::new().read(true))
                 && let Err(TryLockError::WouldBlock) = left.try_lock()
             {
                 return Err(self.failed(
@@ -168,59 +178,34 @@ impl Place {
         }
         let made = DirBuilder::new().mode(0o700).create(self.directory());
         made.map_err(system("make a directory for a cluster"))?;
-        let memory = self.fill_memory(bytes, ranges);
-        if memory.is_err() {
+        let locked =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.in_use());
+        let locked = locked.and_then(|file| file.lock_shared().map(|()| file));
+        locked.map_err(|cause| {
             // Nothing was there before, and nothing is there after.
             let _ = fs::remove_dir_all(self.directory());
-        }
-        memory
+            system("lock a cluster's memory")(cause)
+        })
     }
 
-    fn fill_memory(&self, bytes: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Result<File> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.memory());
-        let file = file.map_err(system("make shared memory"))?;
-        file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(system("make shared memory"))?;
-        file.set_len(bytes).map_err(system("make shared memory"))?;
-        for (start, length) in ranges {
-            // Taken now, so that no process is killed for touching memory that is not there.
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), start, length).map_err(
-                |error| {
-                    if error == rustix::io::Errno::NOSPC || error == rustix::io::Errno::NOMEM {
-                        self.failed(format!(
-                            "no room for {length} bytes in {}: ask for less, or make room there",
-                            self.user.parent().unwrap_or(&self.user).display()
-                        ))
-                    } else {
-                        system("make shared memory")(error.into())
-                    }
-                },
-            )?;
-        }
-        file.lock_shared().map_err(system("lock shared memory"))?;
-        Ok(file)
-    }
-
-    /// Opens the memory, which counts as used as long as the file is open.
-    pub(super) fn open_memory(&self) -> Result<File> {
-        let file = files::open_no_link(&self.memory(), OpenOptions::new().read(true).write(true));
-        let file = file.map_err(|error| self.failed(format!("its memory can not be opened: {error}")))?;
-        // A memory node that starts anew holds the other lock for a moment.
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match file.try_lock_shared() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(self.failed("a memory node that starts anew keeps its memory locked"));
-                }
-                Err(TryLockError::Error(cause)) => return Err(system("lock shared memory")(cause)),
+    /// Memory of so many bytes, of which the given ranges take room.
+    pub(super) fn make_memory(
+        &self,
+        bytes: u64,
+        ranges: impl Iterator<Item = (u64, u64)> + Clone,
+    ) -> Result<Sealed> {
+        let taken: u64 = ranges.clone().map(|(_, length)| length).sum();
+        Sealed::new(&format!("farfield-{}", self.name), bytes, ranges).map_err(|error| match error {
+            Unsealed::NoRoom(available) => {
+                let known =
+                    available.map(|bytes| format!(", about {bytes} are available")).unwrap_or_default();
+                self.failed(format!("no room for {taken} bytes of memory{known}: ask for less, or free some"))
             }
-        }
+            Unsealed::System(cause) => system("make shared memory")(cause),
+        })
     }
 
-    /// Removes the cluster's files, and gives its name up. The memory stays with those who map it.
+    /// Removes the cluster's files, and gives its name up. The memory stays with processes that map it.
     pub(super) fn remove(&self, held: &Held) {
         let _ = fs::remove_dir_all(self.directory());
         self.give_up(held);

@@ -4,7 +4,9 @@
 //! has a thread here, asleep until the process asks something or ends. The end of its connection is how a client's end is known.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,14 +14,15 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::passing::{DESCRIPTORS, write_with};
 use super::place::{Held, Place};
-use super::{PATIENCE, Until, send};
+use super::{PATIENCE, Until, framed, send};
 use crate::error::{self, Error, Result};
 use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     HELLO_BYTES, Hello, JOIN_BYTES, Join, Kind, MAX_SEGMENTS, Nonce, Reply, Secret, Segment, Welcome,
 };
-use crate::fabric::host::Arena;
+use crate::fabric::host::{Arena, Sealed};
 use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 
 /// Client numbers end here: compute threads' identities are made of them.
@@ -46,6 +49,9 @@ pub(crate) struct Server {
     place: Place,
     held: Held,
     listener: UnixListener,
+    /// What is passed to clients: the memory, and the lock that shows that it is used.
+    memory: Sealed,
+    in_use: File,
     arena: Arc<Arena>,
     next_client: AtomicU32,
     refused: AtomicU64,
@@ -55,12 +61,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes the memory, has it formatted, and listens. `format` is given the memory and what tells this cluster from others of
-    /// its name.
+    /// Makes the memory, has it formatted, and listens.
     pub(crate) fn listen(
         options: Options,
         secret: Secret,
-        format: impl FnOnce(&Arena, u64) -> Result<()>,
+        format: impl FnOnce(&Arena) -> Result<()>,
     ) -> Result<Self> {
         let place = Place::of_node(&options.name);
         super::place::check_name(&options.name).map_err(|reason| place.failed(reason))?;
@@ -75,16 +80,16 @@ impl Server {
         let held = place.claim()?;
         let ranges = (0..u64::from(geometry.segments()))
             .map(|segment| (segment << geometry.stride_log2(), geometry.segment_bytes()));
-        let memory =
-            place.make_memory(geometry.mapped_bytes(), ranges).inspect_err(|_| place.give_up(&held))?;
+        let in_use = place.prepare().inspect_err(|_| place.give_up(&held))?;
         let prepare = || {
-            let arena = Arena::shared(memory, geometry)?;
-            format(&arena, incarnation)?;
+            let memory = place.make_memory(geometry.mapped_bytes(), ranges)?;
+            let arena = Arena::shared(&memory, in_use.try_clone().map_err(system)?, geometry)?;
+            format(&arena)?;
             let listener = UnixListener::bind(place.socket()).map_err(system)?;
             listener.set_nonblocking(true).map_err(system)?;
-            Ok((arena, listener, UnixStream::pair().map_err(system)?))
+            Ok((memory, arena, listener, UnixStream::pair().map_err(system)?))
         };
-        let (arena, listener, stop) = prepare().inspect_err(|_: &Error| place.remove(&held))?;
+        let (memory, arena, listener, stop) = prepare().inspect_err(|_: &Error| place.remove(&held))?;
         Ok(Self {
             options,
             secret,
@@ -92,6 +97,8 @@ impl Server {
             place,
             held,
             listener,
+            memory,
+            in_use,
             arena: Arc::new(arena),
             next_client: AtomicU32::new(1),
             refused: AtomicU64::new(0),
@@ -232,7 +239,9 @@ impl Server {
         // Known before it is welcome: nobody may think that it has gone already.
         let known = connection.try_clone().map_err(text)?;
         self.clients().insert(client, known);
-        if let Err(error) = send(stream, Ok(&Welcome::to_bytes(Ok(&welcome)))) {
+        let message = framed(Ok(&Welcome::to_bytes(Ok(&welcome))));
+        let passed: [_; DESCRIPTORS] = [self.memory.as_fd(), self.in_use.as_fd()];
+        if let Err(error) = write_with(stream, &message, &passed) {
             self.clients().remove(&client);
             return Err(error.to_string());
         }

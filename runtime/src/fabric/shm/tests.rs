@@ -1,21 +1,33 @@
 //! What a client makes of memory nodes that are not what it expects.
 
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::thread;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::*;
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{HELLO_BYTES, Hello, JOIN_BYTES, Nonce, Reply, Secret, Segment, Welcome};
+use crate::fabric::host::Sealed;
 use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 use client::Control;
 
-/// A memory node that goes through the handshake and then says something.
-fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welcome: Vec<u8>) -> String {
+/// What a client makes of a memory node that goes through the handshake, says something, and passes descriptors with that: with each
+/// part of it some.
+fn pass(
+    name: &str,
+    reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>,
+    welcome: &[u8],
+    descriptors: &[&[BorrowedFd<'_>]],
+) -> Result<(), String> {
     let name = format!("fake-{name}-{}", std::process::id());
     let place = place::Place::of_node(&name);
     let held = place.claim().unwrap();
-    place.make_memory(BYTES, std::iter::empty()).unwrap();
+    let _in_use = place.prepare().unwrap();
     let listener = UnixListener::bind(place.socket()).unwrap();
     let connect = {
         let name = name.clone();
@@ -28,11 +40,33 @@ fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welco
     send(&mut stream, Ok(&reply(&Secret::new(b""), &hello.nonce))).unwrap();
     // A client that does not believe it says no more.
     if stream.read_exact(&mut [0; JOIN_BYTES]).is_ok() {
-        send(&mut stream, Ok(&welcome)).unwrap();
+        let mut stream = Until::after(&stream, PATIENCE);
+        let message = framed(Ok(welcome));
+        let (begin, rest) = message.split_at(message.len() - descriptors.len() + 1);
+        let mut parts = std::iter::once(begin).chain(rest.chunks(1));
+        for (passed, part) in descriptors.iter().zip(&mut parts) {
+            passing::write_with(&mut stream, part, passed).unwrap();
+        }
+        assert!(parts.next().is_none(), "all of it was sent");
     }
-    let refused = connect.join().unwrap().unwrap_err().to_string();
+    let refused = connect.join().unwrap();
     place.remove(&held);
-    refused
+    refused.map_err(|error| error.to_string())
+}
+
+/// The same with as much memory as the welcomes here say that there is.
+fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welcome: Vec<u8>) -> String {
+    let (memory, lock) = (sealed(BYTES), not_of_memory());
+    pass(name, reply, &welcome, &[&[memory.as_fd(), lock.as_fd()]]).unwrap_err()
+}
+
+fn sealed(bytes: u64) -> Sealed {
+    Sealed::new("farfield-fake", bytes, std::iter::empty()).unwrap()
+}
+
+/// A file on a disk, or one as good as that.
+fn not_of_memory() -> File {
+    File::open(std::env::current_exe().unwrap()).unwrap()
 }
 
 fn right(secret: &Secret, nonce: &Nonce) -> Vec<u8> {
@@ -91,7 +125,8 @@ fn what_makes_no_sense_is_refused() {
     assert!(answer_with("short", right, vec![1, 2, 3]).contains("does not speak Farfield's protocol"));
     // The memory is smaller than it says.
     let memory = answer_with("small", right, welcome_of(1 << 20));
-    assert!(memory.contains("map far memory"), "{memory}");
+    let said = "its memory can not be used: it has 32768 bytes, and its segments take 1048576";
+    assert!(memory.contains(said), "{memory}");
 }
 
 #[test]
@@ -107,6 +142,69 @@ fn a_memory_node_with_impossible_segments_is_refused() {
         assert!(refused.starts_with("cannot connect to memory node shm:fake-shape-"), "{refused}");
         assert!(refused.contains(said) && !refused.contains('\n'), "{refused}");
     }
+}
+
+#[test]
+fn only_sealed_memory_of_the_right_size_is_mapped() {
+    let (lock, welcome) = (not_of_memory(), welcome(LAYOUT_VERSION, 0));
+    let offer = |name: &str, memory: BorrowedFd<'_>| pass(name, right, &welcome, &[&[memory, lock.as_fd()]]);
+    assert_eq!(offer("sealed", sealed(BYTES).as_fd()), Ok(()));
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let unsealed = memfd_create("farfield-fake", flags).unwrap();
+    ftruncate(&unsealed, BYTES).unwrap();
+    let (pipe, _other_end) = io::pipe().unwrap();
+    for (name, memory, said) in [
+        ("unsealed", unsealed.as_fd(), "its size is not sealed"),
+        ("short", sealed(BYTES - 4096).as_fd(), "it has 28672 bytes, and its segments take 32768"),
+        ("none", sealed(0).as_fd(), "it has 0 bytes, and its segments take 32768"),
+        ("long", sealed(2 * BYTES).as_fd(), "it has 65536 bytes, and its segments take 32768"),
+        ("pipe", pipe.as_fd(), "it is no file of memory that can be sealed"),
+        ("disk", not_of_memory().as_fd(), "it is no file of memory that can be sealed"),
+    ] {
+        let refused = offer(name, memory).unwrap_err();
+        assert!(refused.ends_with(&format!("its memory can not be used: {said}")), "{refused}");
+        assert!(!refused.contains('\n'), "{refused}");
+    }
+}
+
+/// Nothing that a memory node passes stays open in a client that refuses it, and what is mapped needs no descriptor but the lock's.
+#[test]
+fn descriptors_that_are_not_wanted_are_closed() {
+    let welcome = welcome(LAYOUT_VERSION, 0);
+    for (name, passed, count) in [
+        ("none", &[0][..], Some(0)),
+        ("one", &[1], Some(1)),
+        ("three", &[3], Some(3)),
+        // As many as the client has room for.
+        ("many", &[100], None),
+        ("apart", &[1, 1, 1, 5], None),
+        ("more", &[2, 2], Some(4)),
+        ("late", &[0, 0, 3], Some(3)),
+    ] {
+        let (mut pipe, other_end) = io::pipe().unwrap();
+        let descriptors: Vec<_> = passed.iter().map(|count| vec![other_end.as_fd(); *count]).collect();
+        let descriptors: Vec<_> = descriptors.iter().map(Vec::as_slice).collect();
+        let refused = pass(&format!("passes-{name}"), right, &welcome, &descriptors).unwrap_err();
+        let (_, said) = refused.split_once(": it has passed ").expect(&refused);
+        let (found, said) = said.split_once(' ').unwrap();
+        assert_eq!(said, "descriptors, and not 2: its memory, and the lock of that");
+        let found: usize = found.parse().unwrap();
+        assert!(count.map_or(found > 2, |count| found == count), "{refused}");
+        drop(other_end);
+        assert_closed(&mut pipe);
+    }
+    let (mut pipe, other_end) = io::pipe().unwrap();
+    let memory = sealed(BYTES);
+    pass("passes-both", right, &welcome, &[&[memory.as_fd(), other_end.as_fd()]]).unwrap();
+    drop(other_end);
+    assert_closed(&mut pipe);
+}
+
+/// Asserts that no process has the other end of a pipe.
+fn assert_closed(pipe: &mut io::PipeReader) {
+    let mut waited = [PollFd::new(&*pipe, PollFlags::IN)];
+    poll(&mut waited, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })).unwrap();
+    assert!(waited[0].revents().contains(PollFlags::HUP), "a descriptor was left open");
 }
 
 #[test]

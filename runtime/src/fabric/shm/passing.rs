@@ -1,0 +1,91 @@
+//! Passing descriptors over the socket, with a message.
+//!
+//! The kernel hands a message's descriptors to the process that receives its first byte, and closes those that it has no room for. What
+//! is received here is owned from then on: it is used, or closed.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use super::Until;
+
+/// How many descriptors a welcome passes: that of the memory, and that of the lock which says that the memory is used.
+pub(super) const DESCRIPTORS: usize = 2;
+/// Room for one more, to notice it.
+const ROOM: usize = DESCRIPTORS + 1;
+
+/// Writes a message, and passes descriptors with its first byte.
+pub(super) fn write_with(
+    stream: &mut Until<'_>,
+    message: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(descriptors.len()))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "there is room for them");
+    }
+    let sent = loop {
+        match sendmsg(stream.to_write()?, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            sent => break sent?,
+        }
+    };
+    stream.write_all(&message[sent..])
+}
+
+/// A stream whose bytes may bring descriptors.
+pub(super) struct Passed<'a, 'b> {
+    stream: &'a mut Until<'b>,
+    descriptors: Vec<OwnedFd>,
+    /// How many were passed, and whether some could not be taken.
+    count: usize,
+    were_cut_off: bool,
+}
+
+impl<'a, 'b> Passed<'a, 'b> {
+    pub(super) fn new(stream: &'a mut Until<'b>) -> Self {
+        Self { stream, descriptors: Vec::new(), count: 0, were_cut_off: false }
+    }
+
+    /// The descriptors that were passed, if they are as many as a welcome passes. Others are closed.
+    pub(super) fn descriptors(self) -> Result<[OwnedFd; DESCRIPTORS], String> {
+        let (count, were_cut_off) = (self.count, self.were_cut_off);
+        if were_cut_off && count < DESCRIPTORS {
+            return Err("this process has too many open files".to_owned());
+        }
+        let passed = <[OwnedFd; DESCRIPTORS]>::try_from(self.descriptors).ok();
+        passed.filter(|_| count == DESCRIPTORS && !were_cut_off).ok_or_else(|| {
+            format!(
+                "it has passed {count} descriptors, and not {DESCRIPTORS}: its memory, and the lock of that"
+            )
+        })
+    }
+}
+
+impl Read for Passed<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(ROOM))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let stream = self.stream.to_read()?;
+        let received =
+            recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        self.were_cut_off |= received.flags.contains(ReturnFlags::CTRUNC);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                for descriptor in descriptors {
+                    self.count += 1;
+                    if self.descriptors.len() < DESCRIPTORS {
+                        self.descriptors.push(descriptor);
+                    }
+                }
+            }
+        }
+        Ok(received.bytes)
+    }
+}
