@@ -3,8 +3,10 @@
 use std::io::Write;
 
 use crate::cluster::{Cluster, checkpoint, decode, url};
-use crate::fabric::handshake;
+use crate::fabric::{geometry, handshake};
 use crate::layout::described::Layouts;
+use crate::observer::{NodeMetrics, Observer};
+use crate::pointer::Address;
 
 /// A cluster URL.
 pub fn url(data: &[u8]) {
@@ -16,6 +18,30 @@ pub fn url(data: &[u8]) {
 /// Any of the messages of a handshake.
 pub fn handshake(data: &[u8]) {
     handshake::parse_any(data);
+}
+
+/// The numbers of the memory node that says it and an address, and what it says when it lets a process in: a welcome, of either fabric.
+pub fn welcome(data: &[u8]) {
+    let Some((head, message)) = data.split_first_chunk::<12>() else { return };
+    let [a, b, c, d, at @ ..] = *head;
+    let place = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+    handshake::join_any(message, place, Address::from_bits(u64::from_le_bytes(at)));
+}
+
+/// Memory nodes, segments of each, bytes of a segment, and an address.
+pub fn geometry(data: &[u8]) {
+    let words: [u64; 4] = std::array::from_fn(|index| {
+        data.as_chunks().0.get(index).map_or(0, |word| u64::from_le_bytes(*word))
+    });
+    let [nodes, segments, bytes, at] = words;
+    geometry::derive(nodes, segments, bytes, Address::from_bits(at));
+}
+
+/// What a memory node says of itself whose memory has these words, again and again.
+pub fn observer(words: [u64; 4]) -> Observer {
+    let geometry = geometry::Geometry::new(2, 2, 1 << 20).expect("it is small");
+    let load = move |at: Address| words[at.offset() as usize / 8 % words.len()];
+    Observer::new(move || NodeMetrics::of(geometry, 0..2, load, [words[0], words[1], words[2]]))
 }
 
 /// Words of the runtime's own in far memory: members' records, epochs, the chunk table, pages of the pool, lists of candidates.

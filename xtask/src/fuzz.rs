@@ -28,7 +28,8 @@ impl Options {
     }
 }
 
-const TARGETS: [&str; 5] = ["url", "handshake", "checkpoint", "description", "words"];
+const TARGETS: [&str; 8] =
+    ["url", "handshake", "welcome", "geometry", "checkpoint", "description", "words", "metrics"];
 
 /// What makes a program tell libFuzzer where it has been.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

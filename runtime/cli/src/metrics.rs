@@ -23,7 +23,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -72,7 +73,10 @@ async fn accept(listener: TcpListener, observer: Arc<Observer>) {
 }
 
 /// Answers what comes over a connection: one request.
-async fn answer_all(stream: TcpStream, observer: &Observer) -> hyper::Result<()> {
+pub(crate) async fn answer_all(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    observer: &Observer,
+) -> hyper::Result<()> {
     let service = service_fn(async |request: Request<Incoming>| {
         Ok::<_, Infallible>(answer(request.method(), request.uri().path(), observer))
     });

@@ -94,8 +94,9 @@ pub(crate) fn options(word: u64) -> Result<u64> {
 /// Reads words as everything that is decoded, in clusters of several sizes, and uses what they are.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn any(words: &[u64]) {
-    for (nodes, segments_per_node, segment_bytes) in [(1, 1, 1 << 16), (2, 3, 1 << 20), (1, 2, 1 << 40)] {
-        let grid = Grid::new(crate::fabric::host::Geometry { nodes, segments_per_node, segment_bytes });
+    use crate::fabric::geometry::Geometry;
+    for (nodes, segments, bytes) in [(1, 1, 1 << 16), (2, 3, 1 << 20), (1, 2, 1 << 40)] {
+        let grid = Grid::new(Geometry::new(nodes, segments, bytes).expect("they are possible"));
         for (index, word) in words.iter().enumerate() {
             let _ = (epoch(*word), used_slots(*word), options(*word));
             let _ = (slot_page(&grid, index, *word), list(&grid, control::own_list(), *word));
