@@ -1,10 +1,58 @@
 //! What a client asks a memory node about another client, on its control connection, after the handshake.
 //!
 //! A question has a number, which comes back with the answer. A client that has stopped waiting for one so does not take it for the answer
-//! to its next question.
+//! to its next question. [`Asker`] does that for both fabrics, over anything that carries messages.
 //!
 //! Over RDMA a memory node makes the answer true: it closes the other's connections. In shared memory it can only wait for the other's
 //! end.
+
+use std::time::{Duration, Instant};
+
+/// A control connection, as questions see it.
+pub(super) trait Carrier {
+    /// Sends a message, until a time.
+    ///
+    /// # Errors
+    /// In a line.
+    fn send(&mut self, message: &[u8], until: Instant) -> Result<(), String>;
+
+    /// The next message of the memory node. What has arrived of one when the time is over is kept.
+    ///
+    /// # Errors
+    /// In a line: none has arrived until then, or none will.
+    fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String>;
+}
+
+/// Asks questions on one connection, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Asker {
+    /// The number of the last question.
+    asked: u32,
+}
+
+impl Asker {
+    /// Asks whether a client has gone. Answers to earlier questions are passed over; so is what is no answer.
+    ///
+    /// # Errors
+    /// Those of the carrier; also if the answer takes longer than `patience`.
+    pub(super) fn ask(
+        &mut self,
+        carrier: &mut impl Carrier,
+        of: u32,
+        patience: Duration,
+    ) -> Result<Answer, String> {
+        let until = Instant::now() + patience;
+        self.asked = self.asked.wrapping_add(1);
+        let question = Question { number: self.asked, of };
+        carrier.send(&question.to_bytes(), until)?;
+        loop {
+            let message = carrier.receive(until)?;
+            if let Some(answer) = message.try_into().ok().and_then(|bytes| question.answer_in(bytes)) {
+                return Ok(answer);
+            }
+        }
+    }
+}
 
 /// A client's question: whether another has gone for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,5 +93,70 @@ impl Question {
         let [number @ .., answer] = bytes;
         let answer = *[Answer::Gone, Answer::Alive].get(usize::from(answer))?;
         (u32::from_le_bytes(number) == self.number).then_some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// A connection to a memory node that says what it is told to. Where nothing stands, the client's time is over.
+    #[derive(Default)]
+    struct Fake {
+        sent: Vec<Question>,
+        arrives: VecDeque<Option<Vec<u8>>>,
+    }
+
+    impl Carrier for Fake {
+        fn send(&mut self, message: &[u8], _until: Instant) -> Result<(), String> {
+            self.sent.push(Question::from_bytes(message.try_into().unwrap()));
+            Ok(())
+        }
+
+        fn receive(&mut self, _until: Instant) -> Result<Vec<u8>, String> {
+            match self.arrives.pop_front() {
+                Some(Some(message)) => Ok(message),
+                Some(None) => Err("it does not answer".to_owned()),
+                None => Err("it has closed the connection".to_owned()),
+            }
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn an_answer_that_comes_late_is_not_taken_for_the_next_one() {
+        let (mut fake, mut asker) = (Fake::default(), Asker::default());
+        fake.arrives = [None, None].into();
+        for of in [1, 2] {
+            assert_eq!(asker.ask(&mut fake, of, PATIENCE), Err("it does not answer".to_owned()));
+        }
+        let third = Question { number: 3, of: 3 };
+        let late = fake.sent.iter().map(|question| Some(question.answered(Answer::Gone).to_vec()));
+        fake.arrives = late.chain([Some(third.answered(Answer::Alive).to_vec())]).collect();
+        assert_eq!(
+            asker.ask(&mut fake, 3, PATIENCE),
+            Ok(Answer::Alive),
+            "and not what was said of the others"
+        );
+        assert_eq!(fake.sent.iter().map(|question| question.of).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(fake.sent[2], third);
+        // The same question again is another one.
+        fake.arrives = [Some(third.answered(Answer::Alive).to_vec()), None].into();
+        assert_eq!(asker.ask(&mut fake, 3, PATIENCE), Err("it does not answer".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_passed_over() {
+        let (mut fake, mut asker) = (Fake::default(), Asker { asked: u32::MAX });
+        let right = Question { number: 0, of: 9 }.answered(Answer::Gone).to_vec();
+        let [longer, shorter] = [[&right[..], &[0]].concat(), right[1..].to_vec()];
+        let unknown = [&right[..4], &[2]].concat();
+        let others = [Vec::new(), longer, shorter, unknown, vec![0xff; 5], vec![0; 4096]];
+        fake.arrives = others.into_iter().chain([right]).map(Some).collect();
+        assert_eq!(asker.ask(&mut fake, 9, PATIENCE), Ok(Answer::Gone));
+        assert_eq!(asker.ask(&mut fake, 9, PATIENCE), Err("it has closed the connection".to_owned()));
     }
 }

@@ -2,10 +2,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::passing::Passed;
 use super::place::Place;
@@ -13,7 +16,7 @@ use super::{Config, PATIENCE, Until, receive};
 use crate::error::Result;
 use crate::fabric::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
 use crate::fabric::host::{Arena, Sealed};
-use crate::fabric::question::{ANSWER_BYTES, Answer, Question};
+use crate::fabric::question::{ANSWER_BYTES, Answer, Asker, Carrier};
 use crate::fabric::secret;
 use crate::fabric::stall::{blocked, lock};
 
@@ -27,49 +30,65 @@ pub(crate) struct Client {
 
 /// The connection to the memory node, once it has let this process in.
 pub(super) struct Control {
+    line: Line,
+    asker: Asker,
+}
+
+/// What carries questions and answers.
+struct Line {
     stream: UnixStream,
-    /// The number of the last question.
-    asked: u32,
     /// What has arrived of an answer.
     answer: [u8; ANSWER_BYTES],
     arrived: usize,
 }
 
-impl Control {
-    pub(super) fn new(stream: UnixStream) -> Self {
-        Self { stream, asked: 0, answer: [0; ANSWER_BYTES], arrived: 0 }
+impl Carrier for Line {
+    fn send(&mut self, message: &[u8], until: Instant) -> Result<(), String> {
+        Until { stream: &self.stream, time: until }.write_all(message).map_err(|error| error.to_string())
     }
 
-    /// Whether a process has gone; nothing if the memory node does not say so in time. What it says later is no answer to a later
-    /// question.
-    pub(super) fn is_gone(&mut self, client: u32, patience: Duration) -> Option<bool> {
-        self.asked = self.asked.wrapping_add(1);
-        let question = Question { number: self.asked, of: client };
-        let mut stream = Until::after(&self.stream, patience);
-        stream.write_all(&question.to_bytes()).ok()?;
-        loop {
-            while self.arrived < ANSWER_BYTES {
-                match stream.read(&mut self.answer[self.arrived..]) {
-                    Ok(0) => return None,
-                    Ok(bytes) => self.arrived += bytes,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => return None,
-                }
-            }
-            self.arrived = 0;
-            if let Some(answer) = question.answer_in(self.answer) {
-                return Some(answer == Answer::Gone);
+    fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String> {
+        let mut stream = Until { stream: &self.stream, time: until };
+        while self.arrived < ANSWER_BYTES {
+            match stream.read(&mut self.answer[self.arrived..]) {
+                Ok(0) => return Err("it has closed the connection".to_owned()),
+                Ok(bytes) => self.arrived += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
             }
         }
+        self.arrived = 0;
+        Ok(self.answer.to_vec())
+    }
+}
+
+impl Control {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        let line = Line { stream, answer: [0; ANSWER_BYTES], arrived: 0 };
+        Self { line, asker: Asker::default() }
+    }
+
+    /// Whether a process has gone; nothing if the memory node does not say so in time.
+    pub(super) fn is_gone(&mut self, client: u32, patience: Duration) -> Option<bool> {
+        let answer = self.asker.ask(&mut self.line, client, patience).ok()?;
+        Some(answer == Answer::Gone)
     }
 
     /// Whether the connection has ended. A system call.
     pub(super) fn is_lost(&self) -> bool {
         // An answer that nobody waits for any more may be there, which is no end.
-        let mut waited = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let mut waited = [PollFd::new(&self.line.stream, PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(poll(&mut waited, Some(&at_once)), Ok(1..))
     }
+}
+
+/// Connects to a memory node. One that is stopped, and has as many connections waiting as the kernel holds for it, is waited for so long.
+pub(super) fn connect(socket: &Path, patience: Duration) -> std::io::Result<UnixStream> {
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&stream, Timeout::Send, Some(patience))?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    Ok(stream.into())
 }
 
 impl Client {
@@ -81,9 +100,10 @@ impl Client {
         let failed = |reason: String| place.failed(reason);
         let secret = secret::of_client(config.secret_file.as_deref())?;
         place.check()?;
-        let connection = UnixStream::connect(place.socket()).map_err(|error| {
+        let connection = connect(&place.socket(), PATIENCE).map_err(|error| {
             failed(match error.kind() {
                 ErrorKind::ConnectionRefused | ErrorKind::NotFound => "its memory node has ended".to_owned(),
+                ErrorKind::WouldBlock => "its memory node accepts no connections".to_owned(),
                 _ => error.to_string(),
             })
         })?;

@@ -255,6 +255,29 @@ fn an_answer_that_comes_late_is_not_taken_for_the_next_one() {
 }
 
 #[test]
+fn a_memory_node_that_accepts_nobody_is_given_up() {
+    let path = std::env::temp_dir().join(format!("farfield-queue-{}", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let soon = Duration::from_millis(1);
+    // The kernel holds one or two.
+    let mut waiting = Vec::new();
+    let refused = loop {
+        match client::connect(&path, soon) {
+            Ok(stream) => waiting.push(stream),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    assert!(!waiting.is_empty() && waiting.len() < 10, "{}", waiting.len());
+    listener.accept().unwrap();
+    client::connect(&path, PATIENCE).expect("there is room again");
+    std::fs::remove_file(&path).unwrap();
+    drop(listener);
+    assert_eq!(client::connect(&path, PATIENCE).unwrap_err().kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
 fn an_exchange_ends_in_time_however_slowly_it_arrives() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let drip = thread::spawn(move || {

@@ -17,7 +17,7 @@ use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret, Segment, Welcome,
 };
-use crate::fabric::question::{Answer, Question};
+use crate::fabric::question::{Answer, Asker, Carrier};
 use crate::fabric::stall::{blocked, lock};
 use crate::layout::WORD_BYTES;
 
@@ -51,6 +51,7 @@ struct Session {
     lanes: u32,
     /// As long as it is there, so are the client's lanes.
     control: Control,
+    asker: Asker,
 }
 
 /// Makes the connections of a lane to a node, one after the other.
@@ -69,14 +70,19 @@ pub(super) struct Control {
     messages: Messages,
     reply: Reply,
     nonce: Nonce,
-    /// Whether there is room for a message to arrive, and the number of the last question.
+    /// Whether there is room for a message to arrive.
     expects: bool,
-    asked: u32,
 }
 
 impl Session {
     fn new(secret: &Secret, control: Control, client: u32) -> Self {
-        Self { client, key: secret.key(&control.nonce, &control.reply.nonce), lanes: 0, control }
+        Self {
+            client,
+            key: secret.key(&control.nonce, &control.reply.nonce),
+            lanes: 0,
+            control,
+            asker: Asker::default(),
+        }
     }
 }
 
@@ -102,7 +108,7 @@ impl Control {
         let hello = Hello { nonce, ..hello };
         let (data, _) = connect(&id, &hello.with_secret(secret), 0, deadline)?;
         let reply = Reply::parse(&data, secret, &nonce)?;
-        Ok(Self { id, completions, messages, reply, nonce, expects: true, asked: 0 })
+        Ok(Self { id, completions, messages, reply, nonce, expects: true })
     }
 
     pub(super) fn incarnation(&self) -> u64 {
@@ -111,55 +117,11 @@ impl Control {
 
     /// Takes a place in a cluster, and waits for the answer.
     pub(super) fn join(&mut self, join: Join, secret: &Secret, timeout: Duration) -> Result<Welcome, String> {
-        let message = join.to_bytes(secret, &self.nonce, &self.reply.nonce);
-        Welcome::parse(&self.exchange(&message, timeout, |bytes| Some(bytes.to_vec()))?, LAYOUT_VERSION)
+        let until = Instant::now() + timeout;
+        self.send(&join.to_bytes(secret, &self.nonce, &self.reply.nonce), until)?;
+        Welcome::parse(&self.receive(until)?, LAYOUT_VERSION)
     }
 
-    /// Asks whether a process is gone; it is shut out by that. Gives whether the node says so.
-    fn ask(&mut self, process: u32, timeout: Duration) -> Result<bool, String> {
-        self.asked = self.asked.wrapping_add(1);
-        let question = Question { number: self.asked, of: process };
-        let answer_in = |bytes: &[u8]| question.answer_in(*bytes.first_chunk()?);
-        Ok(self.exchange(&question.to_bytes(), timeout, answer_in)? == Answer::Gone)
-    }
-
-    /// Sends a message and waits for its answer: for one that `read` makes something of. Others come too late.
-    fn exchange<R>(
-        &mut self,
-        message: &[u8],
-        timeout: Duration,
-        read: impl Fn(&[u8]) -> Option<R>,
-    ) -> Result<R, String> {
-        let deadline = Instant::now() + timeout;
-        let _waiting = blocked(|| "a memory node's answer on the control connection".to_owned());
-        self.expect()?;
-        self.messages.send(&self.id, message).map_err(|error| error.to_string())?;
-        while Instant::now() < deadline {
-            self.completions.tell_again();
-            let (mut answer, mut has_failed) = (None, false);
-            self.completions.take(|completion| match completion.outcome {
-                Outcome::Done if completion.number == RECEIVED => answer = Some(completion.bytes),
-                Outcome::Done => {}
-                _ => has_failed = true,
-            });
-            if let Some(bytes) = answer {
-                self.expects = false;
-                if let Some(answer) = read(&self.messages.received(bytes)) {
-                    return Ok(answer);
-                }
-                self.expect()?;
-            } else if has_failed {
-                return Err("it has closed the connection".to_owned());
-            } else {
-                let descriptors: Vec<_> = self.completions.descriptor().into_iter().collect();
-                wait_for(&descriptors, deadline.saturating_duration_since(Instant::now()));
-            }
-        }
-        Err("it does not answer".to_owned())
-    }
-}
-
-impl Control {
     /// Makes room for a message, if there is none: an answer that never came has left its.
     fn expect(&mut self) -> Result<(), String> {
         if !self.expects {
@@ -167,6 +129,36 @@ impl Control {
             self.expects = true;
         }
         Ok(())
+    }
+}
+
+impl Carrier for Control {
+    fn send(&mut self, message: &[u8], _until: Instant) -> Result<(), String> {
+        self.expect()?;
+        self.messages.send(&self.id, message).map_err(|error| error.to_string())
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String> {
+        let _waiting = blocked(|| "a memory node's answer on the control connection".to_owned());
+        self.expect()?;
+        while Instant::now() < until {
+            self.completions.tell_again();
+            let (mut arrived, mut has_failed) = (None, false);
+            self.completions.take(|completion| match completion.outcome {
+                Outcome::Done if completion.number == RECEIVED => arrived = Some(completion.bytes),
+                Outcome::Done => {}
+                _ => has_failed = true,
+            });
+            if let Some(bytes) = arrived {
+                self.expects = false;
+                return Ok(self.messages.received(bytes));
+            } else if has_failed {
+                return Err("it has closed the connection".to_owned());
+            }
+            let descriptors: Vec<_> = self.completions.descriptor().into_iter().collect();
+            wait_for(&descriptors, until.saturating_duration_since(Instant::now()));
+        }
+        Err("it does not answer".to_owned())
     }
 }
 
@@ -209,7 +201,9 @@ impl Node {
     pub(super) fn is_gone(&self, process: u32) -> Option<bool> {
         let mut session =
             lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
-        session.control.ask(process, self.timeout).ok()
+        let Session { control, asker, .. } = &mut *session;
+        let answer = asker.ask(control, process, self.timeout).ok()?;
+        Some(answer == Answer::Gone)
     }
 
     /// A lane of its own; it connects anew when it must.
