@@ -77,11 +77,13 @@ pub(super) const BUGS: &[Planted] = &[
             search: "\
                 let g = &ct.pin();
                 let mut curr = self.head().next().load(g).await?.without_marks();
+                let mut walk = Walk::new();
                 loop {
                     let node = curr.read(g).await?;
                     if curr == self.tail() || node.key >= key {
                         return Ok(curr != self.tail() && node.key == key && !node.next.is_deleted());
                     }
+                    walk.visit(curr)?;
                     curr = node.next.without_marks();
                 }",
             replacement: "\

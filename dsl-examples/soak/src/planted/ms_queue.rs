@@ -48,6 +48,7 @@ pub(super) const BUGS: &[Planted] = &[
         bug: Bug::Edit {
             search: "\
                     Err(changed) => {
+                        walk.visit(tail)?;
                         node = changed.new;",
             replacement: "\
                     Err(changed) => {
