@@ -16,8 +16,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::batch::{Refused, Target};
 use super::pipeline::{Credits, Pipeline, Request, Ring};
-use super::queue::{Completion, Outcome, Target};
+use super::queue::{Completion, Outcome};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
 use crate::fabric::handshake::Segment;
@@ -39,11 +40,12 @@ pub(super) trait Wire {
     type Ring: Ring;
     fn credits(&self) -> Credits;
     fn ring(&self) -> &Self::Ring;
-    /// Adds a request to those that are posted next; gives whether there is room for another. What it writes from elsewhere than
-    /// the ring stays where it is until then.
-    fn add(&mut self, request: &Request<'_>, target: Target) -> bool;
-    /// Posts what was added, with one doorbell; gives whether the device took all.
-    fn post(&mut self) -> bool;
+    /// Posts what `next` returns, given the ring, with one doorbell: until it returns none, or there is no room for another. Returns
+    /// how many requests that is; nothing has been posted if it is 0. What requests borrow is read before this returns.
+    fn post<'a>(
+        &mut self,
+        next: impl FnMut(&Self::Ring) -> Option<(Request<'a>, Target)>,
+    ) -> Result<usize, Refused>;
     /// Gives completions to `each`; gives how many.
     fn completions(&mut self, each: impl FnMut(Completion)) -> usize;
     /// Whether the other side has ended it.
@@ -244,20 +246,23 @@ impl<C: Connect> Lane<C> {
         let State { pipeline, wire: Some(wire), waiting_since, starved, .. } = state else { return };
         let was_idle = pipeline.in_flight() == 0;
         let (first, segments) = self.connect.segments();
-        let mut has_room = true;
-        while has_room && let Some(request) = pipeline.next(wire.ring()) {
+        let mut requests = pipeline.requests();
+        let posted = wire.post(|ring| {
+            let request = requests.next(ring)?;
             let Segment { base, rkey } = segments[usize::from(request.at.segment() - first)];
-            has_room = wire.add(&request, Target { address: base + request.at.offset(), key: rkey });
-        }
+            // Where a memory node has told a base that is none, its own device refuses the address.
+            let address = base.wrapping_add(request.at.offset());
+            Some((request, Target { address, key: rkey }))
+        });
         *starved = pipeline.has_queued();
-        if pipeline.in_flight() == 0 {
+        if posted == Ok(0) {
             return;
         }
         if was_idle {
             *waiting_since = None;
         }
         self.doorbells.fetch_add(1, Ordering::Relaxed);
-        if !wire.post() {
+        if posted.is_err() {
             self.tear_down(state, None, false);
         }
     }

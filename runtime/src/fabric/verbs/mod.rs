@@ -4,9 +4,12 @@
 //! |---|---|
 //! | [`binding`] | names the binding of rdma-core |
 //! | [`config`] | what a URL asks for |
-//! | [`device`] | devices, their limits, registered memory |
-//! | [`manager`] | connections: how they are asked for, and how they end |
-//! | [`queue`] | work requests and completions |
+//! | [`device`] | devices and their limits |
+//! | [`region`] | registered memory, and why a work request can break nothing here |
+//! | [`objects`] | counts what was made and not destroyed |
+//! | [`manager`], [`identifier`] | connections: how they are asked for, and how they end |
+//! | [`queue_pair`], [`batch`] | posting work requests |
+//! | [`queue`] | completions, and the buffers of messages |
 //! | [`pipeline`] | from chains to work requests and back, within credits |
 //! | [`lane`] | a connection that threads post on |
 //! | [`client`], [`node`] | a process's side: the cluster, and each of its memory nodes |
@@ -26,15 +29,20 @@
 //! - The specification promises no order between the words of one READ or WRITE. Nothing in Farfield relies on one.
 //! - An invalid address stops a chain before its first operation, not in its middle.
 
+mod batch;
 mod binding;
 mod client;
 pub(crate) mod config;
 mod device;
+mod identifier;
 mod lane;
 mod manager;
 mod node;
+mod objects;
 mod pipeline;
 mod queue;
+mod queue_pair;
+mod region;
 mod server;
 
 use std::cell::{Cell, RefCell};

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::batch::{Batch, Refused, Target};
 use super::config::Config;
-use super::device::{Domain, Reach, Region, SPARE_COMPLETIONS, ack_timeout, check};
+use super::device::{SPARE_COMPLETIONS, ack_timeout, check};
 use super::lane::{Connect, Lane, Wire};
-use super::manager::{Id, What, cannot_connect, connect, resolve, wait_for};
+use super::manager::{What, cannot_connect, connect, resolve, wait_for};
 use super::pipeline::{Credits, Request};
-use super::queue::{Batch, Completion, Completions, Messages, Outcome, RECEIVED, Target};
+use super::queue::{Completion, Completions, Messages, Outcome, RECEIVED};
+use super::queue_pair::QueuePair;
+use super::region::{Domain, Reach, Region};
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::{self, Error, Result};
 use crate::fabric::geometry::Geometry;
@@ -63,9 +66,9 @@ pub(super) struct Connector {
 
 pub(super) type ThreadLane = Lane<Connector>;
 
-/// The control connection, in the order in which it is destroyed.
+/// The control connection.
 pub(super) struct Control {
-    id: Id,
+    queue_pair: QueuePair,
     completions: Arc<Completions>,
     messages: Messages,
     reply: Reply,
@@ -101,14 +104,14 @@ impl Control {
         let domain = Domain::new(device).map_err(text)?;
         let completions = Completions::new(device, SPARE_COMPLETIONS, true).map_err(text)?;
         let messages = Messages::new(&domain, MAX_WELCOME_BYTES.max(JOIN_BYTES)).map_err(text)?;
-        id.create_qp(&domain, &completions, 4, 0).map_err(text)?;
-        messages.expect(&id).map_err(text)?;
+        let queue_pair = QueuePair::new(id, &domain, &completions, 4, 0).map_err(|(_, error)| text(error))?;
+        messages.expect(&queue_pair).map_err(text)?;
         let mut nonce = Nonce::default();
         getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
         let hello = Hello { nonce, ..hello };
-        let (data, _) = connect(&id, &hello.with_secret(secret), 0, deadline)?;
+        let (data, _) = connect(queue_pair.id(), &hello.with_secret(secret), 0, deadline)?;
         let reply = Reply::parse(&data, secret, &nonce)?;
-        Ok(Self { id, completions, messages, reply, nonce, expects: true })
+        Ok(Self { queue_pair, completions, messages, reply, nonce, expects: true })
     }
 
     pub(super) fn incarnation(&self) -> u64 {
@@ -125,7 +128,7 @@ impl Control {
     /// Makes room for a message, if there is none: an answer that never came has left its.
     fn expect(&mut self) -> Result<(), String> {
         if !self.expects {
-            self.messages.expect(&self.id).map_err(|error| error.to_string())?;
+            self.messages.expect(&self.queue_pair).map_err(|error| error.to_string())?;
             self.expects = true;
         }
         Ok(())
@@ -135,7 +138,7 @@ impl Control {
 impl Carrier for Control {
     fn send(&mut self, message: &[u8], _until: Instant) -> Result<(), String> {
         self.expect()?;
-        self.messages.send(&self.id, message).map_err(|error| error.to_string())
+        self.messages.send(&self.queue_pair, message).map_err(|error| error.to_string())
     }
 
     fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String> {
@@ -164,7 +167,7 @@ impl Carrier for Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.id.disconnect();
+        self.queue_pair.id().disconnect();
     }
 }
 
@@ -237,18 +240,15 @@ impl Node {
         let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
         let ring = Region::new(&domain, RING_BYTES, Reach::Local).map_err(text)?;
         // A device may have room for less than it is asked for, and refuse.
-        let inline_bytes = if let Ok(bytes) = id.create_qp(&domain, &completions, requests, INLINE_BYTES) {
-            bytes.min(INLINE_BYTES)
-        } else {
-            id.create_qp(&domain, &completions, requests, 0).map_err(text)?;
-            0
-        };
+        let queue_pair = QueuePair::new(id, &domain, &completions, requests, INLINE_BYTES)
+            .or_else(|(id, _)| QueuePair::new(id, &domain, &completions, requests, 0))
+            .map_err(|(_, error)| text(error))?;
         session.lanes += 1;
         let nonce = Hello::lane(session.client, session.lanes, last.load(Ordering::Relaxed));
         let Place { cluster, node, .. } = self.place;
         let incarnation = self.incarnation;
         let hello = Hello { kind: Kind::Lane, node, cluster, incarnation, nonce };
-        let (_, reads) = connect(&id, &hello.to_bytes(&session.key), limits.reads_out, deadline)?;
+        let (_, reads) = connect(queue_pair.id(), &hello.to_bytes(&session.key), limits.reads_out, deadline)?;
         last.store(session.lanes, Ordering::Relaxed);
         if reads == 0 {
             return Err("its device answers no READs".to_owned());
@@ -257,19 +257,19 @@ impl Node {
             requests: requests as usize,
             reads: usize::from(reads),
             words: RING_BYTES as usize / WORD_BYTES,
-            inline_words: inline_bytes as usize / WORD_BYTES,
+            inline_words: queue_pair.inline_bytes().min(INLINE_BYTES) as usize / WORD_BYTES,
         };
         let batch = Batch::new(credits.requests, &ring);
-        Ok(Connection { id, completions, ring, credits, batch })
+        Ok(Connection { queue_pair, completions, ring, credits, batch })
     }
 }
 
 /// What a memory node says of a lane for a client that it does not know, or no longer.
 pub(super) const UNKNOWN_CLIENT: &str = "the memory node does not know this client";
 
-/// A connection and what belongs to it, in the order in which it is destroyed.
+/// A connection and what belongs to it. The queue pair is destroyed first: after that the ring can be used for something else.
 pub(super) struct Connection {
-    id: Id,
+    queue_pair: QueuePair,
     completions: Arc<Completions>,
     ring: Region,
     credits: Credits,
@@ -285,25 +285,26 @@ impl Wire for Connection {
     fn ring(&self) -> &Region {
         &self.ring
     }
-    fn add(&mut self, request: &Request<'_>, target: Target) -> bool {
-        self.batch.push(request, target);
-        !self.batch.is_full()
-    }
-    fn post(&mut self) -> bool {
-        self.batch.post(&self.id)
+    #[inline]
+    fn post<'a>(
+        &mut self,
+        mut next: impl FnMut(&Region) -> Option<(Request<'a>, Target)>,
+    ) -> Result<usize, Refused> {
+        let Self { queue_pair, ring, batch, .. } = self;
+        batch.post(queue_pair, || next(ring))
     }
     #[inline]
     fn completions(&mut self, each: impl FnMut(Completion)) -> usize {
         self.completions.take(each)
     }
     fn has_ended(&mut self) -> bool {
-        self.id.channel().next().is_some_and(|event| matches!(event.what, What::Ended))
+        self.queue_pair.id().channel().next().is_some_and(|event| matches!(event.what, What::Ended))
     }
     fn condition(&mut self) -> &'static str {
-        self.id.condition()
+        self.queue_pair.condition()
     }
     fn stop(&mut self) {
-        self.id.stop();
+        self.queue_pair.stop();
     }
 }
 

@@ -24,6 +24,9 @@
 //! a store of the same word, and a WRITE between the two is lost. `rdma_rxe` of Linux 6.1 does, and so a lock stayed locked for ever whose
 //! owner had released it by a WRITE. So a word that is [replaced](Chain::replace) is replaced by a CAS from the word that is there.
 
+mod requests;
+
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use super::super::chain::{Chain, Op};
@@ -74,7 +77,7 @@ pub(super) enum Verb<'a> {
         ring: usize,
         words: usize,
     },
-    /// From here, while it is being posted.
+    /// From the chain's own words, which the request borrows: the device has copied them when posting returns.
     WriteInline(&'a [u64]),
     CompareExchange {
         ring: usize,
@@ -90,7 +93,10 @@ pub(super) enum Verb<'a> {
 /// A chain that has been handed over and not been taken back.
 struct Flight {
     chain: Chain,
-    state: State,
+    /// What is posted next; none once all of it is posted. It changes while [`Requests`] borrow the chain's words, so it is a cell.
+    next: Cell<Option<Next>>,
+    /// How it ended, once it has.
+    result: Option<Result<()>>,
     /// In which round of its thread it was looked at last.
     looked_at: Option<u64>,
     /// Whether nobody waits for it.
@@ -99,15 +105,11 @@ struct Flight {
     forgotten: bool,
 }
 
-enum State {
-    /// The operation that is posted next, and how many of its words have been.
-    Queued {
-        op: usize,
-        words: usize,
-    },
-    /// All is posted.
-    Posted,
-    Done(Result<()>),
+/// The operation that is posted next, and how many of its words have been.
+#[derive(Clone, Copy)]
+struct Next {
+    op: usize,
+    words: usize,
 }
 
 /// A piece in flight.
@@ -141,13 +143,18 @@ struct Room {
 }
 
 pub(super) struct Pipeline {
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    posting: Posting,
+}
+
+/// What is posted and what waits: all that posting changes.
+struct Posting {
     credits: Credits,
     /// What of the credits is in use.
     requests: usize,
     reads: usize,
     room: Room,
-    flights: Vec<Option<Flight>>,
-    free: Vec<usize>,
     /// Flights with something to post, in order.
     queue: VecDeque<usize>,
     /// Chains that are posted, whole or in part.
@@ -163,42 +170,42 @@ pub(super) struct Pipeline {
 impl Pipeline {
     pub(super) fn new(credits: Credits) -> Self {
         assert!(credits.requests > 0 && credits.reads > 0 && credits.words >= 4);
-        Self {
+        let posting = Posting {
             credits,
             requests: 0,
             reads: 0,
             room: Room { words: credits.words, used: 0, head: 0 },
-            flights: Vec::new(),
-            free: Vec::new(),
             queue: VecDeque::new(),
             under_way: 0,
             pieces: VecDeque::new(),
             first: 0,
             own: Behind::default(),
             left: Behind::default(),
-        }
+        };
+        Self { flights: Vec::new(), free: Vec::new(), posting }
     }
 
     /// The connection is another one, which may allow something else. Nothing may be in flight.
     pub(super) fn set_credits(&mut self, credits: Credits) {
-        assert!(self.pieces.is_empty());
-        self.credits = credits;
-        self.room = Room { words: credits.words, used: 0, head: 0 };
+        assert!(self.posting.pieces.is_empty());
+        self.posting.credits = credits;
+        self.posting.room = Room { words: credits.words, used: 0, head: 0 };
     }
 
     /// Takes a chain over; gives its number, which is that of no other until it is taken back.
     pub(super) fn push(&mut self, chain: Chain) -> usize {
-        let state =
-            if chain.ops().is_empty() { State::Done(Ok(())) } else { State::Queued { op: 0, words: 0 } };
-        let waits = matches!(state, State::Queued { .. });
-        let flight = Flight { chain, state, looked_at: None, left: false, forgotten: false };
+        let waits = !chain.ops().is_empty();
+        let (next, result) =
+            if waits { (Some(Next { op: 0, words: 0 }), None) } else { (None, Some(Ok(()))) };
+        let flight =
+            Flight { chain, next: Cell::new(next), result, looked_at: None, left: false, forgotten: false };
         let number = self.free.pop().unwrap_or(self.flights.len());
         if number == self.flights.len() {
             self.flights.push(None);
         }
         self.flights[number] = Some(flight);
         if waits {
-            self.queue.push_back(number);
+            self.posting.queue.push_back(number);
         }
         number
     }
@@ -209,11 +216,8 @@ impl Pipeline {
 
     /// Gives a chain back that is done.
     pub(super) fn take(&mut self, number: usize) -> Option<(Chain, Result<()>)> {
-        let flight = self.flight(number);
-        if !matches!(flight.state, State::Done(_)) {
-            return None;
-        }
-        let Some(Flight { chain, state: State::Done(result), .. }) = self.flights[number].take() else {
+        self.flight(number).result.as_ref()?;
+        let Some(Flight { chain, result: Some(result), .. }) = self.flights[number].take() else {
             unreachable!("it is done");
         };
         self.free.push(number);
@@ -224,7 +228,7 @@ impl Pipeline {
     pub(super) fn forget(&mut self, number: usize) {
         let flight = self.flight(number);
         flight.forgotten = true;
-        if matches!(flight.state, State::Done(_)) {
+        if flight.result.is_some() {
             self.flights[number] = None;
             self.free.push(number);
         }
@@ -232,7 +236,8 @@ impl Pipeline {
 
     fn finish(&mut self, number: usize, result: Result<()>) {
         let flight = self.flight(number);
-        flight.state = State::Done(result);
+        flight.next.set(None);
+        flight.result = Some(result);
         if flight.forgotten {
             self.flights[number] = None;
             self.free.push(number);
@@ -246,146 +251,64 @@ impl Pipeline {
 
     /// Whether a chain waits to be posted.
     pub(super) fn is_queued(&mut self, number: usize) -> bool {
-        matches!(self.flight(number).state, State::Queued { .. })
+        self.flight(number).next.get().is_some()
     }
 
     /// Nobody waits for a chain any more, but what is posted from now on must not overtake it.
     pub(super) fn leave(&mut self, number: usize) {
         self.flight(number).left = true;
-        for (position, piece) in (self.first..).zip(&self.pieces) {
+        let Posting { first, pieces, left, .. } = &mut self.posting;
+        for (position, piece) in (*first..).zip(&*pieces) {
             if piece.flight == number && piece.reads {
                 let flight = self.flights[number].as_ref().expect("it has a piece in flight");
-                note(&mut self.left, &flight.chain.ops()[piece.op], position);
+                note(left, &flight.chain.ops()[piece.op], position);
             }
         }
     }
 
     /// Whether there is something to post.
     pub(super) fn has_queued(&self) -> bool {
-        !self.queue.is_empty()
+        !self.posting.queue.is_empty()
     }
 
     /// Whether as many chains wait as are under way, at least, so that half of what a thread does at a time shares a doorbell.
     pub(super) fn has_many_queued(&self) -> bool {
-        self.queue.len() >= self.under_way.max(1)
+        self.posting.queue.len() >= self.posting.under_way.max(1)
     }
 
     /// How many chains are under way.
     pub(super) fn under_way(&self) -> usize {
-        self.under_way
+        self.posting.under_way
     }
 
     /// How many pieces are in flight.
     pub(super) fn in_flight(&self) -> usize {
-        self.pieces.len()
+        self.posting.pieces.len()
     }
 
     /// What is posted, what waits, and the credits in use, for reports of stalls.
     pub(super) fn describe_use(&self) -> String {
-        let Credits { requests, reads, words, .. } = self.credits;
+        let posting = &self.posting;
+        let Credits { requests, reads, words, .. } = posting.credits;
         format!(
             "{} requests posted in all, {} of them in flight; {} chains under way, {} wait to be posted; credits in use: {} of {requests} \
              requests, {} of {reads} READs and atomics, {} of {words} words",
-            self.first + self.pieces.len() as u64,
-            self.pieces.len(),
-            self.under_way,
-            self.queue.len(),
-            self.requests,
-            self.reads,
-            self.room.used
+            posting.first + posting.pieces.len() as u64,
+            posting.pieces.len(),
+            posting.under_way,
+            posting.queue.len(),
+            posting.requests,
+            posting.reads,
+            posting.room.used
         )
-    }
-
-    /// The next request to post, unless nothing waits or credits have run out; what it writes is put in the ring.
-    pub(super) fn next(&mut self, ring: &impl Ring) -> Option<Request<'_>> {
-        let number = *self.queue.front()?;
-        let flight = self.flights[number].as_mut().expect("what is queued is not taken back");
-        let State::Queued { op: index, words: first } = flight.state else {
-            unreachable!("what is queued has something to post")
-        };
-        let op = &flight.chain.ops()[index];
-        let reads = has_answer(op);
-        // A quarter of the ring: while one such piece is under way others still find room.
-        let most = self.credits.words / 4;
-        let words = (op.words() - first).min(most);
-        let inline = !reads && words <= self.credits.inline_words;
-        let ring_words = if inline { 0 } else { words };
-        if self.requests == self.credits.requests || reads && self.reads == self.credits.reads {
-            return None;
-        }
-        let (ring_at, ring_words) = self.room.find(ring_words)?;
-        let end_of_op = first + words == op.words();
-        let starts = index == 0 && first == 0;
-        let last = end_of_op && index + 1 == flight.chain.ops().len();
-        let position = self.first + self.pieces.len() as u64;
-        let behind = |behind: &Behind| match op {
-            Op::Read { .. } => 0,
-            Op::Write { replaces: false, .. } => behind.reads.max(behind.atomics),
-            Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
-                behind.reads
-            }
-        };
-        let fence = behind(&self.own).max(behind(&self.left)) > self.first;
-        note(if flight.left { &mut self.left } else { &mut self.own }, op, position);
-        self.under_way += usize::from(starts);
-        self.requests += 1;
-        self.reads += usize::from(reads);
-        if ring_words > 0 {
-            self.room.used += ring_words;
-            let head = ring_at + words;
-            self.room.head = if head == self.room.words { 0 } else { head };
-        }
-        self.pieces.push_back(Piece {
-            flight: number,
-            op: index,
-            ring: ring_at,
-            words,
-            first,
-            ring_words,
-            reads,
-            last,
-        });
-        if last {
-            flight.state = State::Posted;
-            self.queue.pop_front();
-            self.own = Behind::default();
-        } else if end_of_op {
-            flight.state = State::Queued { op: index + 1, words: 0 };
-        } else {
-            flight.state = State::Queued { op: index, words: first + words };
-        }
-        let (ops, buffer) = flight.chain.parts();
-        let verb = match &ops[index] {
-            Op::Read { .. } => Verb::Read { ring: ring_at, words },
-            Op::Write { slot, replaces: true, .. } => {
-                let (expected, new) = (buffer[slot.start - 1], buffer[slot.start]);
-                Verb::CompareExchange { ring: ring_at, expected, new }
-            }
-            Op::Write { slot, replaces: false, .. } => {
-                let from = &buffer[slot.start + first..][..words];
-                if inline {
-                    Verb::WriteInline(from)
-                } else {
-                    ring.write(ring_at, from);
-                    Verb::Write { ring: ring_at, words }
-                }
-            }
-            Op::CompareExchange { expected, new, .. } => {
-                Verb::CompareExchange { ring: ring_at, expected: *expected, new: *new }
-            }
-            Op::FetchAdd { addend, .. } => Verb::FetchAdd { ring: ring_at, addend: *addend },
-        };
-        let at = ops[index].at().add((first * 8) as u64);
-        Some(Request { verb, at, position, fence, signal: last })
     }
 
     /// Everything up to this position is done: its results go to their chains. Gives how many chains that completes.
     pub(super) fn complete(&mut self, position: u64, ring: &impl Ring) -> usize {
         let mut chains = 0;
-        while self.first <= position
-            && let Some(piece) = self.pieces.pop_front()
+        while self.posting.first <= position
+            && let Some(piece) = self.posting.pop_piece()
         {
-            self.give_back(&piece);
             let flight = self.flights[piece.flight].as_mut().expect("it has a piece in flight");
             let (ops, words) = flight.chain.parts();
             match &ops[piece.op] {
@@ -398,7 +321,7 @@ impl Pipeline {
                 Op::Write { .. } => {}
             }
             if piece.last {
-                self.under_way -= 1;
+                self.posting.under_way -= 1;
                 self.finish(piece.flight, Ok(()));
                 chains += 1;
             }
@@ -406,16 +329,9 @@ impl Pipeline {
         chains
     }
 
-    fn give_back(&mut self, piece: &Piece) {
-        self.first += 1;
-        self.requests -= 1;
-        self.reads -= usize::from(piece.reads);
-        self.room.used -= piece.ring_words;
-    }
-
     /// What the piece at a position does, and where.
     pub(super) fn describe(&self, position: u64) -> Option<(&'static str, Address)> {
-        let piece = self.pieces.get(position.checked_sub(self.first)? as usize)?;
+        let piece = self.posting.pieces.get(position.checked_sub(self.posting.first)? as usize)?;
         let op = &self.flights[piece.flight].as_ref()?.chain.ops()[piece.op];
         Some((op.name(), op.at().add((piece.first * 8) as u64)))
     }
@@ -424,29 +340,40 @@ impl Pipeline {
     /// about to do next. Gives how many.
     pub(super) fn fail(&mut self, mut error: impl FnMut(&'static str, Address) -> Error) -> usize {
         let mut failed = 0;
-        while let Some(piece) = self.pieces.pop_front() {
-            self.give_back(&piece);
+        while let Some(piece) = self.posting.pop_piece() {
             // A chain of several pieces fails with the first, and may have been forgotten.
-            if let Some(Flight { chain, state: State::Queued { .. } | State::Posted, .. }) =
-                &self.flights[piece.flight]
-            {
+            if let Some(Flight { chain, result: None, .. }) = &self.flights[piece.flight] {
                 let op = &chain.ops()[piece.op];
                 let error = error(op.name(), op.at());
                 self.finish(piece.flight, Err(error));
                 failed += 1;
             }
         }
-        while let Some(number) = self.queue.pop_front() {
-            if let Some(Flight { chain, state: State::Queued { op, .. }, .. }) = &self.flights[number] {
-                let op = &chain.ops()[*op];
+        while let Some(number) = self.posting.queue.pop_front() {
+            if let Some(Flight { chain, next, result: None, .. }) = &self.flights[number]
+                && let Some(Next { op, .. }) = next.get()
+            {
+                let op = &chain.ops()[op];
                 let error = error(op.name(), op.at());
                 self.finish(number, Err(error));
                 failed += 1;
             }
         }
-        self.under_way = 0;
-        (self.own, self.left) = Default::default();
+        self.posting.under_way = 0;
+        (self.posting.own, self.posting.left) = Default::default();
         failed
+    }
+}
+
+impl Posting {
+    /// Takes the oldest piece off, and its credits back.
+    fn pop_piece(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        self.first += 1;
+        self.requests -= 1;
+        self.reads -= usize::from(piece.reads);
+        self.room.used -= piece.ring_words;
+        Some(piece)
     }
 }
 
@@ -460,12 +387,6 @@ impl Room {
         let (at, taken) = if words <= to_end { (self.head, words) } else { (0, to_end + words) };
         (self.used + taken <= self.words).then_some((at, taken))
     }
-}
-
-/// Whether words come back from an operation, so that it takes a credit for READs. A word that is [replaced](Chain::replace) is
-/// replaced by a CAS.
-fn has_answer(op: &Op) -> bool {
-    !matches!(op, Op::Write { replaces: false, .. })
 }
 
 /// A READ or an atomic stands at a position.

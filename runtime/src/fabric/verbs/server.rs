@@ -11,16 +11,19 @@ mod seen;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::device::{Device, Domain, Limits, Reach, Region, check};
-use super::manager::{Channel, Event, Id, What, wait_for};
+use super::device::{Device, Limits, check};
+use super::identifier::Id;
+use super::manager::{Channel, Event, What, wait_for};
 use super::node::UNKNOWN_CLIENT;
 use super::queue::{Completions, Messages, Outcome, RECEIVED};
+use super::queue_pair::QueuePair;
+use super::region::{Domain, Reach, Region};
 use crate::cluster::control;
 use crate::cluster::members::Gone;
 use crate::error::{self, Error, Result};
@@ -85,34 +88,35 @@ struct Client {
     newest: u32,
 }
 
-/// An end of a connection, in the order in which its parts are destroyed.
+/// An end of a connection. The queue pair is destroyed first: after that no message arrives in its buffers.
 enum End {
     /// Somebody who has yet to prove that he knows the secret.
     Stranger {
-        id: Id,
+        queue_pair: QueuePair,
         completions: Arc<Completions>,
         messages: Messages,
         nonces: (Nonce, Nonce),
         until: Instant,
     },
     Control {
-        id: Id,
+        queue_pair: QueuePair,
         client: u32,
         completions: Arc<Completions>,
         messages: Messages,
     },
     Lane {
-        id: Id,
+        queue_pair: QueuePair,
         client: u32,
         lane: u32,
-        _completions: Arc<Completions>,
     },
 }
 
 impl End {
     fn id(&self) -> &Id {
         match self {
-            Self::Stranger { id, .. } | Self::Control { id, .. } | Self::Lane { id, .. } => id,
+            Self::Stranger { queue_pair, .. }
+            | Self::Control { queue_pair, .. }
+            | Self::Lane { queue_pair, .. } => queue_pair.id(),
         }
     }
 }
@@ -208,7 +212,7 @@ impl Server {
     pub(crate) fn serve(&mut self) -> Result<()> {
         loop {
             let now = Instant::now();
-            let mut descriptors = vec![self.stop.0.as_raw_fd(), self.channel.as_raw_fd()];
+            let mut descriptors = vec![self.stop.0.as_fd(), self.channel.as_fd()];
             let mut left = Duration::from_secs(3600);
             for end in self.ends.values() {
                 match end {
@@ -251,10 +255,9 @@ impl Server {
                 let number = id.number();
                 match self.admit(id, &data, reads) {
                     Ok(end) => drop(self.ends.insert(number, end)),
-                    Err((id, reason)) => {
+                    Err(reason) => {
                         self.seen.refused.fetch_add(1, Ordering::Relaxed);
                         tracing::info!(%reason, "connection refused");
-                        id.reject(&reason);
                     }
                 }
             }
@@ -284,26 +287,12 @@ impl Server {
         });
     }
 
-    /// Answers a request for a connection; gives the end back with the reason if it is refused.
-    fn admit(&mut self, id: Id, data: &[u8], reads: u8) -> Result<End, (Id, String)> {
-        let hello = match self.examine(&id, data) {
-            Ok(hello) => hello,
-            Err(reason) => return Err((id, reason.to_owned())),
-        };
-        let admitted = match hello.kind {
-            Kind::Control => self.admit_stranger(&id, &hello),
-            Kind::Lane => self.admit_lane(&id, &hello, data, reads),
-        };
-        match admitted {
-            Ok(Admitted::Stranger(completions, messages, nonce)) => {
-                let until = Instant::now() + PATIENCE;
-                Ok(End::Stranger { id, completions, messages, nonces: (hello.nonce, nonce), until })
-            }
-            Ok(Admitted::Lane(completions)) => {
-                let [client, lane, _] = hello.client_and_lanes();
-                Ok(End::Lane { id, client, lane, _completions: completions })
-            }
-            Err(reason) => Err((id, reason)),
+    /// Answers a request for a connection; the error says why it was refused.
+    fn admit(&mut self, id: Id, data: &[u8], reads: u8) -> Result<End, String> {
+        let hello = self.examine(&id, data).map_err(|reason| refuse(&id, reason))?;
+        match hello.kind {
+            Kind::Control => self.admit_stranger(id, &hello),
+            Kind::Lane => self.admit_lane(id, &hello, data, reads),
         }
     }
 
@@ -321,36 +310,44 @@ impl Server {
         Ok(hello)
     }
 
-    fn admit_stranger(&self, id: &Id, hello: &Hello) -> Result<Admitted, String> {
+    fn admit_stranger(&self, id: Id, hello: &Hello) -> Result<End, String> {
         let strangers = self.ends.values().filter(|end| matches!(end, End::Stranger { .. })).count();
         if strangers >= MOST_STRANGERS {
-            return Err("too many clients connect at once: try again".to_owned());
+            return Err(refuse(&id, "too many clients connect at once: try again"));
         }
-        let text = |error: Error| error.to_string();
-        let completions = Completions::new(self.device, 8, true).map_err(text)?;
-        let messages = Messages::new(&self.anteroom, MAX_WELCOME_BYTES.max(JOIN_BYTES)).map_err(text)?;
-        id.create_qp(&self.anteroom, &completions, 4, 0).map_err(text)?;
-        messages.expect(id).map_err(text)?;
+        let bytes = MAX_WELCOME_BYTES.max(JOIN_BYTES);
+        let parts = Completions::new(self.device, 8, true)
+            .and_then(|completions| Ok((completions, Messages::new(&self.anteroom, bytes)?)));
+        let (completions, messages) = parts.map_err(|error| refuse(&id, error))?;
+        let queue_pair = QueuePair::new(id, &self.anteroom, &completions, 4, 0)
+            .map_err(|(id, error)| refuse(&id, error))?;
         let mut nonce = Nonce::default();
-        getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
-        let reply = Reply { incarnation: self.incarnation, nonce };
-        id.accept(&reply.to_bytes(&self.secret, &hello.nonce), 0, 0).map_err(|error| error.to_string())?;
-        Ok(Admitted::Stranger(completions, messages, nonce))
+        let reply = messages.expect(&queue_pair).and_then(|()| {
+            getrandom::fill(&mut nonce).map_err(Error::other)?;
+            let reply = Reply { incarnation: self.incarnation, nonce };
+            let reply = reply.to_bytes(&self.secret, &hello.nonce);
+            queue_pair.id().accept(&reply, 0, 0).map_err(Error::other)
+        });
+        reply.map_err(|error| refuse(queue_pair.id(), error))?;
+        let until = Instant::now() + PATIENCE;
+        Ok(End::Stranger { queue_pair, completions, messages, nonces: (hello.nonce, nonce), until })
     }
 
-    fn admit_lane(&mut self, id: &Id, hello: &Hello, data: &[u8], reads: u8) -> Result<Admitted, String> {
+    fn admit_lane(&mut self, id: Id, hello: &Hello, data: &[u8], reads: u8) -> Result<End, String> {
         let [number, lane, replaced] = hello.client_and_lanes();
-        let Some(client) = self.clients.get_mut(&number) else { return Err(UNKNOWN_CLIENT.to_owned()) };
+        let Some(client) = self.clients.get_mut(&number) else { return Err(refuse(&id, UNKNOWN_CLIENT)) };
         if !hello.is_proven(data, &client.key) || lane <= client.newest {
-            return Err("the client does not know the cluster's secret".to_owned());
+            return Err(refuse(&id, "the client does not know the cluster's secret"));
         }
         client.newest = lane;
         // What the client has given up may still be on its way: without its queue pair it arrives nowhere.
         self.close_lanes(|client, lane| (client, lane) == (number, replaced));
-        let completions = Completions::new(self.device, 8, false).map_err(|error| error.to_string())?;
-        id.create_qp(&self.domain, &completions, 4, 0).map_err(|error| error.to_string())?;
-        id.accept(&[], reads.min(self.limits.reads_in), 0).map_err(|error| error.to_string())?;
-        Ok(Admitted::Lane(completions))
+        let completions = Completions::new(self.device, 8, false).map_err(|error| refuse(&id, error))?;
+        let queue_pair =
+            QueuePair::new(id, &self.domain, &completions, 4, 0).map_err(|(id, error)| refuse(&id, error))?;
+        let accepted = queue_pair.id().accept(&[], reads.min(self.limits.reads_in), 0);
+        accepted.map_err(|error| refuse(queue_pair.id(), error))?;
+        Ok(End::Lane { queue_pair, client: number, lane })
     }
 
     /// Looks whether strangers have said who they are, and shows those out who take too long.
@@ -373,34 +370,38 @@ impl Server {
             }
         }
         for (number, bytes) in said {
-            let Some(End::Stranger { id, completions, messages, nonces, .. }) = self.ends.remove(&number)
+            let Some(End::Stranger { queue_pair, completions, messages, nonces, .. }) =
+                self.ends.remove(&number)
             else {
                 continue;
             };
             let Some(bytes) = bytes else {
                 tracing::info!("a client that did not say who it is was shown out");
-                id.disconnect();
+                queue_pair.id().disconnect();
                 continue;
             };
             let answer = self.welcome(&messages.received(bytes), &nonces);
             let message =
                 Welcome::to_bytes(answer.as_ref().map(|(welcome, _)| welcome).map_err(String::as_str));
-            let sent = messages.send(&id, &message);
+            let sent = messages.send(&queue_pair, &message);
             match answer {
-                Ok((Welcome { client, .. }, process)) if sent.is_ok() && messages.expect(&id).is_ok() => {
+                Ok((Welcome { client, .. }, process))
+                    if sent.is_ok() && messages.expect(&queue_pair).is_ok() =>
+                {
                     tracing::info!(client, process, "client has joined");
                     let key = self.secret.key(&nonces.0, &nonces.1);
                     self.clients.insert(client, Client { key, process, newest: 0 });
                     self.seen.joined.fetch_add(1, Ordering::Relaxed);
                     self.seen.connected.store(self.clients.len() as u64, Ordering::Relaxed);
-                    let end = End::Control { id, client, completions, messages };
+                    let end = End::Control { queue_pair, client, completions, messages };
                     self.ends.insert(number, end);
                 }
                 refused => {
                     // It reads why before the connection is gone: it closes it itself, or is shown out in time.
                     tracing::info!(?refused, "client refused");
                     let until = now + PATIENCE;
-                    self.ends.insert(number, End::Stranger { id, completions, messages, nonces, until });
+                    self.ends
+                        .insert(number, End::Stranger { queue_pair, completions, messages, nonces, until });
                 }
             }
         }
@@ -455,7 +456,9 @@ impl Server {
     }
 }
 
-enum Admitted {
-    Stranger(Arc<Completions>, Messages, Nonce),
-    Lane(Arc<Completions>),
+/// Refuses a connection that is asked for, and returns the reason.
+fn refuse(id: &Id, reason: impl ToString) -> String {
+    let reason = reason.to_string();
+    id.reject(&reason);
+    reason
 }

@@ -10,9 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::config::Config;
-use super::device::Domain;
-use super::manager::{Id, resolve};
+use super::manager::resolve;
+use super::objects::objects;
 use super::queue::{Completions, Messages, Outcome};
+use super::queue_pair::QueuePair;
+use super::region::Domain;
 use super::*;
 use crate::cluster::Cluster;
 use crate::cluster::control::LAYOUT_VERSION;
@@ -91,14 +93,16 @@ fn nobody() -> Secret {
 }
 
 /// An end that is yet to be connected, with its buffers.
-fn end(to: SocketAddr) -> (Id, Arc<Completions>, Messages) {
+fn end(to: SocketAddr) -> (QueuePair, Arc<Completions>, Messages) {
     let (id, device) = resolve(to, deadline(), |_| 24).unwrap();
     let domain = Domain::new(device).unwrap();
     let completions = Completions::new(device, 8, true).unwrap();
     let messages = Messages::new(&domain, 1 << 15).unwrap();
-    id.create_qp(&domain, &completions, 4, 0).unwrap();
-    messages.expect(&id).unwrap();
-    (id, completions, messages)
+    let Ok(queue_pair) = QueuePair::new(id, &domain, &completions, 4, 0) else {
+        panic!("the device is full")
+    };
+    messages.expect(&queue_pair).unwrap();
+    (queue_pair, completions, messages)
 }
 
 fn deadline() -> Instant {
@@ -107,8 +111,8 @@ fn deadline() -> Instant {
 
 /// Why a request that carries these bytes is refused.
 fn refused(to: SocketAddr, data: &[u8]) -> String {
-    let (id, _completions, _messages) = end(to);
-    manager::connect(&id, data, 4, deadline()).unwrap_err()
+    let (queue_pair, _completions, _messages) = end(to);
+    manager::connect(queue_pair.id(), data, 4, deadline()).unwrap_err()
 }
 
 /// The service that everybody else gets meanwhile.
@@ -217,17 +221,17 @@ fn connections_that_fail_leave_nothing_behind() {
     std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, Some(&secret));
     let config = Config::new(&nodes.names()).unwrap();
-    let before = device::objects();
+    let before = objects();
     for _ in 0..connections {
         let Err(refused) = Client::connect(&config) else { panic!("it knows no secret") };
         assert!(refused.to_string().contains("does not know the cluster's secret"), "{refused}");
     }
     // The memory node destroys its ends in its own time.
     let until = deadline();
-    while device::objects() != before && Instant::now() < until {
+    while objects() != before && Instant::now() < until {
         std::thread::yield_now();
     }
-    assert_eq!(device::objects(), before, "after {connections} connections");
+    assert_eq!(objects(), before, "after {connections} connections");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -235,11 +239,11 @@ fn connections_that_fail_leave_nothing_behind() {
 fn a_lane_needs_the_key_and_a_new_number() {
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
-    let (id, completions, messages) = end(nodes.first());
-    let (data, _) = manager::connect(&id, &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
+    let (queue_pair, completions, messages) = end(nodes.first());
+    let (data, _) = manager::connect(queue_pair.id(), &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
     let reply = Reply::parse(&data, &nobody(), &HELLO.nonce).unwrap();
     let join = Join { place: Place { cluster: 5, node: 0, nodes: 1 }, process: 0 };
-    messages.send(&id, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
+    messages.send(&queue_pair, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
     let bytes = message(&completions).expect("it is welcome");
     let welcome = Welcome::parse(&messages.received(bytes), LAYOUT_VERSION).unwrap();
     let key = nobody().key(&HELLO.nonce, &reply.nonce);
@@ -250,13 +254,13 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let lane = |number, key: &[u8]| replacing(number, 0, key);
     assert!(refused(nodes.first(), &lane(1, &[0; 32])).contains("secret"));
     let (first, _completions, _messages) = end(nodes.first());
-    manager::connect(&first, &lane(2, &key), 4, deadline()).unwrap();
+    manager::connect(first.id(), &lane(2, &key), 4, deadline()).unwrap();
     assert!(refused(nodes.first(), &lane(2, &key)).contains("secret"), "what was overheard");
     assert!(refused(nodes.first(), &lane(1, &key)).contains("secret"));
-    assert!(first.channel().next().is_none(), "it is as it was");
+    assert!(first.id().channel().next().is_none(), "it is as it was");
     let (second, _completions, _messages) = end(nodes.first());
-    manager::connect(&second, &replacing(3, 2, &key), 4, deadline()).unwrap();
-    let event = first.channel().wait(deadline()).expect("the one that was replaced is closed");
+    manager::connect(second.id(), &replacing(3, 2, &key), 4, deadline()).unwrap();
+    let event = first.id().channel().wait(deadline()).expect("the one that was replaced is closed");
     assert!(matches!(event.what, manager::What::Ended));
 }
 
@@ -281,9 +285,9 @@ fn who_proves_nothing_gets_no_table() {
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let nonce: Nonce = HELLO.nonce;
     for garbage in [&b"please"[..], &[0xff; 56], &[0; 1000]] {
-        let (id, completions, messages) = end(nodes.first());
-        manager::connect(&id, &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
-        messages.send(&id, garbage).unwrap();
+        let (queue_pair, completions, messages) = end(nodes.first());
+        manager::connect(queue_pair.id(), &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
+        messages.send(&queue_pair, garbage).unwrap();
         let answer =
             message(&completions).map(|bytes| Welcome::parse(&messages.received(bytes), LAYOUT_VERSION));
         assert!(!matches!(answer, Some(Ok(_))), "{nonce:?}");

@@ -37,7 +37,6 @@ struct ToDevice(Arc<Device>);
 struct ToVector {
     device: Arc<Device>,
     ring: VectorRing,
-    added: VecDeque<(u64, bool, Work)>,
     posted: VecDeque<(u64, bool, Work)>,
     flushing: bool,
 }
@@ -69,31 +68,23 @@ impl Wire for ToVector {
     fn ring(&self) -> &VectorRing {
         &self.ring
     }
-    fn add(&mut self, request: &Request<'_>, target: Target) -> bool {
-        let index = target.address as usize / 8;
-        let work = match request.verb {
-            Verb::Read { ring, words } => Work::Read { index, ring, words },
-            Verb::Write { ring, words } => {
-                let mut copied = vec![0; words];
-                self.ring.read(ring, &mut copied);
-                Work::Write { index, words: copied }
-            }
-            Verb::WriteInline(words) => Work::Write { index, words: words.to_vec() },
-            Verb::CompareExchange { ring, expected, new } => {
-                Work::CompareExchange { index, ring, expected, new }
-            }
-            Verb::FetchAdd { ring, addend } => Work::FetchAdd { index, ring, addend },
-        };
-        self.added.push_back((request.position, request.signal, work));
-        self.added.len() < 32
-    }
-    fn post(&mut self) -> bool {
+    fn post<'a>(
+        &mut self,
+        mut next: impl FnMut(&VectorRing) -> Option<(Request<'a>, Target)>,
+    ) -> Result<usize, Refused> {
+        let mut added = VecDeque::new();
+        while added.len() < 32
+            && let Some((request, target)) = next(&self.ring)
+        {
+            added.push_back((request.position, request.signal, self.work(&request, target)));
+        }
         // The last of a batch is always told of.
-        if let Some((_, signal, _)) = self.added.back_mut() {
+        if let Some((_, signal, _)) = added.back_mut() {
             *signal = true;
         }
-        self.posted.append(&mut self.added);
-        true
+        let count = added.len();
+        self.posted.append(&mut added);
+        Ok(count)
     }
     fn completions(&mut self, mut each: impl FnMut(Completion)) -> usize {
         let mut given = 0;
@@ -133,6 +124,23 @@ impl Wire for ToVector {
 }
 
 impl ToVector {
+    fn work(&self, request: &Request<'_>, target: Target) -> Work {
+        let index = target.address as usize / 8;
+        match request.verb {
+            Verb::Read { ring, words } => Work::Read { index, ring, words },
+            Verb::Write { ring, words } => {
+                let mut copied = vec![0; words];
+                self.ring.read(ring, &mut copied);
+                Work::Write { index, words: copied }
+            }
+            Verb::WriteInline(words) => Work::Write { index, words: words.to_vec() },
+            Verb::CompareExchange { ring, expected, new } => {
+                Work::CompareExchange { index, ring, expected, new }
+            }
+            Verb::FetchAdd { ring, addend } => Work::FetchAdd { index, ring, addend },
+        }
+    }
+
     fn execute(&self, work: Work) {
         let mut far = self.device.far.lock().unwrap();
         match work {
@@ -176,7 +184,6 @@ impl Connect for ToDevice {
         Ok(ToVector {
             device: Arc::clone(&self.0),
             ring: VectorRing(Mutex::new(vec![0; 64])),
-            added: VecDeque::new(),
             posted: VecDeque::new(),
             flushing: false,
         })

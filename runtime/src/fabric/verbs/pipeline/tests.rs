@@ -58,7 +58,8 @@ impl Device {
 
     /// Posts all that there are credits for.
     fn post(&mut self, pipeline: &mut Pipeline) {
-        while let Some(Request { verb, at, position, .. }) = pipeline.next(&self.ring) {
+        let mut requests = pipeline.requests();
+        while let Some(Request { verb, at, position, .. }) = requests.next(&self.ring) {
             let (ring, what) = match verb {
                 Verb::Read { ring, words } => (ring..ring + words, What::Read),
                 Verb::Write { ring, words } => {
@@ -182,7 +183,8 @@ proptest! {
 
 /// The fences of everything that is posted.
 fn fences(pipeline: &mut Pipeline, ring: &Memory) -> Vec<bool> {
-    std::iter::from_fn(|| pipeline.next(ring).map(|request| request.fence)).collect()
+    let mut requests = pipeline.requests();
+    std::iter::from_fn(|| requests.next(ring).map(|request| request.fence)).collect()
 }
 
 const PLENTY: Credits = Credits { requests: 64, reads: 64, words: 256, inline_words: 0 };
@@ -287,7 +289,7 @@ fn nothing_is_allocated_once_it_is_warm() {
             chain.write(at(3), &[1, 2, 3]);
             numbers.push(pipeline.push(chain));
         }
-        while let Some(request) = pipeline.next(&ring) {
+        while let Some(request) = pipeline.requests().next(&ring) {
             let position = request.position;
             if position % 5 == 0 {
                 pipeline.complete(position, &ring);
@@ -310,13 +312,16 @@ fn a_word_that_is_replaced_is_replaced_by_a_cas() {
     chain.replace(at(2), 7, 9);
     chain.replace(at(3), 8, 0);
     let number = pipeline.push(chain);
-    assert!(matches!(pipeline.next(&ring).unwrap().verb, Verb::WriteInline([5])));
-    let request = pipeline.next(&ring).unwrap();
+    assert!(matches!(pipeline.requests().next(&ring).unwrap().verb, Verb::WriteInline([5])));
+    let request = pipeline.requests().next(&ring).unwrap();
     assert!(matches!(request.verb, Verb::CompareExchange { expected: 7, new: 9, .. }));
     assert!(!request.fence, "a WRITE before it is not sent again after it");
-    assert_eq!(pipeline.next(&ring), None, "it takes the credit that an answer takes");
+    assert_eq!(pipeline.requests().next(&ring), None, "it takes the credit that an answer takes");
     pipeline.complete(1, &ring);
-    assert!(matches!(pipeline.next(&ring).unwrap().verb, Verb::CompareExchange { expected: 8, new: 0, .. }));
+    assert!(matches!(
+        pipeline.requests().next(&ring).unwrap().verb,
+        Verb::CompareExchange { expected: 8, new: 0, .. }
+    ));
     pipeline.complete(2, &ring);
     let (chain, result) = pipeline.take(number).unwrap();
     assert!(result.is_ok());

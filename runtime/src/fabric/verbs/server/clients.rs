@@ -66,9 +66,9 @@ impl Server {
                 self.shut_out(client, Gone::Everywhere);
             }
             self.mark(process, Gone::Everywhere);
-            let Some(End::Control { id, messages, .. }) = self.ends.get(&number) else { continue };
+            let Some(End::Control { queue_pair, messages, .. }) = self.ends.get(&number) else { continue };
             let answer = question.answered(Answer::Gone);
-            let answered = messages.expect(id).and_then(|()| messages.send(id, &answer));
+            let answered = messages.expect(queue_pair).and_then(|()| messages.send(queue_pair, &answer));
             if answered.is_err() {
                 self.remove(number);
             }

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fabric::geometry::Geometry;
-use crate::fabric::verbs::device::Region;
+use crate::fabric::verbs::region::Region;
 use crate::layout::WORD_BYTES;
 use crate::observer::NodeMetrics;
 
