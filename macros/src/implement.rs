@@ -165,7 +165,9 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
             }
         }
         impl<#parameters> __ff::FrozenField for #handle<#arguments> #bounds {}
-        // SAFETY: the accessors are generated as `repr(transparent)` over an address, as `Remote` asks.
+        // SAFETY: `Fields` is the struct of accessors that `#[remote]` writes beside this list, in the same scope, where there can be no other of its
+        // name: `repr(transparent)` over an address and a `PhantomData`, for any parameters. It has no attribute of the user's, and its methods
+        // make places at any address, each access to which is checked when it is made.
         unsafe impl<#parameters> __ff::Remote for #handle<#arguments> #bounds {
             type Fields<'g> = #fields<'g, #arguments>;
             const NAME: &'static str = #handle_text;

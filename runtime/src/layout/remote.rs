@@ -7,8 +7,8 @@ use crate::pointer::Address;
 ///
 /// # Safety
 ///
-/// `Self::Fields<'g>` is `#[repr(transparent)]` over [`Address`], for every `'g`. Everything else is checked: by the compiler in
-/// [`Remote::PROVEN`], or at run time.
+/// `Self::Fields<'g>` is `#[repr(transparent)]` over [`Address`], for every `'g`, and asks nothing of which address it is. Everything else
+/// is checked: by the compiler in [`Remote::PROVEN`], or at run time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `#[remote]` struct",
     label = "needs `#[remote]` on its definition",
@@ -39,8 +39,9 @@ pub unsafe trait Remote: Field {
             assert!(size_of::<Self::Fields<'static>>() == size_of::<Address>());
             assert!(align_of::<Self::Fields<'static>>() == align_of::<Address>());
         }
-        // SAFETY: `Fields` is transparent over `Address` by this trait's contract, so a reference to one is a valid
-        // reference to the other; the reference's lifetime is that of the borrow, and `'g` is in no value.
+        // SAFETY: by this trait's contract, which implementations assert by `unsafe impl`, `Fields` is transparent over `Address` and holds any
+        // address. So a reference to an address is a reference to `Fields`, for as long: `'a` is the borrow's. `'g` is in no value, and whatever
+        // a caller chooses for it, places that outlive their guard read other words of far memory than they should, after the same checks.
         unsafe { &*std::ptr::from_ref(address).cast::<Self::Fields<'g>>() }
     }
 }

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 
 use super::WORD_BYTES;
 
+/// A buffer. No value of `C` is ever in it: its type gives the size only.
 pub(crate) struct Scratch<C>(MaybeUninit<Aligned<C>>);
 
 /// `C`, at least word-aligned and a whole number of words long.
@@ -26,8 +27,9 @@ impl<C> Scratch<C> {
     /// The words, to be filled.
     #[inline]
     pub(crate) fn words(&mut self) -> &mut [MaybeUninit<u64>] {
-        // SAFETY: `Aligned<C>` is aligned to 8 and its size is a multiple of its alignment, so this is a slice of
-        // `WORDS` words inside one live allocation; `MaybeUninit` demands no initial value.
+        // SAFETY: `Aligned<C>` is aligned to 8 at least, and any type's size is a multiple of its alignment, so `WORDS` words are exactly the bytes of
+        // `self.0`: one object, borrowed mutably for as long as the slice lives. `MaybeUninit` demands no initial value, so the slice may be made
+        // whatever the buffer holds, and the caller may write anything to it: nothing ever takes the buffer for a `C`.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), Self::WORDS) }
     }
 }
@@ -36,4 +38,50 @@ impl<C> Scratch<C> {
 #[inline]
 pub(crate) fn bytes(words: &[u64]) -> &[u8] {
     bytemuck::cast_slice(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C, align(64))]
+    struct Wide([u64; 3]);
+
+    #[repr(C)]
+    struct Padded(u8, u32, u8);
+
+    /// Fills every word of the buffer, between two words that must stay as they are, and reads each again.
+    fn holds<C>(words: usize) {
+        struct Fenced<C> {
+            before: u64,
+            scratch: Scratch<C>,
+            after: u64,
+        }
+        assert_eq!(Scratch::<C>::WORDS, words);
+        let mut fenced = Fenced { before: 1, scratch: Scratch::<C>::new(), after: 2 };
+        let range = std::ptr::from_ref(&fenced.scratch).addr()
+            ..std::ptr::from_ref(&fenced.scratch).addr() + size_of::<Scratch<C>>();
+        for (number, word) in (10..).zip(fenced.scratch.words()) {
+            word.write(number);
+        }
+        let found = fenced.scratch.words();
+        assert_eq!(found.len(), words);
+        assert!(found.as_ptr().is_aligned());
+        assert_eq!(found.as_ptr_range().start.addr()..found.as_ptr_range().end.addr(), range);
+        // SAFETY: all were written above.
+        assert!((10..).zip(found).all(|(number, word)| unsafe { word.assume_init() } == number));
+        assert_eq!((fenced.before, fenced.after), (1, 2));
+    }
+
+    #[test]
+    fn a_buffer_is_all_words_of_its_type_and_no_more() {
+        holds::<()>(0);
+        holds::<u8>(1);
+        holds::<[u8; 9]>(2);
+        holds::<Padded>(2);
+        holds::<u64>(1);
+        holds::<u128>(2);
+        holds::<[u64; 33]>(33);
+        holds::<Wide>(8);
+    }
 }

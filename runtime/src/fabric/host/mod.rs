@@ -59,8 +59,9 @@ impl Host {
         for (to, from) in into.iter_mut().zip(source) {
             to.write(from.load(Ordering::SeqCst));
         }
-        // SAFETY: `words` returned as many words as `into` has, so the loop wrote each element; `MaybeUninit<u64>` and
-        // `u64` have the same layout.
+        // SAFETY: `Arena::words` returns exactly as many words as it is asked for, so `zip` ends with `into`, each of whose elements the loop has
+        // written. `MaybeUninit<u64>` has the layout of `u64`. The mutable borrow of `into` lasts as long as what is returned, so nothing can
+        // make an element uninitialised again while it is read.
         Ok(unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) })
     }
 
