@@ -98,6 +98,7 @@ impl Run {
             }
             None => own_processes(shared, first_id.get(), threads, threads_per_process),
         };
+        let simulated_threads = if shared.world().is_some() { threads } else { 0 };
         let run = Self {
             cluster: cluster.clone(),
             number: shared.next_run.fetch_add(1, Ordering::Relaxed),
@@ -110,9 +111,7 @@ impl Run {
             is_in_background: false,
             joint,
             departed: AtomicU64::new(0),
-            gone: (0..if shared.world().is_some() { threads } else { 0 })
-                .map(|_| AtomicBool::new(false))
-                .collect(),
+            gone: (0..simulated_threads).map(|_| AtomicBool::new(false)).collect(),
             has_last_keeper: AtomicBool::new(false),
             barriers: Mutex::default(),
         };
@@ -251,8 +250,8 @@ impl Run {
         self.departed.load(Ordering::SeqCst) >= self.threads as u64
     }
 
-    /// Returns true for the first simulated keeper that asks, which is the last from then on.
-    pub(super) fn has_no_last_keeper(&self) -> bool {
+    /// Makes the simulated keeper that calls this the last one, unless there is one; returns whether it is now.
+    pub(super) fn becomes_last_keeper(&self) -> bool {
         !self.has_last_keeper.swap(true, Ordering::SeqCst)
     }
 

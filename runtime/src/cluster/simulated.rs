@@ -139,7 +139,7 @@ async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
             let is_settled = !is_busy && !is_anyone_gone && !has_failed;
             match last {
                 _ if !is_settled => {}
-                None if judges && ct.run.is_over() && ct.run.has_no_last_keeper() => {
+                None if judges && ct.run.is_over() && ct.run.becomes_last_keeper() => {
                     (last, patience) = (Some(Last::Waits), PATIENCE);
                 }
                 None => break,
