@@ -452,7 +452,8 @@ impl Cluster {
 /// The life of a compute thread.
 async fn live<R>(ct: &ComputeThread, body: &impl AsyncFn(&ComputeThread) -> Result<R>) -> Result<R> {
     if let Err(error) = ct.join_members().await {
-        // A keeper waits for the other threads of its process.
+        ct.depart(); // before its process leaves: the record that says so may be another's afterwards
+        ct.settle().await;
         ct.leave_members().await;
         return Err(error);
     }
