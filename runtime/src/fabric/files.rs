@@ -1,4 +1,9 @@
 //! Files that others may have replaced: what is opened has to be a file.
+//!
+//! A file is made in three steps: [`create_private`] beside its place, under one fixed name; its owner writes and syncs it; [`replace`] gives it
+//! its name. The crate `tempfile` draws a new name for each, so programs that are killed while they write leave one file more
+//! each time, as large as a checkpoint; and its `persist` does not sync the folder, so a power failure could undo the renaming. With one
+//! name there is at most one such file, which the next attempt removes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
