@@ -27,7 +27,7 @@ use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 
 /// Client numbers end here: compute threads' identities are made of them.
 const MOST_CLIENTS: u32 = 1 << 24;
-/// How long nobody is accepted after the system has refused to.
+/// How long a memory node waits after an `accept` that failed.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// What a memory node hosts.
