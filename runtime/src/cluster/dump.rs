@@ -100,6 +100,10 @@ impl ComputeThread {
     }
 
     /// As [`dump`](Self::dump), of an object with the first type of a description; nothing if none can be there.
+    ///
+    /// # Errors
+    /// Those of a READ that does not reach its memory node. Each address is checked before it is read, so nothing that a description says or an
+    /// object holds is an error.
     pub(crate) async fn dump_described(
         &self,
         layouts: &Layouts,
