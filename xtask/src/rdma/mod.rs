@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// Where to run
     #[arg(long = "where", value_enum, default_value_t = Place::Auto)]
     place: Place,
-    /// Only the tests whose names begin with this
+    /// Only the tests whose names begin with this; `connections` takes minutes and runs only if it is named
     #[arg(long, value_name = "PREFIX", conflicts_with = "script")]
     only: Option<String>,
     /// Run this shell script instead of the tests, where they would run and with what they have
@@ -121,7 +121,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let device = if options.place == Place::Vm { None } else { host::device() };
     let mut single = match &options.script {
         Some(path) => vec![suite::script(path, Duration::from_secs(options.limit))?],
-        None => suite::single(device.is_none()),
+        None if prefix.is_empty() => suite::single(device.is_none()),
+        None => suite::single(device.is_none()).into_iter().chain(suite::long()).collect(),
     };
     let programs = programs::build()?;
     single.retain(|test| test.name.starts_with(prefix));

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -209,10 +209,11 @@ fn strangers_are_refused_and_the_others_served() {
 }
 
 /// What was made for a connection before it failed is destroyed: first the queue pair, then what that was made from.
-/// `FARFIELD_CONNECTIONS` asks for another number of them.
+/// `FARFIELD_CONNECTIONS` asks for another number of them. Several are made at a time, so that making and destroying interleave.
 #[test]
 fn connections_that_fail_leave_nothing_behind() {
-    let connections = std::env::var("FARFIELD_CONNECTIONS").map_or(1000, |number| number.parse().unwrap());
+    const AT_A_TIME: usize = 8;
+    let asked = std::env::var("FARFIELD_CONNECTIONS").map_or(10_000, |number| number.parse().unwrap());
     let Some(address) = address() else { return };
     let folder = std::env::temp_dir().join(format!("farfield-leaks-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
@@ -222,16 +223,22 @@ fn connections_that_fail_leave_nothing_behind() {
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, Some(&secret));
     let config = Config::new(&nodes.names()).unwrap();
     let before = objects();
-    for _ in 0..connections {
-        let Err(refused) = Client::connect(&config) else { panic!("it knows no secret") };
-        assert!(refused.to_string().contains("does not know the cluster's secret"), "{refused}");
-    }
+    let tried = AtomicUsize::new(0);
+    let fail = || {
+        while tried.fetch_add(1, Ordering::Relaxed) < asked {
+            let Err(refused) = Client::connect(&config) else { panic!("it knows no secret") };
+            assert!(refused.to_string().contains("does not know the cluster's secret"), "{refused}");
+        }
+    };
+    let began = Instant::now();
+    std::thread::scope(|scope| (0..AT_A_TIME).for_each(|_| drop(scope.spawn(fail))));
+    println!("{asked} connections failed in {:.1?}", began.elapsed());
     // The memory node destroys its ends in its own time.
     let until = deadline();
     while objects() != before && Instant::now() < until {
         std::thread::yield_now();
     }
-    assert_eq!(objects(), before, "after {connections} connections");
+    assert_eq!(objects(), before, "after {asked} connections");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
