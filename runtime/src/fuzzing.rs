@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::cluster::{Cluster, checkpoint, decode, url};
-use crate::fabric::{geometry, handshake};
+use crate::fabric::{files, geometry, handshake};
 use crate::layout::described::Layouts;
 use crate::observer::{NodeMetrics, Observer};
 use crate::pointer::Address;
@@ -54,7 +54,7 @@ pub fn words(data: &[u8]) {
 pub fn checkpoint(data: &[u8]) {
     checkpoint::parse(data);
     let path = std::env::temp_dir().join(format!("farfield-fuzz-{}", std::process::id()));
-    let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(data));
+    let written = files::create_private(&path).and_then(|mut file| file.write_all(data));
     if written.is_ok() {
         drop(checkpoint::examine(&path));
     }
