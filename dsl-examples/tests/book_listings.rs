@@ -380,7 +380,7 @@ fn every_error_that_is_quoted_is_tested() {
             }
         }
     }
-    assert_eq!(count, 9, "quotations were found");
+    assert_eq!(count, 10, "quotations were found");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Cluster URLs: `local:nodes=2,size=16MiB`.
 
 use crate::error::{self, Error, Result};
-use crate::fabric::geometry::Geometry;
+use crate::fabric::geometry::{Geometry, Misshapen};
 #[cfg(target_os = "linux")]
 use crate::fabric::shm;
 #[cfg(feature = "_verbs")]
@@ -148,7 +148,7 @@ fn parse(url: &str) -> Result<Config, String> {
     if let Fabric::Verbs(verbs) = &mut fabric {
         verbs.seed = seed;
     }
-    let geometry = Geometry::rounded(nodes, segments, size).map_err(|wrong| wrong.to_string())?;
+    let geometry = Geometry::rounded(nodes, segments, size).map_err(Misshapen::of_options)?;
     Ok(Config { geometry, fabric, seed, policy, max_retired })
 }
 
@@ -234,18 +234,15 @@ mod tests {
         assert!(reason("local:max-retired=much").contains("max-retired=much"));
         assert!(reason("local:nodes=0").contains("nodes=0"));
         assert!(reason("local:nodes=-1").contains("nodes=-1"));
-        assert!(reason("local:size=0").contains("segment size is 0: a segment has 27336 bytes"));
-        assert!(reason("sim:size=16KiB").contains("segment size is 16384: "));
-        assert!(reason("local:size=27335").contains("segment size is 27335: "));
+        assert!(reason("local:size=0").contains("size=0: a segment has 27336 bytes"));
+        assert!(reason("sim:size=16KiB").contains("size=16384: "));
+        assert!(reason("local:size=27335").contains("size=27335: "));
         assert!(reason("local:size=3parsecs").contains("unknown unit `parsecs`"));
         assert!(reason("local:size=99999999999TiB").contains("not a size"));
-        assert!(reason("local:size=512TiB").contains("segment size is 562949953421312: "));
-        assert!(reason("local:nodes=60000,segments=2").contains("number of segments is 60000 times 2: "));
-        assert!(reason("sim:nodes=65535,segments=65535").contains("number of segments is 65535 times 65535"));
-        assert!(
-            reason("local:nodes=65535,size=256TiB")
-                .contains("memory size is 65535 segments of 281474976710656")
-        );
+        assert!(reason("local:size=512TiB").contains("size=562949953421312: "));
+        assert!(reason("local:nodes=60000,segments=2").contains("nodes=60000,segments=2: "));
+        assert!(reason("sim:nodes=65535,segments=65535").contains("nodes=65535,segments=65535: "));
+        assert!(reason("local:nodes=65535,size=256TiB").contains("size=281474976710656 for 65535 segments"));
         assert!(reason("local:nodes=1,nodes=2").contains("`nodes` is given twice"));
         assert!(reason("local:rtt=2us").contains("unknown option `rtt`"));
         assert!(reason("sim:colour=red").contains("unknown option `colour`"));

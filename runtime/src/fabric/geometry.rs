@@ -164,6 +164,19 @@ impl Geometry {
 }
 
 impl Misshapen {
+    /// The same of options of a URL, `nodes`, `segments` and `size`.
+    pub(crate) fn of_options(self) -> String {
+        let (options, (_, _, reason)) = (
+            match self {
+                Self::Segments(nodes, per_node) => format!("nodes={nodes},segments={per_node}"),
+                Self::Size(bytes) | Self::Odd(bytes) => format!("size={bytes}"),
+                Self::Together(segments, bytes) => format!("size={bytes} for {segments} segments"),
+            },
+            self.parts(),
+        );
+        format!("{options}: {reason}")
+    }
+
     /// What is wrong, its value, and its bounds.
     fn parts(self) -> (&'static str, String, &'static str) {
         match self {
