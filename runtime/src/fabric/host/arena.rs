@@ -9,9 +9,14 @@
 //! valid: the processor predicts it, so the address itself costs nothing. With several, the segment's number is shifted
 //! and added, 4 cycles.
 //!
-//! Invariant: `base` points to `segments << stride` bytes of mapped, page-aligned memory that lives as long as the arena, and
-//! all accesses to it are atomic word accesses made here, or by other processes that hold to the same. [`Arena::words`] is the one
-//! place that turns an address into memory. The kernel keeps the size of a shared file, so no process can take the memory away.
+//! Invariants, which `Arena::mapped` establishes and no other code can break, since the fields are private and never changed:
+//!
+//! 1. `base` is the start of `_map`, which owns at least `segments << stride_log2` bytes of page-aligned memory until the arena is dropped. The
+//!    kernel keeps the size of a shared file, so no process can take the memory away.
+//! 2. `segment_bytes <= 1 << stride_log2`, and both are multiples of a word: a [`Geometry`] is so by construction. `limit` and `alone` follow
+//!    from it.
+//! 3. This process reaches the memory through `&AtomicU64` only: [`Arena::words`] and [`Arena::set_first_word`] are the only code that makes
+//!    references of `base`, and `_map` is never looked into. Other processes may write any bits at any time, which is what atomics allow.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,10 +55,10 @@ pub(crate) struct Arena {
     _in_use: Option<File>,
 }
 
-// SAFETY: the memory behind `base` is owned by the arena and only accessed through `AtomicU64`, which may be shared and
-// sent between threads; the other fields are plain.
+// SAFETY: only `base` keeps the compiler from concluding this. A mapping belongs to the process, not to the thread that made it, and is unmapped
+// once, by `_map`, on whatever thread drops the arena (invariant 1).
 unsafe impl Send for Arena {}
-// SAFETY: as above.
+// SAFETY: `&self` leads to the memory as `&AtomicU64` only (invariant 3), which is `Sync`; the fields themselves are never changed.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -74,7 +79,7 @@ impl Arena {
         }
         // SAFETY: the file has the bytes that are mapped, by the check above, and keeps them as long as it is mapped, by what
         // `Sealed` is: the kernel lets no process change its size. What other processes write there at the same time is
-        // harmless, since all accesses of this process are atomic (the invariant above).
+        // harmless, since all accesses of this process are atomic (invariant 3).
         Self::mapped(geometry, |options| unsafe { options.map_mut(memory.file()) }, Some(in_use))
     }
 
@@ -88,6 +93,9 @@ impl Arena {
             .map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut options = memmap2::MmapOptions::new();
         let mut map = map(options.len(bytes).no_reserve_swap()).map_err(failed)?;
+        if map.len() < bytes {
+            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+        }
         Ok(Self {
             base: map.as_mut_ptr().cast_const(),
             segments: u64::from(geometry.segments()),
@@ -141,11 +149,14 @@ impl Arena {
             }
             (segment << self.stride_log2) + offset
         };
-        // SAFETY: all of them lie inside the mapping (the invariant above): in the first case by `index`, as `bits` is
-        // a multiple of 8 and `bits + 8 * count` at most the size of segment 0, which begins at `base`; in the second by
-        // `segment < segments` and `8 <= offset`, `offset + bytes <= segment_bytes <= 1 << stride`. The base, the stride
-        // and the offset are multiples of 8, so they are aligned for words; all-zero memory is a valid `AtomicU64`, and
-        // every access is atomic.
+        // SAFETY: the words begin at a multiple of 8 from `base`, which is aligned to pages, and end inside the mapping (invariant 1):
+        // - In the first case `index` is at most `alone`. For bits that are no multiple of 8, or below 8, it is 2^61 or more, and `alone` is less; so
+        //   `bits` is 8 * (index + 1), and `bits + 8 * count` at most 8 * (alone + 1): the size of the only segment. (Where there are
+        //   several, `alone` and with it `count` are 0, and `bits` is 8.)
+        // - In the second, `segment < segments`, and `8 <= offset` and `offset + bytes <= limit + 8`, the size of a segment, since
+        //   `wrapping_sub` makes an offset of 0 larger than any limit. A segment ends before the next begins (invariant 2).
+        // Any bits are a valid `AtomicU64`. The borrow of `self` keeps the memory mapped as long as the slice, and that all is accessed by atomics
+        // is invariant 3.
         Ok(unsafe { std::slice::from_raw_parts(self.base.add(from_base as usize).cast(), count) })
     }
 
@@ -153,7 +164,8 @@ impl Arena {
     #[allow(clippy::cast_ptr_alignment)] // segments begin at multiples of a power of two that is larger than a word
     pub(crate) fn set_first_word(&self, segment: u16, word: u64) {
         assert!(u64::from(segment) < self.segments);
-        // SAFETY: the segment exists, so its first word lies inside the mapping, aligned; the access is atomic.
+        // SAFETY: the assertion puts `segment << stride_log2` at least a segment, so a word, before the mapping's end (invariant 1), and it is a multiple
+        // of a power of two that is larger than a word. It is borrowed from `self`, and accessed by an atomic (invariant 3).
         let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_log2).cast::<AtomicU64>() };
         first.store(word, Ordering::Release);
     }
@@ -167,7 +179,8 @@ pub(crate) fn prefetch<T: ?Sized>(value: &T) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let start = std::ptr::from_ref(value).cast::<i8>();
         for offset in (0..size_of_val(value)).step_by(CACHE_LINE_BYTES) {
-            // SAFETY: a prefetch is allowed for any address: it neither faults nor counts as an access.
+            // SAFETY: the instruction is part of x86-64, and a prefetch is allowed for any address: it does not fault, and reads nothing that the program
+            // can tell. The pointer is made without a claim that it stays inside an object (`wrapping_add`), though it does.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset)) };
         }
     }
@@ -240,15 +253,81 @@ mod tests {
         assert!(alone.words(Address::new(1, 64), 1).is_err());
     }
 
-    proptest::proptest! {
-        #[test]
-        fn any_bits_give_words_inside_or_an_error(bits: u64, count in 0_usize..64, alone: bool) {
-            let segments = if alone { 1 } else { 2 };
-            let arena = Arena::new(Geometry::new(1, segments, BYTES).unwrap()).unwrap();
-            if let Ok(words) = arena.words(Address::from_bits(bits), count) {
-                for word in words {
-                    word.load(Ordering::Relaxed);
+    /// Where words may be of what an address names: in bytes from the arena's start.
+    fn bounds(arena: &Arena, at: Address) -> std::ops::Range<usize> {
+        let start = usize::from(at.segment()) << arena.stride_log2;
+        start + WORD_BYTES..start + BYTES as usize
+    }
+
+    /// The words are where the address says and end with the segment, or before; whatever was mapped beyond it.
+    fn are_inside(arena: &Arena, at: Address, words: &[AtomicU64]) {
+        let range = words.as_ptr_range();
+        let [start, end] = [range.start, range.end].map(|pointer| pointer.addr() - arena.base.addr());
+        let bounds = bounds(arena, at);
+        assert!(bounds.start <= start && end <= bounds.end, "{start}..{end} of {bounds:?}, at {at}");
+        assert!(end as u64 <= arena.geometry.mapped_bytes());
+        assert_eq!(start, bounds.start - WORD_BYTES + at.offset() as usize);
+        assert!(range.start.is_aligned());
+        for word in words {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Threads that have the memory keep it, also when all else has let it go.
+    #[test]
+    fn the_memory_stays_mapped_until_the_last_thread_lets_it_go() {
+        let arena = std::sync::Arc::new(arena());
+        let (left, at) = (std::sync::Arc::downgrade(&arena), Address::new(5, BYTES - 8));
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(5));
+        let threads = [0; 4].map(|_| {
+            let (arena, barrier) = (std::sync::Arc::clone(&arena), std::sync::Arc::clone(&barrier));
+            std::thread::spawn(move || {
+                barrier.wait();
+                for _ in 0..1000 {
+                    arena.word(at).unwrap().fetch_add(1, Ordering::Relaxed);
                 }
+                arena.word(at).unwrap().load(Ordering::Relaxed)
+            })
+        });
+        drop(arena);
+        barrier.wait();
+        let most = threads.map(|thread| thread.join().unwrap()).into_iter().max();
+        assert_eq!(most, Some(4000));
+        assert!(left.upgrade().is_none(), "then it is unmapped");
+    }
+
+    /// A mapping that is smaller than what is to be in it is no arena, whoever made it.
+    #[test]
+    fn a_mapping_that_is_too_small_is_refused() {
+        let small = |_: &memmap2::MmapOptions| memmap2::MmapOptions::new().len(4096).map_anon();
+        let made = Arena::mapped(Geometry::new(3, 2, BYTES).unwrap(), small, None);
+        assert!(matches!(made, Err(Error::System(_))));
+    }
+
+    /// Addresses at which something ends or begins, and any others.
+    fn bits() -> impl proptest::strategy::Strategy<Value = u64> {
+        use proptest::prelude::*;
+        let edges = prop::sample::select(vec![0, 8, BYTES, BYTES.next_power_of_two(), 1 << 47]);
+        let near = (0_u16..4, edges, -16_i64..17).prop_map(|(segment, edge, by)| {
+            Address::new(segment, 0).bits().wrapping_add(edge).wrapping_add_signed(by)
+        });
+        prop_oneof![any::<u64>(), near]
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+        #[test]
+        fn any_bits_give_words_inside_or_an_error(
+            bits in bits(),
+            count in proptest::prop_oneof![0_usize..6, 5100_usize..5130, proptest::prelude::any::<usize>()],
+            alone: bool,
+        ) {
+            let segments = if alone { 1 } else { 3 };
+            let arena = Arena::new(Geometry::new(1, segments, BYTES).unwrap()).unwrap();
+            let at = Address::from_bits(bits);
+            if let Ok(words) = arena.words(at, count) {
+                assert_eq!(words.len(), count);
+                are_inside(&arena, at, words);
             }
         }
     }
