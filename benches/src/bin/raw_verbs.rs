@@ -48,8 +48,15 @@ fn check(result: i32) -> io::Result<()> {
 
 #[allow(clippy::too_many_lines, clippy::cast_precision_loss)] // one thing after the other, as in a tutorial
 fn run(address: &str, count: usize) -> io::Result<()> {
-    // SAFETY: every object is made before it is used and never freed: the program ends soon. Each structure is zeroed or filled
-    // in before it is read, and both words outlive all operations on them.
+    // SAFETY:
+    // - Objects of the library: each pointer that is followed was returned by a call that succeeded, which `check` or the test for null has seen
+    //   before. None is ever destroyed or freed (the program ends soon), so all are valid until then, on the accepting thread, too. The two
+    //   threads share the listener's address only: this thread does not use the listener after it has started the other, and takes what
+    //   that one has accepted when it has joined it.
+    // - Structures that the library reads are locals that live longer than the call; it keeps none. They consist of integers, raw pointers and
+    //   unions of these, for all of which zero is valid. Of a completion only `status` is read, which each has.
+    // - Memory that the device writes to: both words are leaked, so they are there for ever; they are as large as what is registered; and no
+    //   reference to them is used after it was turned into the address that the device is given.
     unsafe {
         let mut attributes: sys::ibv_qp_init_attr = zeroed();
         attributes.cap = sys::ibv_qp_cap {
@@ -79,7 +86,7 @@ fn run(address: &str, count: usize) -> io::Result<()> {
         };
         let listener = endpoint(RAI_PASSIVE)?;
         check(sys::rdma_listen(listener, 1))?;
-        let listener = listener.addr();
+        let listener = listener.expose_provenance();
         let accepting = std::thread::spawn(move || -> io::Result<usize> {
             let mut accepted = null_mut();
             check(sys::rdma_get_request(std::ptr::with_exposed_provenance_mut(listener), &raw mut accepted))?;

@@ -175,7 +175,9 @@ fn fetch_add(name: &str) -> Result<()> {
         let offset = counter.raw().address().offset() as usize;
         assert!(offset + 8 <= map.len() && offset.is_multiple_of(8));
         #[allow(clippy::cast_ptr_alignment)] // it is a multiple of 8, and the mapping begins at a page
-        // SAFETY: the word lies inside the mapping, is aligned, and is accessed atomically only.
+        // SAFETY: the assertion above puts all of the word inside the mapping, at a multiple of 8 from its start, which is a page's. `map` is declared
+        // outside this closure, so it is mapped for longer, and nothing else of this program looks into it. Whoever else has it mapped accesses
+        // it atomically, as this does.
         let raw = unsafe { &*map.as_ptr().add(offset).cast::<AtomicU64>() };
         let mut ratios = Vec::with_capacity(TIMINGS);
         for _ in 0..TIMINGS {
