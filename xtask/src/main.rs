@@ -10,6 +10,7 @@
 //! | `cargo xtask rdma-test` | tests over RDMA, in a virtual machine if this one has no device |
 //! | `cargo xtask crash-test` | processes in shared memory are killed and stopped; what they leave must be right |
 //! | `cargo xtask fuzz` | what is read from strangers, with whatever libFuzzer thinks of |
+//! | `cargo xtask sanitize` | the tests that attack the arguments for `unsafe`, under address sanitizer; needs a nightly compiler |
 //! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
 //! | `cargo xtask epochs` | what deferring deletions costs on more and more nodes; writes the book's table and plot |
 
@@ -24,6 +25,7 @@ mod markdown;
 mod plot;
 mod rdma;
 mod results;
+mod sanitize;
 mod scaling;
 mod soak;
 mod tidy;
@@ -63,6 +65,8 @@ enum Task {
     CrashTest(crash::Options),
     /// Fuzz the parsers of what comes from strangers
     Fuzz(fuzz::Options),
+    /// Run the tests that attack the arguments for `unsafe` under address sanitizer, if there is a nightly compiler
+    Sanitize,
     /// Sweep threads and memory nodes in the simulator
     Scaling(scaling::Options),
     /// Measure what deferring deletions costs on more and more simulated nodes
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Task::RdmaTest(options) => rdma::run(&options),
         Task::CrashTest(options) => crash::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Sanitize => sanitize::run(),
         Task::Scaling(options) => scaling::run(&options),
         Task::Epochs(options) => epochs::run(&options),
         #[cfg(feature = "plot")]
