@@ -1,9 +1,10 @@
 //! `cargo xtask crash-test`: processes that work on one cluster in shared memory, and are killed.
 //!
-//! Four processes insert into and remove from a lazy list and a Harris list. Every 100 ms or so one of them, drawn at random, is
+//! Four processes work on a lazy list, a Harris list, a stack, a queue, and records of several words. Every 100 ms or so one of them, drawn at random, is
 //! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and go on. After each kill the
 //! epoch has to advance within two leases. At the end both lists must be in order, all operations of all processes linearizable, no lock
-//! held, and no memory lost. All of it is done twice:
+//! held, and no memory lost: so nothing that was acknowledged is lost or doubled, and no record is read that is not whole, unless as one that a
+//! dead writer has left half-written. All of it is done twice:
 //! - in a cluster that is swept (`memnode --sweep`): after the last kill the memory of the dead has to come back while the others work
 //!   on. The figures are `crash.…`.
 //! - in one that is not: what the dead have left must stay within [`MOST_LEFT_PER_DEATH`], `farfield collect` is refused while others
@@ -21,12 +22,13 @@
 //! | `crash.unswept.collected_bytes` | the bytes that `farfield collect` has brought back |
 //! | `crash.operations` | operations of all processes that returned |
 //! | `crash.interrupted` | operations that their process was killed in |
+//! | `crash.half_written` | reads that found a record half-written by a process that was killed; it is written anew then |
 //! | `crash.longest_wait_ms` | the longest that the epoch took to advance after a kill |
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,7 @@ use clap::Args;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::process::Process;
 use crate::results::Format;
 use crate::workspace::{run as command, target};
 
@@ -98,51 +101,11 @@ const LEASE: Duration = Duration::from_secs(1);
 const MOST_LEFT_BYTES: u64 = 4096;
 /// How long after the last kill all memory of the dead has come back, while the others live.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
-/// How many bytes a worker leaves, on average: it has two threads and nodes of two sizes. See the book's chapter "When a client dies".
-const MOST_LEFT_PER_DEATH: u64 = 64 << 10;
+/// How many bytes a worker leaves, on average: it has two threads, nodes of two sizes and four structures. See the book's chapter "When a client dies".
+const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
 const STOPPED: std::ops::Range<u64> = 50..1500;
 /// How long a program may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A process that is killed if it is not waited for.
-struct Process(Child);
-
-impl Process {
-    fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
-        let mut start = Command::new(program);
-        start.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        start.spawn().map(Self).map_err(|error| format!("{}: {error}", program.display()))
-    }
-
-    fn signal(&self, signal: &str) -> Result<(), String> {
-        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
-        sent.map(drop).map_err(|error| format!("kill: {error}"))
-    }
-
-    fn has_ended(&mut self) -> Option<std::process::ExitStatus> {
-        self.0.try_wait().ok().flatten()
-    }
-
-    /// Waits for its end.
-    fn end(&mut self, what: &str) -> Result<(), String> {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
-            match self.has_ended() {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(format!("{what} failed: {status}")),
-                None => sleep(Duration::from_millis(2)),
-            }
-        }
-        Err(format!("{what} has not ended after {PATIENCE:?}"))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A process that prints the epoch when asked.
 struct Watch {
@@ -173,7 +136,7 @@ impl Watch {
     fn end(self) -> Result<(), String> {
         let Self { mut process, ask, answers: _ } = self;
         drop(ask);
-        process.end("the watch")
+        process.end("the watch", PATIENCE)
     }
 }
 
@@ -374,7 +337,7 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
         if farfield.figure("swept_bytes")? > 0 {
             faults.push("memory was swept in a cluster that was not made so".to_owned());
         }
-        let pid = format!("(pid {})", workers[0].0.id());
+        let pid = format!("(pid {})", workers[0].id());
         match farfield.collect() {
             Err(refused) if refused.contains(&pid) => {}
             other => faults.push(format!("a collection while others live: {other:?}")),
@@ -383,9 +346,9 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
         of_way.push(("counted_bytes", counted));
     }
     let collected_before = farfield.figure("collected_bytes")?;
-    Process::start(&program, &["stop", &url])?.end("stopping")?;
+    Process::start(&program, &["stop", &url])?.end("stopping", PATIENCE)?;
     for (number, worker) in workers.iter_mut().enumerate() {
-        worker.end(&format!("worker {number}"))?;
+        worker.end(&format!("worker {number}"), PATIENCE)?;
     }
     // A worker that ends while another keeps its garbage from being freed leaves that, too; the watch sweeps it.
     if way == Way::Swept && farfield.wait_until_swept()? > SWEPT_WITHIN {
@@ -430,13 +393,14 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
         eprintln!("crash-test: {fault}");
     }
     node.signal("-TERM")?;
-    node.end("the memory node")?;
+    node.end("the memory node", PATIENCE)?;
     let figures: Figures = vec![
         ("kills", options.kills.into()),
         ("verified", faults.is_empty().into()),
         ("leaked_bytes", figure("live_bytes")?.abs_diff(figure("reachable_bytes")?)),
         ("operations", figure("returned")?),
         ("interrupted", figure("interrupted")?),
+        ("half_written", figure("half_written")?),
         ("longest_wait_ms", longest.as_millis() as u64),
     ];
     Ok([figures, of_way].concat())

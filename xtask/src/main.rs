@@ -23,6 +23,7 @@ mod fuzz;
 mod markdown;
 #[cfg(feature = "plot")]
 mod plot;
+mod process;
 mod rdma;
 mod results;
 mod sanitize;

@@ -10,6 +10,7 @@
 //! | [`register`] | a subject for what the examples do not use |
 //! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
 //! | [`soak`] | seeds of a subject, whatever its type, and what is wrong with them |
+//! | [`stage`] | what real processes work on |
 //! | [`crash`] | real processes that are killed, and what they leave behind |
 //!
 //! Plans, runs and the comparison with a model are those of `farfield-testing`, as in any user's tests. The program `soak` drives them: `soak --seeds 0..10000` must find nothing, `soak --planted` every bug. The tests of
@@ -22,4 +23,5 @@ pub mod planted;
 pub mod planted_runtime;
 pub mod register;
 pub mod soak;
+pub mod stage;
 pub mod subject;

@@ -23,7 +23,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Work on two sets until told to stop, or killed
+    /// Work on all structures until told to stop, or killed
     Work {
         /// The cluster
         cluster: String,
@@ -89,8 +89,8 @@ fn watch(url: &str) -> Result<()> {
 }
 
 fn show(verdict: &judge::Verdict) {
-    let judge::Verdict { returned, interrupted, faults, live_bytes, reachable_bytes } = verdict;
-    println!("returned {returned}\ninterrupted {interrupted}");
+    let judge::Verdict { returned, interrupted, half_written, faults, live_bytes, reachable_bytes } = verdict;
+    println!("returned {returned}\ninterrupted {interrupted}\nhalf_written {half_written}");
     println!("live_bytes {live_bytes}\nreachable_bytes {reachable_bytes}");
     for fault in faults {
         println!("fault {fault}");

@@ -8,25 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Which of the sets an operation is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Which {
-    /// The lazy list.
-    Lazy,
-    /// The Harris list.
-    Harris,
-}
-
-/// What is done to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Looks whether it is there.
-    Get,
-    /// Puts it in; gives whether it was not there.
-    Insert,
-    /// Takes it out; gives whether it was there.
-    Remove,
-}
+use crate::stage::{Operation, Which};
 
 /// An operation on a key, as a log shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +17,26 @@ pub struct Call {
     pub operation: Operation,
     /// The event that it began with.
     pub invoked: u64,
-    /// The event that it ended with, and what it gave.
-    pub returned: Option<(u64, bool)>,
+    /// The event that it ended with, and its answer.
+    pub returned: Option<(u64, u64)>,
+}
+
+impl Call {
+    /// The value that it puts in, where the structure holds values: no other call of any process has the same.
+    pub fn value(&self) -> u64 {
+        value_of(self.invoked)
+    }
+}
+
+/// The value that the operation puts in which an event began; the event, if it is given the value.
+///
+/// A large number: a small one would look like an address, and keep from being swept what is there.
+pub fn value_of(event: u64) -> u64 {
+    (1 << 61) - 1 - event
 }
 
 const RETURN: u64 = 1 << 63;
-const HARRIS: u64 = 1 << 62;
+const WHICH_SHIFT: u32 = 58;
 const OPERATION_SHIFT: u32 = 56;
 const KEYS: u64 = (1 << OPERATION_SHIFT) - 1;
 
@@ -68,20 +64,19 @@ impl Log {
     /// # Errors
     /// Those of the file system.
     pub fn invoked(&mut self, event: u64, which: Which, operation: Operation, key: u64) -> io::Result<()> {
-        let which = if which == Which::Harris { HARRIS } else { 0 };
-        self.write(event, which | (operation as u64) << OPERATION_SHIFT | key)
+        self.write(event, (which as u64) << WHICH_SHIFT | (operation as u64) << OPERATION_SHIFT | key)
     }
 
     /// It has ended.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn returned(&mut self, event: u64, result: bool) -> io::Result<()> {
-        self.write(event, RETURN | u64::from(result))
+    pub fn returned(&mut self, event: u64, answer: u64) -> io::Result<()> {
+        self.write(event, RETURN | answer)
     }
 }
 
-/// Reads a log; gives each call with the set and the key that it was on.
+/// Reads a log; gives each call with the structure and the key that it was on.
 ///
 /// # Errors
 /// Those of the file system, and a log that no process can have written.
@@ -98,10 +93,10 @@ pub fn read(path: &Path) -> io::Result<Vec<(Which, u64, Call)>> {
             if last.returned.is_some() || event <= last.invoked {
                 return Err(strange());
             }
-            last.returned = Some((event, what & 1 != 0));
+            last.returned = Some((event, what & !RETURN));
             continue;
         }
-        let which = if what & HARRIS != 0 { Which::Harris } else { Which::Lazy };
+        let which = *Which::ALL.get((what >> WHICH_SHIFT) as usize).ok_or_else(strange)?;
         let operation = match what >> OPERATION_SHIFT & 3 {
             0 => Operation::Get,
             1 => Operation::Insert,
@@ -123,13 +118,13 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let mut log = Log::create(&path).unwrap();
         log.invoked(3, Which::Harris, Operation::Remove, 7).unwrap();
-        log.returned(5, true).unwrap();
-        log.invoked(9, Which::Lazy, Operation::Insert, 0).unwrap();
+        log.returned(5, 1 << 61).unwrap();
+        log.invoked(9, Which::Records, Operation::Insert, 0).unwrap();
         log.0.write_all(&[1, 2, 3]).unwrap();
         let read = read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let remove = Call { operation: Operation::Remove, invoked: 3, returned: Some((5, true)) };
+        let remove = Call { operation: Operation::Remove, invoked: 3, returned: Some((5, 1 << 61)) };
         let insert = Call { operation: Operation::Insert, invoked: 9, returned: None };
-        assert_eq!(read, [(Which::Harris, 7, remove), (Which::Lazy, 0, insert)]);
+        assert_eq!(read, [(Which::Harris, 7, remove), (Which::Records, 0, insert)]);
     }
 }

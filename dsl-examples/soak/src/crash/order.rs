@@ -10,7 +10,8 @@
 
 use std::collections::HashSet;
 
-use super::log::{Call, Operation};
+use super::log::Call;
+use crate::stage::Operation;
 
 /// A state, and which of the open operations have taken effect, one bit each.
 type Possibility = (bool, u64);
@@ -78,7 +79,7 @@ fn effect(call: &Call, present: bool) -> Option<bool> {
         Operation::Insert => (!present, true),
         Operation::Remove => (present, false),
     };
-    call.returned.is_none_or(|(_, returned)| returned == result).then_some(after)
+    call.returned.is_none_or(|(_, returned)| returned == u64::from(result)).then_some(after)
 }
 
 #[cfg(test)]
@@ -87,7 +88,7 @@ mod tests {
     use Operation::{Get, Insert, Remove};
 
     fn call(operation: Operation, invoked: u64, returned: u64, result: bool) -> Call {
-        Call { operation, invoked, returned: Some((returned, result)) }
+        Call { operation, invoked, returned: Some((returned, u64::from(result))) }
     }
 
     fn killed(operation: Operation, invoked: u64) -> Call {

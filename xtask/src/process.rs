@@ -1,0 +1,66 @@
+//! Processes of other programs, while they run.
+
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often a process is looked at that is waited for.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A process that is killed if it is not waited for.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    /// Starts a program whose standard input and output are ours to use.
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
+        Self::spawn(Command::new(program).args(arguments))
+    }
+
+    /// The same, of a command.
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self, String> {
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        started.map(Self).map_err(|error| format!("{}: {error}", command.get_program().display()))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) -> Result<(), String> {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
+        sent.map(drop).map_err(|error| format!("kill: {error}"))
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+
+    /// Waits for its end, but no longer than `patience`.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let began = Instant::now();
+        loop {
+            let ended = self.has_ended();
+            if ended.is_some() || began.elapsed() >= patience {
+                return ended;
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Waits for its end, which has to be a good one.
+    pub(crate) fn end(&mut self, what: &str, patience: Duration) -> Result<(), String> {
+        match self.wait(patience) {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("{what} failed: {status}")),
+            None => Err(format!("{what} has not ended after {patience:?}")),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
