@@ -1,5 +1,6 @@
 //! What generated code uses. Not part of the interface: it changes without notice.
 
+pub mod metadata;
 mod refused;
 
 pub use farfield_macros::implement;

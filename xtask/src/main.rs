@@ -9,6 +9,7 @@
 //! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
 //! | `cargo xtask rdma-test` | tests over RDMA, in a virtual machine if this one has no device |
 //! | `cargo xtask crash-test` | processes in shared memory are killed and stopped; what they leave must be right |
+//! | `cargo xtask corrupt` | live far memory is corrupted, word by word; programs and tools end with an error at worst |
 //! | `cargo xtask fuzz` | what is read from strangers, with whatever libFuzzer thinks of |
 //! | `cargo xtask sanitize` | the tests that attack the arguments for `unsafe`, under address sanitizer; needs a nightly compiler |
 //! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
@@ -16,6 +17,7 @@
 
 mod book;
 mod ci;
+mod corrupt;
 mod crash;
 mod epochs;
 mod figures;
@@ -64,6 +66,8 @@ enum Task {
     RdmaTest(rdma::Options),
     /// Kill processes that work on one cluster in shared memory, and look at what they leave
     CrashTest(crash::Options),
+    /// Corrupt live far memory, word by word, and look at how programs and tools fare
+    Corrupt(corrupt::Options),
     /// Fuzz the parsers of what comes from strangers
     Fuzz(fuzz::Options),
     /// Run the tests that attack the arguments for `unsafe` under address sanitizer, if there is a nightly compiler
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Task::SimSoak(options) => soak::run(&options),
         Task::RdmaTest(options) => rdma::run(&options),
         Task::CrashTest(options) => crash::run(&options),
+        Task::Corrupt(options) => corrupt::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Sanitize => sanitize::run(),
         Task::Scaling(options) => scaling::run(&options),

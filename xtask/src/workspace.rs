@@ -131,7 +131,7 @@ pub(crate) fn measured(words: &[&str]) -> Result<Measured, String> {
 }
 
 /// `VmHWM` of a process's status.
-fn high_water_kib(status: &str) -> Option<u64> {
+pub(crate) fn high_water_kib(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }

@@ -12,10 +12,12 @@
 //! | [`soak`] | seeds of a subject, whatever its type, and what is wrong with them |
 //! | [`stage`] | what real processes work on |
 //! | [`crash`] | real processes that are killed, and what they leave behind |
+//! | [`corrupt`] | real processes whose far memory is corrupted under them |
 //!
 //! Plans, runs and the comparison with a model are those of `farfield-testing`, as in any user's tests. The program `soak` drives them: `soak --seeds 0..10000` must find nothing, `soak --planted` every bug. The tests of
 //! this crate are a short soak; the long one is `cargo xtask sim-soak`.
 
+pub mod corrupt;
 pub mod crash;
 pub mod model;
 pub mod mutants;

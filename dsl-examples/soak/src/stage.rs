@@ -1,4 +1,4 @@
-//! What the processes of the crash test work on: two sets, a stack, a queue, and records.
+//! What the processes of the crash test and of the corruption test work on: two sets, a stack, a queue, and records.
 //!
 //! Each process has handles of its own, [`Structures`]. An operation is named by a structure, a verb and a key, and has an answer of 62 bits: so
 //! logs and judges need to know one form only.

@@ -266,6 +266,6 @@ impl Spare {
 }
 
 /// How many words a page of the pool has, in chunks of a size: an 8th of a chunk.
-pub(super) fn page_words(chunk_bytes: u64) -> usize {
+pub(crate) fn page_words(chunk_bytes: u64) -> usize {
     (chunk_bytes / 8).clamp(64, 2048) as usize / WORD_BYTES
 }

@@ -52,7 +52,7 @@ impl Use {
     }
 
     /// What a word says, wherever it stands.
-    fn from_word(word: u64) -> Option<Self> {
+    pub(crate) fn from_word(word: u64) -> Option<Self> {
         match (word & 0xff, word >> 8) {
             (0, 0) => Some(Self::Untaken),
             (1, 0) => Some(Self::Free),

@@ -39,13 +39,11 @@ pub fn explain(calls: &[Call]) -> Result<(), String> {
     let first_interrupted = interrupted.map(|call| call.invoked).min();
     for call in calls.iter().filter(|call| call.operation == Operation::Get) {
         match call.returned {
-            None => {}
             Some((event, TORN)) => return Err(format!("event {event} returns parts of two values")),
-            Some((event, HALF)) => {
-                if first_interrupted.is_none_or(|first| first > event) {
-                    return Err(format!("event {event} finds it half-written, which no process has left it"));
-                }
+            Some((event, HALF)) if first_interrupted.is_none_or(|first| first > event) => {
+                return Err(format!("event {event} finds it half-written, which no process has left it"));
             }
+            None | Some((_, HALF)) => {}
             Some((event, value)) => {
                 let zone = zones.get_mut(&value).filter(|zone| zone.written <= event);
                 let zone =

@@ -1,0 +1,244 @@
+//! Where the runtime's own words are in far memory, for tests that corrupt them: what `cargo xtask corrupt` aims at.
+//!
+//! A [`Map`] is made of a cluster's geometry alone. Words at fixed places are told from that; those on blocks (pages of slots, pages of the
+//! pool, the list of candidates, descriptions) are found by following addresses that a caller reads. Addresses may be corrupt, so none is
+//! followed out of its segment, and no list further than [`MOST_PAGES`] pages.
+
+use std::ops::Range;
+
+use crate::cluster::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, SLOT_PAGE_BYTES, SLOT_PAGES};
+use crate::fabric::geometry::Geometry;
+use crate::layout::WORD_BYTES;
+use crate::memory::cache::page_words;
+use crate::memory::classes::{CLASSES, Class};
+use crate::memory::grid::{Grid, Use};
+use crate::pointer::Address;
+
+/// How many pages of a list of the pool are looked at.
+const MOST_PAGES: usize = 64;
+/// How many words of a list of candidates, and of a description, count as its own.
+const MOST_WORDS: u64 = 1024;
+const WORD: u64 = WORD_BYTES as u64;
+
+/// A word, and what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Of which structure it is a part: two words of one kind mean the same.
+    pub kind: &'static str,
+    /// Where it is.
+    pub at: Address,
+}
+
+/// Where what is in the segments of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Map {
+    geometry: Geometry,
+    grid: Grid,
+}
+
+/// Reads a word of far memory.
+pub type Look<'a> = &'a dyn Fn(Address) -> u64;
+
+impl Map {
+    /// The map of so many memory nodes with so many segments each; none if there can be no such memory.
+    pub fn new(nodes: u16, segments_per_node: u16, segment_bytes: u64) -> Option<Self> {
+        let geometry = Geometry::new(nodes.into(), segments_per_node.into(), segment_bytes).ok()?;
+        Some(Self { geometry, grid: Grid::new(geometry) })
+    }
+
+    /// Where a word is in the memory of a `shm:` cluster, in bytes.
+    pub fn place(&self, at: Address) -> u64 {
+        (u64::from(at.segment()) << self.geometry.stride_log2()) + at.offset()
+    }
+
+    /// The bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.geometry.bytes()
+    }
+
+    /// The words at fixed places: headers, heads of the pool, directory, epochs, members, chunk tables.
+    pub fn fixed(&self) -> Vec<Metadata> {
+        let mut words = Vec::new();
+        for segment in self.segments() {
+            let pools = Address::new(segment, control::pools().start);
+            words.extend(range("header", Address::new(segment, 0)..pools));
+            let first = self.geometry.node_of(segment) * self.geometry.segments_per_node();
+            if segment == first {
+                words.extend(range("pool head", pools..pools.add(CLASSES as u64 * WORD)));
+            }
+            if segment == 0 {
+                words.extend(Self::control());
+            }
+            let table = self.grid.word(segment, 0);
+            let chunks = self.grid.chunks(segment);
+            words.extend(range("chunk table", table..table.add(chunks * WORD)));
+        }
+        words
+    }
+
+    /// Those of segment 0's control block.
+    fn control() -> Vec<Metadata> {
+        let mut words = Vec::new();
+        for index in 0..DIRECTORY_ENTRIES {
+            let (from, to) = (control::entry(index), control::entry(index).add(ENTRY_WORDS as u64 * WORD));
+            let names = ["directory state", "directory value", "directory fingerprint"];
+            words
+                .extend(names.into_iter().zip(0..).map(|(kind, word)| metadata(kind, from.add(word * WORD))));
+            let names = from.add(names.len() as u64 * WORD)..Address::from_bits(to.bits() - WORD);
+            words.extend(range("directory name", names));
+            words.push(metadata("directory description", Address::from_bits(to.bits() - WORD)));
+        }
+        words.extend(range("epoch", control::epoch()..control::slot_here(0)));
+        words.extend(range("epoch slot", control::slot_here(0)..control::slot_page(0)));
+        words.extend(range("slot page", control::slot_page(0)..control::slot_page(SLOT_PAGES)));
+        words.extend(range("count of members", control::evictions()..control::record_here(0)));
+        words.extend(range("record", control::record_here(0)..Address::new(0, control::CONTROL_BYTES)));
+        words
+    }
+
+    /// The words on blocks, as the addresses that `look` reads lead to them: pages of slots, pages of the pool, the list of candidates,
+    /// descriptions.
+    pub fn found(&self, look: Look<'_>) -> Vec<Metadata> {
+        let mut words = Vec::new();
+        for index in 0..SLOT_PAGES {
+            let page = Address::from_bits(look(control::slot_page(index)));
+            if self.is_inside(page, SLOT_PAGE_BYTES) {
+                let records = control::record_in_page(page, 0);
+                words.extend(range("epoch slot on a page", page..records));
+                words.extend(range("record on a page", records..page.add(SLOT_PAGE_BYTES)));
+            }
+        }
+        for node in 0..self.geometry.nodes() {
+            for class in (0..CLASSES).filter_map(Class::from_index) {
+                let head = control::pool(node * self.geometry.segments_per_node(), class);
+                words.extend(self.pages(look(head), class, look));
+            }
+        }
+        let list = Address::from_bits(look(control::own_list()));
+        if self.is_inside(list, MOST_WORDS * WORD) {
+            words.extend(range("list of candidates", list..list.add(MOST_WORDS * WORD)));
+        }
+        for index in 0..DIRECTORY_ENTRIES {
+            let at = control::entry(index).add((ENTRY_WORDS as u64 - 1) * WORD);
+            let description = Address::from_bits(look(at));
+            if self.is_inside(description, WORD) {
+                let bytes = look(description).min(MOST_WORDS * WORD).next_multiple_of(WORD) + WORD;
+                if self.is_inside(description, bytes) {
+                    words.extend(range("description", description..description.add(bytes)));
+                }
+            }
+        }
+        words
+    }
+
+    /// The words on the pages of a list of the pool.
+    fn pages(&self, head: u64, class: Class, look: Look<'_>) -> Vec<Metadata> {
+        let (mut words, mut link) = (Vec::new(), head);
+        for _ in 0..MOST_PAGES {
+            let (page, is_member) = (Address::from_bits(link & !1), link & 1 != 0);
+            let most = if is_member { class.words() } else { usize::MAX };
+            let bytes = page_words(self.grid.chunk_bytes()).min(most) as u64 * WORD;
+            if !self.is_inside(page, bytes) {
+                break;
+            }
+            words.push(metadata("link of a pool page", page));
+            words.extend(range("entry of a pool page", page.add(WORD)..page.add(bytes)));
+            link = look(page);
+        }
+        words
+    }
+
+    /// The words of chunks that are in use, whatever they are in use for.
+    pub fn heap(&self, look: Look<'_>) -> Vec<Range<Address>> {
+        let mut used = Vec::new();
+        for segment in self.segments() {
+            for chunk in 0..self.grid.chunks(segment) {
+                let usage = Use::from_word(look(self.grid.word(segment, chunk)));
+                if !matches!(usage, None | Some(Use::Untaken | Use::Free)) {
+                    let end = self.grid.start(segment, chunk + 1).offset().min(self.grid.limit(segment));
+                    used.push(self.grid.start(segment, chunk)..Address::new(segment, end));
+                }
+            }
+        }
+        used
+    }
+
+    /// What a word in front of a segment's chunks is called.
+    pub fn describe(&self, at: Address) -> String {
+        control::describe(at)
+    }
+
+    /// The states of the records in the control block.
+    pub fn records(&self) -> impl Iterator<Item = Address> + use<> {
+        (0..control::SLOTS_HERE as u64).map(control::record_here)
+    }
+
+    fn segments(&self) -> Range<u16> {
+        0..self.geometry.segments() as u16
+    }
+
+    /// Whether so many bytes, of whole words, are where chunks are.
+    fn is_inside(&self, at: Address, bytes: u64) -> bool {
+        u32::from(at.segment()) < self.geometry.segments()
+            && at.bits().is_multiple_of(WORD)
+            && self.grid.chunk_of(at).is_some()
+            && at.offset().saturating_add(bytes) <= self.grid.limit(at.segment())
+    }
+}
+
+fn metadata(kind: &'static str, at: Address) -> Metadata {
+    Metadata { kind, at }
+}
+
+/// The words of a range.
+fn range(kind: &'static str, range: Range<Address>) -> impl Iterator<Item = Metadata> {
+    (range.start.bits()..range.end.bits())
+        .step_by(WORD_BYTES)
+        .map(move |bits| metadata(kind, Address::from_bits(bits)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_word_of_the_control_blocks_and_tables_is_there_once() {
+        let map = Map::new(2, 2, 1 << 19).unwrap();
+        let words = map.fixed();
+        let places: HashSet<u64> = words.iter().map(|word| word.at.bits()).collect();
+        assert_eq!(places.len(), words.len());
+        let control = (0..control::CONTROL_BYTES).step_by(WORD_BYTES).map(|offset| Address::new(0, offset));
+        let headers = (1..4).map(|segment| Address::new(segment, 0));
+        let tables = (0..4).map(|segment| map.grid.word(segment, map.grid.chunks(segment) - 1));
+        for at in control.chain(headers).chain(tables) {
+            assert!(places.contains(&at.bits()), "{at}");
+        }
+        let kind = |at: Address| words.iter().find(|word| word.at == at).map(|word| word.kind);
+        assert_eq!(kind(control::used_slots()), Some("epoch"));
+        assert_eq!(kind(control::own_list()), Some("count of members"));
+        assert_eq!(kind(control::record_here(125)), Some("record"));
+        assert_eq!(kind(control::entry(3)), Some("directory state"));
+    }
+
+    #[test]
+    fn addresses_lead_to_pages_and_no_further_than_their_segment() {
+        let map = Map::new(1, 1, 1 << 19).unwrap();
+        let (page, behind) = (map.grid.start(0, 2), Address::new(0, (1 << 19) - 8));
+        let head = control::pool(0, Class::of(64).unwrap());
+        let look = |first: u64, next: u64| {
+            move |at: Address| match at {
+                at if at == head => first,
+                at if at == page => next,
+                _ => 0,
+            }
+        };
+        assert_eq!(map.found(&look(behind.bits(), 0)), []);
+        assert_eq!(map.found(&look(page.bits() | 1, 0)).len(), 8);
+        let words = page_words(map.grid.chunk_bytes());
+        assert_eq!(map.found(&look(page.bits(), 0)).len(), words);
+        // A page that leads to itself.
+        assert_eq!(map.found(&look(page.bits(), page.bits())).len(), MOST_PAGES * words);
+    }
+}
