@@ -80,7 +80,8 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
     tests
 }
 
-/// What takes minutes, and runs only if it is asked for by name: 10,000 connections that fail take 12 to 20 ms each of an emulated processor.
+/// What takes minutes, and runs only if it is asked for by name: 10,000 connections that fail take 12 to 40 ms each on an
+/// emulated processor.
 pub(super) fn long() -> Vec<Test> {
     vec![test("connections", 900, &library(TESTS, "connections_that_fail", "leave_nothing_behind"))]
 }
