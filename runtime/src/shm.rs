@@ -31,6 +31,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cluster::{backing, control, members};
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 use crate::fabric::geometry::Geometry;
 use crate::fabric::secret;

@@ -2,7 +2,7 @@
 //!
 //! A [`Map`] is made of a cluster's geometry alone. Words at fixed places are told from that; those on blocks (pages of slots, pages of the
 //! pool, the list of candidates, descriptions) are found by following addresses that a caller reads. Addresses may be corrupt, so none is
-//! followed out of its segment, and no list further than [`MOST_PAGES`] pages.
+//! followed out of its segment, and no list further than `MOST_PAGES` pages.
 
 use std::ops::Range;
 
