@@ -124,7 +124,7 @@ impl Structures {
     /// Performs an operation. `value` is what is put in, if the structure holds values: from 1 on, and below [`HALF`].
     ///
     /// # Errors
-    /// Those of the structures; [`Error::InvalidArgument`](farfield::Error::InvalidArgument) for an operation that a structure does not have.
+    /// Those of the structures; [`Error::InvalidArgument`] for an operation that a structure does not have.
     pub async fn perform(
         &self,
         which: Which,
