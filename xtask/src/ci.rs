@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::workspace::{self, output, read, root};
-use crate::{book, crash, fuzz, rdma, soak, tidy};
+use crate::{book, corrupt, crash, fuzz, rdma, soak, tidy};
 
 /// Where loom's build goes: with its `cfg` every crate is another one, which would push the ordinary build out.
 const LOOM_TARGET: &str = "target/loom";
@@ -58,6 +58,7 @@ pub(crate) fn run() -> Result<(), String> {
     step("sets", sets)?;
     step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
     step("crash test", || crash::run(&crash::Options::short()))?;
+    step("corruption", || corrupt::run(&corrupt::Options::short()))?;
     step("soak", || soak::run(&soak::Options::short()))?;
     // Tests that pass without having tested anything: see `runtime/tests/skip`.
     for line in std::fs::read_to_string(&skipped).unwrap_or_default().lines() {

@@ -52,6 +52,13 @@ pub(crate) struct Options {
     only: String,
 }
 
+impl Options {
+    /// What every change has to pass: less than a minute.
+    pub(crate) fn short() -> Self {
+        Self { cases: 240, from: 0, case: None, seed: 1, only: String::new() }
+    }
+}
+
 const CASES_PER_CLUSTER: u64 = 32;
 /// How long programs go on before tools are run: some thousand operations.
 const LITTLE: Duration = Duration::from_millis(10);
