@@ -122,7 +122,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(
         answer_with("elsewhere", right, welcome(LAYOUT_VERSION, 8)).contains("not where this build expects")
     );
-    assert!(answer_with("short", right, vec![1, 2, 3]).contains("does not speak Farfield's protocol"));
+    assert!(answer_with("nonsense", right, vec![1, 2, 3]).contains("does not speak Farfield's protocol"));
     // The memory is smaller than it says.
     let memory = answer_with("small", right, welcome_of(1 << 20));
     let said = "its memory can not be used: it has 32768 bytes, and its segments take 1048576";
