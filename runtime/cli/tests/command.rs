@@ -43,7 +43,7 @@ fn ping_prints_json_and_rates() {
 fn mistakes_are_one_line_and_exit_code_2() {
     for (arguments, said) in [
         (&["ping", "moon:"][..], "unknown fabric `moon`"),
-        (&["ping", "local:size=3"], "segment size is 3: "),
+        (&["ping", "local:size=3"], "size=3: a segment has"),
         (
             &["ping", "rdma://"],
             if cfg!(feature = "verbs") { "no HOST:PORT" } else { "needs one with `--features verbs`" },
