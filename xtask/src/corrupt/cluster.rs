@@ -213,6 +213,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// Kills a program. The others evict it, and sweep up what it leaves if they do so at all.
+    pub(super) fn kill_one(&mut self) {
+        drop(self.programs.pop());
+    }
+
     /// Has the hand do something; gives what it says.
     pub(super) fn tell_hand(&mut self, line: &str) -> Result<String, String> {
         let failed = || format!("the hand does not answer to `{line}`");

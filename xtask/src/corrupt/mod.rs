@@ -3,7 +3,8 @@
 //! Two programs work on lists, a stack, a queue, records, locks and large objects of a small cluster in shared memory. A *case* changes one word,
 //! from outside: one of the runtime's own, each in turn, or one of the heap (`farfield_soak::corrupt::choice`). Then the programs go on for a
 //! little, and every tool of the command `farfield` is run. In one case of four the programs end before the word is changed: then the cluster
-//! can be saved, and what was saved is restored elsewhere, and the programs start on what is there.
+//! can be saved, and what was saved is restored elsewhere, and the programs start on what is there. Where memory is swept, a program is killed
+//! in one case of 16, and a word of the list that the sweep makes is changed.
 //!
 //! A case *crashes* if a process ends by a signal, panics, has more than twice the cluster's memory and [`watched::OWN_KIB`], or does not end within
 //! 10 s: a tool by itself, a program when it is told to. An error is fine, and so is a wrong answer: a plausible word can not be told from
@@ -135,8 +136,14 @@ impl Found {
             self.note(places, "before a case", failed);
             errors.extend(ended);
         }
-        let word = cluster.tell_hand(&format!("case {case}"))?;
+        let is_of_list = manner(case).sweeps && case % 16 == 5;
+        if is_of_list {
+            cluster.kill_one();
+        }
+        let what = if is_of_list { "list" } else { "case" };
+        let word = cluster.tell_hand(&format!("{what} {case}"))?;
         let Some((kind, _)) = word.split_once('|') else {
+            cluster.start_programs(places)?;
             *standing = Some(cluster);
             return Ok(());
         };
@@ -175,6 +182,7 @@ impl Found {
         is_whole &= failures.is_empty();
         if is_whole {
             cluster.tell_hand("mend")?;
+            cluster.start_programs(places)?;
             *standing = Some(cluster);
         } else {
             let (failed, ended) = cluster.end()?;

@@ -42,6 +42,7 @@ impl fmt::Display for Case {
 /// How many words of a chunk are looked at to find one that is not 0.
 const LOOKS: u32 = 16;
 const HEAP: &str = "heap";
+const LIST: &str = "list of candidates";
 
 /// The word of a case, and what it becomes.
 pub fn case(memory: &Memory, seed: u64, number: u64) -> Case {
@@ -61,6 +62,19 @@ pub fn case(memory: &Memory, seed: u64, number: u64) -> Case {
     let (new, how) = corrupted(memory, chosen, old, &mut rng);
     let name = if chosen.kind == HEAP { String::new() } else { memory.map().describe(chosen.at) };
     Case { kind: chosen.kind, name, at: chosen.at, old, new, how }
+}
+
+/// As [`case`], for a word of the list of candidates that a sweep has made; none while there is no list.
+pub fn case_of_list(memory: &Memory, seed: u64, number: u64) -> Option<Case> {
+    let mut rng = SmallRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let found = memory.map().found(&|at| memory.word(at));
+    let list: Vec<Metadata> = found.into_iter().filter(|word| word.kind == LIST).collect();
+    // Its head and the first lots, or any word.
+    let most = if rng.random() { list.len().min(8) } else { list.len().min(256) };
+    let chosen = *list[..most].choose(&mut rng)?;
+    let old = memory.word(chosen.at);
+    let (new, how) = corrupted(memory, chosen, old, &mut rng);
+    Some(Case { kind: chosen.kind, name: String::new(), at: chosen.at, old, new, how })
 }
 
 /// A word that is not 0, of a kind that is drawn first: there are few of some.
