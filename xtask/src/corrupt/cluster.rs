@@ -168,6 +168,18 @@ impl Program {
         }
     }
 
+    /// Waits until it has done something, where nothing is corrupt: it may have to wait for a processor.
+    pub(super) fn begins(&mut self) -> bool {
+        let began = Instant::now();
+        loop {
+            match self.fares() {
+                (Fares::Well, None) => return true,
+                (Fares::Still, None) if began.elapsed() < PATIENCE => {}
+                _ => return false,
+            }
+        }
+    }
+
     /// Tells it to end.
     pub(super) fn tell_to_end(&mut self) {
         self.talk.ask = None;

@@ -204,9 +204,9 @@ impl Found {
         let mut cluster = Cluster::start(places, self.clusters.to_string(), manner(case))?;
         cluster.start_programs(places)?;
         for program in &mut cluster.programs {
-            let (Fares::Well, None) = program.fares() else {
+            if !program.begins() {
                 return Err(format!("a program does not work in a new cluster: {}", program.watched.said()));
-            };
+            }
         }
         // Some work, so that memory is in use.
         std::thread::sleep(2 * LITTLE);
