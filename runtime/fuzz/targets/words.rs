@@ -1,4 +1,4 @@
-//! The runtime's own words in far memory, as somebody else has left them.
+//! The runtime's own words in far memory, with any bits.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
 //! Decoding: from a word of far memory to what the runtime goes by.
 //!
-//! Anybody in the cluster can write anything, and memory fails. So no word of the runtime's own is used as it was read: each kind has one
+//! Every process of the cluster can write anything, and memory fails. So no word of the runtime's own is used as it was read: each kind has one
 //! function that gives a value within its bounds, or [`Error::Corrupted`] with the word and its place. From there on no size, index or
 //! address needs another check: every address is one of memory that can be what it is taken for, every count is bounded by the memory or
 //! by the number of processes, and epochs are far from the end of their range. What is bounded so may still be wrong: a plausible word
@@ -8,15 +8,16 @@
 //!
 //! | words | decoded by |
 //! |---|---|
-//! | the epoch, announcements, used slots, pages of slots, options, addresses of lists | here |
+//! | the epoch, used slots, pages of slots, options, addresses of lists | here |
 //! | an entry of the directory | [`directory::entry`](super::directory) |
-//! | a member's record | [`members`](super::members) |
+//! | a member's record | [`members::record`](super::members) |
 //! | a chunk's use | [`Grid::usage`] |
 //! | the pool's links and pages | [`pool`](crate::memory::pool) |
 //! | a list of candidates | [`candidates`](crate::memory::candidates) |
 //!
-//! Counters that only are compared or shown, of evictions, debts, requests and bytes, mean any word; they are added with wrapping.
-//! A count of taken chunks goes past the end where threads find a segment full, and is cut off there.
+//! Words that only are compared or shown may be anything: announcements of epochs, who collects and who sweeps, counters of evictions, debts,
+//! requests and bytes, which are added with wrapping. A count of taken chunks goes past the end where threads find a segment full, and is cut
+//! off there. A memory node looks for records word by word; its arena checks each address, and a word that is not there counts as 0.
 
 use super::control::{self, MOST_PROCESSES, SLOT_PAGE_BYTES};
 use crate::error::{self, Error, Result};

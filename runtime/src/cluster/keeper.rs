@@ -13,7 +13,7 @@
 //! when it has been disconnected, both through the keeper; in between its compute threads come and go.
 //!
 //! A keeper that fails tries again with its next tick, and one that panics is replaced by another, with a compute thread of its own: without
-//! one, nobody would evict the dead, and the process itself would hold reclamation back for ever. Each failure is told to a subscriber of
+//! one, the process would evict no other that has died, and would itself hold reclamation back for ever. Each failure is told to a subscriber of
 //! `tracing`, the same one once in [`REPEATED`], and counted for the program ([`Cluster::keeper_failures`]).
 
 use std::cell::Cell;
@@ -353,8 +353,8 @@ impl<'a> Sweeper<'a> {
         self.sweep.is_some()
     }
 
-    /// Begins a sweep if something is owed and nobody has died for a while, and goes on with the one that has begun, for a while. An error is
-    /// that of a sweep, which is over; the next begins later.
+    /// Begins a sweep if memory is owed and no process has died for a while; goes on with the one that has begun, until `until`. An error ends
+    /// the sweep; the next begins later.
     pub(crate) async fn go_on(&mut self, owed: Option<u64>, until: Duration) -> Result<()> {
         let (ct, now) = (self.ct, self.ct.now());
         if owed != self.owed.0 {

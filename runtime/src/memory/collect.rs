@@ -49,8 +49,8 @@ use crate::pointer::Address;
 
 /// How many words are read at a time.
 pub(super) const WORDS_PER_READ: usize = 1024;
-/// How long a process waits that joins while another keeps others out: a checkpoint of a large memory takes longer, but so would a word that
-/// only looks as if somebody did.
+/// How long a process waits that joins while another keeps others out. A checkpoint of a large memory takes longer; but a corrupt word that names a
+/// living process would take for ever.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How many objects are read at a time.
 const OBJECTS_PER_CHAIN: usize = 32;

@@ -35,8 +35,8 @@ impl State {
 /// What a record says, if it is a process's: `words` were read at `places`, and no process has a number above `last`.
 ///
 /// # Errors
-/// [`Error::Corrupted`] if the state names nobody who could be there. The other words may be anything: marks of those who are gone and numbers
-/// of runs and sweeps are only compared, counts only shown and added.
+/// [`Error::Corrupted`] if the state names a process that can not exist. The other words may be anything: marks of processes that are gone and
+/// numbers of runs and sweeps are only compared, counts only shown and added.
 fn decode_record(places: Places, words: &[u64; RECORD_WORDS], last: u32) -> Result<Option<Seen>> {
     let word = words[offset_of!(Record, state) / WORD_BYTES];
     let state = State::from_word(word);

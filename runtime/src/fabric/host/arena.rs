@@ -296,7 +296,7 @@ mod tests {
         assert!(left.upgrade().is_none(), "then it is unmapped");
     }
 
-    /// A mapping that is smaller than what is to be in it is no arena, whoever made it.
+    /// A mapping that is smaller than its segments is no arena.
     #[test]
     fn a_mapping_that_is_too_small_is_refused() {
         let small = |_: &memmap2::MmapOptions| memmap2::MmapOptions::new().len(4096).map_anon();

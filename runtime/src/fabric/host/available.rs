@@ -1,7 +1,7 @@
 //! How much memory the system has to give.
 //!
 //! Memory that no quota limits is taken from all processes of the machine: where there is too little, the kernel ends some of them.
-//! So whoever wants much asks here first. The answer is an estimate of the moment: the system's own, `MemAvailable` and free swap,
+//! So a memory node asks here before it takes much. The answer is an estimate of the moment: the system's own, `MemAvailable` and free swap,
 //! or what the control groups of this process may still take, if that is less. Page cache counts as available, as it is given up when memory
 //! is needed.
 

@@ -1,6 +1,6 @@
 //! Memory that several processes map: a file of memory without a name, whose size is sealed.
 //!
-//! A mapped page that lies behind the end of its file is no memory: the kernel kills who touches it by SIGBUS. So whoever can
+//! A mapped page that lies behind the end of its file is no memory: the kernel kills a process that touches it by SIGBUS. So a process that can
 //! shorten the file can kill all that map it, the memory node included. A file in a directory can be shortened by every process of its
 //! user. This one is a `memfd`, and its size is sealed before any other process gets it:
 //!
