@@ -140,7 +140,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
                 #(#encode(init.#names, &mut out[__ff::offset::<Self, #indices>()..]);)*
             }
             #[inline]
-            fn decode<'g>(at: __ff::Address, bytes: &[u8]) -> __ff::Result<Self::Value<'g>> {
+            fn decode<'g>(at: __ff::Address, bytes: &[u8]) -> __ff::Decoded<Self::Value<'g>> {
                 __ff::Ok(#snapshot {
                     #(#names: {
                         let (at, bytes) = __ff::part::<Self, #indices>(at, bytes);
@@ -149,7 +149,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
                     __guard: ::core::marker::PhantomData,
                 })
             }
-            fn store(#at: __ff::Address, #bytes: &[u8]) -> __ff::Result<Self> {
+            fn store(#at: __ff::Address, #bytes: &[u8]) -> __ff::Decoded<Self> {
                 __ff::Ok(Self {
                     #(#names: {
                         let (at, bytes) = __ff::part::<Self, #indices>(#at, #bytes);

@@ -6,14 +6,14 @@ mod refused;
 pub use farfield_macros::implement;
 
 pub use crate::entry::{run_main, run_sim_test, run_test};
-pub use crate::layout::{
-    DefaultInit, Describer, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint,
-    fingerprint_of,
-};
 pub use crate::memory::site::Site;
 pub use crate::place::{Place, attach, fetch};
 pub use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
 pub use crate::{ComputeThread, Error, Result};
+pub use farfield_words::{
+    DefaultInit, Describer, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint,
+    fingerprint_of,
+};
 pub use refused::Refused;
 pub use std::result::Result::Ok;
 
@@ -21,6 +21,9 @@ pub use std::result::Result::Ok;
 pub fn describe_nested<T: Remote>(describer: &mut Describer) {
     describer.nested::<T>();
 }
+
+/// What decoding gives.
+pub type Decoded<T> = farfield_words::Result<T>;
 
 /// What a field's initial value is.
 pub type Init<F> = <F as Field>::Init;

@@ -1,107 +1,36 @@
 //! What can go wrong, and what to do about it.
 
-mod printable;
+use std::fmt;
 
-use std::fmt::{self, Write};
-
-pub use printable::Printable;
-
-use crate::pointer::Address;
-use printable::Escaping;
+pub use farfield_words::error::{InvalidArgument, InvalidPointer, InvalidValue, PointerFault, Printable};
+use farfield_words::{Address, ThreadId};
 
 /// The result of everything that touches far memory.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The variants: an error is a word and a tag, so that results stay small, and what there is to say of it is behind the
-/// word. Errors are rare; results are not.
-macro_rules! errors {
-    ($(
-        $(#[doc = $doc:literal])*
-        #[error($($message:tt)*)]
-        $variant:ident { $($(#[doc = $field_doc:literal])* $field:ident: $ty:ty,)* }
-    )*) => {
-        /// Why an operation failed.
-        ///
-        /// Its message is one line and names the value at fault; control characters of names and URLs are escaped. `{:?}` shows the
-        /// same line, because that is what `fn main() -> farfield::Result<()>` prints; `{:#?}` shows the variant and its fields.
-        ///
-        /// ```
-        /// let error = farfield::Cluster::connect("moon:\n").unwrap_err();
-        /// assert_eq!(format!("{error:?}"), error.to_string());
-        /// assert!(error.to_string().starts_with("cluster URL `moon:\\n`: unknown fabric `moon`"));
-        /// assert!(format!("{error:#?}").starts_with("InvalidUrl("));
-        /// ```
-        #[non_exhaustive]
-        pub enum Error {
-            $(
-                $(#[doc = $doc])*
-                $variant(Box<$variant>),
-            )*
-            /// A failure of the program's own, passed through `cluster.run`. Its message is shown as it is.
-            Other(Box<Box<dyn std::error::Error + Send + Sync>>),
-        }
-        impl fmt::Display for Error {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant(error) => fmt::Display::fmt(error, f),)*
-                    Self::Other(error) => fmt::Display::fmt(error, f),
-                }
-            }
-        }
-        impl fmt::Debug for Error {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                if !f.alternate() {
-                    return fmt::Display::fmt(self, f);
-                }
-                match self {
-                    $(Self::$variant(error) => f.debug_tuple(stringify!($variant)).field(error).finish(),)*
-                    Self::Other(error) => f.debug_tuple("Other").field(error).finish(),
-                }
-            }
-        }
-        $(
-            $(#[doc = $doc])*
-            #[derive(Debug)]
-            #[non_exhaustive]
-            pub struct $variant {
-                $($(#[doc = $field_doc])* pub $field: $ty,)*
-            }
-            impl fmt::Display for $variant {
-                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    #[allow(unused_variables)] // a field need not be in the message
-                    let Self { $($field),* } = self;
-                    write!(Escaping(f), $($message)*)
-                }
-            }
-            impl std::error::Error for $variant {}
-            impl From<$variant> for Error {
-                #[cold]
-                fn from(error: $variant) -> Self {
-                    Self::$variant(Box::new(error))
-                }
-            }
-        )*
-    };
-}
-
-errors! {
-
-    /// A pointer that no object can have.
-    #[error("invalid pointer {address}: {fault}")]
-    InvalidPointer {
-        /// The pointer as it was used.
-        address: Address,
-        /// What is wrong with it.
-        fault: PointerFault,
+farfield_words::errors! {
+    /// Why an operation failed.
+    ///
+    /// Its message is one line and names the value at fault; control characters of names and URLs are escaped. `{:?}` shows the
+    /// same line, because that is what `fn main() -> farfield::Result<()>` prints; `{:#?}` shows the variant and its fields.
+    ///
+    /// ```
+    /// let error = farfield::Cluster::connect("moon:\n").unwrap_err();
+    /// assert_eq!(format!("{error:?}"), error.to_string());
+    /// assert!(error.to_string().starts_with("cluster URL `moon:\\n`: unknown fabric `moon`"));
+    /// assert!(format!("{error:#?}").starts_with("InvalidUrl("));
+    /// ```
+    [non_exhaustive]
+    pub enum Error {
+        /// A pointer that no object can have.
+        InvalidPointer,
+        /// Bits in far memory that no value of the expected type has.
+        InvalidValue,
+        /// An argument outside its bounds.
+        InvalidArgument,
     }
-    /// Bits in far memory that no value of the expected type has.
-    #[error("the bits at {address} are no {type_name}")]
-    InvalidValue {
-        /// Where they are.
-        address: Address,
-        /// The type they were read as.
-        type_name: &'static str,
-    }
+    from farfield_words { InvalidPointer, InvalidValue, InvalidArgument, }
+
     /// A word of the runtime's own in far memory that the runtime did not write: something else has. What the operation was to do is not
     /// done. Nothing is known of the rest of the memory; `farfield status` says how much of it can still be read.
     #[error("far memory is corrupted: the {what} at {address} is {word:#x}: {reason}")]
@@ -209,7 +138,7 @@ errors! {
         /// Where the [`Versioned`](crate::Versioned) value is.
         address: Address,
         /// The thread that wrote it; if the value was restored from a checkpoint, a thread of the cluster that the checkpoint is from.
-        writer: crate::ThreadId,
+        writer: ThreadId,
     }
     /// A barrier that can not complete, because a compute thread ended without reaching it.
     #[error("barrier `{name}` is broken: {arrived} of {threads} threads reached it and another has ended")]
@@ -246,16 +175,6 @@ errors! {
         url: Box<str>,
         /// What is wrong, naming the option and its value.
         reason: Box<str>,
-    }
-    /// An argument outside its bounds.
-    #[error("{argument} is {value}: {reason}")]
-    InvalidArgument {
-        /// The argument's name.
-        argument: &'static str,
-        /// Its value.
-        value: Box<str>,
-        /// The bounds.
-        reason: &'static str,
     }
     /// A memory node that does not answer: it has died, or the link to it is cut. What was posted to it may have taken
     /// effect or not.
@@ -369,22 +288,7 @@ errors! {
     }
 }
 
-impl std::error::Error for Error {}
-
-/// A result costs no more than its value and a tag: see [`errors`].
-const _: () = assert!(size_of::<Error>() == 16);
-
 impl Error {
-    /// An error of the program's own, to return from a compute thread.
-    ///
-    /// ```
-    /// let error = farfield::Error::other("the list is not sorted");
-    /// assert_eq!(error.to_string(), "the list is not sorted");
-    /// ```
-    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Other(Box::new(error.into()))
-    }
-
     /// Whether what failed may have taken effect, and may take effect if it is tried again.
     pub(crate) fn is_of_unknown_outcome(&self) -> bool {
         matches!(self, Self::NodeUnreachable(_) | Self::OperationFailed(_))
@@ -429,54 +333,6 @@ impl fmt::Display for Finding {
             Self::Starved => "starved",
             Self::OutOfTime => "out of time",
         })
-    }
-}
-
-/// What is wrong with a pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PointerFault {
-    /// It is null.
-    Null,
-    /// It is not a multiple of the object's alignment.
-    Misaligned {
-        /// The alignment that the object needs, in bytes.
-        align: u32,
-    },
-    /// The object would reach past the end of its segment.
-    PastSegment {
-        /// The segment's size.
-        size_bytes: u64,
-    },
-    /// There is no such segment.
-    NoSegment {
-        /// How many segments there are.
-        segments: u32,
-    },
-    /// No object begins there: it has been freed, or never was one. (Found in debug builds, of a release build's frees only
-    /// if it was the last.)
-    NoObject,
-    /// The object has been retired: it is freed by itself. (Found likewise.)
-    Retired,
-    /// Its address is too large to be packed beside a stamp.
-    NotCompressible,
-}
-
-impl fmt::Display for PointerFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Null => f.write_str("it is null"),
-            Self::Misaligned { align } => write!(f, "it is not a multiple of {align}"),
-            Self::PastSegment { size_bytes } => {
-                write!(f, "the access ends past its segment of {size_bytes} bytes")
-            }
-            Self::NoSegment { segments } => write!(f, "there are only {segments} segments"),
-            Self::NoObject => f.write_str("no object begins there: it has been freed, or never was one"),
-            Self::Retired => f.write_str("the object has been retired already"),
-            Self::NotCompressible => {
-                f.write_str("a stamped link holds segments below 4096 and offsets below 512 GiB only")
-            }
-        }
     }
 }
 

@@ -3,10 +3,12 @@
 use std::io::Write;
 
 use crate::cluster::{Cluster, checkpoint, decode, url};
-use crate::fabric::{files, geometry, handshake};
-use crate::layout::described::Layouts;
+use crate::fabric::{files, handshake};
+use crate::memory::grid;
 use crate::observer::{NodeMetrics, Observer};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::described::Layouts;
+use farfield_words::geometry;
 
 /// A cluster URL.
 pub fn url(data: &[u8]) {
@@ -35,6 +37,9 @@ pub fn geometry(data: &[u8]) {
     });
     let [nodes, segments, bytes, at] = words;
     geometry::derive(nodes, segments, bytes, Address::from_bits(at));
+    if let Ok(geometry) = geometry::Geometry::new(nodes, segments, bytes) {
+        grid::derive(geometry);
+    }
 }
 
 /// What a memory node says of itself whose memory has these words, again and again.

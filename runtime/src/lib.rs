@@ -62,7 +62,6 @@ pub mod error;
 mod fabric;
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub mod fuzzing;
-pub mod layout;
 mod memory;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod observer;
@@ -84,7 +83,7 @@ mod task;
 
 pub use cluster::{
     Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, KeeperFailures,
-    MemberStatus, Metrics, Random, Reclamation, RootStatus, Status, ThreadId, parse_size,
+    MemberStatus, Metrics, Random, Reclamation, RootStatus, Status,
 };
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
@@ -216,7 +215,8 @@ pub use farfield_macros::remote;
 /// }
 /// ```
 pub use farfield_macros::test;
-pub use layout::{Pod, Remote, Word};
+pub use farfield_words::units::parse_size;
+pub use farfield_words::{Address, Pod, Remote, ThreadId, Word};
 pub use memory::chunks::HeapUse;
 pub use memory::guard::Guard;
 pub use memory::holdings::Held;
@@ -227,8 +227,16 @@ pub use place::{
     LockState, Pending, PendingLock, Place, Read, Readable, ReleaseError, Stamped, StampedLink, Tail,
     TailRef, Version, Versioned, Written,
 };
-pub use pointer::{Address, Marks, Owned, Pointer, Publish, RemotePtr, Shared, Walk};
+pub use pointer::{Marks, Owned, Pointer, Publish, RemotePtr, Shared, Walk};
 pub use task::Backoff;
+
+/// Layouts: how values lie in far memory, word by word. From the crate `farfield-words`, which has the whole story.
+pub mod layout {
+    pub use farfield_words::{
+        DefaultInit, Describe, Describer, Error, Field, FieldInfo, FrozenField, Initial, Integer, Pod,
+        Remote, Shape, WORD_BYTES, Word, fingerprint, fingerprint_of,
+    };
+}
 
 /// What a program that defines or uses remote structs needs.
 pub mod prelude {

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cluster::control;
-use crate::fabric::geometry::Geometry;
 use crate::memory::chunks::HeapUse;
 use crate::memory::grid::Grid;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::geometry::Geometry;
 
 /// Tells how a cluster stands, as one of its memory nodes sees it. No process is asked.
 #[derive(Clone)]

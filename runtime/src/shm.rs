@@ -34,12 +34,12 @@ use crate::cluster::{backing, control, members};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::fabric::geometry::Geometry;
 use crate::fabric::secret;
 use crate::fabric::shm::{Options, Server};
 pub use crate::observer::{NodeMetrics, Observer};
 pub use crate::stopper::Stopper;
 use crate::stopper::lease_ms;
+use farfield_words::geometry::Geometry;
 
 /// How long a process may go without a sign of life, if nobody says.
 const LEASE: Duration = Duration::from_secs(1);
@@ -93,7 +93,8 @@ impl MemoryNode {
     /// missing, empty or readable by others; [`Error::System`].
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
         let geometry =
-            Geometry::rounded(options.nodes.into(), options.segments.into(), options.segment_bytes)?;
+            Geometry::rounded(options.nodes.into(), options.segments.into(), options.segment_bytes)
+                .map_err(farfield_words::Error::from)?;
         let of_server = Options {
             name: options.name.as_str().into(),
             geometry,

@@ -7,12 +7,12 @@
 use std::ops::Range;
 
 use crate::cluster::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, SLOT_PAGE_BYTES, SLOT_PAGES};
-use crate::fabric::geometry::Geometry;
-use crate::layout::WORD_BYTES;
 use crate::memory::cache::page_words;
 use crate::memory::classes::{CLASSES, Class};
 use crate::memory::grid::{Grid, Use};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 /// How many pages of a list of the pool are looked at.
 const MOST_PAGES: usize = 64;

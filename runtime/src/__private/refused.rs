@@ -7,10 +7,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::error::Result;
-use crate::layout::{DefaultInit, Describer, Field, FrozenField, Shape};
 use crate::place::Place;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::Result;
+use farfield_words::{DefaultInit, Describer, Field, FrozenField, Shape};
 
 /// A field declared as a `T`, which it cannot be.
 pub struct Refused<T>(PhantomData<fn() -> T>);

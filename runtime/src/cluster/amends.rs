@@ -30,7 +30,7 @@ use crate::fabric::chain::Chain;
 use crate::fabric::sim::Plant;
 use crate::memory::block::Block;
 use crate::memory::epoch;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// When an exchange that has failed is posted again, at the earliest and at the latest.
 const SHORTEST: Duration = Duration::from_micros(100);

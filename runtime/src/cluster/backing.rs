@@ -9,7 +9,6 @@ use super::url::{Config, Fabric};
 use crate::error::Result;
 use crate::fabric::Endpoint;
 use crate::fabric::delayed::Delayed;
-use crate::fabric::geometry::Geometry;
 use crate::fabric::host::{Arena, Host};
 #[cfg(target_os = "linux")]
 use crate::fabric::shm;
@@ -18,8 +17,9 @@ use crate::fabric::stall::Waits;
 #[cfg(feature = "_verbs")]
 use crate::fabric::verbs::{Client, Verbs};
 use crate::memory::grid::Grid;
-use crate::pointer::Address;
 use crate::sim::books::Books;
+use farfield_words::Address;
+use farfield_words::geometry::Geometry;
 
 /// Where far memory is.
 pub(super) enum Backing {

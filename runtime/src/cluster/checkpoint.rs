@@ -26,10 +26,10 @@ use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
 use super::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
 use crate::fabric::files;
-use crate::fabric::geometry::Geometry;
-use crate::layout::WORD_BYTES;
 use crate::memory::grid::Grid;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 const MAGIC: [u8; 16] = *b"farfield-checkpt";
 /// The version of this format.

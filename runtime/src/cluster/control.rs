@@ -17,10 +17,10 @@
 
 use memoffset::{offset_of, span_of};
 
-use crate::fabric::geometry::LEAST_SEGMENT_BYTES;
 use crate::memory::classes::{CLASSES, Class};
 use crate::memory::epoch::FIRST_EPOCH;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::geometry::LEAST_SEGMENT_BYTES;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.

@@ -21,10 +21,10 @@
 
 use super::control::{self, MOST_PROCESSES, SLOT_PAGE_BYTES};
 use crate::error::{self, Error, Result};
-use crate::layout::WORD_BYTES;
 use crate::memory::epoch::FIRST_EPOCH;
 use crate::memory::grid::Grid;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// The last epoch that is taken for one: at a million a second it is 146,000 years away.
 pub(crate) const LAST_EPOCH: u64 = 1 << 62;
@@ -95,7 +95,7 @@ pub(crate) fn options(word: u64) -> Result<u64> {
 /// Reads words as everything that is decoded, in clusters of several sizes, and uses what they are.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn any(words: &[u64]) {
-    use crate::fabric::geometry::Geometry;
+    use farfield_words::geometry::Geometry;
     for (nodes, segments, bytes) in [(1, 1, 1 << 16), (2, 3, 1 << 20), (1, 2, 1 << 40)] {
         let grid = Grid::new(Geometry::new(nodes, segments, bytes).expect("they are possible"));
         for (index, word) in words.iter().enumerate() {

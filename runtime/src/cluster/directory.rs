@@ -33,10 +33,10 @@ use super::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
 use crate::fabric::sim::Plant;
-use crate::layout::Remote;
-use crate::layout::describe::describe;
-use crate::layout::fingerprint::name as fingerprint_of_name;
 use crate::pointer::{Address, RemotePtr};
+use farfield_words::Remote;
+use farfield_words::describe::describe;
+use farfield_words::fingerprint::name as fingerprint_of_name;
 use memoffset::offset_of;
 
 /// How many entries are read at a time.

@@ -16,10 +16,9 @@ use std::pin::Pin;
 
 use super::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::layout::described::{Kind, Layouts, Type};
-use crate::layout::{Pod, WORD_BYTES};
-use crate::place::unpack_stamped;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::described::{Kind, Layouts, Type};
+use farfield_words::{Pod, WORD_BYTES};
 
 /// An object as its description shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -279,7 +278,9 @@ impl Dump<'_> {
             (Kind::Pointer(to) | Kind::Link(to), Some(word)) => {
                 self.pointer(Address::from_bits(word & !7), word & 7, to, depth)
             }
-            (Kind::Stamped(to), Some(word)) => self.pointer(unpack_stamped(word), word >> 48, to, depth),
+            (Kind::Stamped(to), Some(word)) => {
+                self.pointer(Address::from_compressed(word), word >> 48, to, depth)
+            }
             (Kind::Lock, Some(word)) => DumpedValue::Lock(word),
             (Kind::Tail { offset, stride, element }, Some(count)) => {
                 let from = at.add(*offset);

@@ -18,9 +18,9 @@ use super::run::Run;
 use super::thread::ComputeThread;
 use super::{Cluster, control};
 use crate::error::{self, Error, Result};
-use crate::layout::fingerprint;
-use crate::pointer::Address;
 use crate::task::block_on;
+use farfield_words::Address;
+use farfield_words::fingerprint;
 use memoffset::offset_of;
 
 /// How long a part sleeps between looks for the others.

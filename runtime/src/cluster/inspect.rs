@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::memory::chunks::HeapUse;
 use crate::memory::classes::{CLASSES, Class};
 use crate::memory::grid::Use;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// A cluster at a moment: [`ComputeThread::status`].
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use crate::fabric::sim::Plant;
 use crate::fabric::{Posted, Ticket};
 use crate::memory::epoch;
 use crate::place::Results;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// How many chains that nobody waits for are looked at whenever another is posted.
 const MOST_LOOKED_AT: usize = 8;

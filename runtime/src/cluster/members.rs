@@ -30,11 +30,12 @@ use record::{HINT, State, collect};
 
 use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use super::decode;
-use super::thread::{ComputeThread, ThreadId};
+use super::thread::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
 use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE, Places};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::ThreadId;
 use memoffset::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -71,9 +71,8 @@ pub(crate) use metrics::count;
 pub use metrics::{HeldBackBy, Metrics, Reclamation};
 pub use random::Random;
 pub(crate) use submitted::{Completed, Submitted};
-pub use thread::{ComputeThread, ThreadId};
+pub use thread::ComputeThread;
 pub(crate) use tokens::failed_write;
-pub use url::parse_size;
 
 use crate::error::{self, Error, Result};
 use crate::fabric::Endpoint;
@@ -429,7 +428,8 @@ impl Cluster {
             return Ok(results?.into_iter().map(Some).collect());
         };
         let computing = Computing::begin(shared);
-        let ran = sim::simulate(world, threads, run.id_of(0).0.get(), &Simulated::new(self, run, body));
+        let ran =
+            sim::simulate(world, threads, run.id_of(0).number().get(), &Simulated::new(self, run, body));
         drop((computing, under_way));
         let ran = ran?;
         let sound = |ran: &Ran<Result<R>>| matches!(ran, Ran::Returned(Ok(_)));

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use super::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
 use super::group::Joint;
-use super::{Cluster, Metrics, Shared, ThreadId, lock};
+use super::{Cluster, Metrics, Shared, lock};
 use crate::error::{self, Error, Result};
 use crate::fabric::host::Reserved;
 use crate::memory::candidates::Candidates;
 use crate::memory::eager::Eager;
 use crate::memory::grid::Grid;
 use crate::memory::process::Process;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::ThreadId;
 
 /// How many threads a simulated run has at most: they take about 4 GiB.
 const MOST_SIMULATED: usize = 1 << 18;
@@ -143,7 +144,7 @@ impl Run {
     }
 
     pub(crate) fn id_of(&self, index: usize) -> ThreadId {
-        ThreadId(self.first_id.saturating_add(index as u64))
+        ThreadId::new(self.first_id.saturating_add(index as u64))
     }
 
     /// The number of the process that a thread is in.

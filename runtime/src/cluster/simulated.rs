@@ -15,9 +15,9 @@ use super::thread::ComputeThread;
 use super::{Cluster, Metrics, Shared, live, members};
 use crate::error::{Error, Result};
 use crate::fabric::sim::{self, KEEPER_TASK, ThreadFuture};
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
 use crate::sim::watch::Watch;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// A run of simulated threads.
 pub(super) struct Simulated<'a, B> {

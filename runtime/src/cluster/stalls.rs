@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use super::members::Seen;
 use super::run::Run;
-use super::{Shared, ThreadId, lock};
+use super::{Shared, lock};
 use crate::cluster::ComputeThread;
 use crate::error::Printable;
 use crate::fabric::sim::KEEPER_TASK;
 use crate::fabric::stall::{self, Clock, Task, Waiting, Waits, What};
 use crate::memory::process::Process;
-use crate::pointer::Address;
 use crate::sim::trace::field_name;
+use farfield_words::Address;
+use farfield_words::ThreadId;
 
 /// What a retry loop waits for.
 #[derive(Clone, Copy)]
@@ -176,7 +177,7 @@ impl ComputeThread {
     pub(crate) fn note_wait(&self, waits: &Arc<Waits>, waiting: &mut Option<Waiting>, purpose: Purpose<'_>) {
         let word = match purpose {
             Purpose::Lock(_, word) | Purpose::Right(_, word) | Purpose::WholeValue(_, word) => word,
-            Purpose::Name(_, by) => by.map_or(0, |by| by.0.get()),
+            Purpose::Name(_, by) => by.map_or(0, |by| by.number().get()),
             Purpose::Barrier { arrived, .. } => arrived,
             Purpose::Collector(process) => process,
             Purpose::Retry | Purpose::Memory | Purpose::Epoch | Purpose::Sweep | Purpose::Pool => 0,
@@ -231,7 +232,7 @@ impl ComputeThread {
             }),
             Purpose::Name(name, _) => {
                 let name = Printable(name).to_string();
-                Box::new(move |word| match std::num::NonZeroU64::new(word).map(ThreadId) {
+                Box::new(move |word| match std::num::NonZeroU64::new(word).map(ThreadId::new) {
                     Some(by) => format!("the name `{name}`, which {} makes", shared.thread(by)),
                     None => format!("the name `{name}`"),
                 })

@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::keeper::Failures;
-use super::thread::ThreadId;
 use super::{Shared, lock};
 use crate::error::{self, Error, Result};
+use farfield_words::ThreadId;
 
 /// Bits of a thread's number in its process, where the process's number stands above.
 const LOCAL_BITS: u32 = 24;
@@ -72,9 +72,9 @@ impl Identities {
                 (local, has_begun_again) = (1, true);
             }
             let first = NonZeroU64::new(self.process | local)?;
-            let range = (0..count).map(|index| ThreadId(first.saturating_add(index)));
+            let range = (0..count).map(|index| ThreadId::new(first.saturating_add(index)));
             if let Some(taken) = range.clone().rfind(|id| self.live.contains(id)) {
-                local = (taken.0.get() - self.process) + 1;
+                local = (taken.number().get() - self.process) + 1;
                 continue;
             }
             self.next = local + count;
@@ -162,7 +162,7 @@ impl Shared {
 
     /// The process that a thread is in, where that can be another than this one.
     pub(crate) fn process_of(&self, thread: ThreadId) -> Option<u32> {
-        self.has_strangers().then_some((thread.0.get() >> LOCAL_BITS) as u32)
+        self.has_strangers().then_some((thread.number().get() >> LOCAL_BITS) as u32)
     }
 
     /// Whether a thread of this process is running.
@@ -188,7 +188,9 @@ mod tests {
 
     fn end(identities: &mut Identities, locals: std::ops::RangeInclusive<u64>) {
         for local in locals {
-            assert!(identities.live.remove(&ThreadId(NonZeroU64::new(7 << LOCAL_BITS | local).unwrap())));
+            assert!(
+                identities.live.remove(&ThreadId::new(NonZeroU64::new(7 << LOCAL_BITS | local).unwrap()))
+            );
         }
     }
 

@@ -6,7 +6,6 @@
 
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::fmt;
-use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -28,7 +27,6 @@ use crate::fabric::host::Host;
 use crate::fabric::sim::{Plant, Sim};
 use crate::fabric::stall::Waits;
 use crate::fabric::{Endpoint, Posted, Ticket};
-use crate::layout::WORD_BYTES;
 use crate::memory::eager::Eager;
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::global::Step;
@@ -38,22 +36,11 @@ use crate::memory::limbo::Limbo;
 use crate::memory::process::Process;
 use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
-use crate::pointer::Address;
 use crate::task::Idle;
 use crate::task::lineage::Lineage;
-
-/// Tells a compute thread from all others of the cluster that live. Never zero, so that a lock's word can name its owner.
-///
-/// On `local:` and `sim:` no identity is used twice. On `shm:` and `rdma:` it consists of the process's number, which is never used
-/// twice, and a number in the process, which may be used again after 16,777,215 threads of the process, if its thread has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ThreadId(pub(crate) NonZeroU64);
-
-impl fmt::Display for ThreadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
+use farfield_words::Address;
+use farfield_words::ThreadId;
+use farfield_words::WORD_BYTES;
 
 /// One thread's access to far memory.
 ///
@@ -116,7 +103,7 @@ impl ComputeThread {
         let id = run.id_of(index);
         let process = Arc::clone(run.process_of(index));
         let task = Rc::new(Cell::new(0));
-        let seed = shared.config.seed.wrapping_add(id.0.get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = shared.config.seed.wrapping_add(id.number().get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let stalls = shared.waits_of(|| {
             let pid = std::process::id();
             if run.is_in_background() {
@@ -231,7 +218,7 @@ impl ComputeThread {
     #[inline]
     pub(crate) fn token(&self) -> u64 {
         let shared = &self.cluster.shared;
-        let token = self.tokens.issue(|| shared.begin_identities(1).ok().map(ThreadId));
+        let token = self.tokens.issue(|| shared.begin_identities(1).ok().map(ThreadId::new));
         if self.has(Plant::SameToken) { failed_write(token) | 1 } else { token }
     }
 

@@ -25,9 +25,8 @@
 //! Cost: a counter up and a counter down for each acquisition, half a kilobyte for each thread, no round trip.
 
 use std::cell::{Cell, RefCell};
-use std::num::NonZeroU64;
 
-use super::thread::ThreadId;
+use farfield_words::ThreadId;
 
 /// What a failed write leaves in place of its token: an even word that names the thread.
 pub(crate) fn failed_write(token: u64) -> u64 {
@@ -35,7 +34,7 @@ pub(crate) fn failed_write(token: u64) -> u64 {
 }
 
 /// Bits of a token below the identity: the sequence number and the mark that it is a token.
-const IDENTITY_SHIFT: u32 = 16;
+const IDENTITY_SHIFT: u32 = ThreadId::TOKEN_SHIFT;
 const SEQUENCE_BITS: u32 = IDENTITY_SHIFT - 1;
 const SEQUENCES: u16 = 1 << SEQUENCE_BITS;
 const GROUPS: usize = 512;
@@ -50,13 +49,6 @@ pub(super) struct Tokens {
     /// Outstanding tokens of the current identity, by group.
     outstanding: Box<[Cell<u8>; GROUPS]>,
     further: RefCell<Vec<ThreadId>>,
-}
-
-impl ThreadId {
-    /// The identity in a token; `None` for 0 and for an abandoned lock's word.
-    pub(crate) fn of_token(token: u64) -> Option<Self> {
-        NonZeroU64::new(token >> IDENTITY_SHIFT).map(Self)
-    }
 }
 
 fn group(token: u64) -> usize {
@@ -81,7 +73,7 @@ impl Tokens {
         }
         let sequence = self.next.get();
         self.next.set((sequence + 1) % SEQUENCES);
-        let token = self.identity.get().0.get() << IDENTITY_SHIFT | u64::from(sequence) << 1 | 1;
+        let token = self.identity.get().number().get() << IDENTITY_SHIFT | u64::from(sequence) << 1 | 1;
         let count = &self.outstanding[group(token)];
         count.set(count.get() + 1);
         token
@@ -124,11 +116,12 @@ impl Tokens {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::num::NonZeroU64;
 
     use super::*;
 
     fn id(number: u64) -> ThreadId {
-        ThreadId(NonZeroU64::new(number).unwrap())
+        ThreadId::new(NonZeroU64::new(number).unwrap())
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Cluster URLs: `local:nodes=2,size=16MiB`.
 
 use crate::error::{self, Error, Result};
-use crate::fabric::geometry::{Geometry, Misshapen};
 #[cfg(target_os = "linux")]
 use crate::fabric::shm;
-#[cfg(feature = "_verbs")]
-use crate::fabric::sim::config as sim;
 use crate::fabric::sim::config::SimConfig;
 #[cfg(feature = "_verbs")]
 use crate::fabric::verbs::config::Config as VerbsConfig;
 use crate::memory::site::Policy;
+use farfield_words::geometry::{Geometry, Misshapen};
+#[cfg(feature = "_verbs")]
+use farfield_words::units;
+use farfield_words::units::parse_size;
 
 /// The embedded default: one node, one segment of 256 MiB, of which only the pages in use take memory.
 const DEFAULT_SEGMENT_BYTES: u64 = 256 << 20;
@@ -131,7 +132,7 @@ fn parse(url: &str) -> Result<Config, String> {
                     Fabric::Verbs(verbs) => {
                         let number = |least, most| number(name, value, least, most);
                         let duration =
-                            || Ok(sim::duration(sim::time(name, value, sim::picos(SHORTEST_TIMEOUT))?));
+                            || Ok(units::duration(units::time(name, value, units::picos(SHORTEST_TIMEOUT))?));
                         (verbs.set(name, value, number, duration)?, VerbsConfig::OPTIONS)
                     }
                 };
@@ -157,40 +158,6 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, String>
         Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(format!("{name}={value} is not a number from {least} to {most}")),
     }
-}
-
-/// A size in bytes, as it stands in a cluster's URL: a number with an optional unit (`KiB`, `MiB`, `GiB`, `TiB`, or `kB`, `MB`,
-/// `GB`, `TB`).
-///
-/// ```
-/// assert_eq!(farfield::parse_size("2GiB"), Ok(2 << 30));
-/// assert!(farfield::parse_size("2 parsecs").is_err());
-/// ```
-///
-/// # Errors
-/// What is wrong with it, in a line.
-pub fn parse_size(value: &str) -> Result<u64, String> {
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let unit_bytes: u64 = match unit {
-        "" | "B" => 1,
-        "kB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "TiB" => 1 << 40,
-        _ => {
-            return Err(format!("{value} has an unknown unit `{unit}`; write it like 64KiB, 16MiB or 2GiB"));
-        }
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit_bytes))
-        .ok_or_else(|| format!("{value} is not a size; write it like 64KiB, 16MiB or 2GiB"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::host::prefetch;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// The largest buffer that a thread keeps for its next chain, in words.
 const MOST_KEPT_WORDS: usize = 512;

@@ -28,7 +28,6 @@
 pub(crate) mod chain;
 pub(crate) mod delayed;
 pub(crate) mod files;
-pub(crate) mod geometry;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 #[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // lanes are RDMA's
 pub(crate) mod handshake;

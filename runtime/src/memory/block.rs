@@ -6,8 +6,8 @@ use super::heap::ThreadHeap;
 use super::registry::refused;
 use crate::cluster::ComputeThread;
 use crate::error::{PointerFault, Result};
-use crate::layout::Remote;
 use crate::pointer::{Address, RemotePtr};
+use farfield_words::Remote;
 
 /// A block: where it is and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

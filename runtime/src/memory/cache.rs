@@ -3,8 +3,8 @@
 use super::block::Block;
 use super::classes::{CLASSES, Class};
 use super::grid::{Grid, Run};
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// In an entry of a page: not one block, but all from here to the end of the chunk.
 const REST: u64 = 1;

@@ -11,9 +11,9 @@ use super::block::Block;
 use super::grid::Grid;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
-use crate::layout::WORD_BYTES;
-use crate::place::targets;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::link_targets;
 
 /// The words in front of a list's lots: its number, and how many lots there are. The number's lowest bit asks for the vetoes.
 pub(crate) const HEAD_WORDS: usize = 2;
@@ -223,7 +223,7 @@ impl Candidates {
     /// The candidates that a word leads to if it is a link, of whichever kind.
     pub(super) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
         // Marks are below a block's size.
-        targets(word).filter_map(|at| self.at(at))
+        link_targets(word).filter_map(|at| self.at(at))
     }
 
     /// The object at an address is used.
@@ -283,7 +283,7 @@ pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::geometry::Geometry;
+    use farfield_words::geometry::Geometry;
 
     fn grid() -> Grid {
         Grid::new(Geometry::new(1, 2, 1 << 20).unwrap())

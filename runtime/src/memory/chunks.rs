@@ -17,11 +17,11 @@ use crate::cluster::control;
 use crate::cluster::stalls::Purpose;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Slot;
-use crate::fabric::geometry::Geometry;
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
 use crate::sim::blocks::Kind;
 use crate::task::Backoff;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 /// How much of a memory node's segments is used, and for what.
 ///

@@ -4,7 +4,7 @@
 //! type aligned to 64 bytes is simply one whose size is a multiple of 64. So size alone names a list of free blocks. Up to 512
 //! bytes there is a size for each multiple of 8, from 16 on; beyond, four to each doubling, so at most a fifth of a block is unused.
 
-use crate::layout::WORD_BYTES;
+use farfield_words::WORD_BYTES;
 
 /// The smallest block: a page of the [pool](super::pool) made of it has room for a link and an entry.
 const SMALLEST_BYTES: u64 = 16;

@@ -15,7 +15,7 @@
 //!
 //! # What it takes and gives
 //!
-//! Objects are found by the [descriptions](crate::layout::describe) that are published with roots; one whose type is not described is
+//! Objects are found by the [descriptions](farfield_words::describe) that are published with roots; one whose type is not described is
 //! taken for a block of possible pointers. So a pointer that a type hides in an integer leads nowhere.
 //!
 //! All of the allocator's state is made anew: the [pool](super::pool)'s lists are emptied *first*, then chunks without a marked block
@@ -42,10 +42,11 @@ use crate::cluster::members::Seen;
 use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
-use crate::layout::WORD_BYTES;
-use crate::layout::described::{Found, Layouts};
-use crate::place::{ABANDONED, right_after, targets};
-use crate::pointer::Address;
+use crate::place::{ABANDONED, right_after};
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::described::{Found, Layouts};
+use farfield_words::link_targets;
 
 /// How many words are read at a time.
 pub(super) const WORDS_PER_READ: usize = 1024;
@@ -338,7 +339,7 @@ impl ComputeThread {
                             }
                         }
                         _ => pending.extend(words.iter().flat_map(|word| {
-                            targets(*word).map(|at| (Address::from_bits(at.bits() & !7), None))
+                            link_targets(*word).map(|at| (Address::from_bits(at.bits() & !7), None))
                         })),
                     }
                 }

@@ -42,7 +42,7 @@ use super::epoch::{GRACE_EPOCHS, Pin};
 use super::process::Process;
 use crate::cluster::{ComputeThread, control};
 use crate::fabric::sim::{self, Plant, Reclaim};
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// Advances the epoch of one run. All its threads are polled by one thread of the system, so relaxed loads and stores do.
 pub(crate) struct Eager {

@@ -38,7 +38,7 @@ use crate::error::Result;
 use crate::fabric::chain::{Chain, Slot};
 use crate::fabric::sim::Plant;
 use crate::fabric::{Posted, Ticket};
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// How many chains a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;

@@ -24,9 +24,9 @@ use super::classes::{Class, block_align, block_bytes};
 use crate::cluster::control;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
-use crate::fabric::geometry::Geometry;
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 /// What a chunk is used for, as its word says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,6 +323,21 @@ impl Known {
     }
 }
 
+/// What a grid computes from a geometry whose numbers anybody may have sent.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn derive(geometry: Geometry) {
+    let (segments, bytes, grid) = (geometry.segments(), geometry.segment_bytes(), Grid::new(geometry));
+    for segment in [0, (segments - 1) as u16] {
+        let chunks = grid.chunks(segment);
+        assert!(grid.origin(segment) <= grid.limit(segment) && grid.limit(segment) <= bytes);
+        assert!(grid.limit(segment) + chunks * 8 <= bytes, "the chunk table has room");
+        if chunks > 0 {
+            assert!(geometry.check(grid.start(segment, chunks - 1), 1).is_ok());
+            assert!(geometry.check(grid.word(segment, chunks - 1), 1).is_ok());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,6 +451,18 @@ mod tests {
         assert!(grid.usage(0, 0, too_large).is_ok() && self::grid(1 << 19).usage(0, 0, too_large).is_err());
         for word in [2, 5, 0x100, 0x101, 0x103, u64::MAX, 0xff04] {
             assert!(grid.usage(0, 0, word).is_err(), "{word:#x}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_geometry_has_a_grid(numbers: [u64; 3], shifts in [0..64_u32, 0..64, 0..64]) {
+            let [nodes, per_node, bytes] = std::array::from_fn(|index| numbers[index] >> shifts[index]);
+            for (nodes, per_node, bytes) in [(nodes, per_node, bytes), (nodes % 300, per_node % 300, bytes / 8 * 8)] {
+                if let Ok(geometry) = Geometry::new(nodes, per_node, bytes) {
+                    derive(geometry);
+                }
+            }
         }
     }
 }

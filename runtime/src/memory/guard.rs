@@ -7,8 +7,8 @@ use super::epoch::Pin;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::fabric::sim::Sim;
-use crate::layout::Remote;
 use crate::pointer::Shared;
+use farfield_words::Remote;
 
 /// While it is held, nothing that was reachable since it was pinned is freed.
 ///

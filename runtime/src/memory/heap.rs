@@ -25,11 +25,11 @@ use super::site::{Placement, Policy};
 use super::witness::Listener;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
-use crate::fabric::geometry::Geometry;
-use crate::layout::{Remote, WORD_BYTES};
-use crate::pointer::Address;
 use crate::sim::blocks::Kind;
 use crate::sim::watch::Watch;
+use farfield_words::Address;
+use farfield_words::geometry::Geometry;
+use farfield_words::{Remote, WORD_BYTES};
 use rand::RngExt;
 
 /// One thread's blocks.

@@ -4,8 +4,8 @@ use super::block::Block;
 use super::candidates::Lot;
 use super::classes::Class;
 use super::grid::{Grid, Run, Use};
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// What is known of the chunks, and which of their blocks are in use.
 pub(super) struct Map {

@@ -27,9 +27,9 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
 use crate::sim::blocks::Kind;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// In a link to a page: the page is one of the blocks that it lists.
 const MEMBER: u64 = 1;

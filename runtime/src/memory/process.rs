@@ -13,9 +13,9 @@ use super::epoch::Collector;
 use super::global::Member;
 use super::grid::{Grid, Known};
 use super::witness::Witness;
-use crate::pointer::Address;
 use crate::primitive::Arc;
 use crate::task::Sleepers;
+use farfield_words::Address;
 
 /// A process: the threads that share memory, a fate, and a slot.
 pub(crate) struct Process {

@@ -8,10 +8,10 @@ use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
-use crate::layout::Remote;
 use crate::memory::block::Block;
 use crate::pointer::{Pointer, RemotePtr};
 use crate::task::Backoff;
+use farfield_words::Remote;
 
 /// How many objects a thread retires between attempts to advance the epoch.
 pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;

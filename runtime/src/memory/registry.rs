@@ -6,7 +6,7 @@
 //! books of its own, which know more. Where other processes allocate and free, too, nothing is known.
 
 use crate::error::{self, Error, PointerFault, Result};
-use crate::pointer::Address;
+use farfield_words::Address;
 
 #[derive(Debug)]
 pub(crate) struct Registry {

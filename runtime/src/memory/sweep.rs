@@ -68,8 +68,8 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{Error, Result};
 use crate::fabric::sim::Plant;
-use crate::layout::WORD_BYTES;
 use crate::pointer::{Address, Walk};
+use farfield_words::WORD_BYTES;
 
 /// In a list's number: its vetoes are asked for.
 const ASKED: u64 = 1;

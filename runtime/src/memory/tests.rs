@@ -9,7 +9,7 @@ use crate::cluster::decode::{LAST_EPOCH, options};
 use crate::cluster::served::Served;
 use crate::cluster::{ComputeThread, control};
 use crate::error::Result;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// What meets a word.
 type Meets = fn(&ComputeThread) -> LocalBoxFuture<'_, Result<()>>;

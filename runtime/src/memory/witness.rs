@@ -38,7 +38,7 @@ use super::process::Process;
 use crate::cluster::ComputeThread;
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::sim::Plant;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// A process's part in sweeps.
 #[derive(Default)]

@@ -6,9 +6,8 @@
 use std::marker::PhantomData;
 
 use super::Place;
-use crate::error::Result;
-use crate::layout::{DefaultInit, Describer, Field, FrozenField, fingerprint};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::{DefaultInit, Describer, Field, FrozenField, fingerprint};
 
 /// What `#[remote]` makes of a field declared as `[F; N]`: `N` fields, one after the other.
 ///
@@ -41,15 +40,15 @@ impl<F: Field, const N: usize> Field for Array<F, N> {
         }
     }
     #[inline]
-    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<[F::Value<'g>; N]> {
-        crate::layout::try_array(|index| {
+    fn decode<'g>(at: Address, bytes: &[u8]) -> farfield_words::Result<[F::Value<'g>; N]> {
+        farfield_words::try_array(|index| {
             let offset = index * size_of::<F::Cell>();
             F::decode(at.add(offset as u64), &bytes[offset..])
         })
     }
     #[inline]
-    fn store(at: Address, bytes: &[u8]) -> Result<[F::Stored; N]> {
-        crate::layout::try_array(|index| {
+    fn store(at: Address, bytes: &[u8]) -> farfield_words::Result<[F::Stored; N]> {
+        farfield_words::try_array(|index| {
             let offset = index * size_of::<F::Cell>();
             F::store(at.add(offset as u64), &bytes[offset..])
         })

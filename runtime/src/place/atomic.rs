@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::layout::{DefaultInit, Describer, Field, Integer, Word, fingerprint, invalid_value};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::{DefaultInit, Describer, Field, Integer, Word, fingerprint, invalid_value};
 
 /// A word-sized cell that threads read and change atomically. A field is declared as `Atomic<u64>`; the operations are
 /// those of its [`Place`].
@@ -31,14 +31,14 @@ impl<T: Word> Field for Atomic<T> {
 
     #[inline]
     fn encode(init: T, out: &mut [u8]) {
-        crate::layout::Pod::encode(init.to_word(), out);
+        farfield_words::Pod::encode(init.to_word(), out);
     }
     #[inline]
-    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
-        from_word(at, <u64 as crate::layout::Pod>::decode(bytes).unwrap_or_default())
+    fn decode<'g>(at: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
+        from_word(at, <u64 as farfield_words::Pod>::decode(bytes).unwrap_or_default())
     }
     #[inline]
-    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
+    fn store(at: Address, _: &[u8]) -> farfield_words::Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     #[inline]
@@ -54,7 +54,7 @@ impl<T: Word> DefaultInit for Atomic<T> {
 }
 
 #[inline]
-fn from_word<T: Word>(at: Address, word: u64) -> Result<T> {
+fn from_word<T: Word>(at: Address, word: u64) -> farfield_words::Result<T> {
     T::from_word(word).ok_or_else(|| invalid_value::<T>(at))
 }
 
@@ -123,7 +123,10 @@ impl<T: Integer> Place<'_, Atomic<T>> {
     #[inline]
     pub async fn fetch_add(self, ct: &ComputeThread, addend: T) -> Result<T> {
         if T::WHOLE_WORD {
-            return from_word(self.address(), ct.fetch_add_word(self.address(), addend.to_word()).await?);
+            return Ok(from_word(
+                self.address(),
+                ct.fetch_add_word(self.address(), addend.to_word()).await?,
+            )?);
         }
         self.update(ct, |value| value.wrapping_add(addend)).await
     }
@@ -133,7 +136,7 @@ impl<T: Integer> Place<'_, Atomic<T>> {
     pub async fn fetch_sub(self, ct: &ComputeThread, subtrahend: T) -> Result<T> {
         if T::WHOLE_WORD {
             let addend = subtrahend.to_word().wrapping_neg();
-            return from_word(self.address(), ct.fetch_add_word(self.address(), addend).await?);
+            return Ok(from_word(self.address(), ct.fetch_add_word(self.address(), addend).await?)?);
         }
         self.update(ct, |value| value.wrapping_sub(subtrahend)).await
     }

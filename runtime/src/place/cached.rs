@@ -19,8 +19,8 @@ use lru::LruCache;
 use super::attach;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::layout::{Remote, WORD_BYTES};
 use crate::pointer::{Address, RemotePtr};
+use farfield_words::{Remote, WORD_BYTES};
 
 /// Up to `N` handles to objects of type `T` that live as long as the cache does, or until they are
 /// [forgotten](Self::forget).

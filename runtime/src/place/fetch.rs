@@ -6,10 +6,10 @@
 use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::layout::scratch::bytes;
-use crate::layout::{Field, WORD_BYTES};
 use crate::memory::guard::Guard;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::scratch::bytes;
+use farfield_words::{Field, WORD_BYTES};
 
 /// Places that can be read together: a tuple of one to eight.
 pub trait FieldGroup<'g> {

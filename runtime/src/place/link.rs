@@ -7,9 +7,9 @@ use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::fabric::chain::Chain;
-use crate::layout::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Marks, Publish, RemotePtr, Shared};
+use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
 /// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment leaves free (three at least).
 ///
@@ -98,11 +98,11 @@ impl<T: Remote, M: 'static> Field for Link<T, M> {
         Pod::encode(init.word, out);
     }
     #[inline]
-    fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+    fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         Ok(Shared::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
     }
     #[inline]
-    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
+    fn store(at: Address, _: &[u8]) -> farfield_words::Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     #[inline]

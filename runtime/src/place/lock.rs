@@ -35,13 +35,14 @@ use std::thread::panicking;
 
 use super::{Place, Read};
 use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, Exchange, ThreadId};
+use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
-use crate::layout::{DefaultInit, Describer, Field, Pod, fingerprint};
-use crate::pointer::Address;
 use crate::task::Backoff;
 use crate::task::lineage::{OwnLock, wait_for_locks};
+use farfield_words::Address;
+use farfield_words::ThreadId;
+use farfield_words::{DefaultInit, Describer, Field, Pod, fingerprint};
 
 /// A spin lock in far memory that knows its owner. Declared as a field of type `Lock`; the operations are those of its
 /// [`Place`].
@@ -133,11 +134,11 @@ impl Field for Lock {
     #[inline]
     fn encode((): (), _: &mut [u8]) {}
     #[inline]
-    fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+    fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         Ok(LockState { token: <u64 as Pod>::decode(bytes).unwrap_or_default() })
     }
     #[inline]
-    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
+    fn store(at: Address, _: &[u8]) -> farfield_words::Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     #[inline]

@@ -24,6 +24,8 @@ mod lock;
 mod read;
 mod stamped;
 mod tail;
+#[cfg(test)]
+mod tests;
 mod versioned;
 
 use std::fmt;
@@ -41,17 +43,16 @@ pub(crate) use lock::ABANDONED;
 pub use lock::{Lock, LockGuard, LockState, ReleaseError};
 pub use read::Read;
 pub use stamped::{Stamped, StampedLink};
-pub(crate) use stamped::{targets, unpack_stamped};
 pub use tail::{Tail, TailRef};
 pub(crate) use versioned::right_after;
 pub use versioned::{Version, Versioned};
 
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::layout::scratch::bytes;
-use crate::layout::{FrozenField, Remote, WORD_BYTES};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, RemotePtr, Shared};
+use farfield_words::scratch::bytes;
+use farfield_words::{FrozenField, Remote, WORD_BYTES};
 
 /// The address of a field declared as `F`, which may be used for `'g`.
 ///
@@ -156,7 +157,7 @@ impl<T: Remote> RemotePtr<T> {
 pub async fn attach<T: Remote<Stored = T>>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<T> {
     let at = ptr.address();
     read::check_aligned(at, T::ALIGN)?;
-    let (start, end) = const { crate::layout::frozen_span(T::FIELDS) };
+    let (start, end) = const { farfield_words::frozen_span(T::FIELDS) };
     let mut image = ct.heap().take_image(T::SIZE / WORD_BYTES);
     if start < end {
         let frozen = &mut image[start / WORD_BYTES..end / WORD_BYTES];
@@ -168,5 +169,5 @@ pub async fn attach<T: Remote<Stored = T>>(ptr: RemotePtr<T>, ct: &ComputeThread
     }
     let handle = T::store(at, bytes(&image));
     ct.heap().return_image(image);
-    handle
+    Ok(handle?)
 }

@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 use crate::cluster::{Completed, ComputeThread, Submitted};
 use crate::error::{self, Error, PointerFault, Result};
 use crate::fabric::chain::Slot;
-use crate::layout::scratch::{Scratch, bytes};
-use crate::layout::{Field, WORD_BYTES};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::scratch::{Scratch, bytes};
+use farfield_words::{Field, WORD_BYTES};
 
 /// One READ of what is declared as `F`. It is posted when it is first polled.
 #[must_use = "nothing is read until it is awaited"]
@@ -76,7 +76,7 @@ impl<'g, F: Field> Future for Read<'g, F> {
         {
             let mut scratch = Scratch::<F::Cell>::new();
             return Poll::Ready(match host.read(at, scratch.words()) {
-                Ok(words) => F::decode(at, bytes(words)),
+                Ok(words) => F::decode(at, bytes(words)).map_err(Into::into),
                 Err(error) => Err(error),
             });
         }
@@ -84,7 +84,7 @@ impl<'g, F: Field> Future for Read<'g, F> {
         // through memory here, on the path above as well, at the price of a stalled load.
         match this.poll_chain(context) {
             Poll::Ready(Ok((done, slot))) => {
-                Poll::Ready(F::decode(at, &bytes(done.words(&slot))[this.within()..]))
+                Poll::Ready(F::decode(at, &bytes(done.words(&slot))[this.within()..]).map_err(Into::into))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,

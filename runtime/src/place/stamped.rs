@@ -22,16 +22,13 @@ use std::ops::Deref;
 use super::link::{Exchanged, exchange};
 use super::{CompareExchangeError, Place, Read};
 use crate::error::{self, Error, PointerFault, Result};
-use crate::layout::{DefaultInit, Describer, Field, Initial, Pod, Remote, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Publish, RemotePtr, Shared};
+use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
 /// The stamp of a link that begins with a pointer, and the one after the last.
 const FIRST_STAMP: u16 = 1;
-const STAMP_SHIFT: u32 = 48;
-const SEGMENT_SHIFT: u32 = 36;
-const OFFSET_MASK: u64 = (1 << SEGMENT_SHIFT) - 1;
-const SEGMENT_MASK: u64 = (1 << (STAMP_SHIFT - SEGMENT_SHIFT)) - 1;
+const STAMP_SHIFT: u32 = Address::COMPRESSED_BITS;
 
 /// An atomic pointer with a 16-bit stamp, safe from ABA without guards. It has no marks.
 ///
@@ -59,7 +56,7 @@ impl<'g, T> Stamped<'g, T> {
     }
 
     fn from_word(word: u64) -> Self {
-        Self { shared: Shared::unmarked(unpack_stamped(word)), stamp: (word >> STAMP_SHIFT) as u16 }
+        Self { shared: Shared::unmarked(Address::from_compressed(word)), stamp: (word >> STAMP_SHIFT) as u16 }
     }
 
     /// The word of a link that held this and is made to point to `target`.
@@ -68,24 +65,9 @@ impl<'g, T> Stamped<'g, T> {
     }
 }
 
-/// Where a stamped link with this word points.
-pub(crate) fn unpack_stamped(word: u64) -> Address {
-    let segment = (word >> SEGMENT_SHIFT) & SEGMENT_MASK;
-    Address::new(segment as u16, (word & OFFSET_MASK) * WORD_BYTES as u64)
-}
-
-/// Where a word leads if it is a link, of whichever kind.
-pub(crate) fn targets(word: u64) -> impl Iterator<Item = Address> {
-    let stamped = word >> STAMP_SHIFT > 0;
-    std::iter::once(Address::from_bits(word)).chain(stamped.then(|| unpack_stamped(word)))
-}
-
 fn compress(address: Address) -> Result<u64> {
-    let (segment, offset) = (u64::from(address.segment()), address.offset() / WORD_BYTES as u64);
-    if segment > SEGMENT_MASK || offset > OFFSET_MASK {
-        return Err(Error::from(error::InvalidPointer { address, fault: PointerFault::NotCompressible }));
-    }
-    Ok(segment << SEGMENT_SHIFT | offset)
+    let refused = error::InvalidPointer { address, fault: PointerFault::NotCompressible };
+    address.compress().ok_or_else(|| Error::from(refused))
 }
 
 impl<T> Clone for Stamped<'_, T> {
@@ -129,14 +111,14 @@ impl<T: Remote> Field for StampedLink<T> {
 
     fn encode(init: RemotePtr<T>, out: &mut [u8]) {
         // An address that does not fit becomes one that no access accepts, rather than another object's.
-        let place = compress(init.address()).unwrap_or(OFFSET_MASK | SEGMENT_MASK << SEGMENT_SHIFT);
+        let place = compress(init.address()).unwrap_or((1 << STAMP_SHIFT) - 1);
         let stamp = if place == 0 { 0 } else { FIRST_STAMP };
         Pod::encode(u64::from(stamp) << STAMP_SHIFT | place, out);
     }
-    fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+    fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         Ok(Stamped::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
     }
-    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
+    fn store(at: Address, _: &[u8]) -> farfield_words::Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {

@@ -6,10 +6,10 @@ use std::ops::Range;
 use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::layout::scratch::bytes;
-use crate::layout::{Describer, Field, Pod, WORD_BYTES, fingerprint};
 use crate::memory::guard::Guard;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::scratch::bytes;
+use farfield_words::{Describer, Field, Pod, WORD_BYTES, fingerprint};
 
 /// The last field of a struct whose objects have different lengths: a length, frozen, and that many `F`.
 ///
@@ -54,11 +54,11 @@ impl<F: Field> Field for Tail<F> {
             F::encode(element, &mut out[Self::ELEMENTS_OFFSET + index * size_of::<F::Cell>()..]);
         }
     }
-    fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+    fn decode<'g>(at: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         let length = <u64 as Pod>::decode(bytes).unwrap_or_default();
         Ok(TailRef { place: Place::at_address(at), length })
     }
-    fn store(at: Address, bytes: &[u8]) -> Result<TailRef<'static, F>> {
+    fn store(at: Address, bytes: &[u8]) -> farfield_words::Result<TailRef<'static, F>> {
         Self::decode(at, bytes)
     }
     fn kept(stored: &TailRef<'static, F>) -> TailRef<'static, F> {
@@ -109,7 +109,7 @@ impl<'g, F: Field> Place<'g, Tail<F>> {
                 let offset = index * size_of::<F::Cell>();
                 F::decode(start.add(offset as u64), &bytes[offset..])
             };
-            (0..count).map(element).collect()
+            Ok((0..count).map(element).collect::<farfield_words::Result<_>>()?)
         })
         .await
     }

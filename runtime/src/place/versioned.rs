@@ -40,12 +40,13 @@
 use super::Place;
 use super::lock::is_owner_gone;
 use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, Exchange, ThreadId, failed_write};
+use crate::cluster::{ComputeThread, Exchange, failed_write};
 use crate::error::{self, Error, Result};
 use crate::fabric::sim::Plant;
-use crate::layout::scratch::bytes;
-use crate::layout::{Describer, Field, Pod, WORD_BYTES, fingerprint, invalid_value};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::ThreadId;
+use farfield_words::scratch::bytes;
+use farfield_words::{Describer, Field, Pod, WORD_BYTES, fingerprint, invalid_value};
 
 /// A value of any size that readers always see whole and writers replace. A field is declared as `Versioned<T>`; the
 /// operations are those of its [`Place`].
@@ -102,10 +103,10 @@ impl<T: Pod> Field for Versioned<T> {
     fn encode(init: T, out: &mut [u8]) {
         init.encode(&mut out[Self::VALUE_OFFSET..]);
     }
-    fn decode<'g>(_: Address, bytes: &[u8]) -> Result<Self::Value<'g>> {
+    fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         Ok(Version(<u64 as Pod>::decode(&bytes[Self::VERSION_OFFSET..]).unwrap_or_default()))
     }
-    fn store(at: Address, _: &[u8]) -> Result<Place<'static, Self>> {
+    fn store(at: Address, _: &[u8]) -> farfield_words::Result<Place<'static, Self>> {
         Ok(Place::from_address(at))
     }
     fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {
@@ -163,7 +164,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
             let is_same = done.word(&after) == version || ct.has(Plant::SingleLook);
             if version.is_multiple_of(2) && is_same {
                 let value = T::decode(bytes(done.words(&value)));
-                return value.ok_or_else(|| invalid_value::<T>(self.value_at()));
+                return value.ok_or_else(|| invalid_value::<T>(self.value_at()).into());
             }
             drop(done);
             if Version(version).is_being_written()

@@ -10,13 +10,12 @@
 //! The first three are `Copy` and dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an
 //! address computed without touching memory.
 
-mod address;
 mod owned;
 mod remote_ptr;
 mod shared;
 mod walk;
 
-pub use address::Address;
+pub use farfield_words::Address;
 pub use owned::{Owned, Publish};
 pub use remote_ptr::RemotePtr;
 pub use shared::{Marks, Shared};

@@ -11,11 +11,11 @@ use std::rc::Rc;
 use super::{Address, Marks, RemotePtr, Shared};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::layout::{Field, Initial, Remote, WORD_BYTES};
 use crate::memory::block::Block;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::site::Site;
 use crate::place::Place;
+use farfield_words::{Field, Initial, Remote, WORD_BYTES};
 
 /// An object that is allocated and initialised but not yet published.
 ///
@@ -131,7 +131,7 @@ pub trait Publish<T: Remote, M = ()>: sealed::Sealed<T, M> {}
 
 pub(crate) mod sealed {
     use super::{Address, Marks, RemotePtr, Shared};
-    use crate::layout::Remote;
+    use farfield_words::Remote;
 
     pub trait Sealed<T: Remote, M>: Sized {
         /// The word that the link is to hold.

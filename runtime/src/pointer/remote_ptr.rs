@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::layout::{Pod, Remote, Word};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Shared};
+use farfield_words::{Pod, Remote, Word};
 
 /// A plain pointer to a `T` in far memory.
 ///
@@ -101,8 +101,8 @@ impl<T: Remote> Deref for RemotePtr<T> {
     }
 }
 
-impl<T: crate::layout::Remote> Pod for RemotePtr<T> {
-    const FINGERPRINT: u64 = crate::layout::fingerprint::name("RemotePtr");
+impl<T: farfield_words::Remote> Pod for RemotePtr<T> {
+    const FINGERPRINT: u64 = farfield_words::fingerprint::name("RemotePtr");
     #[inline]
     fn encode(self, out: &mut [u8]) {
         self.address.bits().encode(out);
@@ -111,12 +111,12 @@ impl<T: crate::layout::Remote> Pod for RemotePtr<T> {
     fn decode(bytes: &[u8]) -> Option<Self> {
         u64::decode(bytes).map(|bits| Self::from_address(Address::from_bits(bits)))
     }
-    fn describe(describer: &mut crate::layout::Describer) {
+    fn describe(describer: &mut farfield_words::Describer) {
         describer.pointer::<T>();
     }
 }
 
-impl<T: crate::layout::Remote> Word for RemotePtr<T> {
+impl<T: farfield_words::Remote> Word for RemotePtr<T> {
     #[inline]
     fn to_word(self) -> u64 {
         self.address.bits()

@@ -16,8 +16,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::layout::Remote;
 use crate::pointer::{Address, RemotePtr};
+use farfield_words::Remote;
 
 /// What a pointer leads to and how it is marked: a function's result, so that the pointer may be sent wherever it is used.
 type Pointee<T, M> = fn() -> (T, M);

@@ -8,8 +8,8 @@ use std::hash::{Hash, Hasher};
 
 use super::changes::{LogId, Logs};
 use super::trace::{Record, Time, What, Who};
-use crate::layout::{FieldInfo, WORD_BYTES};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::{FieldInfo, WORD_BYTES};
 
 /// Words of a page of the map from addresses to blocks.
 const PAGE_WORDS: usize = 1024;
@@ -283,7 +283,7 @@ impl Blocks {
     pub(crate) fn pointed_to(&self, word: u64) -> Option<(&Block, u64)> {
         let begins = |at: Address| self.at(at).filter(|block| block.start == at);
         let plain = begins(Address::from_bits(word & !7)).map(|block| (block, word & 7));
-        plain.or_else(|| begins(crate::place::unpack_stamped(word)).map(|block| (block, 0)))
+        plain.or_else(|| begins(Address::from_compressed(word)).map(|block| (block, 0)))
     }
 
     /// The live objects that no chain of pointers leads to from `roots`. A word is taken for a pointer if it is the
@@ -297,7 +297,7 @@ impl Blocks {
         let mut reached = vec![false; self.blocks.len()];
         let mut pending: Vec<u64> = roots.into_iter().collect();
         while let Some(bits) = pending.pop() {
-            for at in [Address::from_bits(bits & !7), crate::place::unpack_stamped(bits)] {
+            for at in [Address::from_bits(bits & !7), Address::from_compressed(bits)] {
                 let Some(index) = self.index_at(at).filter(|index| !reached[*index]) else { continue };
                 reached[index] = true;
                 let Block { start, bytes, state, .. } = self.blocks[index];

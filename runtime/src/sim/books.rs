@@ -7,13 +7,14 @@ use super::blocks::{Blocks, Kind, Misuse};
 use super::changes::Held;
 use super::trace::{NOBODY, Names};
 use super::trace::{Record, Time, Trace, What, Who};
-use crate::cluster::{ThreadId, control};
+use crate::cluster::control;
 use crate::error::{self, Error, Finding, Result};
 use crate::fabric::chain::{Op, Sight};
-use crate::layout::WORD_BYTES;
 use crate::memory::block::Block;
 use crate::memory::grid::Grid;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::ThreadId;
+use farfield_words::WORD_BYTES;
 
 /// How many objects of a run that did not end are shown from their beginnings.
 const MOST_CONCERNED: usize = 8;
@@ -227,7 +228,7 @@ impl Books {
 
     /// Whether an identity is one of a thread of this run, or of those that it may have got besides.
     fn is_of_run(&self, thread: ThreadId) -> bool {
-        thread.0.get().checked_sub(self.first_id).is_some_and(|index| index < MOST_IDENTITIES)
+        thread.number().get().checked_sub(self.first_id).is_some_and(|index| index < MOST_IDENTITIES)
     }
 
     #[cold]

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::trace::{Record, What, Who};
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// How many objects have a log at most.
 const MOST_LOGS: usize = 1 << 16;

@@ -9,10 +9,11 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use super::blocks::{Blocks, Kind};
-use crate::cluster::{ThreadId, control};
-use crate::layout::{FieldInfo, WORD_BYTES, fingerprint};
+use crate::cluster::control;
 use crate::memory::grid::Grid;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::ThreadId;
+use farfield_words::{FieldInfo, WORD_BYTES, fingerprint};
 
 /// How many records are kept from the beginning, and from the end.
 const KEPT_FIRST: usize = 256;
@@ -385,7 +386,7 @@ impl Names<'_> {
     pub(crate) fn owner(&self, word: u64) -> String {
         match ThreadId::of_token(word) {
             None => "free".to_owned(),
-            Some(id) => match id.0.get().checked_sub(self.first_id) {
+            Some(id) => match id.number().get().checked_sub(self.first_id) {
                 Some(thread) => format!("held by thread {thread}"),
                 None => format!("held by a thread of an earlier run ({id})"),
             },

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::blocks::Kind;
 use crate::fabric::sim::Shared;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// A thread heap's line to the simulator's books.
 pub(crate) struct Watch {

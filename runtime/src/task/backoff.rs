@@ -10,7 +10,7 @@ use crate::cluster::ComputeThread;
 use crate::cluster::stalls::Purpose;
 use crate::fabric::sim::{LoopId, LoopKind, Sim};
 use crate::fabric::stall::Waiting;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.
 const MAX_SHIFT: u32 = 6;

@@ -27,9 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::cluster::{ComputeThread, ThreadId};
+use crate::cluster::ComputeThread;
 use crate::fabric::park::Parker;
 use crate::memory::process::Process;
+use farfield_words::ThreadId;
 
 /// How long a thread that can not go on looks before it sleeps: about as long as it takes to put it to sleep and wake it. Looking for
 /// longer keeps a processor from the thread that is waited for where there are few: with 50 us a call took 27 us instead of 6.

@@ -5,10 +5,10 @@ use std::num::NonZeroU64;
 
 use super::super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
 use super::super::decode::corrupted;
-use super::super::thread::ThreadId;
 use crate::error::Result;
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::ThreadId;
+use farfield_words::WORD_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -25,15 +25,15 @@ impl State {
     pub(super) fn word(self) -> u64 {
         match self {
             Self::Empty => 0,
-            Self::Naming(id) => id.0.get() << TAG_BITS | 1,
+            Self::Naming(id) => id.number().get() << TAG_BITS | 1,
             Self::Vacant => 2,
-            Self::Initialising(id) => id.0.get() << TAG_BITS | 3,
+            Self::Initialising(id) => id.number().get() << TAG_BITS | 3,
             Self::Ready => 4,
         }
     }
 
     pub(super) fn from_word(word: u64) -> Option<Self> {
-        let id = NonZeroU64::new(word >> TAG_BITS).map(ThreadId);
+        let id = NonZeroU64::new(word >> TAG_BITS).map(ThreadId::new);
         match (word & ((1 << TAG_BITS) - 1), id) {
             (0, None) => Some(Self::Empty),
             (1, Some(id)) => Some(Self::Naming(id)),

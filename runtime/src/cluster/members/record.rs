@@ -5,9 +5,9 @@ use memoffset::offset_of;
 use crate::cluster::control::{self, RECORD_WORDS, Record};
 use crate::cluster::decode;
 use crate::error::Result;
-use crate::layout::WORD_BYTES;
 use crate::memory::global::Places;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// What a record's state says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,6 @@ use std::task::Poll;
 
 use super::chain::Chain;
 use super::delayed::Delayed;
-use super::geometry::Geometry;
 use super::host::{Arena, Host};
 use super::sim::config::SimConfig;
 use super::sim::{Shared, Sim, World};
@@ -29,6 +28,7 @@ use super::{Endpoint, Posted, Ticket};
 use crate::error::Result;
 use crate::memory::grid::Grid;
 use crate::sim::books::Books;
+use farfield_words::Geometry;
 use suite::SUITE;
 use violations::{Faulty, Violation};
 

@@ -6,7 +6,7 @@ use super::{Fabric, SEGMENT_BYTES, Subject};
 use crate::error::{Error, PointerFault, Result};
 use crate::fabric::chain::Chain;
 use crate::fabric::{Posted, Ticket};
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// Every check, by its name.
 macro_rules! suite {

@@ -14,8 +14,8 @@ use crate::error::Result;
 use crate::fabric::chain::{Chain, Op};
 use crate::fabric::host::Arena;
 use crate::fabric::{Posted, Ticket};
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What is read is what was written, and nothing else.
 
 use super::*;
-use crate::fabric::geometry::Geometry;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::geometry::Geometry;
 
 const HELLO: Hello = Hello { kind: Kind::Control, node: 2, cluster: 7, incarnation: 9, nonce: [5; 16] };
 

@@ -5,10 +5,10 @@
 //! space.
 
 use super::{Fields, MAGIC, Place, cut, reason};
-use crate::fabric::geometry::Geometry;
-use crate::layout::WORD_BYTES;
 #[cfg(any(fuzzing, test))]
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 /// The most segments that a memory node has.
 pub(crate) const MAX_SEGMENTS: usize = 1024;

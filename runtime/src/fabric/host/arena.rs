@@ -27,9 +27,9 @@ use memmap2::MmapMut;
 #[cfg(target_os = "linux")]
 use super::sealed::Sealed;
 use crate::error::{self, Error, Result};
-use crate::fabric::geometry::Geometry;
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const CACHE_LINE_BYTES: usize = 64;
@@ -145,7 +145,7 @@ impl Arena {
                 && segment < self.segments
                 && bits.is_multiple_of(WORD_BYTES as u64);
             if !inside {
-                return Err(self.geometry.invalid(at));
+                return Err(self.geometry.invalid(at).into());
             }
             (segment << self.stride_log2) + offset
         };

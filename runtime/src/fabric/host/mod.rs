@@ -25,7 +25,7 @@ pub(crate) use spawn::{Background, Reserved, Stop, first_line, run_threads};
 
 use super::chain::{Chain, Op};
 use crate::error::Result;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// Lets this thread sleep.
 pub(crate) fn rest(duration: Duration) {

@@ -18,12 +18,12 @@ use super::passing::{DESCRIPTORS, write_with};
 use super::place::{Held, Place};
 use super::{PATIENCE, Until, framed, send};
 use crate::error::{self, Error, Result};
-use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     HELLO_BYTES, Hello, JOIN_BYTES, Join, Kind, MAX_SEGMENTS, Nonce, Reply, Secret, Segment, Welcome,
 };
 use crate::fabric::host::{Arena, Sealed};
 use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
+use farfield_words::geometry::Geometry;
 
 /// Client numbers end here: compute threads' identities are made of them.
 const MOST_CLIENTS: u32 = 1 << 24;

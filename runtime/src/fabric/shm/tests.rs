@@ -10,11 +10,11 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::*;
 use crate::cluster::control::LAYOUT_VERSION;
-use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{HELLO_BYTES, Hello, JOIN_BYTES, Nonce, Reply, Secret, Segment, Welcome};
 use crate::fabric::host::Sealed;
 use crate::fabric::question::{Answer, QUESTION_BYTES, Question};
 use client::Control;
+use farfield_words::geometry::Geometry;
 
 /// What a client makes of a memory node that goes through the handshake, says something, and passes descriptors with that: with each
 /// part of it some.

@@ -15,9 +15,10 @@
 //!
 //! The engine pays an addition for each chain, and an event for each completion that finds its thread busy.
 
-use super::config::{Picos, time};
+use super::config::Picos;
 use super::events::Event;
 use super::world::{Stage, ThreadState, World};
+use farfield_words::units::time;
 
 const NANOSECOND: Picos = 1000;
 

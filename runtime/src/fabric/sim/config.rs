@@ -3,18 +3,11 @@
 //! Times are in picoseconds, so that the time of a word on a fast link is not rounded away; 64 bits of them are 213
 //! days, and no option may ask for more than an hour.
 
-use std::time::Duration;
-
 use super::computing::Costs;
 use super::plant::Plant;
 
-/// Picoseconds of virtual time.
-pub(crate) type Picos = u64;
-
-const MICROSECOND: Picos = 1_000_000;
-const SECOND: Picos = 1_000_000 * MICROSECOND;
-/// The longest time that an option may ask for.
-const LONGEST: Picos = 3600 * SECOND;
+use farfield_words::units::{MICROSECOND, SECOND, split, time};
+pub(crate) use farfield_words::units::{Picos, duration, picos};
 
 /// How many faults there are in 2^32 tries.
 pub(crate) type Odds = u32;
@@ -241,41 +234,6 @@ fn per_second(rate: f64, scale: f64) -> u64 {
     (SECOND as f64 * scale / rate).ceil() as u64
 }
 
-/// A time as programs give it.
-pub(crate) fn picos(duration: Duration) -> Picos {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000)
-}
-
-/// A time as programs get it, rounded down to nanoseconds.
-pub(crate) fn duration(time: Picos) -> Duration {
-    Duration::from_nanos(time / 1000)
-}
-
-/// A duration of at least `least`: a decimal number with its unit.
-#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // checked to be positive and below an hour
-pub(crate) fn time(name: &str, value: &str, least: Picos) -> Result<Picos, String> {
-    let wrong = || format!("{name}={value} is not a duration; write it like 500ns, 2us, 1.5ms or 3s");
-    let (number, unit) = split(value).ok_or_else(wrong)?;
-    let unit = match unit {
-        "ns" => MICROSECOND / 1000,
-        "us" | "µs" => MICROSECOND,
-        "ms" => MICROSECOND * 1000,
-        "s" => SECOND,
-        _ => return Err(wrong()),
-    };
-    let picos = number * unit as f64;
-    if picos > LONGEST as f64 {
-        return Err(format!("{name}={value} is absurd: the longest is an hour"));
-    }
-    let picos = picos.round() as u64;
-    if picos < least {
-        let (least, unit) =
-            if least < MICROSECOND { (least / 1000, "ns") } else { (least / MICROSECOND, "us") };
-        return Err(format!("{name}={value} is too short: the shortest is {least}{unit}"));
-    }
-    Ok(picos)
-}
-
 /// A positive quantity with a decimal prefix and a unit; `None` for `inf`.
 fn quantity(name: &str, value: &str, unit: &str, like: &str) -> Result<Option<f64>, String> {
     let wrong = || format!("{name}={value} is not understood; write it like {like}, or `inf`");
@@ -311,13 +269,6 @@ fn odds(name: &str, value: &str) -> Result<Odds, String> {
         return Err(wrong());
     }
     Ok((percent / 100.0 * f64::from(u32::MAX)).round() as u32)
-}
-
-/// A decimal number without a sign, and what follows it.
-fn split(value: &str) -> Option<(f64, &str)> {
-    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    Some((number.parse().ok()?, unit))
 }
 
 #[cfg(test)]

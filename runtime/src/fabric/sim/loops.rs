@@ -14,8 +14,8 @@
 //! loops are counted, and a thread is taken to be more alive than it is.
 
 use super::config::Picos;
-use crate::pointer::Address;
 use crate::sim::trace::Record;
+use farfield_words::Address;
 
 /// What a retry loop is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

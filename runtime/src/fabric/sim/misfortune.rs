@@ -7,9 +7,9 @@ use super::events::Event;
 use super::plant::Plant;
 use super::world::{ThreadState, World};
 use crate::error::{self, Error};
-use crate::pointer::Address;
 use crate::sim::fault::{Fault, FaultKind, When};
 use crate::sim::trace::What;
+use farfield_words::Address;
 
 /// How many times slower a slow memory node is.
 const SLOWNESS: u64 = 10;

@@ -7,9 +7,10 @@ use std::fmt::Write;
 use super::loops::{Loop, LoopKind};
 use super::stuck::Waits;
 use super::world::{Thread, ThreadState, World};
-use crate::cluster::{ThreadId, directory};
-use crate::pointer::Address;
+use crate::cluster::directory;
 use crate::sim::trace::{Record, Time, Who};
+use farfield_words::Address;
+use farfield_words::ThreadId;
 
 /// How many threads, and how many of anything else, a report names.
 const NAMED: usize = 4;
@@ -123,7 +124,7 @@ impl World {
             let name = if name.is_empty() { String::new() } else { format!("`{name}` ") };
             let since =
                 self.books.held.of(*at).map_or(String::new(), |(_, who)| format!(" since {}", Time(who.at)));
-            match owner.0.get().checked_sub(self.books.first_id) {
+            match owner.number().get().checked_sub(self.books.first_id) {
                 Some(thread) => format!("{name}by thread {thread}{since}"),
                 None => format!("{name}by a thread of an earlier run ({owner})"),
             }

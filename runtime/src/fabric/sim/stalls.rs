@@ -12,8 +12,8 @@ use super::config::{self, Picos, duration, picos};
 use super::world::{Stage, World};
 use crate::error::Result;
 use crate::fabric::stall::{Simulated, watch_simulation};
-use crate::pointer::Address;
 use crate::sim::trace::field_name;
+use farfield_words::Address;
 
 impl World {
     /// Reports stalls from now on.

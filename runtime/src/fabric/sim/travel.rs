@@ -12,9 +12,9 @@ use super::world::{Flight, Progress, Stage, ThreadState, World};
 use crate::cluster::control;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::Op;
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
 use crate::sim::trace::{Record, SHOWN_WORDS, What, Who};
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// After so many repetitions in a row of what a thread does, the trace leaves out what it does for epochs besides.
 const REPEATS: u32 = 16;

@@ -19,15 +19,15 @@ use super::misfortune::{Befallen, Cut, Script};
 use super::stuck::{Patience, Wait};
 use crate::error::Result;
 use crate::fabric::chain::{Chain, Op};
-use crate::fabric::geometry::Geometry;
 use crate::fabric::host::{Arena, prefetch};
 use crate::fabric::stall::Simulated;
-use crate::layout::WORD_BYTES;
 use crate::memory::block::Block;
-use crate::place::targets;
-use crate::pointer::Address;
 use crate::sim::books::Books;
 use crate::sim::trace::{Record, Who};
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
+use farfield_words::link_targets;
 
 /// Everything there is in a simulated cluster.
 pub(crate) struct World {
@@ -455,7 +455,7 @@ impl World {
     pub(crate) fn lost(&mut self, blocks: &[Block]) {
         let Some(first) = blocks.first() else { return };
         let within = first.address..first.address.add(first.bytes);
-        let points = |at: &Address| targets(self.peek(*at)).any(|target| within.contains(&target));
+        let points = |at: &Address| link_targets(self.peek(*at)).any(|target| within.contains(&target));
         // The first word of a segment is none of its memory.
         let segments = (0..=u16::MAX).map(|segment| Address::new(segment, WORD_BYTES as u64));
         let words = segments.take_while(|at| self.arena.word(*at).is_ok()).flat_map(|segment| {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{self, Error, Result};
-use crate::fabric::sim::config;
+use farfield_words::units;
 
 /// The variable of the environment.
 const VARIABLE: &str = "FARFIELD_STALL";
@@ -40,12 +40,12 @@ fn parse(value: &str) -> Result<Duration> {
     if matches!(value, "" | "0") {
         return Ok(Duration::ZERO);
     }
-    let least = config::picos(Duration::from_millis(1));
+    let least = units::picos(Duration::from_millis(1));
     let wrong = |_| {
         let reason = "write it like 50ms or 5s, from 1ms to an hour, or 0 for off";
         Error::from(error::InvalidArgument { argument: VARIABLE, value: value.into(), reason })
     };
-    config::time(VARIABLE, value, least).map(config::duration).map_err(wrong)
+    units::time(VARIABLE, value, least).map(units::duration).map_err(wrong)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::binding::sys::ibv_wr_opcode as opcode;
 use super::pipeline::{Request, Verb};
 use super::queue_pair::QueuePair;
 use super::region::Region;
-use crate::layout::WORD_BYTES;
+use farfield_words::WORD_BYTES;
 
 /// A work request, and the one stretch of memory that it reads or writes here.
 struct Slot {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::fabric::chain::Chain;
     use crate::fabric::verbs::pipeline::{Credits, Pipeline, Ring};
-    use crate::pointer::Address;
+    use farfield_words::Address;
 
     const CAPACITY: usize = 4;
     const RING: u64 = 0x1000;

@@ -11,11 +11,11 @@ use super::manager::cannot_connect;
 use super::node::{Control, Node, ThreadLane};
 use crate::error::{Error, Result};
 use crate::fabric::chain::Chain;
-use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{Hello, Join, Kind, Place};
 use crate::fabric::stall::lock;
-use crate::layout::{WORD_BYTES, fingerprint};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::geometry::Geometry;
+use farfield_words::{WORD_BYTES, fingerprint};
 
 /// How many READs try out the first lane to a memory node.
 const READS_TO_TRY: usize = 4;

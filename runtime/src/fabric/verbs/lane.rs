@@ -23,7 +23,7 @@ use crate::error::{self, Error, Result};
 use crate::fabric::chain::Chain;
 use crate::fabric::handshake::Segment;
 use crate::fabric::stall::lock;
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// How often a thread looks for completions in vain before it looks at the clock and for news of the connection.
 const LOOKS_PER_CLOCK: u32 = 1024;

@@ -58,9 +58,9 @@ pub(crate) use server::{Options, Server};
 use super::{Posted, Ticket};
 use crate::error::Result;
 use crate::fabric::chain::Chain;
-use crate::fabric::geometry::Geometry;
 use crate::fabric::stall::{self, Waits};
 use crate::rdma::{DeviceInfo, PortInfo};
+use farfield_words::geometry::Geometry;
 
 /// How often a thread that has nothing else to do looks for completions before it looks at its tasks again.
 const LOOKS_PER_ROUND: u32 = 32;

@@ -16,13 +16,13 @@ use super::queue_pair::QueuePair;
 use super::region::{Domain, Reach, Region};
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::{self, Error, Result};
-use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret, Segment, Welcome,
 };
 use crate::fabric::question::{Answer, Asker, Carrier};
 use crate::fabric::stall::{blocked, lock};
-use crate::layout::WORD_BYTES;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 /// Requests in a lane's send queue, if the device has so many: what a few tens of tasks have in flight.
 const REQUESTS: u32 = 256;

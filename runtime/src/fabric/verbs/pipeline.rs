@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 
 use super::super::chain::{Chain, Op};
 use crate::error::{Error, Result};
-use crate::pointer::Address;
+use farfield_words::Address;
 
 /// What the connection allows.
 #[derive(Clone, Copy, Debug)]

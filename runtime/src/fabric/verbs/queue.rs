@@ -14,7 +14,7 @@ use super::pipeline::Ring;
 use super::queue_pair::QueuePair;
 use super::region::{Domain, Reach, Region};
 use crate::error::Result;
-use crate::layout::WORD_BYTES;
+use farfield_words::WORD_BYTES;
 
 /// How many completions are taken at a time.
 const BATCH: usize = 32;

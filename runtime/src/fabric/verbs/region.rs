@@ -29,7 +29,7 @@ use super::device::{Device, cannot, last_error};
 use super::objects::{gone, made};
 use super::pipeline::Ring;
 use crate::error::{self, Error, Result};
-use crate::layout::WORD_BYTES;
+use farfield_words::WORD_BYTES;
 
 /// Size of the pages that segments lie on if the system has any to give: the smallest that is called huge.
 const HUGE_PAGE_BITS: u8 = 21;

@@ -27,12 +27,12 @@ use super::region::{Domain, Reach, Region};
 use crate::cluster::control;
 use crate::cluster::members::Gone;
 use crate::error::{self, Error, Result};
-use crate::fabric::geometry::Geometry;
 use crate::fabric::handshake::{
     Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret,
     Segment, Welcome,
 };
-use crate::layout::WORD_BYTES;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 pub(crate) use seen::Seen;
 

@@ -20,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::cluster::control::LAYOUT_VERSION;
 use crate::error::Error;
 use crate::fabric::handshake::{Hello, Join, Kind, Nonce, Place, Reply, Secret, Welcome};
-use crate::pointer::Address;
+use farfield_words::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 

@@ -9,9 +9,9 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, Record};
 use crate::cluster::decode::{self, corrupted_as};
 use crate::error::Result;
-use crate::layout::WORD_BYTES;
 use crate::memory::candidates::{Candidates, HEAD_WORDS, LOT_WORDS, Marks};
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 /// How many words of vetoes are written at a time.
 const VETOES_PER_CHAIN: usize = 32;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::{Pace, Round};
 use crate::cluster::{ComputeThread, control, decode};
 use crate::error::Result;
-use crate::layout::WORD_BYTES;
 use crate::memory::candidates::{Candidates, Lot};
 use crate::memory::grid::Use;
 use crate::memory::map::Map;
+use farfield_words::WORD_BYTES;
 
 /// A list is no larger than this part of what is free.
 const FREE_SHARE: u64 = 8;

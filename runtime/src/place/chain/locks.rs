@@ -3,12 +3,12 @@
 use crate::cluster::ComputeThread;
 use crate::cluster::stalls::Purpose;
 use crate::error::{Error, Result};
-use crate::layout::{Remote, try_map};
 use crate::memory::guard::Guard;
 use crate::place::lock::expected_after;
 use crate::place::{Lock, LockGuard, Pending, PendingLock, Place};
 use crate::pointer::Shared;
 use crate::task::lineage::{OwnLock, wait_for_locks};
+use farfield_words::{Remote, try_map};
 
 impl Guard<'_> {
     /// Takes several locks and reads the objects that they protect, in one round trip if all are free and on one

@@ -28,10 +28,10 @@ use super::{Atomic, CompareExchangeError, Place};
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Op, Slot};
-use crate::layout::scratch::bytes;
-use crate::layout::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
+use farfield_words::scratch::bytes;
+use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
 
 use results::Found;
 pub use results::{Pending, PendingLock, Written};
@@ -165,7 +165,7 @@ impl<'g> Chain<'g> {
         self.pending(found, 0, |at, words, _| {
             check_aligned(at, align_of::<F::Cell>())?;
             let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
-            F::decode(at, &bytes(words)[within as usize..])
+            Ok(F::decode(at, &bytes(words)[within as usize..])?)
         })
     }
 
@@ -387,7 +387,7 @@ impl<'g> Chain<'g> {
 }
 
 fn decode_word<T: Word>(at: Address, word: u64) -> Result<T> {
-    T::from_word(word).ok_or_else(|| crate::layout::invalid_value::<T>(at))
+    T::from_word(word).ok_or_else(|| farfield_words::invalid_value::<T>(at).into())
 }
 
 /// A cell that one READ of a word shows: an [`Atomic`], a [`Link`].

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::fabric::chain::{Chain as Operations, Slot};
-use crate::layout::Remote;
 use crate::memory::block::Block;
 use crate::place::LockGuard;
 use crate::place::lock::Parts;
 use crate::pointer::{Address, Owned, RemotePtr};
+use farfield_words::Remote;
 
 /// The result of an operation of a [`Chain`](crate::Chain).
 #[must_use = "the result is what the operation was for"]

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn states_survive_their_word() {
-    let id = ThreadId(NonZeroU64::new(77).unwrap());
+    let id = ThreadId::new(NonZeroU64::new(77).unwrap());
     for state in [State::Empty, State::Naming(id), State::Vacant, State::Initialising(id), State::Ready] {
         assert_eq!(State::from_word(state.word()), Some(state));
     }

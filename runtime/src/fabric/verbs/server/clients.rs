@@ -11,8 +11,8 @@ use super::{Client, End, Server};
 use crate::cluster::members::{self, Gone};
 use crate::fabric::question::{Answer, Question};
 use crate::fabric::verbs::queue::{Outcome, RECEIVED};
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 
 impl Server {
     /// Closes all of a client's connections: nothing of it takes effect in this node's memory any more.

@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::fabric::geometry::Geometry;
 use crate::fabric::verbs::region::Region;
-use crate::layout::WORD_BYTES;
 use crate::observer::NodeMetrics;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
 
 /// Its segments, and what it has counted.
 #[derive(Debug)]

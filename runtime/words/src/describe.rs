@@ -6,10 +6,10 @@
 //! | kind | the field is |
 //! |---|---|
 //! | `plain` NAME SIZE | a plain value of this type |
-//! | `pointer` NAME | a [`RemotePtr`](crate::RemotePtr) to an object of this type |
-//! | `link` NAME, `stamped` NAME | a [`Link`](crate::Link), a [`StampedLink`](crate::StampedLink) to one |
+//! | `pointer` NAME | a `RemotePtr` to an object of this type |
+//! | `link` NAME, `stamped` NAME | a `Link`, a `StampedLink` to one |
 //! | `atomic` KIND | a word with a value of this kind |
-//! | `lock` | a [`Lock`](crate::Lock) |
+//! | `lock` | a `Lock` |
 //! | `versioned` OFFSET KIND | who may write, a version, and so many bytes behind the first a value |
 //! | `array` COUNT STRIDE KIND | so many values, so many bytes apart |
 //! | `struct` NAME | a nested struct of this type |
@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use super::{Pod, Remote};
+use crate::{Pod, Remote};
 
 /// Takes down what a type looks like.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub struct Describer {
 
 /// How a field describes itself.
 #[derive(Clone, Copy)]
-pub struct Describe(pub(crate) fn(&mut Describer));
+pub struct Describe(pub fn(&mut Describer));
 
 impl fmt::Debug for Describe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +49,7 @@ impl PartialEq for Describe {
 impl Eq for Describe {}
 
 /// The description of a type and of all that it leads to.
-pub(crate) fn describe<T: Remote>() -> String {
+pub fn describe<T: Remote>() -> String {
     let mut describer = Describer::default();
     describer.know::<T>();
     while let Some(describe) = describer.pending.pop() {
@@ -84,51 +84,61 @@ impl Describer {
         self.put(std::any::type_name::<T>());
     }
 
-    pub(crate) fn plain<T: Pod>(&mut self) {
+    /// A plain value.
+    pub fn plain<T: Pod>(&mut self) {
         self.put("plain");
         self.put(std::any::type_name::<T>());
         self.put(size_of::<T>());
     }
 
-    pub(crate) fn pointer<T: Remote>(&mut self) {
+    /// A remote pointer to a `T`.
+    pub fn pointer<T: Remote>(&mut self) {
         self.leads_to::<T>("pointer");
     }
 
-    pub(crate) fn link<T: Remote>(&mut self) {
+    /// A link to a `T`.
+    pub fn link<T: Remote>(&mut self) {
         self.leads_to::<T>("link");
     }
 
-    pub(crate) fn stamped<T: Remote>(&mut self) {
+    /// A stamped link to a `T`.
+    pub fn stamped<T: Remote>(&mut self) {
         self.leads_to::<T>("stamped");
     }
 
-    pub(crate) fn nested<T: Remote>(&mut self) {
+    /// A nested `T`.
+    pub fn nested<T: Remote>(&mut self) {
         self.leads_to::<T>("struct");
     }
 
-    pub(crate) fn atomic(&mut self, value: fn(&mut Self)) {
+    /// An atomic, whose value describes itself by `value`.
+    pub fn atomic(&mut self, value: fn(&mut Self)) {
         self.put("atomic");
         value(self);
     }
 
-    pub(crate) fn lock(&mut self) {
+    /// A lock.
+    pub fn lock(&mut self) {
         self.put("lock");
     }
 
-    pub(crate) fn versioned(&mut self, offset: usize, value: fn(&mut Self)) {
+    /// A versioned value, `offset` bytes behind the start of its field.
+    pub fn versioned(&mut self, offset: usize, value: fn(&mut Self)) {
         self.put("versioned");
         self.put(offset);
         value(self);
     }
 
-    pub(crate) fn array(&mut self, count: usize, stride: usize, element: fn(&mut Self)) {
+    /// An array of `count` elements, `stride` bytes apart.
+    pub fn array(&mut self, count: usize, stride: usize, element: fn(&mut Self)) {
         self.put("array");
         self.put(count);
         self.put(stride);
         element(self);
     }
 
-    pub(crate) fn tail(&mut self, offset: usize, stride: usize, element: fn(&mut Self)) {
+    /// A count, and as many elements, the first `offset` bytes behind it.
+    pub fn tail(&mut self, offset: usize, stride: usize, element: fn(&mut Self)) {
         self.put("tail");
         self.put(offset);
         self.put(stride);

@@ -4,7 +4,7 @@
 //! link contributes its pointee's name only, so that recursive types have a fingerprint; a type parameter contributes
 //! through the fields that use it.
 
-use super::FieldInfo;
+use crate::FieldInfo;
 
 const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -20,7 +20,7 @@ const fn bytes(mut hash: u64, bytes: &[u8]) -> u64 {
 }
 
 /// A hash that a number was added to.
-pub(crate) const fn number(hash: u64, number: u64) -> u64 {
+pub const fn number(hash: u64, number: u64) -> u64 {
     bytes(hash, &number.to_le_bytes())
 }
 

@@ -13,14 +13,14 @@
 
 use std::fmt;
 
-use crate::error::{self, Error, PointerFault};
-use crate::layout::WORD_BYTES;
-use crate::pointer::Address;
+use crate::Address;
+use crate::WORD_BYTES;
+use crate::error::{self, Error, PointerFault, Result};
 
 /// The smallest segment. The layer above puts a control block in front, and asserts that it and a word have room.
-pub(crate) const LEAST_SEGMENT_BYTES: u64 = 27_336;
+pub const LEAST_SEGMENT_BYTES: u64 = 27_336;
 /// The largest segment: what 48 bits of offset can name.
-pub(crate) const MOST_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
+pub const MOST_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
 /// The most segments: what 16 bits can name.
 const MOST_SEGMENTS: u64 = Address::MAX_SEGMENTS as u64;
 /// Below so many bytes of all segments, an offset fits the system's signed one.
@@ -28,7 +28,7 @@ const BYTES_END: u64 = 1 << 63;
 
 /// The shape of a cluster's memory, checked: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
+pub struct Geometry {
     nodes: u16,
     segments_per_node: u16,
     segment_bytes: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Geometry {
 
 /// Numbers that are no geometry: the first that is out of its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misshapen {
+pub enum Misshapen {
     /// Memory nodes, and segments of each.
     Segments(u64, u64),
     /// The bytes of a segment are too few or too many.
@@ -49,11 +49,7 @@ pub(crate) enum Misshapen {
 
 impl Geometry {
     /// Memory nodes, segments of each, and the bytes of each segment, as they were received.
-    pub(crate) const fn new(
-        nodes: u64,
-        segments_per_node: u64,
-        segment_bytes: u64,
-    ) -> Result<Self, Misshapen> {
+    pub const fn new(nodes: u64, segments_per_node: u64, segment_bytes: u64) -> Result<Self, Misshapen> {
         if segment_bytes.is_multiple_of(WORD_BYTES as u64) {
             Self::rounded(nodes, segments_per_node, segment_bytes)
         } else {
@@ -62,11 +58,7 @@ impl Geometry {
     }
 
     /// As [`new`](Self::new), for a size that a person gives: it is rounded down to words.
-    pub(crate) const fn rounded(
-        nodes: u64,
-        segments_per_node: u64,
-        segment_bytes: u64,
-    ) -> Result<Self, Misshapen> {
+    pub const fn rounded(nodes: u64, segments_per_node: u64, segment_bytes: u64) -> Result<Self, Misshapen> {
         let segments = nodes.saturating_mul(segments_per_node);
         if segments == 0 || segments > MOST_SEGMENTS {
             return Err(Misshapen::Segments(nodes, segments_per_node));
@@ -90,55 +82,54 @@ impl Geometry {
     }
 
     /// Memory nodes, at least one.
-    pub(crate) const fn nodes(&self) -> u16 {
+    pub const fn nodes(&self) -> u16 {
         self.nodes
     }
 
     /// Segments of each node, at least one.
-    pub(crate) const fn segments_per_node(&self) -> u16 {
+    pub const fn segments_per_node(&self) -> u16 {
         self.segments_per_node
     }
 
     /// Bytes of each segment: a multiple of 8, from [`LEAST_SEGMENT_BYTES`] to [`MOST_SEGMENT_BYTES`].
-    pub(crate) const fn segment_bytes(&self) -> u64 {
+    pub const fn segment_bytes(&self) -> u64 {
         self.segment_bytes
     }
 
     /// All segments, 2^16 at most.
-    pub(crate) fn segments(&self) -> u32 {
+    pub fn segments(&self) -> u32 {
         u32::from(self.nodes) * u32::from(self.segments_per_node)
     }
 
     /// The bytes of all segments.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         u64::from(self.segments()) * self.segment_bytes
     }
 
     /// log2 of the distance between segments that are mapped together.
-    pub(crate) fn stride_log2(&self) -> u32 {
+    pub fn stride_log2(&self) -> u32 {
         self.segment_bytes.next_power_of_two().trailing_zeros()
     }
 
     /// The bytes of a mapping of all segments: less than 2^63.
-    pub(crate) fn mapped_bytes(&self) -> u64 {
+    pub fn mapped_bytes(&self) -> u64 {
         u64::from(self.segments()) << self.stride_log2()
     }
 
     /// The segments of a node.
-    pub(crate) fn segments_of(&self, node: u16) -> std::ops::Range<u16> {
+    pub fn segments_of(&self, node: u16) -> std::ops::Range<u16> {
         // At most 2^16 segments in all, but the end of the last node's may be 2^16 itself.
         let first = node * self.segments_per_node;
         first..first.saturating_add(self.segments_per_node)
     }
 
     /// The node that a segment is on.
-    pub(crate) fn node_of(&self, segment: u16) -> u16 {
+    pub fn node_of(&self, segment: u16) -> u16 {
         segment / self.segments_per_node
     }
 
     /// Whether so many words from an address on are words of one segment, its first word excepted.
-    #[cfg(any(feature = "_verbs", fuzzing, test))]
-    pub(crate) fn check(&self, at: Address, words: usize) -> crate::error::Result<()> {
+    pub fn check(&self, at: Address, words: usize) -> Result<()> {
         let bytes = (words as u64).saturating_mul(WORD_BYTES as u64);
         let inside = u32::from(at.segment()) < self.segments()
             && at.bits().is_multiple_of(WORD_BYTES as u64)
@@ -149,7 +140,7 @@ impl Geometry {
 
     /// Says what is wrong with an address that is not inside a segment.
     #[cold]
-    pub(crate) fn invalid(&self, address: Address) -> Error {
+    pub fn invalid(&self, address: Address) -> Error {
         let fault = if address.is_null() {
             PointerFault::Null
         } else if u32::from(address.segment()) >= self.segments() {
@@ -165,7 +156,7 @@ impl Geometry {
 
 impl Misshapen {
     /// The same of options of a URL, `nodes`, `segments` and `size`.
-    pub(crate) fn of_options(self) -> String {
+    pub fn of_options(self) -> String {
         let (options, (_, _, reason)) = (
             match self {
                 Self::Segments(nodes, per_node) => format!("nodes={nodes},segments={per_node}"),
@@ -214,8 +205,7 @@ impl From<Misshapen> for Error {
 
 /// What every user of a geometry computes from it, with numbers that anybody may have sent.
 #[cfg(any(fuzzing, test))]
-pub(crate) fn derive(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Address) {
-    use crate::memory::grid::Grid;
+pub fn derive(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Address) {
     let made = Geometry::new(nodes, segments_per_node, segment_bytes);
     let rounded = Geometry::rounded(nodes, segments_per_node, segment_bytes);
     let Ok(geometry) = made else {
@@ -242,16 +232,6 @@ pub(crate) fn derive(nodes: u64, segments_per_node: u64, segment_bytes: u64, at:
         );
     } else {
         drop(geometry.invalid(at).to_string());
-    }
-    let grid = Grid::new(geometry);
-    for segment in [0, (segments - 1) as u16] {
-        let chunks = grid.chunks(segment);
-        assert!(grid.origin(segment) <= grid.limit(segment) && grid.limit(segment) <= bytes);
-        assert!(grid.limit(segment) + chunks * 8 <= bytes, "the chunk table has room");
-        if chunks > 0 {
-            assert!(geometry.check(grid.start(segment, chunks - 1), 1).is_ok());
-            assert!(geometry.check(grid.word(segment, chunks - 1), 1).is_ok());
-        }
     }
 }
 

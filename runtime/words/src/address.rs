@@ -9,6 +9,8 @@
 
 use std::fmt;
 
+use crate::WORD_BYTES;
+
 /// A place in far memory: 16 bits of segment, 48 bits of byte offset inside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
@@ -66,6 +68,40 @@ impl Address {
     pub const fn add(self, bytes: u64) -> Self {
         Self(self.0.saturating_add(bytes))
     }
+}
+
+/// Bits of a compressed address: 12 of segment above 36 of offset in words.
+const COMPRESSED_OFFSET_BITS: u32 = 36;
+const COMPRESSED_OFFSET_MASK: u64 = (1 << COMPRESSED_OFFSET_BITS) - 1;
+const COMPRESSED_SEGMENT_MASK: u64 = (1 << (Address::COMPRESSED_BITS - COMPRESSED_OFFSET_BITS)) - 1;
+
+impl Address {
+    /// Bits of a compressed address.
+    pub const COMPRESSED_BITS: u32 = 48;
+
+    /// The address of a word in 48 bits, which leaves 16 bits of a word for a stamp: 12 bits of segment, 36 of offset in words. `None` for
+    /// segments from 4096 on and offsets from 512 GiB on.
+    #[inline]
+    pub const fn compress(self) -> Option<u64> {
+        let (segment, offset) = (self.segment() as u64, self.offset() / WORD_BYTES as u64);
+        if segment > COMPRESSED_SEGMENT_MASK || offset > COMPRESSED_OFFSET_MASK {
+            return None;
+        }
+        Some(segment << COMPRESSED_OFFSET_BITS | offset)
+    }
+
+    /// The address that a word's lower 48 bits compress; the upper 16 are not looked at.
+    #[inline]
+    pub const fn from_compressed(word: u64) -> Self {
+        let segment = (word >> COMPRESSED_OFFSET_BITS) & COMPRESSED_SEGMENT_MASK;
+        Self::new(segment as u16, (word & COMPRESSED_OFFSET_MASK) * WORD_BYTES as u64)
+    }
+}
+
+/// Where a word points if it is a link, of whichever kind: an address as it is, or a compressed one below a stamp, which is not 0.
+pub fn link_targets(word: u64) -> impl Iterator<Item = Address> {
+    let stamped = word >> Address::COMPRESSED_BITS > 0;
+    std::iter::once(Address::from_bits(word)).chain(stamped.then(|| Address::from_compressed(word)))
 }
 
 impl fmt::Debug for Address {

@@ -1,8 +1,8 @@
 //! `Word`: what an atomic cell can hold.
 
-use super::Pod;
+use crate::Pod;
 
-/// A plain value of at most 8 bytes, held by an [`Atomic`](crate::Atomic) cell of one word.
+/// A plain value of at most 8 bytes, held by an `Atomic` cell of one word.
 ///
 /// The network moves 8 bytes on every atomic operation, whatever the type, so a narrower value has the whole word to
 /// itself: its bits are extended with zeros.

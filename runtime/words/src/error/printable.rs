@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 /// `\u{1b}`. All other characters stay as they are, quotes and backslashes too.
 ///
 /// ```
-/// use farfield::error::Printable;
+/// use farfield_words::error::Printable;
 ///
 /// assert_eq!(Printable("a \u{1b}[31mred\nname").to_string(), "a \\u{1b}[31mred\\nname");
 /// assert_eq!(Printable("naïve `set`").to_string(), "naïve `set`");
@@ -31,7 +31,7 @@ impl<T: fmt::Display> fmt::Debug for Printable<T> {
 }
 
 /// A formatter behind which nothing arrives unescaped.
-pub(super) struct Escaping<'a, 'f>(pub(super) &'a mut fmt::Formatter<'f>);
+struct Escaping<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
 impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

@@ -1,58 +1,98 @@
-//! Reading descriptions of layouts. See [`describe`](super::describe) for what they look like.
+//! Reading descriptions of layouts. See [`describe`](crate::describe) for what they look like.
 //!
 //! A description comes from far memory, so it may be anything: reading it checks everything, and what goes through an object by it
 //! stays inside the words it is given.
 
 use std::collections::HashMap;
 
-use super::WORD_BYTES;
-use crate::place::unpack_stamped;
-use crate::pointer::Address;
+use crate::Address;
+use crate::WORD_BYTES;
 
 /// How deep kinds may be nested.
 const DEEPEST: u32 = 32;
 
 /// The types that a description describes.
 #[derive(Debug, Default)]
-pub(crate) struct Layouts {
-    pub(crate) types: Vec<Type>,
+pub struct Layouts {
+    /// In the order in which the description has them; the root's type is the first.
+    pub types: Vec<Type>,
     by_name: HashMap<Box<str>, usize>,
 }
 
 /// A type.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Type {
-    pub(crate) name: Box<str>,
-    pub(crate) bytes: u64,
-    pub(crate) fields: Vec<Described>,
+pub struct Type {
+    /// Its name, as `std::any::type_name` has it.
+    pub name: Box<str>,
+    /// The size of an object, in bytes, without the elements of a tail.
+    pub bytes: u64,
+    /// Its fields, in the order of their offsets.
+    pub fields: Vec<Described>,
 }
 
 /// A field of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Described {
-    pub(crate) name: Box<str>,
-    pub(crate) offset: u64,
-    pub(crate) kind: Kind,
+pub struct Described {
+    /// Its name.
+    pub name: Box<str>,
+    /// Bytes from the object's start.
+    pub offset: u64,
+    /// What it is.
+    pub kind: Kind,
 }
 
 /// What a field is. Types are told by their names until all are known.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Plain { name: Box<str>, bytes: u64 },
+pub enum Kind {
+    /// A plain value.
+    Plain {
+        /// Its type.
+        name: Box<str>,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A remote pointer to an object of this type.
     Pointer(Box<str>),
+    /// A link to one.
     Link(Box<str>),
+    /// A stamped link to one.
     Stamped(Box<str>),
+    /// An atomic with a value of this kind.
     Atomic(Box<Kind>),
+    /// A lock.
     Lock,
-    Versioned { offset: u64, value: Box<Kind> },
-    Array { count: u64, stride: u64, element: Box<Kind> },
+    /// A versioned value.
+    Versioned {
+        /// Bytes from its start to the value.
+        offset: u64,
+        /// The value's kind.
+        value: Box<Kind>,
+    },
+    /// An array.
+    Array {
+        /// How many elements it has.
+        count: u64,
+        /// Bytes from one to the next.
+        stride: u64,
+        /// Their kind.
+        element: Box<Kind>,
+    },
+    /// A nested struct of this type.
     Struct(Box<str>),
-    Tail { offset: u64, stride: u64, element: Box<Kind> },
+    /// A count, and as many elements.
+    Tail {
+        /// Bytes from the count to the first element.
+        offset: u64,
+        /// Bytes from one to the next.
+        stride: u64,
+        /// Their kind.
+        element: Box<Kind>,
+    },
 }
 
 impl Layouts {
     /// Reads a description; nothing if it is none.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut layouts = Self::default();
         for line in text.lines() {
             let mut parts = line.split('\t');
@@ -77,14 +117,15 @@ impl Layouts {
     }
 
     /// The type of the root that it was published with.
-    pub(crate) const ROOT: usize = 0;
+    pub const ROOT: usize = 0;
 
-    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+    /// The index of the type with this name.
+    pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
     /// Tells `visit` what there is to know of an object of a type, given its words.
-    pub(crate) fn look(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Found)) {
+    pub fn look(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Found)) {
         // A description may be such that going through it never ends.
         let looks = 16 * words.len() + 64;
         Walk { layouts: self, words, looks, visit }.through_type(of, 0, DEEPEST);
@@ -93,7 +134,7 @@ impl Layouts {
 
 /// What is found in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// A pointer, and the type that it leads to, if that is described.
     Pointer(Address, Option<usize>),
     /// A lock, so many bytes from the object's start.
@@ -140,7 +181,7 @@ impl<V: FnMut(Found)> Walk<'_, V> {
             }
             Kind::Stamped(target) => {
                 if let Some(word) = self.word(offset) {
-                    (self.visit)(Found::Pointer(unpack_stamped(word), self.layouts.find(target)));
+                    (self.visit)(Found::Pointer(Address::from_compressed(word), self.layouts.find(target)));
                 }
             }
             Kind::Atomic(value) => self.through(value, offset, depth),
@@ -207,63 +248,7 @@ fn kind(parts: &mut dyn Iterator<Item = &str>, depth: u32) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::describe::describe;
     use super::*;
-    use crate::prelude::*;
-
-    #[remote]
-    struct Leaf {
-        word: u64,
-    }
-
-    #[remote]
-    struct Pair {
-        first: Link<Leaf>,
-        number: Atomic<u32>,
-    }
-
-    #[remote]
-    struct Root {
-        number: u64,
-        leaf: RemotePtr<Leaf>,
-        pairs: [Pair; 2],
-        stamped: StampedLink<Leaf>,
-        atomic: Atomic<RemotePtr<Root>>,
-        several: Versioned<[RemotePtr<Leaf>; 2]>,
-        lock: Lock,
-        rest: Tail<Link<Root>>,
-    }
-
-    fn pointers(words: &[u64]) -> Vec<(u64, Option<Box<str>>)> {
-        let layouts = Layouts::parse(&describe::<Root>()).unwrap();
-        let mut found = Vec::new();
-        layouts.look(Layouts::ROOT, words, &mut |what| {
-            if let Found::Pointer(at, of) = what {
-                let name = of.map(|of| layouts.types[of].name.rsplit("::").next().unwrap_or_default().into());
-                found.push((at.bits(), name));
-            }
-        });
-        found
-    }
-
-    #[test]
-    fn every_pointer_of_an_object_is_found() {
-        let words = [1, 16, 25, 0, 32, 0, 5, 40, 0, 0, 48, 56, 9, 2, 64, 72];
-        let (leaf, root) = (Some("Leaf".into()), Some("Root".into()));
-        let leaves = [16, 24, 32, 40].map(|at| (at, leaf.clone()));
-        let found = pointers(&words);
-        assert_eq!(found[..4], leaves, "marks are not part of an address");
-        assert_eq!(found[4], (40, root.clone()));
-        assert_eq!(found[5..7], [(48, leaf.clone()), (56, leaf)]);
-        assert_eq!(found[7..], [(64, root.clone()), (72, root)]);
-    }
-
-    #[test]
-    fn what_an_object_says_of_itself_is_not_believed() {
-        assert_eq!(pointers(&[0; 3]).len(), 1, "an element that is cut off is none");
-        let found = pointers(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 8]);
-        assert_eq!(found.len(), 8, "a tail has no more elements than there are words");
-    }
 
     #[test]
     fn what_is_no_description_is_refused() {

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-use super::{Describe, Describer, Pod, Shape};
+use crate::Address;
 use crate::error::{self, Error, Result};
-use crate::pointer::Address;
+use crate::{Describe, Describer, Pod, Shape};
 
 /// A type that a field of a `#[remote]` struct may be declared as.
 ///
@@ -130,7 +130,7 @@ pub trait DefaultInit: Field {
 /// What a field that is built from an `I` can be initialised or compared with: an `I`, or for a link any pointer without marks
 /// or with the link's own.
 ///
-/// Setters of generated `Init` types and [`Owned::set`](crate::Owned::set) take it, so that
+/// Setters of generated `Init` types and `Owned::set` take it, so that
 /// `Node::init(key).next(shared)` needs no conversion.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what this field can hold",
@@ -150,14 +150,15 @@ impl<I> Initial<I> for I {
     }
 }
 
+/// The error for bits that are no `T`.
 #[cold]
-pub(crate) fn invalid_value<T>(address: Address) -> Error {
+pub fn invalid_value<T>(address: Address) -> Error {
     Error::from(error::InvalidValue { address, type_name: std::any::type_name::<T>() })
 }
 
 /// `[f(0), …, f(N - 1)]`, or the first error.
 #[inline]
-pub(crate) fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
+pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
     let mut error = None;
     let values: [Option<T>; N] = std::array::from_fn(|index| {
         if error.is_some() {
@@ -173,7 +174,7 @@ pub(crate) fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result
 
 /// `[f(a), f(b), …]`, or the first error.
 #[inline]
-pub(crate) fn try_map<T, U, E, const N: usize>(
+pub fn try_map<T, U, E, const N: usize>(
     values: [T; N],
     mut f: impl FnMut(T) -> Result<U, E>,
 ) -> Result<[U; N], E> {

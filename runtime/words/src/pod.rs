@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use super::{Describer, fingerprint};
+use crate::{Describer, fingerprint};
 
 /// A plain value that far memory can hold: a fixed number of bytes, no pointer into local memory, and a decoding that
 /// checks.
 ///
-/// Implemented for the integers of fixed width, floats, `bool`, `char`, [`RemotePtr`](crate::RemotePtr) and arrays of
+/// Implemented for the integers of fixed width, floats, `bool`, `char`, `RemotePtr` and arrays of
 /// these. `#[derive(Word)]` implements it for newtypes and C-like enums. `usize` is left out: it differs between
 /// machines.
 ///
@@ -86,7 +86,7 @@ impl<T: Pod, const N: usize> Pod for [T; N] {
     }
     #[inline]
     fn decode(bytes: &[u8]) -> Option<Self> {
-        super::field::try_array(|index| T::decode(&bytes[index * size_of::<T>()..]).ok_or(())).ok()
+        crate::try_array(|index| T::decode(&bytes[index * size_of::<T>()..]).ok_or(())).ok()
     }
     fn describe(describer: &mut Describer) {
         describer.array(N, size_of::<T>(), T::describe);

@@ -6,10 +6,10 @@
 
 use std::mem::MaybeUninit;
 
-use super::WORD_BYTES;
+use crate::WORD_BYTES;
 
 /// A buffer. No value of `C` is ever in it: its type gives the size only.
-pub(crate) struct Scratch<C>(MaybeUninit<Aligned<C>>);
+pub struct Scratch<C>(MaybeUninit<Aligned<C>>);
 
 /// `C`, at least word-aligned and a whole number of words long.
 #[repr(C, align(8))]
@@ -17,16 +17,17 @@ struct Aligned<C>(C);
 
 impl<C> Scratch<C> {
     /// How many words it holds: those of `C`, rounded up.
-    pub(crate) const WORDS: usize = size_of::<Aligned<C>>() / WORD_BYTES;
+    pub const WORDS: usize = size_of::<Aligned<C>>() / WORD_BYTES;
 
+    /// A buffer that holds nothing yet.
     #[inline]
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(MaybeUninit::uninit())
     }
 
     /// The words, to be filled.
     #[inline]
-    pub(crate) fn words(&mut self) -> &mut [MaybeUninit<u64>] {
+    pub fn words(&mut self) -> &mut [MaybeUninit<u64>] {
         // SAFETY: `Aligned<C>` is aligned to 8 at least, and any type's size is a multiple of its alignment, so `WORDS` words are exactly the bytes of
         // `self.0`: one object, borrowed mutably for as long as the slice lives. `MaybeUninit` demands no initial value, so the slice may be made
         // whatever the buffer holds, and the caller may write anything to it: nothing ever takes the buffer for a `C`.
@@ -36,7 +37,7 @@ impl<C> Scratch<C> {
 
 /// The bytes of initialised words.
 #[inline]
-pub(crate) fn bytes(words: &[u64]) -> &[u8] {
+pub fn bytes(words: &[u64]) -> &[u8] {
     bytemuck::cast_slice(words)
 }
 

@@ -1,0 +1,59 @@
+//! Layouts as text, and what is found in objects by them.
+
+use farfield::prelude::*;
+use farfield_words::describe::describe;
+use farfield_words::described::{Found, Layouts};
+
+#[remote]
+struct Leaf {
+    word: u64,
+}
+
+#[remote]
+struct Pair {
+    first: Link<Leaf>,
+    number: Atomic<u32>,
+}
+
+#[remote]
+struct Root {
+    number: u64,
+    leaf: RemotePtr<Leaf>,
+    pairs: [Pair; 2],
+    stamped: StampedLink<Leaf>,
+    atomic: Atomic<RemotePtr<Root>>,
+    several: Versioned<[RemotePtr<Leaf>; 2]>,
+    lock: Lock,
+    rest: Tail<Link<Root>>,
+}
+
+fn pointers(words: &[u64]) -> Vec<(u64, Option<Box<str>>)> {
+    let layouts = Layouts::parse(&describe::<Root>()).unwrap();
+    let mut found = Vec::new();
+    layouts.look(Layouts::ROOT, words, &mut |what| {
+        if let Found::Pointer(at, of) = what {
+            let name = of.map(|of| layouts.types[of].name.rsplit("::").next().unwrap_or_default().into());
+            found.push((at.bits(), name));
+        }
+    });
+    found
+}
+
+#[test]
+fn every_pointer_of_an_object_is_found() {
+    let words = [1, 16, 25, 0, 32, 0, 5, 40, 0, 0, 48, 56, 9, 2, 64, 72];
+    let (leaf, root) = (Some("Leaf".into()), Some("Root".into()));
+    let leaves = [16, 24, 32, 40].map(|at| (at, leaf.clone()));
+    let found = pointers(&words);
+    assert_eq!(found[..4], leaves, "marks are not part of an address");
+    assert_eq!(found[4], (40, root.clone()));
+    assert_eq!(found[5..7], [(48, leaf.clone()), (56, leaf)]);
+    assert_eq!(found[7..], [(64, root.clone()), (72, root)]);
+}
+
+#[test]
+fn what_an_object_says_of_itself_is_not_believed() {
+    assert_eq!(pointers(&[0; 3]).len(), 1, "an element that is cut off is none");
+    let found = pointers(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 8]);
+    assert_eq!(found.len(), 8, "a tail has no more elements than there are words");
+}

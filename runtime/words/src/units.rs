@@ -1,0 +1,92 @@
+//! Quantities as URLs and options write them: sizes in bytes, durations.
+//!
+//! Durations are picoseconds, so that the simulator does not round away the time of a word on a fast link; 64 bits of them are 213
+//! days, and no option may ask for more than an hour.
+
+use std::time::Duration;
+
+/// Picoseconds.
+pub type Picos = u64;
+
+/// A microsecond.
+pub const MICROSECOND: Picos = 1_000_000;
+/// A second.
+pub const SECOND: Picos = 1_000_000 * MICROSECOND;
+/// The longest duration that an option may ask for.
+const LONGEST: Picos = 3600 * SECOND;
+
+/// A time as programs give it.
+pub fn picos(duration: Duration) -> Picos {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000)
+}
+
+/// A time as programs get it, rounded down to nanoseconds.
+pub fn duration(time: Picos) -> Duration {
+    Duration::from_nanos(time / 1000)
+}
+
+/// A duration of at least `least`: a decimal number with its unit.
+#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // checked to be positive and below an hour
+pub fn time(name: &str, value: &str, least: Picos) -> Result<Picos, String> {
+    let wrong = || format!("{name}={value} is not a duration; write it like 500ns, 2us, 1.5ms or 3s");
+    let (number, unit) = split(value).ok_or_else(wrong)?;
+    let unit = match unit {
+        "ns" => MICROSECOND / 1000,
+        "us" | "µs" => MICROSECOND,
+        "ms" => MICROSECOND * 1000,
+        "s" => SECOND,
+        _ => return Err(wrong()),
+    };
+    let picos = number * unit as f64;
+    if picos > LONGEST as f64 {
+        return Err(format!("{name}={value} is absurd: the longest is an hour"));
+    }
+    let picos = picos.round() as u64;
+    if picos < least {
+        let (least, unit) =
+            if least < MICROSECOND { (least / 1000, "ns") } else { (least / MICROSECOND, "us") };
+        return Err(format!("{name}={value} is too short: the shortest is {least}{unit}"));
+    }
+    Ok(picos)
+}
+
+/// A size in bytes, as it stands in a cluster's URL: a number with an optional unit (`KiB`, `MiB`, `GiB`, `TiB`, or `kB`, `MB`,
+/// `GB`, `TB`).
+///
+/// ```
+/// assert_eq!(farfield_words::units::parse_size("2GiB"), Ok(2 << 30));
+/// assert!(farfield_words::units::parse_size("2 parsecs").is_err());
+/// ```
+///
+/// # Errors
+/// What is wrong with it, in a line.
+pub fn parse_size(value: &str) -> Result<u64, String> {
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let unit_bytes: u64 = match unit {
+        "" | "B" => 1,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => {
+            return Err(format!("{value} has an unknown unit `{unit}`; write it like 64KiB, 16MiB or 2GiB"));
+        }
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit_bytes))
+        .ok_or_else(|| format!("{value} is not a size; write it like 64KiB, 16MiB or 2GiB"))
+}
+
+/// A decimal number without a sign, and what follows it.
+pub fn split(value: &str) -> Option<(f64, &str)> {
+    let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    Some((number.parse().ok()?, unit))
+}
