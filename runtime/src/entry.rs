@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, ComputeThread};
 use crate::error::{Error, Printable, Result};
-use crate::fabric::stall;
+use farfield_fabric::stall;
 
 /// The variable that names another cluster than the program's own.
 const CLUSTER_VARIABLE: &str = "FARFIELD_CLUSTER";

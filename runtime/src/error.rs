@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+pub use farfield_fabric::error::{
+    CannotConnect, CannotServe, Evicted, Finding, NodeUnreachable, OperationFailed, Simulation, System,
+};
 pub use farfield_words::error::{InvalidArgument, InvalidPointer, InvalidValue, PointerFault, Printable};
 use farfield_words::{Address, ThreadId};
 
@@ -28,8 +31,29 @@ farfield_words::errors! {
         InvalidValue,
         /// An argument outside its bounds.
         InvalidArgument,
+        /// A memory node that does not answer: it has died, or the link to it is cut. What was posted to it may have taken
+        /// effect or not.
+        NodeUnreachable,
+        /// An operation that a memory node or the network between has refused. What was posted with it may have taken effect
+        /// or not.
+        OperationFailed,
+        /// A memory node that can not be connected to.
+        CannotConnect,
+        /// The cluster goes on without this process: it gave no sign of life for longer than its lease, or a memory node lost its
+        /// connection. What it had posted last may have taken effect or not; nothing more will. Connect again.
+        Evicted,
+        /// A memory node that can not begin to serve.
+        CannotServe,
+        /// The operating system refused something.
+        System,
+        /// What the simulator found wrong with a run.
+        Simulation,
     }
     from farfield_words { InvalidPointer, InvalidValue, InvalidArgument, }
+    from farfield_fabric {
+        InvalidPointer, InvalidValue, InvalidArgument, NodeUnreachable, OperationFailed, CannotConnect, Evicted, CannotServe, System,
+        Simulation,
+    }
 
     /// A word of the runtime's own in far memory that the runtime did not write: something else has. What the operation was to do is not
     /// done. Nothing is known of the rest of the memory; `farfield status` says how much of it can still be read.
@@ -176,55 +200,6 @@ farfield_words::errors! {
         /// What is wrong, naming the option and its value.
         reason: Box<str>,
     }
-    /// A memory node that does not answer: it has died, or the link to it is cut. What was posted to it may have taken
-    /// effect or not.
-    #[error("memory node {node} did not answer within {timeout_us} us ({operation} of {address})")]
-    NodeUnreachable {
-        /// The memory node.
-        node: u16,
-        /// How long it was tried, in microseconds.
-        timeout_us: u64,
-        /// The first operation that had no answer.
-        operation: &'static str,
-        /// Where it was to take place.
-        address: Address,
-    }
-    /// An operation that a memory node or the network between has refused. What was posted with it may have taken effect
-    /// or not.
-    #[error("{operation} of {address} failed on memory node {node}: {reason}")]
-    OperationFailed {
-        /// The memory node.
-        node: u16,
-        /// The operation.
-        operation: &'static str,
-        /// Where it was to take place.
-        address: Address,
-        /// What the device reports.
-        reason: Box<str>,
-    }
-    /// A memory node that can not be connected to.
-    #[error("cannot connect to memory node {address}: {reason}")]
-    CannotConnect {
-        /// Its address as it was given.
-        address: Box<str>,
-        /// Why not.
-        reason: Box<str>,
-    }
-    /// The cluster goes on without this process: it gave no sign of life for longer than its lease, or a memory node lost its connection.
-    /// What it had posted last may have taken effect or not; nothing more will. Connect again to take part anew.
-    #[error("process {process} has been evicted: it gave no sign of life for too long; connect again")]
-    Evicted {
-        /// The process's number.
-        process: u32,
-    }
-    /// A memory node that can not begin to serve.
-    #[error("cannot serve {address}: {reason}")]
-    CannotServe {
-        /// What it was to serve.
-        address: Box<str>,
-        /// Why not.
-        reason: Box<str>,
-    }
     /// A checkpoint that can not be written, or is none that the cluster can take in.
     #[error("checkpoint {file}: {reason}")]
     Checkpoint {
@@ -266,73 +241,12 @@ farfield_words::errors! {
         /// The first line of the panic's message.
         message: Box<str>,
     }
-    /// What the simulator found wrong with a run.
-    #[error("{finding} at {}.{:03} us, seed {seed}: {report}", at.as_micros(), at.subsec_nanos() % 1000)]
-    Simulation {
-        /// What kind of mistake it is.
-        finding: Finding,
-        /// The seed that shows it.
-        seed: u64,
-        /// When, in virtual time.
-        at: std::time::Duration,
-        /// Which operations, objects and threads are concerned.
-        report: Box<str>,
-    }
-    /// The operating system refused something.
-    #[error("cannot {action}: {cause}")]
-    System {
-        /// What was tried.
-        action: &'static str,
-        /// The system's answer.
-        cause: std::io::Error,
-    }
 }
 
 impl Error {
     /// Whether what failed may have taken effect, and may take effect if it is tried again.
     pub(crate) fn is_of_unknown_outcome(&self) -> bool {
         matches!(self, Self::NodeUnreachable(_) | Self::OperationFailed(_))
-    }
-}
-
-/// What the simulator can find wrong with a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Finding {
-    /// An operation on memory that has been freed.
-    UseAfterFree,
-    /// An operation on memory that was never allocated, or past the end of an object.
-    WildAccess,
-    /// An object that is freed or retired a second time.
-    DoubleFree,
-    /// An object in the place of another that is not freed.
-    DoubleAllocation,
-    /// An object that was never freed and that no root leads to.
-    Leak,
-    /// All threads wait for what nobody will do.
-    Deadlock,
-    /// All threads try again and again, and none gets on: each waits in a loop for what another would have to do. Words may change
-    /// meanwhile.
-    Livelock,
-    /// A task that fails again and again, because others are faster, while these do a lot.
-    Starved,
-    /// A run that took longer than its limit.
-    OutOfTime,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UseAfterFree => "use after free",
-            Self::WildAccess => "wild access",
-            Self::DoubleFree => "double free",
-            Self::DoubleAllocation => "double allocation",
-            Self::Leak => "leak",
-            Self::Deadlock => "deadlock",
-            Self::Livelock => "livelock",
-            Self::Starved => "starved",
-            Self::OutOfTime => "out of time",
-        })
     }
 }
 

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use crate::cluster::{Cluster, checkpoint, decode, url};
-use crate::fabric::{files, handshake};
 use crate::memory::grid;
 use crate::observer::{NodeMetrics, Observer};
+use farfield_fabric::files;
 use farfield_words::Address;
 use farfield_words::described::Layouts;
 use farfield_words::geometry;
@@ -19,7 +19,7 @@ pub fn url(data: &[u8]) {
 
 /// Any of the messages of a handshake.
 pub fn handshake(data: &[u8]) {
-    handshake::parse_any(data);
+    farfield_fabric::fuzzing::handshake(data);
 }
 
 /// The numbers of the memory node that says it and an address, and what it says when it lets a process in: a welcome, of either fabric.
@@ -27,7 +27,7 @@ pub fn welcome(data: &[u8]) {
     let Some((head, message)) = data.split_first_chunk::<12>() else { return };
     let [a, b, c, d, at @ ..] = *head;
     let place = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
-    handshake::join_any(message, place, Address::from_bits(u64::from_le_bytes(at)));
+    farfield_fabric::fuzzing::welcome(message, place, Address::from_bits(u64::from_le_bytes(at)));
 }
 
 /// Memory nodes, segments of each, bytes of a segment, and an address.

@@ -62,6 +62,7 @@ pub mod error;
 mod fabric;
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub mod fuzzing;
+mod io;
 mod memory;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod observer;
@@ -74,11 +75,6 @@ pub mod rdma;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
-#[cfg(test)]
-#[path = "../tests/skip/mod.rs"]
-mod skip;
-#[cfg(any(target_os = "linux", feature = "_verbs"))]
-mod stopper;
 mod task;
 
 pub use cluster::{

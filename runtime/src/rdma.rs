@@ -22,13 +22,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cluster::contents::ClusterContents;
 use crate::error::Result;
-use crate::fabric::secret;
-pub use crate::fabric::verbs::Atomics;
-use crate::fabric::verbs::{self, Server};
 pub use crate::observer::{NodeMetrics, Observer};
-pub use crate::stopper::Stopper;
-use crate::stopper::lease_ms;
+pub use farfield_fabric::Stopper;
+use farfield_fabric::lease_ms;
+use farfield_fabric::secret;
+use farfield_fabric::verbs::{self, Server};
+pub use farfield_fabric::verbs::{Atomics, DeviceInfo, PortInfo};
 
 /// What a memory node hosts, and for whom.
 #[derive(Clone, Debug)]
@@ -78,20 +79,19 @@ impl MemoryNode {
         let MemoryNodeOptions { listen, segments, segment_bytes, secret_file, lease, sweep } = options;
         let lease_ms = lease_ms(*lease)?;
         let secret = secret::of_node(secret_file.as_deref())?;
-        let options = verbs::Options {
-            listen: *listen,
-            segments: *segments,
-            segment_bytes: *segment_bytes,
-            lease_ms,
-            sweep: *sweep,
-        };
-        Server::listen(&options, secret).map(Self)
+        let options =
+            verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes, lease_ms };
+        let contents = Box::new(ClusterContents { sweeps: *sweep });
+        Ok(Self(Server::listen(&options, secret, contents)?))
     }
 
     /// What tells how its part of the cluster stands, from any thread.
     pub fn observer(&self) -> Observer {
         let seen = self.0.seen();
-        Observer::new(move || seen.metrics())
+        Observer::new(move || {
+            let (node, geometry) = seen.place();
+            NodeMetrics::of(geometry, node..node + 1, |at| seen.load(at), seen.counts())
+        })
     }
 
     /// The port that it listens on.
@@ -109,7 +109,7 @@ impl MemoryNode {
     /// # Errors
     /// [`Error::System`](crate::Error::System) if the process has too many open files.
     pub fn stopper(&self) -> Result<Stopper> {
-        self.0.stopper().map(Stopper)
+        Ok(self.0.stopper()?)
     }
 
     /// Serves until it is told to stop; then all connections are closed and the memory is gone.
@@ -117,7 +117,7 @@ impl MemoryNode {
     /// # Errors
     /// [`Error::Other`](crate::Error::Other) if its device is removed. What is wrong with a connection is its client's to know.
     pub fn serve(mut self) -> Result<()> {
-        self.0.serve()
+        Ok(self.0.serve()?)
     }
 }
 
@@ -127,44 +127,10 @@ impl fmt::Debug for MemoryNode {
     }
 }
 
-/// An RDMA device of this machine.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DeviceInfo {
-    /// What it is called.
-    pub name: String,
-    /// Whether it is a program, such as `rdma_rxe`.
-    pub is_software: bool,
-    /// Whether it has atomics, and with respect to what.
-    pub atomics: Atomics,
-    /// Requests that a queue pair holds.
-    pub max_requests: u32,
-    /// READs and atomics without an answer that a connection may have.
-    pub max_reads: u8,
-    /// Its ports.
-    pub ports: Vec<PortInfo>,
-    /// Why Farfield can not use it, if so.
-    pub unusable: Option<String>,
-}
-
-/// A port of an RDMA device.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PortInfo {
-    /// Its number, from 1.
-    pub number: u8,
-    /// Whether it is up.
-    pub is_up: bool,
-    /// The most bytes of a packet.
-    pub mtu: u32,
-    /// Its global identifiers that are in use: index, address, kind.
-    pub identifiers: Vec<(u32, String, String)>,
-}
-
 /// The RDMA devices of this machine.
 ///
 /// # Errors
 /// [`Error::System`](crate::Error::System) if there are none, or they may not be used.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
-    verbs::devices()
+    Ok(verbs::devices()?)
 }

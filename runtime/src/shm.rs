@@ -30,15 +30,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::{backing, control, members};
+use crate::cluster::contents::ClusterContents;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::fabric::secret;
-use crate::fabric::shm::{Options, Server};
 pub use crate::observer::{NodeMetrics, Observer};
-pub use crate::stopper::Stopper;
-use crate::stopper::lease_ms;
+pub use farfield_fabric::Stopper;
+use farfield_fabric::lease_ms;
+use farfield_fabric::secret;
+use farfield_fabric::shm::{Options, Server};
 use farfield_words::geometry::Geometry;
 
 /// How long a process may go without a sign of life, if nobody says.
@@ -95,15 +95,11 @@ impl MemoryNode {
         let geometry =
             Geometry::rounded(options.nodes.into(), options.segments.into(), options.segment_bytes)
                 .map_err(farfield_words::Error::from)?;
-        let of_server = Options {
-            name: options.name.as_str().into(),
-            geometry,
-            layout: control::LAYOUT_VERSION,
-            lease_ms: lease_ms(options.lease)?,
-        };
+        let of_server =
+            Options { name: options.name.as_str().into(), geometry, lease_ms: lease_ms(options.lease)? };
         let secret = secret::of_node(options.secret_file.as_deref())?;
-        let options = if options.sweep { control::SWEEPS } else { 0 };
-        let server = Server::listen(of_server, secret, |arena| backing::format(arena, options))?;
+        let contents = Box::new(ClusterContents { sweeps: options.sweep });
+        let server = Server::listen(of_server, secret, contents)?;
         Ok(Self(Arc::new(server)))
     }
 
@@ -112,7 +108,7 @@ impl MemoryNode {
     /// # Errors
     /// [`Error::System`] if the process has too many open files.
     pub fn stopper(&self) -> Result<Stopper> {
-        self.0.stopper().map(Stopper)
+        Ok(self.0.stopper()?)
     }
 
     /// What tells how the cluster stands, from any thread.
@@ -127,8 +123,7 @@ impl MemoryNode {
     /// Serves until it is told to stop; then all connections are closed and the cluster's directory is removed. The memory itself is gone when
     /// the last process has ended that uses it.
     pub fn serve(self) {
-        let arena = self.0.arena();
-        self.0.serve(|client| members::mark(client, members::Gone::Everywhere, |at| arena.word(at).ok()));
+        self.0.serve();
     }
 }
 

@@ -25,11 +25,11 @@ use super::ComputeThread;
 use super::left::Otherwise;
 use super::submitted::{Completed, Submitted};
 use crate::error::{Error, Result};
-use crate::fabric::Posted;
-use crate::fabric::chain::Chain;
 use crate::fabric::sim::Plant;
+use crate::io::Posted;
 use crate::memory::block::Block;
 use crate::memory::epoch;
+use farfield_fabric::chain::Chain;
 use farfield_words::Address;
 
 /// When an exchange that has failed is posted again, at the earliest and at the latest.

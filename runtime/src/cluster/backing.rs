@@ -1,24 +1,23 @@
 //! Where far memory is, and how threads get at it: the one place above the fabrics that tells them apart.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::contents::ClusterContents;
 use super::control;
 use super::url::{Config, Fabric};
 use crate::error::Result;
-use crate::fabric::Endpoint;
-use crate::fabric::delayed::Delayed;
-use crate::fabric::host::{Arena, Host};
-#[cfg(target_os = "linux")]
-use crate::fabric::shm;
 use crate::fabric::sim::{self, Sim, World};
-use crate::fabric::stall::Waits;
-#[cfg(feature = "_verbs")]
-use crate::fabric::verbs::{Client, Verbs};
+use crate::io::Endpoint;
 use crate::memory::grid::Grid;
 use crate::sim::books::Books;
-use farfield_words::Address;
+use farfield_fabric::host::Delayed;
+use farfield_fabric::host::{Arena, Host};
+#[cfg(target_os = "linux")]
+use farfield_fabric::shm;
+use farfield_fabric::stall::Waits;
+#[cfg(feature = "_verbs")]
+use farfield_fabric::verbs::{Client, Verbs};
 use farfield_words::geometry::Geometry;
 
 /// Where far memory is.
@@ -54,7 +53,7 @@ impl Backing {
             }
             #[cfg(feature = "_verbs")]
             Fabric::Verbs(options) => {
-                let client = Client::connect(options)?;
+                let client = Client::connect(options, control::LAYOUT_VERSION)?;
                 *geometry = client.geometry();
                 Self::Verbs(Arc::new(client))
             }
@@ -121,7 +120,7 @@ impl Backing {
     pub(super) fn prepare(&self, threads: usize) -> Result<()> {
         match self {
             #[cfg(feature = "_verbs")]
-            Self::Verbs(client) => client.prepare(threads),
+            Self::Verbs(client) => Ok(client.prepare(threads)?),
             _ => Ok(()),
         }
     }
@@ -140,7 +139,7 @@ impl Backing {
     pub(super) fn prepare_background(&self) -> Result<()> {
         match self {
             #[cfg(feature = "_verbs")]
-            Self::Verbs(client) => client.prepare_background(),
+            Self::Verbs(client) => Ok(client.prepare_background()?),
             _ => Ok(()),
         }
     }
@@ -177,21 +176,6 @@ impl Backing {
 /// Fresh memory with its control blocks.
 fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
     let arena = Arena::new(geometry)?;
-    format(&arena, 0)?;
+    arena.format(&ClusterContents { sweeps: false })?;
     Ok(Arc::new(arena))
-}
-
-/// Writes the control blocks of segments that are all zero.
-pub(crate) fn format(arena: &Arena, options: u64) -> Result<()> {
-    let geometry = arena.geometry();
-    for segment in 0..geometry.segments() {
-        for (offset, word) in control::initial_words(segment == 0, options) {
-            if offset == 0 {
-                arena.set_first_word(segment as u16, word);
-            } else {
-                arena.word(Address::new(segment as u16, offset))?.store(word, Ordering::Relaxed);
-            }
-        }
-    }
-    Ok(())
 }

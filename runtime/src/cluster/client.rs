@@ -51,8 +51,8 @@ use super::run::{Run, reserve};
 use super::thread::ComputeThread;
 use super::{Cluster, lock};
 use crate::error::{self, Error, Result};
-use crate::fabric::host::{Alarm, Alarms, Background, Moment};
-use crate::fabric::stall::{Waiting, blocked, blocked_for};
+use farfield_fabric::host::{Alarm, Alarms, Background, Moment};
+use farfield_fabric::stall::{Waiting, blocked, blocked_for};
 use life::{End, Life};
 use queue::{Offered, Queue};
 use serve::is_at_work_for;
@@ -203,7 +203,7 @@ impl Cluster {
                         run.account(index, super::Metrics::default());
                     }
                     (index + 1..threads).for_each(|index| service.queue.end(index));
-                    refused = Some(error);
+                    refused = Some(error.into());
                     break;
                 }
             }

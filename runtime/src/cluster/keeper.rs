@@ -35,10 +35,10 @@ use super::stalls::Purpose;
 use super::thread::ComputeThread;
 use super::{Cluster, Shared, control, decode, lock};
 use crate::error::{Error, Result};
-use crate::fabric::host::{Background, Stop, first_line};
-use crate::fabric::stall::{Waiting, blocked};
 use crate::memory::sweep::{Pace, Swept};
 use crate::task::block_on;
+use farfield_fabric::host::{Background, Stop, first_line};
+use farfield_fabric::stall::{Waiting, blocked};
 
 /// How long the keeper sleeps: what is noticed by it is noticed so much later.
 const TICK: Duration = Duration::from_millis(5);

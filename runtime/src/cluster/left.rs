@@ -15,11 +15,12 @@ use super::amends::Exchange;
 use super::metrics::count;
 use super::submitted::Submitted;
 use crate::error::{Error, Result};
-use crate::fabric::chain::Chain;
 use crate::fabric::sim::Plant;
-use crate::fabric::{Posted, Ticket};
+use crate::io::Posted;
 use crate::memory::epoch;
 use crate::place::Results;
+use farfield_fabric::Ticket;
+use farfield_fabric::chain::Chain;
 use farfield_words::Address;
 
 /// How many chains that nobody waits for are looked at whenever another is posted.

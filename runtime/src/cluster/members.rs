@@ -32,22 +32,13 @@ use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_P
 use super::decode;
 use super::thread::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::fabric::chain::Slot;
 use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE, Places};
+use farfield_fabric::Gone;
+use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 use memoffset::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// How far a process is gone, as a memory node knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
-    /// From this memory node: the others are yet to be asked.
-    #[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // in shared memory there is only one
-    Here,
-    /// Nothing of it takes effect anywhere any more.
-    Everywhere,
-}
 
 /// Where processes stand, looked for word by word.
 fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = Places> {
@@ -64,7 +55,6 @@ pub(super) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Place
 }
 
 /// Marks the record of a process that is gone. For the first memory node, which alone writes this word.
-#[cfg(any(target_os = "linux", feature = "_verbs"))]
 pub(crate) fn mark<'a>(identity: u32, gone: Gone, word: impl Fn(Address) -> Option<&'a AtomicU64>) {
     let load = |at| word(at).map_or(0, |word| word.load(Ordering::SeqCst));
     let mark = u64::from(identity) + 1;

@@ -34,6 +34,7 @@ mod barrier;
 #[cfg(target_os = "linux")]
 pub(crate) mod checkpoint;
 mod client;
+pub(crate) mod contents;
 pub(crate) mod control;
 pub(crate) mod decode;
 pub(crate) mod directory;
@@ -75,10 +76,8 @@ pub use thread::ComputeThread;
 pub(crate) use tokens::failed_write;
 
 use crate::error::{self, Error, Result};
-use crate::fabric::Endpoint;
-use crate::fabric::host::{Background, run_threads};
 use crate::fabric::sim::{self, Ran};
-use crate::fabric::stall::{self, Waits};
+use crate::io::Endpoint;
 use crate::memory::cache::Spare;
 use crate::memory::epoch::Collector;
 use crate::memory::process::Process;
@@ -86,6 +85,8 @@ use crate::memory::registry::Registry;
 use crate::sim::Simulation;
 use crate::task::block_on;
 use backing::Backing;
+use farfield_fabric::host::{Background, run_threads};
+use farfield_fabric::stall::{self, Waits};
 use group::Group;
 use keeper::AtFirst;
 use run::Run;

@@ -9,11 +9,11 @@ use super::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
 use super::group::Joint;
 use super::{Cluster, Metrics, Shared, lock};
 use crate::error::{self, Error, Result};
-use crate::fabric::host::Reserved;
 use crate::memory::candidates::Candidates;
 use crate::memory::eager::Eager;
 use crate::memory::grid::Grid;
 use crate::memory::process::Process;
+use farfield_fabric::host::Reserved;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
@@ -32,7 +32,7 @@ pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<Reserved> {
     if threads == 0 {
         return refused(threads.to_string(), "a run needs at least one thread");
     }
-    let Some(threads_per_process) = shared.threads_per_process() else { return Reserved::new(threads) };
+    let Some(threads_per_process) = shared.threads_per_process() else { return Ok(Reserved::new(threads)?) };
     if threads > MOST_SIMULATED {
         return refused(threads.to_string(), "a simulated run has at most 262144 threads");
     }
@@ -47,7 +47,7 @@ pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<Reserved> {
             "their epoch slots do not fit in segment 0; raise the option `size` or `threads-per-node`";
         return refused(on_nodes(), reason);
     }
-    Reserved::new(0)
+    Ok(Reserved::new(0)?)
 }
 
 /// The threads of one [`Cluster::run`].

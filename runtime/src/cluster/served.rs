@@ -1,9 +1,9 @@
 //! A cluster with a memory node in this process, for tests.
 
 use super::Cluster;
-use crate::fabric::host::Background;
 use crate::shm::{MemoryNode, MemoryNodeOptions};
-use crate::stopper::Stopper;
+use farfield_fabric::Stopper;
+use farfield_fabric::host::Background;
 
 pub(crate) struct Served {
     pub(crate) url: String,

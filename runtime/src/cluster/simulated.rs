@@ -196,7 +196,7 @@ pub(super) fn look_for_leaks(world: &sim::Shared) -> Result<()> {
     };
     let roots = words(0, HEADER_BYTES..CONTROL_BYTES).map(|at| world.peek(at)).collect();
     world.look_for_leaks(roots);
-    world.books.finding().map_or(Ok(()), Err)
+    world.books.finding().map_or(Ok(()), |finding| Err(finding.into()))
 }
 
 impl Shared {

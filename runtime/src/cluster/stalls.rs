@@ -12,9 +12,9 @@ use super::{Shared, lock};
 use crate::cluster::ComputeThread;
 use crate::error::Printable;
 use crate::fabric::sim::KEEPER_TASK;
-use crate::fabric::stall::{self, Clock, Task, Waiting, Waits, What};
 use crate::memory::process::Process;
 use crate::sim::trace::field_name;
+use farfield_fabric::stall::{self, Clock, Task, Waiting, Waits, What};
 use farfield_words::Address;
 use farfield_words::ThreadId;
 

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use super::ComputeThread;
 use super::metrics::count;
 use crate::error::Result;
-use crate::fabric::Posted;
-use crate::fabric::chain::{Chain, Slot};
+use crate::io::Posted;
+use farfield_fabric::chain::{Chain, Slot};
 
 /// A posted chain, to be waited for.
 pub(crate) struct Submitted<'a> {

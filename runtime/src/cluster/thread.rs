@@ -22,11 +22,9 @@ use super::submitted::Submitted;
 use super::tokens::{Tokens, failed_write};
 use super::{Cluster, Metrics};
 use crate::error::{Error, Result};
-use crate::fabric::chain::{Chain, Op};
-use crate::fabric::host::Host;
 use crate::fabric::sim::{Plant, Sim};
-use crate::fabric::stall::Waits;
-use crate::fabric::{Endpoint, Posted, Ticket};
+use crate::io::Endpoint;
+use crate::io::Posted;
 use crate::memory::eager::Eager;
 use crate::memory::epoch::{Collector, Participant};
 use crate::memory::global::Step;
@@ -38,6 +36,10 @@ use crate::memory::reclaim::RETIRED_PER_ADVANCE;
 use crate::place::ResultsPool;
 use crate::task::Idle;
 use crate::task::lineage::Lineage;
+use farfield_fabric::Ticket;
+use farfield_fabric::chain::{Chain, Op};
+use farfield_fabric::host::Host;
+use farfield_fabric::stall::Waits;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 use farfield_words::WORD_BYTES;
@@ -261,7 +263,7 @@ impl ComputeThread {
     /// Sleeps: for waiting until somebody does something in another process, when nothing of this thread is under way.
     #[allow(clippy::unused_self)] // whoever has no thread has nothing to sleep with
     pub(crate) fn rest(&self, duration: Duration) {
-        crate::fabric::host::rest(duration);
+        farfield_fabric::host::rest(duration);
     }
 
     /// Tells the other threads of the run that the thread has ended, unless they have been told.
@@ -306,7 +308,10 @@ impl ComputeThread {
     /// What a handle knew of an object is about to be used in place of a READ: the simulator looks whether it lives.
     #[inline]
     pub(crate) fn check_cached(&self, at: Address, words: usize) -> Result<()> {
-        self.endpoint.virtual_time().map_or(Ok(()), |sim| sim.check_cached(at, words, self.task.get()))
+        match self.endpoint.virtual_time() {
+            Some(sim) => Ok(sim.check_cached(at, words, self.task.get())?),
+            None => Ok(()),
+        }
     }
 
     /// One READ of `words` words at `at`.
@@ -331,7 +336,7 @@ impl ComputeThread {
     #[inline]
     pub(crate) async fn read_word(&self, at: Address) -> Result<u64> {
         if let Some(host) = self.host_for_read(1) {
-            return host.read_word(at);
+            return Ok(host.read_word(at)?);
         }
         self.read_words(at, 1, |words| Ok(words[0])).await
     }
@@ -348,7 +353,7 @@ impl ComputeThread {
         if let Some(host) = self.endpoint.immediate() {
             self.veto_words(words);
             self.count_write(words.len());
-            return host.write(at, words);
+            return Ok(host.write(at, words)?);
         }
         let mut chain = self.empty_chain();
         chain.write(at, words);
@@ -376,7 +381,7 @@ impl ComputeThread {
         if let Some(host) = self.endpoint.immediate() {
             self.hear_of_sweep();
             count(&self.counters.faa, 1);
-            return host.fetch_add(at, addend);
+            return Ok(host.fetch_add(at, addend)?);
         }
         let mut chain = self.empty_chain();
         let slot = chain.fetch_add(at, addend);

@@ -36,8 +36,8 @@ use super::holdings::Written;
 use super::limbo::Limbo;
 use super::process::Process;
 use crate::cluster::ComputeThread;
-use crate::fabric::chain::{Chain, Op};
 use crate::fabric::sim::Plant;
+use farfield_fabric::chain::{Chain, Op};
 use farfield_words::Address;
 
 /// A process's part in sweeps.

@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::fabric::chain::Chain;
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Marks, Publish, RemotePtr, Shared};
+use farfield_fabric::chain::Chain;
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
 /// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment leaves free (three at least).

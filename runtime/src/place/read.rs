@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use crate::cluster::{Completed, ComputeThread, Submitted};
 use crate::error::{self, Error, PointerFault, Result};
-use crate::fabric::chain::Slot;
+use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, WORD_BYTES};
@@ -77,7 +77,7 @@ impl<'g, F: Field> Future for Read<'g, F> {
             let mut scratch = Scratch::<F::Cell>::new();
             return Poll::Ready(match host.read(at, scratch.words()) {
                 Ok(words) => F::decode(at, bytes(words)).map_err(Into::into),
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             });
         }
         // Decoded here too, not in the cold function: a value that is returned through memory there would be copied

@@ -21,9 +21,9 @@ pub(crate) mod watch;
 use std::fmt;
 use std::time::Duration;
 
-pub use crate::error::Finding;
 use crate::fabric::sim::Shared;
 pub use crate::fabric::sim::computing::Work;
+pub use farfield_fabric::error::Finding;
 pub use fault::Fault;
 pub use history::{Client, Event, Happened, History};
 use trace::since_start;

@@ -9,7 +9,8 @@ use super::pend_once;
 use crate::cluster::ComputeThread;
 use crate::cluster::stalls::Purpose;
 use crate::fabric::sim::{LoopId, LoopKind, Sim};
-use crate::fabric::stall::Waiting;
+use farfield_fabric::Endpoint as _;
+use farfield_fabric::stall::Waiting;
 use farfield_words::Address;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.

@@ -28,8 +28,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::cluster::ComputeThread;
-use crate::fabric::park::Parker;
 use crate::memory::process::Process;
+use farfield_fabric::Parker;
 use farfield_words::ThreadId;
 
 /// How long a thread that can not go on looks before it sleeps: about as long as it takes to put it to sleep and wake it. Looking for

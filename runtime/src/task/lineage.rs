@@ -20,7 +20,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crate::cluster::ComputeThread;
-use crate::fabric::stall::Waits;
+use farfield_fabric::stall::Waits;
 
 /// A task, and how often its futures have been polled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use crate::cluster::run::Run;
 use crate::cluster::runs::{Computing, UnderWay};
 use crate::cluster::{Cluster, ComputeThread, live};
 use crate::error::Result;
-use crate::fabric::host::Reserved;
 use crate::task::block_on;
+use farfield_fabric::host::Reserved;
 
 /// What a thread of a client has. Dropped from the last to the first.
 pub(super) struct Life {

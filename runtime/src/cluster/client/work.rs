@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::fabric::host::{Moment, first_line};
+use farfield_fabric::host::{Moment, first_line};
 
 /// A call that has begun.
 pub(super) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;

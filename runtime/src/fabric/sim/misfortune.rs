@@ -6,9 +6,9 @@ use super::config::{Odds, Picos, picos};
 use super::events::Event;
 use super::plant::Plant;
 use super::world::{ThreadState, World};
-use crate::error::{self, Error};
 use crate::sim::fault::{Fault, FaultKind, When};
 use crate::sim::trace::What;
+use farfield_fabric::error::{self, Error};
 use farfield_words::Address;
 
 /// How many times slower a slow memory node is.

@@ -62,12 +62,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use super::Ticket;
-use super::chain::Chain;
-use crate::error::Result;
 use computing::Work;
 use config::Picos;
 pub(crate) use config::{Reclaim, Reuse};
+use farfield_fabric::chain::Chain;
+use farfield_fabric::error::Result;
+use farfield_fabric::{Endpoint, Posted, Ticket};
 use farfield_words::Address;
 pub(crate) use loops::{LoopId, LoopKind};
 pub(crate) use plant::Plant;
@@ -117,30 +117,6 @@ impl Sim {
         Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant }
     }
 
-    pub(crate) fn post(&self, chain: Chain, task: u32) -> Ticket {
-        let Some((flight, rings)) = self.world.lock().post(self.thread, task, chain) else { return NEVER };
-        self.doorbells.set(self.doorbells.get() + u64::from(rings));
-        Ticket(flight.into())
-    }
-
-    pub(crate) fn doorbells(&self) -> u64 {
-        self.doorbells.get()
-    }
-
-    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
-        if ticket == NEVER { Poll::Pending } else { self.world.lock().poll(ticket.0 as u32) }
-    }
-
-    pub(crate) fn forget(&self, ticket: Ticket) {
-        if ticket != NEVER {
-            self.world.lock().forget(ticket.0 as u32);
-        }
-    }
-
-    pub(crate) fn now(&self) -> Duration {
-        config::duration(self.world.lock().clock(self.thread))
-    }
-
     /// A ticket that completes at a time.
     pub(crate) fn sleep_until(&self, time: Duration, task: u32) -> Ticket {
         let until = config::picos(time);
@@ -178,13 +154,6 @@ impl Sim {
     /// A retry loop is over, or was given up.
     pub(crate) fn loop_ends(&self, entry: LoopId) {
         self.world.lock().loop_ends(self.thread, entry);
-    }
-
-    /// No future waits for it, though its thread looks for its completion now and then.
-    pub(crate) fn in_background(&self, ticket: Ticket) {
-        if ticket != NEVER {
-            self.world.lock().in_background(ticket.0 as u32);
-        }
     }
 
     /// The thread pins a guard, in an epoch.
@@ -248,11 +217,6 @@ impl Sim {
         self.world.lock().has_lost(self.thread)
     }
 
-    /// Whether something that the thread has posted has not been executed.
-    pub(crate) fn is_underway(&self) -> bool {
-        self.world.lock().is_underway(self.thread)
-    }
-
     /// About how many pauses a time is.
     pub(crate) fn pauses_in(time: Duration) -> u32 {
         (config::picos(time) / PAUSE).min(1 << 20) as u32
@@ -261,5 +225,49 @@ impl Sim {
     /// About how many pauses a round trip takes.
     pub(crate) fn pauses_per_rtt(&self) -> u32 {
         (self.world.lock().config().rtt / PAUSE).clamp(1, 1 << 20) as u32
+    }
+}
+
+impl Endpoint for Sim {
+    fn post(&self, chain: Chain, task: u32) -> Posted {
+        let Some((flight, rings)) = self.world.lock().post(self.thread, task, chain) else {
+            return Posted::InFlight(NEVER);
+        };
+        self.doorbells.set(self.doorbells.get() + u64::from(rings));
+        Posted::InFlight(Ticket(flight.into()))
+    }
+
+    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+        if ticket == NEVER { Poll::Pending } else { self.world.lock().poll(ticket.0 as u32) }
+    }
+
+    fn forget(&self, ticket: Ticket) {
+        if ticket != NEVER {
+            self.world.lock().forget(ticket.0 as u32);
+        }
+    }
+
+    /// No future waits for it, though its thread looks for its completion now and then.
+    fn in_background(&self, ticket: Ticket) {
+        if ticket != NEVER {
+            self.world.lock().in_background(ticket.0 as u32);
+        }
+    }
+
+    /// Whether something that the thread has posted has not been executed.
+    fn is_underway(&self) -> bool {
+        self.world.lock().is_underway(self.thread)
+    }
+
+    fn doorbells(&self) -> u64 {
+        self.doorbells.get()
+    }
+
+    fn now(&self) -> Duration {
+        config::duration(self.world.lock().clock(self.thread))
+    }
+
+    fn idle(&self) {
+        unreachable!("the simulator polls a thread when something has arrived")
     }
 }

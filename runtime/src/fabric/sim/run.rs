@@ -9,7 +9,7 @@ use super::Shared;
 use super::config::duration;
 use super::events::Event;
 use super::world::{Compute, MANY_THREADS, Thread, ThreadState, World};
-use crate::error::{self, Error, Result};
+use farfield_fabric::error::{self, Error, Result};
 
 /// How a simulated thread ended.
 pub(crate) enum Ran<R> {

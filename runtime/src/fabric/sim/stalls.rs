@@ -1,4 +1,4 @@
-//! Stalls in virtual time: see [`stall`](crate::fabric::stall).
+//! Stalls in virtual time: see [`stall`](farfield_fabric::stall).
 //!
 //! What waits for longer than the limit *of virtual time* is reported, but for sleeps that the program asked for. Chains in flight are looked at
 //! here; what else threads wait for is in their tables, which are looked at between two polls, without the world's lock. Either happens
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::config::{self, Picos, duration, picos};
 use super::world::{Stage, World};
-use crate::error::Result;
-use crate::fabric::stall::{Simulated, watch_simulation};
 use crate::sim::trace::field_name;
+use farfield_fabric::error::Result;
+use farfield_fabric::stall::{Simulated, watch_simulation};
 use farfield_words::Address;
 
 impl World {

@@ -48,8 +48,8 @@ use std::collections::HashSet;
 use super::config::{Picos, SimConfig};
 use super::loops::{Loop, LoopId, LoopKind, Loops};
 use super::world::{Stage, ThreadState, World};
-use crate::error::Finding;
 use crate::sim::trace::Time;
+use farfield_fabric::error::Finding;
 
 /// How often a loop must have waited, or a thread backed off, at least.
 const TRIES: u64 = 64;

@@ -10,9 +10,9 @@ use super::config::Picos;
 use super::events::Event;
 use super::world::{Flight, Progress, Stage, ThreadState, World};
 use crate::cluster::control;
-use crate::error::{self, Error, Result};
-use crate::fabric::chain::Op;
 use crate::sim::trace::{Record, SHOWN_WORDS, What, Who};
+use farfield_fabric::chain::Op;
+use farfield_fabric::error::{self, Error, Result};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 

@@ -27,9 +27,9 @@ use super::read::check_aligned;
 use super::{Atomic, CompareExchangeError, Place};
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::fabric::chain::{Chain as Operations, Op, Slot};
 use crate::memory::guard::Guard;
 use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
+use farfield_fabric::chain::{Chain as Operations, Op, Slot};
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
 

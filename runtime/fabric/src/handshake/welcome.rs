@@ -1,0 +1,177 @@
+//! A memory node's last word in the handshake: what it hosts.
+//!
+//! A client computes with all of it: where a segment is mapped, which address of the memory node a word has. So what is read here is
+//! checked to the end: a [`Welcome`] has a [`Geometry`], as many segments as that has, each of which begins at a word and ends in the address
+//! space.
+
+use super::{Fields, MAGIC, Place, cut, reason};
+#[cfg(any(fuzzing, test))]
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
+
+/// The most segments that a memory node has.
+pub(crate) const MAX_SEGMENTS: usize = 1024;
+const WELCOME_HEAD_BYTES: usize = 40;
+const ENTRY_BYTES: usize = 16;
+/// How words lie in the memory of this machine.
+const BYTE_ORDER: [u8; 2] = 0x0102_u16.to_ne_bytes();
+/// The longest [`Welcome`].
+pub(crate) const MAX_WELCOME_BYTES: usize = WELCOME_HEAD_BYTES + MAX_SEGMENTS * ENTRY_BYTES;
+
+/// What a client needs to know of a memory node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Welcome {
+    /// Which client of the memory node it is: no two ever have the same number.
+    pub client: u32,
+    /// The version of the control blocks.
+    pub layout: u64,
+    /// How long a client may go without a sign of life.
+    pub lease_ms: u32,
+    /// The memory that it hosts: that of one memory node, but on `shm:`.
+    pub geometry: Geometry,
+    /// Its segments, as many as the geometry has.
+    pub segments: Vec<Segment>,
+}
+
+/// Where a segment is in the memory of its node, and the key to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub base: u64,
+    pub rkey: u32,
+}
+
+impl Welcome {
+    /// The message, or the one that says why the client is not welcome.
+    pub(crate) fn to_bytes(this: Result<&Self, &str>) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        match this {
+            Ok(welcome) => {
+                bytes.extend(0_u32.to_le_bytes());
+                bytes.extend(welcome.client.to_le_bytes());
+                bytes.extend((welcome.segments.len() as u32).to_le_bytes());
+                bytes.extend(welcome.layout.to_le_bytes());
+                bytes.extend(welcome.geometry.segment_bytes().to_le_bytes());
+                bytes.extend(welcome.lease_ms.to_le_bytes());
+                bytes.extend(welcome.geometry.nodes().to_le_bytes());
+                bytes.extend(BYTE_ORDER);
+                for segment in &welcome.segments {
+                    bytes.extend(segment.base.to_le_bytes());
+                    bytes.extend(segment.rkey.to_le_bytes());
+                    bytes.extend([0; 4]);
+                }
+            }
+            Err(reason) => {
+                let reason = cut(reason);
+                bytes.extend((reason.len() as u32).to_le_bytes());
+                bytes.extend(reason.as_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Reads the message of a memory node whose control blocks have to be of version `known`; the error is the memory node's reason, or
+    /// what is wrong with the message.
+    pub(crate) fn parse(bytes: &[u8], known: u64) -> Result<Self, String> {
+        let strange = || "it does not speak Farfield's protocol".to_owned();
+        let mut fields = Fields(bytes);
+        if fields.take() != Some(MAGIC) {
+            return Err(strange());
+        }
+        match fields.u32() {
+            Some(0) => {}
+            Some(_) => return Err(reason(fields.0)),
+            None => return Err(strange()),
+        }
+        let client = fields.u32().ok_or_else(strange)?;
+        let count = fields.u32().ok_or_else(strange)? as usize;
+        let layout = fields.u64().ok_or_else(strange)?;
+        let segment_bytes = fields.u64().ok_or_else(strange)?;
+        let lease_ms = fields.u32().ok_or_else(strange)?;
+        let nodes = fields.u16().ok_or_else(strange)?;
+        if fields.take().ok_or_else(strange)? != BYTE_ORDER {
+            return Err("its memory has words in the other byte order".to_owned());
+        }
+        if layout != known {
+            return Err(format!("its memory has layout version {layout}, this build knows {known}"));
+        }
+        if nodes == 0 || !count.is_multiple_of(usize::from(nodes)) {
+            return Err(format!("its table says {count} segments on {nodes} memory nodes"));
+        }
+        let per_node = count as u64 / u64::from(nodes);
+        let geometry =
+            Geometry::new(nodes.into(), per_node, segment_bytes).map_err(|wrong| format!("its {wrong}"))?;
+        if count == 0 || count > MAX_SEGMENTS || fields.0.len() != count * ENTRY_BYTES {
+            return Err(format!("its table says {count} segments and has {} bytes", fields.0.len()));
+        }
+        let mut segments = Vec::with_capacity(count);
+        while let (Some(base), Some(rkey), Some(_)) = (fields.u64(), fields.u32(), fields.u32()) {
+            if !base.is_multiple_of(WORD_BYTES as u64) || base.checked_add(segment_bytes).is_none() {
+                return Err(format!("it has a segment at {base:#x}"));
+            }
+            segments.push(Segment { base, rkey });
+        }
+        Ok(Self { client, layout, lease_ms, geometry, segments })
+    }
+
+    /// True if the segments are where an arena maps them: in order, each a stride behind the one before.
+    pub(crate) fn is_mapped_evenly(&self) -> bool {
+        let stride = 1 << self.geometry.stride_log2();
+        (0..).step_by(stride).zip(&self.segments).all(|(base, segment)| segment.base == base)
+    }
+}
+
+impl Place {
+    /// The geometry of the cluster, given that of the memory node in this place. All memory nodes are alike.
+    ///
+    /// # Errors
+    /// What is wrong, in a line: there is no such place, or the memory nodes have too much together.
+    pub(crate) fn cluster_of(&self, own: Geometry) -> Result<Geometry, String> {
+        if self.node >= self.nodes {
+            return Err(format!("there is no memory node {} of {}", self.node, self.nodes));
+        }
+        if own.nodes() != 1 {
+            return Err(format!("its table is that of {} memory nodes", own.nodes()));
+        }
+        let per_node = own.segments_per_node().into();
+        Geometry::new(self.nodes.into(), per_node, own.segment_bytes())
+            .map_err(|wrong| format!("with {} memory nodes like it the {wrong}", self.nodes))
+    }
+}
+
+/// Reads bytes as a welcome, and computes from it what the clients of both fabrics do: on `rdma:`, as that of
+/// memory node `node` of `nodes`.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn join_any(bytes: &[u8], (node, nodes): (u16, u16), at: Address) {
+    use crate::host::Arena;
+    // The version that it says.
+    let known = bytes.get(16..24).map_or(0, |layout| Fields(layout).u64().unwrap_or_default());
+    let welcome = match Welcome::parse(bytes, known) {
+        Ok(welcome) => welcome,
+        Err(reason) => return assert!(!reason.contains('\n'), "{reason:?}"),
+    };
+    let own = welcome.geometry;
+    assert_eq!(welcome.segments.len() as u64, u64::from(own.segments()));
+    // On `shm:`.
+    if welcome.is_mapped_evenly() && own.mapped_bytes() <= 64 << 20 {
+        let arena = Arena::new(own).expect("there is so much address space");
+        assert_eq!(arena.word(at).is_ok(), own.check(at, 1).is_ok());
+        for segment in 0..own.segments() {
+            let last = Address::new(segment as u16, own.segment_bytes() - WORD_BYTES as u64);
+            assert_eq!(arena.word(last).expect("it is inside").load(std::sync::atomic::Ordering::Relaxed), 0);
+        }
+    }
+    // On `rdma:`.
+    let place = Place { cluster: 1, node, nodes };
+    match place.cluster_of(own) {
+        Err(reason) => assert!(!reason.contains('\n'), "{reason:?}"),
+        Ok(cluster) => {
+            let segments = cluster.segments_of(place.node);
+            assert!(usize::from(segments.end - segments.start) + 1 >= welcome.segments.len());
+            if cluster.check(at, 1).is_ok() && cluster.node_of(at.segment()) == place.node {
+                let segment = welcome.segments[usize::from(at.segment() - segments.start)];
+                assert!(segment.base + at.offset() < segment.base + own.segment_bytes());
+            }
+        }
+    }
+}

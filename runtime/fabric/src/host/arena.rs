@@ -1,0 +1,332 @@
+//! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a [sealed](super::Sealed) file for one in
+//! shared memory.
+//!
+//! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a
+//! power of two. Pages that nobody touches cost address space only, so the rounding is free.
+//!
+//! Finding a word is on the path of every step of a pointer chase, where what counts is the *latency* from an address to
+//! its word. If there is one segment, an address is an offset from `base` as it stands, and one comparison proves it
+//! valid: the processor predicts it, so the address itself costs nothing. With several, the segment's number is shifted
+//! and added, 4 cycles.
+//!
+//! Invariants, which `Arena::mapped` establishes and no other code can break, since the fields are private and never changed:
+//!
+//! 1. `base` is the start of `_map`, which owns at least `segments << stride_log2` bytes of page-aligned memory until the arena is dropped. The
+//!    kernel keeps the size of a shared file, so no process can take the memory away.
+//! 2. `segment_bytes <= 1 << stride_log2`, and both are multiples of a word: a [`Geometry`] is so by construction. `limit` and `alone` follow
+//!    from it.
+//! 3. This process reaches the memory through `&AtomicU64` only: [`Arena::words`] and [`Arena::set_first_word`] are the only code that makes
+//!    references of `base`, and `_map` is never looked into. Other processes may write any bits at any time, which is what atomics allow.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use memmap2::MmapMut;
+
+#[cfg(target_os = "linux")]
+use super::sealed::Sealed;
+use crate::Contents;
+use crate::error::{self, Error, Result};
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
+
+const ACTION: &str = "map far memory";
+
+/// The memory of all segments.
+pub struct Arena {
+    base: *const u8,
+    segments: u64,
+    /// log2 of the distance between segments, in bytes.
+    stride_log2: u32,
+    /// One word less than a segment: an access of `n` bytes may begin in the first `limit - n` bytes after the first
+    /// word.
+    limit: u64,
+    /// Words of the only segment but for its first; 0 if there are several segments.
+    alone: u64,
+    geometry: Geometry,
+    pub(super) mapped: Instant,
+    /// Owns the memory behind `base`.
+    _map: MmapMut,
+    /// The lock that shows that shared memory is used, held as long as it is mapped.
+    _in_use: Option<File>,
+}
+
+// SAFETY: only `base` keeps the compiler from concluding this. A mapping belongs to the process, not to the thread that made it, and is unmapped
+// once, by `_map`, on whatever thread drops the arena (invariant 1).
+unsafe impl Send for Arena {}
+// SAFETY: `&self` leads to the memory as `&AtomicU64` only (invariant 3), which is `Sync`; the fields themselves are never changed.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// New memory, all zero.
+    pub fn new(geometry: Geometry) -> Result<Self> {
+        Self::mapped(geometry, |options| options.map_anon(), None)
+    }
+
+    /// The memory of a file. `in_use` is held as long as it is mapped.
+    ///
+    /// # Errors
+    /// Those of the system; also if the file has fewer bytes than the segments need.
+    #[cfg(target_os = "linux")]
+    pub fn shared(memory: &Sealed, in_use: File, geometry: Geometry) -> Result<Self> {
+        if memory.bytes() < geometry.mapped_bytes() {
+            let cause = std::io::ErrorKind::UnexpectedEof.into();
+            return Err(Error::from(error::System { action: ACTION, cause }));
+        }
+        // SAFETY: the file has the bytes that are mapped, by the check above, and keeps them as long as it is mapped, by what
+        // `Sealed` is: the kernel lets no process change its size. What other processes write there at the same time is
+        // harmless, since all accesses of this process are atomic (invariant 3).
+        Self::mapped(geometry, |options| unsafe { options.map_mut(memory.file()) }, Some(in_use))
+    }
+
+    fn mapped(
+        geometry: Geometry,
+        map: impl FnOnce(&memmap2::MmapOptions) -> std::io::Result<MmapMut>,
+        in_use: Option<File>,
+    ) -> Result<Self> {
+        let failed = |cause| Error::from(error::System { action: ACTION, cause });
+        let bytes = usize::try_from(geometry.mapped_bytes())
+            .map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
+        let mut options = memmap2::MmapOptions::new();
+        let mut map = map(options.len(bytes).no_reserve_swap()).map_err(failed)?;
+        if map.len() < bytes {
+            return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok(Self {
+            base: map.as_mut_ptr().cast_const(),
+            segments: u64::from(geometry.segments()),
+            stride_log2: geometry.stride_log2(),
+            limit: geometry.segment_bytes() - WORD_BYTES as u64,
+            alone: if geometry.segments() == 1 {
+                geometry.segment_bytes() / WORD_BYTES as u64 - 1
+            } else {
+                0
+            },
+            geometry,
+            mapped: Instant::now(),
+            _map: map,
+            _in_use: in_use,
+        })
+    }
+
+    /// How much there is.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The word at `at`.
+    #[inline]
+    pub fn word(&self, at: Address) -> Result<&AtomicU64> {
+        self.words(at, 1).map(|words| &words[0])
+    }
+
+    /// The `count` words from `at` on.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] unless all of them are words of one segment, its first word excepted.
+    #[inline]
+    #[allow(clippy::cast_ptr_alignment)] // proven below
+    pub fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
+        let bits = at.bits();
+        // The number of words from the second on. What an address has below a word becomes its highest bits, so that
+        // one comparison refuses what is misaligned, the first word (null among it), and what is past the end.
+        let index = bits.wrapping_sub(WORD_BYTES as u64).rotate_right(WORD_BYTES.trailing_zeros());
+        let from_base = if count as u64 <= self.alone && index <= self.alone - count as u64 {
+            bits
+        } else {
+            let (segment, offset) = (u64::from(at.segment()), at.offset());
+            let bytes = (count as u64).saturating_mul(WORD_BYTES as u64);
+            let inside = bytes <= self.limit
+                && offset.wrapping_sub(WORD_BYTES as u64) <= self.limit - bytes
+                && segment < self.segments
+                && bits.is_multiple_of(WORD_BYTES as u64);
+            if !inside {
+                return Err(self.geometry.invalid(at).into());
+            }
+            (segment << self.stride_log2) + offset
+        };
+        // SAFETY: the words begin at a multiple of 8 from `base`, which is aligned to pages, and end inside the mapping (invariant 1):
+        // - In the first case `index` is at most `alone`. For bits that are no multiple of 8, or below 8, it is 2^61 or more, and `alone` is less; so
+        //   `bits` is 8 * (index + 1), and `bits + 8 * count` at most 8 * (alone + 1): the size of the only segment. (Where there are
+        //   several, `alone` and with it `count` are 0, and `bits` is 8.)
+        // - In the second, `segment < segments`, and `8 <= offset` and `offset + bytes <= limit + 8`, the size of a segment, since
+        //   `wrapping_sub` makes an offset of 0 larger than any limit. A segment ends before the next begins (invariant 2).
+        // Any bits are a valid `AtomicU64`. The borrow of `self` keeps the memory mapped as long as the slice, and that all is accessed by atomics
+        // is invariant 3.
+        Ok(unsafe { std::slice::from_raw_parts(self.base.add(from_base as usize).cast(), count) })
+    }
+
+    /// Writes the first word of a segment, which no address reaches.
+    #[allow(clippy::cast_ptr_alignment)] // segments begin at multiples of a power of two that is larger than a word
+    pub fn set_first_word(&self, segment: u16, word: u64) {
+        assert!(u64::from(segment) < self.segments);
+        // SAFETY: the assertion puts `segment << stride_log2` at least a segment, so a word, before the mapping's end (invariant 1), and it is a multiple
+        // of a power of two that is larger than a word. It is borrowed from `self`, and accessed by an atomic (invariant 3).
+        let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_log2).cast::<AtomicU64>() };
+        first.store(word, Ordering::Release);
+    }
+
+    /// Fills fresh memory with the words that its segments begin with.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] if one of them would lie outside its segment.
+    pub fn format(&self, contents: &dyn Contents) -> Result<()> {
+        for segment in 0..self.geometry.segments() {
+            for (offset, word) in contents.initial_words(segment == 0) {
+                if offset == 0 {
+                    self.set_first_word(segment as u16, word);
+                } else {
+                    self.word(Address::new(segment as u16, offset))?.store(word, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::PointerFault;
+
+    /// No power of two, so that there is something between segments.
+    const BYTES: u64 = 40 * 1024;
+
+    fn arena() -> Arena {
+        Arena::new(Geometry::new(3, 2, BYTES).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_last_word_of_each_segment_is_its_own() {
+        let arena = arena();
+        for segment in 0..6 {
+            let last = Address::new(segment, BYTES - 8);
+            arena.word(last).unwrap().store(u64::from(segment) + 1, Ordering::Relaxed);
+        }
+        for segment in 0..6 {
+            let last = Address::new(segment, BYTES - 8);
+            let word = arena.word(last).unwrap().load(Ordering::Relaxed);
+            assert_eq!(word, u64::from(segment) + 1);
+        }
+    }
+
+    #[test]
+    fn addresses_outside_are_refused_with_the_reason() {
+        let arena = arena();
+        let fault = |address, words| match arena.words(address, words) {
+            Err(Error::InvalidPointer(found)) => Some(found.fault),
+            Err(other) => panic!("{other}"),
+            Ok(_) => None,
+        };
+        let past = Some(PointerFault::PastSegment { size_bytes: BYTES });
+        assert_eq!(fault(Address::NULL, 1), Some(PointerFault::Null));
+        assert_eq!(fault(Address::new(6, 64), 1), Some(PointerFault::NoSegment { segments: 6 }));
+        assert_eq!(fault(Address::new(1, 65), 1), Some(PointerFault::Misaligned { align: 8 }));
+        assert_eq!(fault(Address::new(1, 0), 1), past);
+        assert_eq!(fault(Address::new(1, BYTES - 8), 2), past);
+        assert_eq!(fault(Address::new(1, BYTES), 1), past);
+        assert_eq!(fault(Address::new(1, 64), usize::MAX / 8), past);
+        assert_eq!(fault(Address::new(1, 64), 1 << 61), past);
+        assert_eq!(fault(Address::from_bits(u64::MAX), 1), Some(PointerFault::NoSegment { segments: 6 }));
+        assert_eq!(fault(Address::new(1, BYTES - 16), 2), None);
+    }
+
+    #[test]
+    fn a_segment_alone_refuses_the_same() {
+        let alone = Arena::new(Geometry::new(1, 1, BYTES).unwrap()).unwrap();
+        let one_of_two = Arena::new(Geometry::new(1, 2, BYTES).unwrap()).unwrap();
+        for offset in (0..96).chain(BYTES - 96..BYTES + 96) {
+            for count in (0..8).chain([5119, 5120, 1 << 61, usize::MAX]) {
+                let at = Address::new(0, offset);
+                let (found, other) = (alone.words(at, count), one_of_two.words(at, count));
+                assert_eq!(found.is_ok(), other.is_ok(), "{count} words at {at}");
+                if let Ok(words) = found {
+                    assert_eq!(words.as_ptr() as usize - alone.base as usize, offset as usize);
+                    assert_eq!(words.len(), count);
+                }
+            }
+        }
+        assert!(alone.words(Address::new(1, 64), 1).is_err());
+    }
+
+    /// Where words may be of what an address names: in bytes from the arena's start.
+    fn bounds(arena: &Arena, at: Address) -> std::ops::Range<usize> {
+        let start = usize::from(at.segment()) << arena.stride_log2;
+        start + WORD_BYTES..start + BYTES as usize
+    }
+
+    /// The words are where the address says and end with the segment, or before; whatever was mapped beyond it.
+    fn are_inside(arena: &Arena, at: Address, words: &[AtomicU64]) {
+        let range = words.as_ptr_range();
+        let [start, end] = [range.start, range.end].map(|pointer| pointer.addr() - arena.base.addr());
+        let bounds = bounds(arena, at);
+        assert!(bounds.start <= start && end <= bounds.end, "{start}..{end} of {bounds:?}, at {at}");
+        assert!(end as u64 <= arena.geometry.mapped_bytes());
+        assert_eq!(start, bounds.start - WORD_BYTES + at.offset() as usize);
+        assert!(range.start.is_aligned());
+        for word in words {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Threads that have the memory keep it, also when all else has let it go.
+    #[test]
+    fn the_memory_stays_mapped_until_the_last_thread_lets_it_go() {
+        let arena = std::sync::Arc::new(arena());
+        let (left, at) = (std::sync::Arc::downgrade(&arena), Address::new(5, BYTES - 8));
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(5));
+        let threads = [0; 4].map(|_| {
+            let (arena, barrier) = (std::sync::Arc::clone(&arena), std::sync::Arc::clone(&barrier));
+            std::thread::spawn(move || {
+                barrier.wait();
+                for _ in 0..1000 {
+                    arena.word(at).unwrap().fetch_add(1, Ordering::Relaxed);
+                }
+                arena.word(at).unwrap().load(Ordering::Relaxed)
+            })
+        });
+        drop(arena);
+        barrier.wait();
+        let most = threads.map(|thread| thread.join().unwrap()).into_iter().max();
+        assert_eq!(most, Some(4000));
+        assert!(left.upgrade().is_none(), "then it is unmapped");
+    }
+
+    /// A mapping that is smaller than its segments is no arena.
+    #[test]
+    fn a_mapping_that_is_too_small_is_refused() {
+        let small = |_: &memmap2::MmapOptions| memmap2::MmapOptions::new().len(4096).map_anon();
+        let made = Arena::mapped(Geometry::new(3, 2, BYTES).unwrap(), small, None);
+        assert!(matches!(made, Err(Error::System(_))));
+    }
+
+    /// Addresses at which something ends or begins, and any others.
+    fn bits() -> impl proptest::strategy::Strategy<Value = u64> {
+        use proptest::prelude::*;
+        let edges = prop::sample::select(vec![0, 8, BYTES, BYTES.next_power_of_two(), 1 << 47]);
+        let near = (0_u16..4, edges, -16_i64..17).prop_map(|(segment, edge, by)| {
+            Address::new(segment, 0).bits().wrapping_add(edge).wrapping_add_signed(by)
+        });
+        prop_oneof![any::<u64>(), near]
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2000))]
+        #[test]
+        fn any_bits_give_words_inside_or_an_error(
+            bits in bits(),
+            count in proptest::prop_oneof![0_usize..6, 5100_usize..5130, proptest::prelude::any::<usize>()],
+            alone: bool,
+        ) {
+            let segments = if alone { 1 } else { 3 };
+            let arena = Arena::new(Geometry::new(1, segments, BYTES).unwrap()).unwrap();
+            let at = Address::from_bits(bits);
+            if let Ok(words) = arena.words(at, count) {
+                assert_eq!(words.len(), count);
+                are_inside(&arena, at, words);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The host's memory behind a delay: each chain completes at a seeded poll after it was posted.
+//!
+//! `local:delay=N` makes programs wait as they would on a network, so that the tasks of a thread interleave, futures
+//! are dropped with operations in flight, and completions arrive out of order. It measures nothing; it is for tests of
+//! code that has only ever seen operations ready at once.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::Host;
+use crate::chain::Chain;
+use crate::error::Result;
+use crate::stall::{self, Waits};
+use crate::{Endpoint, Posted, Ticket};
+
+/// One thread's access to the host's memory, behind a delay.
+pub struct Delayed {
+    host: Host,
+    max_polls: u32,
+    rng: RefCell<SmallRng>,
+    next_ticket: Cell<u64>,
+    in_flight: RefCell<Vec<InFlight>>,
+    stalls: Option<Arc<Waits>>,
+}
+
+struct InFlight {
+    ticket: Ticket,
+    polls_left: u32,
+    chain: Chain,
+    /// Its key among the thread's waits.
+    wait: u64,
+}
+
+impl Delayed {
+    /// Chains complete at the `max_polls`th poll at the latest, each at a poll that is drawn from the seed.
+    pub fn new(host: Host, max_polls: u32, seed: u64, stalls: Option<Arc<Waits>>) -> Self {
+        Self {
+            host,
+            max_polls,
+            rng: RefCell::new(SmallRng::seed_from_u64(seed)),
+            next_ticket: Cell::new(0),
+            in_flight: RefCell::default(),
+            stalls,
+        }
+    }
+
+    fn take(&self, flight: InFlight) -> Chain {
+        if let Some(waits) = &self.stalls {
+            waits.leave(flight.wait);
+        }
+        flight.chain
+    }
+}
+
+impl Endpoint for Delayed {
+    fn post(&self, chain: Chain, task: u32) -> Posted {
+        let ticket = Ticket(self.next_ticket.replace(self.next_ticket.get() + 1));
+        let polls_left = self.rng.borrow_mut().random_range(1..=self.max_polls);
+        let wait = self.stalls.as_ref().map_or(0, |waits| {
+            let why = || {
+                "its task is not polled: a combinator has left it, or its thread does something else"
+                    .to_owned()
+            };
+            stall::enter_flight(waits, task, &chain, Box::new(why))
+        });
+        self.in_flight.borrow_mut().push(InFlight { ticket, polls_left, chain, wait });
+        Posted::InFlight(ticket)
+    }
+
+    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+        let mut in_flight = self.in_flight.borrow_mut();
+        let position = position(&in_flight, ticket);
+        if in_flight[position].polls_left > 0 {
+            in_flight[position].polls_left -= 1;
+            return Poll::Pending;
+        }
+        let mut chain = self.take(in_flight.swap_remove(position));
+        let result = self.host.execute(&mut chain);
+        Poll::Ready((chain, result))
+    }
+
+    /// Nobody waits any more, but the operations were posted: they take effect now.
+    fn forget(&self, ticket: Ticket) {
+        let mut in_flight = self.in_flight.borrow_mut();
+        let position = position(&in_flight, ticket);
+        let mut chain = self.take(in_flight.swap_remove(position));
+        // An error of an operation that nobody waits for has nobody to go to.
+        drop(self.host.execute(&mut chain));
+    }
+
+    fn takes_time(&self) -> bool {
+        false
+    }
+
+    fn is_underway(&self) -> bool {
+        false
+    }
+
+    fn now(&self) -> Duration {
+        self.host.now()
+    }
+
+    fn idle(&self) {
+        self.host.idle();
+    }
+}
+
+fn position(in_flight: &[InFlight], ticket: Ticket) -> usize {
+    in_flight
+        .iter()
+        .position(|entry| entry.ticket == ticket)
+        .expect("a ticket is polled until its chain completes")
+}

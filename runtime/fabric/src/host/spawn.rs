@@ -1,0 +1,162 @@
+//! Starting threads of this process: a run's compute threads, and one in the background.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::error::{self, Error, Result};
+use crate::stall::blocked;
+
+/// How many compute threads a process has at most, of all its runs together.
+///
+/// A thread takes four mappings: its stack, the stack of its signal handler, and a guard page for each. Linux lets a process have 65,530
+/// unless told otherwise. Where they run out the system does not refuse to start a thread; the new thread aborts the process, because it
+/// gets no stack for its signal handler. So the limit is half of what there is room for.
+pub(super) const MOST_THREADS: usize = 8192;
+
+/// The compute threads that this process has promised to start, or has started.
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Leave to run so many compute threads, until it is dropped.
+pub struct Reserved(usize);
+
+impl Reserved {
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the process would have more than [`MOST_THREADS`].
+    pub fn new(threads: usize) -> Result<Self> {
+        let more = |reserved: usize| reserved.checked_add(threads).filter(|sum| *sum <= MOST_THREADS);
+        match RESERVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Self(threads)),
+            Err(_) => Err(Error::from(error::InvalidArgument {
+                argument: "threads",
+                value: threads.to_string().into(),
+                reason: "a process has at most 8192 compute threads at a time",
+            })),
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        RESERVED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// Runs `body(0)` to `body(threads - 1)`, each on a thread of its own, and collects what they return, in order.
+///
+/// # Errors
+/// [`Error::System`] if the system starts no more threads. `missing` is told which first, so that those that had
+/// started do not wait for the others; then they are waited for.
+///
+/// # Panics
+/// With the panic of the first thread, by index, that panicked.
+pub fn run_threads<R: Send>(
+    &Reserved(threads): &Reserved,
+    body: impl Fn(usize) -> R + Sync,
+    missing: impl FnOnce(std::ops::Range<usize>),
+) -> Result<Vec<R>> {
+    thread::scope(|scope| {
+        let body = &body;
+        let mut handles = Vec::with_capacity(threads);
+        let mut refused = None;
+        for index in 0..threads {
+            let builder = thread::Builder::new().name(format!("compute-{index}"));
+            match builder.spawn_scoped(scope, move || body(index)) {
+                Ok(handle) => handles.push(handle),
+                Err(cause) => {
+                    missing(index..threads);
+                    refused = Some(Error::from(error::System { action: "start a compute thread", cause }));
+                    break;
+                }
+            }
+        }
+        let results: Vec<_> = handles.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let values =
+            results.into_iter().map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect();
+        refused.map_or(Ok(values), Err)
+    })
+}
+
+/// The first line of a panic's message: one of many lines would make an error of many lines.
+pub fn first_line(panic: Box<dyn Any + Send>) -> String {
+    let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+    let message = message.unwrap_or_else(|| "its payload is no text".to_owned());
+    // A payload may panic when it is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+    message.lines().next().unwrap_or_default().to_owned()
+}
+
+/// A thread in the background; told to stop, and waited for, when this is dropped.
+pub struct Background {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a thread in the background waits with.
+#[derive(Default)]
+pub struct Stop {
+    is_told: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Stop {
+    /// Waits for so long, or until the thread is told to stop; gives whether it is.
+    pub fn wait(&self, duration: Duration) -> bool {
+        let is_told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.wait_timeout_while(is_told, duration, |is_told| !*is_told);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Background {
+    /// # Errors
+    /// [`Error::System`] if the system starts no more threads.
+    pub fn start(name: &str, body: impl FnOnce(&Stop) + Send + 'static) -> Result<Self> {
+        let stop = Arc::new(Stop::default());
+        let of_thread = Arc::clone(&stop);
+        let started = thread::Builder::new().name(name.to_owned()).spawn(move || body(&of_thread));
+        let failed = |cause| Error::from(error::System { action: "start a thread", cause });
+        Ok(Self { stop, thread: Some(started.map_err(failed)?) })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        *self.stop.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.told.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            let _waiting = blocked(|| format!("the thread `{name}` to end"));
+            // If it has panicked, it has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_so_many_threads_and_no_more() {
+        // Other tests of this process run at the same time, with a few threads.
+        assert!(Reserved::new(MOST_THREADS + 1).is_err());
+        assert_eq!(
+            Reserved::new(usize::MAX).err().unwrap().to_string(),
+            format!(
+                "threads is {}: a process has at most {MOST_THREADS} compute threads at a time",
+                usize::MAX
+            )
+        );
+        let half = Reserved::new(MOST_THREADS / 2 + 1).unwrap();
+        assert!(Reserved::new(MOST_THREADS / 2).is_err(), "of all runs together");
+        drop(half);
+        drop(Reserved::new(MOST_THREADS / 2).unwrap());
+    }
+}

@@ -1,0 +1,155 @@
+//! Putting a thread to sleep until it is woken.
+//!
+//! A thread has one [`Parker`]. Its wakers may be cloned, sent and used anywhere. A wake that comes while the thread is awake is
+//! kept, once, until the thread looks or sleeps. So a thread that looks for work, finds none and then sleeps misses no wake that
+//! follows work which its look did not see.
+//!
+//! The blocking is `crossbeam_utils`'s; the flag is ours, because that one can not be asked. Why none is lost: a wake sets the flag,
+//! and unparks the thread if the flag was not set before. The thread sleeps only after an exchange that found the flag
+//! clear. The wake that sets it next therefore has not unparked yet, and its permit ends the sleep, now or when it begins.
+//! A permit that is left over from an earlier wake ends a sleep too soon; the thread looks at the flag and sleeps again.
+//!
+//! A thread that polls for completions wakes itself once a round. It need not unpark itself, so it has a flag of its own, which no
+//! other thread writes. That one is only a hint to look again: a wake by another thread always sets the flag above.
+//!
+//! Costs: a thread's wake of itself is a store; one by another thread an atomic exchange or two, and a system call if the thread sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::sync;
+
+/// One thread's means to sleep.
+pub struct Parker {
+    blocking: sync::Parker,
+    bell: Arc<Bell>,
+    waker: Waker,
+}
+
+/// What wakes the thread.
+struct Bell {
+    was_rung: AtomicBool,
+    /// Set and cleared by the thread itself.
+    was_rung_here: AtomicBool,
+    /// The thread that looks and sleeps.
+    thread: usize,
+    unparker: sync::Unparker,
+}
+
+/// A number that no other living thread has.
+#[inline]
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if this_thread() == self.thread {
+            return self.was_rung_here.store(true, Ordering::Relaxed);
+        }
+        if !self.was_rung.swap(true, Ordering::SeqCst) {
+            self.unparker.unpark();
+        }
+    }
+}
+
+impl Parker {
+    /// For the thread that calls this.
+    pub fn new() -> Self {
+        let blocking = sync::Parker::new();
+        let bell = Arc::new(Bell {
+            was_rung: AtomicBool::new(false),
+            was_rung_here: AtomicBool::new(false),
+            thread: this_thread(),
+            unparker: blocking.unparker().clone(),
+        });
+        Self { blocking, waker: Waker::from(Arc::clone(&bell)), bell }
+    }
+
+    /// What wakes the thread, from any thread.
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Returns whether the thread has been woken since it last looked or slept.
+    #[inline]
+    pub fn was_woken(&self) -> bool {
+        if self.bell.was_rung_here.load(Ordering::Relaxed) {
+            self.bell.was_rung_here.store(false, Ordering::Relaxed);
+            return true;
+        }
+        self.bell.was_rung.swap(false, Ordering::SeqCst)
+    }
+
+    /// Sleeps until the thread is woken, for `most` at most. Returns immediately if it has been woken since it last looked or slept.
+    pub fn park(&self, most: Option<Duration>) {
+        // One that is too far away to be told is as good as none.
+        let until = most.and_then(|most| Instant::now().checked_add(most));
+        while !self.was_woken() {
+            match until {
+                Some(until) if Instant::now() >= until => return,
+                Some(until) => self.blocking.park_deadline(until),
+                None => self.blocking.park(),
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_before_the_sleep_is_kept_once() {
+        let parker = Parker::new();
+        assert!(!parker.was_woken());
+        parker.waker().wake_by_ref();
+        parker.waker().wake_by_ref();
+        parker.park(None);
+        assert!(!parker.was_woken());
+    }
+
+    #[test]
+    fn a_permit_that_is_left_over_does_not_end_a_sleep() {
+        let parker = Parker::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| parker.bell.wake_by_ref());
+        });
+        assert!(parker.was_woken());
+        let most = Duration::from_millis(2);
+        let began = Instant::now();
+        parker.park(Some(most));
+        assert!(began.elapsed() >= most);
+    }
+
+    #[test]
+    fn no_wake_from_another_thread_is_lost() {
+        let here = Parker::new();
+        let first = here.waker().clone();
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            scope.spawn(move || {
+                let there = Parker::new();
+                tell.send(there.waker().clone()).unwrap();
+                for _ in 0..10_000 {
+                    there.park(None);
+                    first.wake_by_ref();
+                }
+            });
+            let second = told.recv().unwrap();
+            for _ in 0..10_000 {
+                second.wake_by_ref();
+                here.park(None);
+            }
+        });
+    }
+}

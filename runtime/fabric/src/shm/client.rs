@@ -1,0 +1,178 @@
+//! A process that has been let in to a `shm:` cluster.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use super::passing::Passed;
+use super::place::Place;
+use super::{Config, PATIENCE, Until, receive};
+use crate::error::Result;
+use crate::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
+use crate::host::{Arena, Sealed};
+use crate::question::{ANSWER_BYTES, Answer, Asker, Carrier};
+use crate::secret;
+use crate::stall::{blocked, lock};
+
+/// A process's part in a cluster; given up when it is dropped.
+pub struct Client {
+    arena: Arc<Arena>,
+    number: u32,
+    lease: Duration,
+    control: Mutex<Control>,
+}
+
+/// The connection to the memory node, once it has let this process in.
+pub(super) struct Control {
+    line: Line,
+    asker: Asker,
+}
+
+/// What carries questions and answers.
+struct Line {
+    stream: UnixStream,
+    /// What has arrived of an answer.
+    answer: [u8; ANSWER_BYTES],
+    arrived: usize,
+}
+
+impl Carrier for Line {
+    fn send(&mut self, message: &[u8], until: Instant) -> Result<(), String> {
+        Until { stream: &self.stream, time: until }.write_all(message).map_err(|error| error.to_string())
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String> {
+        let mut stream = Until { stream: &self.stream, time: until };
+        while self.arrived < ANSWER_BYTES {
+            match stream.read(&mut self.answer[self.arrived..]) {
+                Ok(0) => return Err("it has closed the connection".to_owned()),
+                Ok(bytes) => self.arrived += bytes,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.arrived = 0;
+        Ok(self.answer.to_vec())
+    }
+}
+
+impl Control {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        let line = Line { stream, answer: [0; ANSWER_BYTES], arrived: 0 };
+        Self { line, asker: Asker::default() }
+    }
+
+    /// Whether a process has gone; nothing if the memory node does not say so in time.
+    pub(super) fn is_gone(&mut self, client: u32, patience: Duration) -> Option<bool> {
+        let answer = self.asker.ask(&mut self.line, client, patience).ok()?;
+        Some(answer == Answer::Gone)
+    }
+
+    /// Whether the connection has ended. A system call.
+    pub(super) fn is_lost(&self) -> bool {
+        // An answer that nobody waits for any more may be there, which is no end.
+        let mut waited = [PollFd::new(&self.line.stream, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut waited, Some(&at_once)), Ok(1..))
+    }
+}
+
+/// Connects to a memory node. One that is stopped, and has as many connections waiting as the kernel holds for it, is waited for so long.
+pub(super) fn connect(socket: &Path, patience: Duration) -> std::io::Result<UnixStream> {
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&stream, Timeout::Send, Some(patience))?;
+    rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    Ok(stream.into())
+}
+
+impl Client {
+    /// # Errors
+    /// [`Error::CannotConnect`](crate::Error::CannotConnect) with the reason; those of mapping memory.
+    pub fn connect(config: &Config, layout: u64) -> Result<Self> {
+        let place = Place::of_client(&config.name);
+        let _waiting = blocked(|| format!("the memory node of `shm:{}` to let this process in", config.name));
+        let failed = |reason: String| place.failed(reason);
+        let secret = secret::of_client(config.secret_file.as_deref())?;
+        place.check()?;
+        let connection = connect(&place.socket(), PATIENCE).map_err(|error| {
+            failed(match error.kind() {
+                ErrorKind::ConnectionRefused | ErrorKind::NotFound => "its memory node has ended".to_owned(),
+                ErrorKind::WouldBlock => "its memory node accepts no connections".to_owned(),
+                _ => error.to_string(),
+            })
+        })?;
+        let silent = |error: std::io::Error| {
+            failed(match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => "its memory node does not answer".to_owned(),
+                _ => format!("its memory node has closed the connection ({error})"),
+            })
+        };
+        let mut control = Until::after(&connection, PATIENCE);
+        let mut nonce = Nonce::default();
+        getrandom::fill(&mut nonce).map_err(|error| failed(error.to_string()))?;
+        let hello = Hello { kind: Kind::Control, node: 0, cluster: 0, incarnation: 0, nonce };
+        control.write_all(&hello.with_secret(&secret)).map_err(silent)?;
+        let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
+        let reply = Reply::parse(&bytes, &secret, &nonce).map_err(|reason| failed(reason.to_owned()))?;
+        let join = Join { place: handshake::Place { cluster: 0, node: 0, nodes: 1 }, process: 0 };
+        control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
+        // From here on with descriptors; before, any would be closed.
+        let mut passed = Passed::new(&mut control);
+        let bytes = receive(&mut passed).map_err(silent)?.map_err(failed)?;
+        let welcome = Welcome::parse(&bytes, layout).map_err(failed)?;
+        if !welcome.is_mapped_evenly() {
+            return Err(failed("its segments are not where this build expects them".to_owned()));
+        }
+        let [memory, in_use] = passed.descriptors().map_err(failed)?;
+        let unfit = |reason| failed(format!("its memory can not be used: {reason}"));
+        let memory = Sealed::received(memory).map_err(unfit)?;
+        if memory.bytes() != welcome.geometry.mapped_bytes() {
+            let [has, needs] = [memory.bytes(), welcome.geometry.mapped_bytes()];
+            return Err(unfit(format!("it has {has} bytes, and its segments take {needs}")));
+        }
+        let arena = Arena::shared(&memory, in_use.into(), welcome.geometry)?;
+        let lease = Duration::from_millis(u64::from(welcome.lease_ms));
+        Ok(Self {
+            arena: Arc::new(arena),
+            number: welcome.client,
+            lease,
+            control: Mutex::new(Control::new(connection)),
+        })
+    }
+
+    /// The memory.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// The process's number among all that have ever been let in.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// How long a process may go without a sign of life.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    fn control(&self) -> std::sync::MutexGuard<'_, Control> {
+        lock(&self.control, || "another thread's question to the memory node".to_owned())
+    }
+
+    /// Whether a process has gone, and nothing of it writes to the memory any more; nothing if the memory node does not say.
+    pub fn is_gone(&self, client: u32) -> Option<bool> {
+        let _waiting = blocked(|| format!("the memory node to say whether process {client} has gone"));
+        self.control().is_gone(client, PATIENCE)
+    }
+
+    /// Whether the memory node is gone. A system call.
+    pub fn is_lost(&self) -> bool {
+        self.control().is_lost()
+    }
+}

@@ -1,0 +1,220 @@
+//! Where a cluster is: a directory in which processes find its memory node. Its memory is in no directory: it is [passed](super::passing).
+//!
+//! | path | what |
+//! |---|---|
+//! | `/dev/shm/farfield-UID/` | the user's clusters, mode 0700 |
+//! | `.NAME.lock` | no cluster has a name like this; locked by the memory node as long as it serves |
+//! | `NAME/in-use` | empty, mode 0600; locked as long as a process maps the memory |
+//! | `NAME/socket` | where the memory node listens |
+//!
+//! The kernel gives up a lock when its holder ends, however it ends. So what is locked is in use, and what is not is left over.
+//! The variable `FARFIELD_SHM_DIR` names another directory in place of `/dev/shm`, on any file system that has sockets and locks.
+//!
+//! # Why the memory's use is locked
+//!
+//! When a memory node is killed, its clients go on with the memory until they wait for another process. A second memory node of the name has new
+//! memory, so processes of one program could work on two clusters and not notice. It is refused until the clients of the first have
+//! ended. (One that stops in order closes their connections and gives its name up: then a second one is what its user wants.)
+//!
+//! The lock of `NAME/in-use` belongs to an open file, not to a process. The memory node opens it, locks it and passes its descriptor with that of the
+//! memory. So it is locked from before the first process maps the memory until the last descriptor is closed, and there is no moment in
+//! which a process has the memory and not the lock; also a descriptor that is still on its way to a process, or that a process has left to a child
+//! which it forked, counts.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{self, Error, Result};
+use crate::files;
+use crate::host::{Sealed, Unsealed};
+
+const SHARED_MEMORY: &str = "/dev/shm";
+const DIRECTORY_VARIABLE: &str = "FARFIELD_SHM_DIR";
+/// The longest name: the path of a socket has room for 107 bytes.
+const NAME_BYTES: usize = 48;
+/// How often a memory node tries to lock its name while others give it up.
+const CLAIMS: u32 = 1000;
+
+/// The files of a cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    name: Box<str>,
+    user: PathBuf,
+    /// Makes an error of the cluster's address and a reason.
+    error: fn(Box<str>, Box<str>) -> Error,
+}
+
+/// What tells who uses a cluster, as long as it is held.
+#[derive(Debug)]
+pub(super) struct Held(File);
+
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.starts_with('.') || name.len() > NAME_BYTES || !name.chars().all(is_plain) {
+        return Err(format!(
+            "`{name}` is no name for a cluster: write up to {NAME_BYTES} letters, digits, `.`, `_` and `-`"
+        ));
+    }
+    Ok(())
+}
+
+fn system(action: &'static str) -> impl Fn(io::Error) -> Error {
+    move |cause| Error::from(error::System { action, cause })
+}
+
+impl Place {
+    /// A cluster's place, for a client.
+    pub(super) fn of_client(name: &str) -> Self {
+        Self::new(name, |address, reason| Error::from(error::CannotConnect { address, reason }))
+    }
+
+    /// A cluster's place, for its memory node.
+    pub(super) fn of_node(name: &str) -> Self {
+        Self::new(name, |address, reason| Error::from(error::CannotServe { address, reason }))
+    }
+
+    fn new(name: &str, error: fn(Box<str>, Box<str>) -> Error) -> Self {
+        let root = std::env::var_os(DIRECTORY_VARIABLE).map_or_else(|| SHARED_MEMORY.into(), PathBuf::from);
+        let user = root.join(format!("farfield-{}", rustix::process::geteuid().as_raw()));
+        Self { name: name.into(), user, error }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.user.join(&*self.name)
+    }
+
+    fn in_use(&self) -> PathBuf {
+        self.directory().join("in-use")
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.directory().join("socket")
+    }
+
+    pub(super) fn failed(&self, reason: impl Into<Box<str>>) -> Error {
+        (self.error)(format!("shm:{}", self.name).into(), reason.into())
+    }
+
+    /// Whether a directory is this user's alone.
+    pub(super) fn check_owner(&self, directory: &Path) -> Result<()> {
+        let found = fs::symlink_metadata(directory).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => self.failed(format!(
+                "no memory node serves it; start one: farfield memnode --cluster shm:{}",
+                self.name
+            )),
+            _ => self.failed(format!("{}: {error}", directory.display())),
+        })?;
+        let path = directory.display();
+        if !found.is_dir() {
+            return Err(self.failed(format!("{path} is no directory")));
+        }
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(self.failed(format!("{path} is somebody else's: user {}", found.uid())));
+        }
+        if found.mode() & 0o077 != 0 {
+            return Err(self.failed(format!("others than its owner may enter {path}: chmod 700")));
+        }
+        Ok(())
+    }
+
+    /// Whether both directories are this user's alone.
+    pub(super) fn check(&self) -> Result<()> {
+        self.check_owner(&self.user)?;
+        self.check_owner(&self.directory())
+    }
+
+    /// Takes the name for a memory node; nobody else serves under it as long as this is held.
+    pub(super) fn claim(&self) -> Result<Held> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.user);
+        made.map_err(system("make a directory for shared memory"))?;
+        self.check_owner(&self.user)?;
+        let path = self.lock_path();
+        for _ in 0..CLAIMS {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let lock = files::open_no_link(&path, &mut options)
+                .map_err(|cause| self.failed(format!("{}: {cause}", path.display())))?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(self.failed("a memory node serves a cluster of this name already"));
+                }
+                Err(TryLockError::Error(cause)) => return Err(system("lock a cluster's name")(cause)),
+            }
+            // One that gave the name up has removed the file: then this is the lock of nothing.
+            let (held, found) = (lock.metadata(), fs::symlink_metadata(&path));
+            if let (Ok(held), Ok(found)) = (held, found)
+                && held.ino() == found.ino()
+            {
+                return Ok(Held(lock));
+            }
+        }
+        Err(self.failed(format!("others make and remove {} all the time", path.display())))
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.user.join(format!(".{}.lock", self.name))
+    }
+
+    /// Removes what an earlier memory node of this name left behind, and makes the directory. Gives the lock that shows that the memory
+    /// is used. The name must be [claimed](Self::claim).
+    pub(super) fn prepare(&self) -> Result<File> {
+        if fs::symlink_metadata(self.directory()).is_ok() {
+            self.check_owner(&self.directory())?;
+            if let Ok(left) = files::open_no_link(&self.in_use(), OpenOptions::new().read(true))
+                && let Err(TryLockError::WouldBlock) = left.try_lock()
+            {
+                return Err(self.failed(
+                    "its memory node has ended, but processes still use its memory: end them first",
+                ));
+            }
+            tracing::info!(
+                cluster = &*self.name,
+                "removed what a memory node that was killed had left behind"
+            );
+            fs::remove_dir_all(self.directory()).map_err(system("remove what is left of a cluster"))?;
+        }
+        let made = DirBuilder::new().mode(0o700).create(self.directory());
+        made.map_err(system("make a directory for a cluster"))?;
+        let locked =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.in_use());
+        let locked = locked.and_then(|file| file.lock_shared().map(|()| file));
+        locked.map_err(|cause| {
+            // Nothing was there before, and nothing is there after.
+            let _ = fs::remove_dir_all(self.directory());
+            system("lock a cluster's memory")(cause)
+        })
+    }
+
+    /// Memory of so many bytes, of which the given ranges take room.
+    pub(super) fn make_memory(
+        &self,
+        bytes: u64,
+        ranges: impl Iterator<Item = (u64, u64)> + Clone,
+    ) -> Result<Sealed> {
+        let taken: u64 = ranges.clone().map(|(_, length)| length).sum();
+        Sealed::new(&format!("farfield-{}", self.name), bytes, ranges).map_err(|error| match error {
+            Unsealed::NoRoom(available) => {
+                let known =
+                    available.map(|bytes| format!(", about {bytes} are available")).unwrap_or_default();
+                self.failed(format!("no room for {taken} bytes of memory{known}: ask for less, or free some"))
+            }
+            Unsealed::System(cause) => system("make shared memory")(cause),
+        })
+    }
+
+    /// Removes the cluster's files, and gives its name up. The memory stays with processes that map it.
+    pub(super) fn remove(&self, held: &Held) {
+        let _ = fs::remove_dir_all(self.directory());
+        self.give_up(held);
+    }
+
+    /// Gives the cluster's name up.
+    pub(super) fn give_up(&self, held: &Held) {
+        let _ = fs::remove_file(self.lock_path());
+        let _ = fs::remove_dir(&self.user);
+        let _ = held.0.unlock();
+    }
+}

@@ -1,0 +1,332 @@
+//! A thread's waits, published for the watcher.
+//!
+//! Each compute thread has a table, and the process has one for waits that block a thread of the system. A wait is *entered* when it begins, with
+//! a function that says what it is; it is *left* when its [`Waiting`] is dropped. A wait that goes on may change its *word*: the token
+//! that its last attempt found in a lock.
+//!
+//! Costs, where stalls are reported: a lock that the watcher alone may contend, and a search, for each wait that is entered, changed or
+//! left.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::watcher::{Watched, watch};
+use super::{say, setting, shown};
+
+/// What a wait is for, given its word.
+pub type What = Box<dyn Fn(u64) -> String + Send>;
+/// What a fabric has to add about an operation in flight.
+pub type Detail = Box<dyn Fn() -> String + Send>;
+
+/// How a table's times are told.
+pub enum Clock {
+    /// The system's clock.
+    Real,
+    /// Virtual time, in nanoseconds, as the simulation has published it.
+    Virtual(Arc<AtomicU64>),
+}
+
+/// Which of a thread's tasks waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A task by its index, or the thread's own code for 0.
+    Number(u32),
+    /// None of them: what was posted and left.
+    None,
+}
+
+/// The waits of one thread.
+pub struct Waits {
+    who: Box<str>,
+    limit: Duration,
+    clock: Clock,
+    table: Mutex<Table>,
+    /// When the poll began that is under way, in nanoseconds since the process first asked, and 0 if none is.
+    polls_since: AtomicU64,
+    /// The task that is polled, and how many there are.
+    task: AtomicU32,
+    tasks: AtomicUsize,
+    /// True for a thread that serves calls: without one it may sleep for ever.
+    serves: AtomicBool,
+}
+
+#[derive(Default)]
+struct Table {
+    entered: u64,
+    waits: BTreeMap<u64, Wait>,
+    /// Tasks whose last poll used nothing of this library, by their numbers.
+    foreign: BTreeMap<u64, Foreign>,
+    /// The poll that was last reported.
+    told_poll: u64,
+}
+
+struct Wait {
+    since: Duration,
+    task: Task,
+    word: u64,
+    /// None once it has been told.
+    what: Option<What>,
+}
+
+struct Foreign {
+    since: Duration,
+    task: u32,
+    is_told: bool,
+}
+
+/// The time since the process first asked.
+pub(super) fn now() -> Duration {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    // Never 0, which stands for no time.
+    BEGAN.get_or_init(Instant::now).elapsed() + Duration::from_nanos(1)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Waits {
+    /// Those of a thread that is called `who`.
+    pub fn new(who: String, limit: Duration, clock: Clock) -> Arc<Self> {
+        let waits = Self {
+            who: who.into(),
+            limit,
+            clock,
+            table: Mutex::default(),
+            polls_since: AtomicU64::new(0),
+            task: AtomicU32::new(0),
+            tasks: AtomicUsize::new(0),
+            serves: AtomicBool::new(false),
+        };
+        Arc::new(waits)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // It is whole at every moment.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The duration from which a wait is a stall.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// The time by its clock.
+    pub fn now(&self) -> Duration {
+        match &self.clock {
+            Clock::Real => now(),
+            Clock::Virtual(now) => Duration::from_nanos(now.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// A wait begins.
+    pub fn enter(self: &Arc<Self>, task: Task, about: u64, word: u64, what: What) -> Waiting {
+        Waiting { key: self.enter_key(task, word, what), about, waits: Arc::clone(self) }
+    }
+
+    /// As [`enter`](Self::enter), for whoever keeps the key, and [leaves](Self::leave) by it.
+    pub fn enter_key(&self, task: Task, word: u64, what: What) -> u64 {
+        let since = self.now();
+        let mut table = self.table();
+        table.entered += 1;
+        let key = table.entered;
+        table.waits.insert(key, Wait { since, task, word, what: Some(what) });
+        key
+    }
+
+    /// A wait is over.
+    pub fn leave(&self, key: u64) {
+        let left = self.table().waits.remove(&key);
+        drop(left);
+    }
+
+    /// A poll of the thread's tasks begins.
+    pub fn poll_begins(&self) {
+        self.polls_since.store(nanos(now()), Ordering::Relaxed);
+    }
+
+    /// It is over: the thread looks, or sleeps.
+    pub fn poll_ends(&self) {
+        self.polls_since.store(0, Ordering::Relaxed);
+    }
+
+    /// The task that is polled now.
+    pub fn polls_task(&self, task: u32) {
+        self.task.store(task, Ordering::Relaxed);
+    }
+
+    /// The thread has so many tasks more; or less, for a negative number.
+    pub fn add_tasks(&self, tasks: isize) {
+        self.tasks.fetch_add(tasks.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// It serves calls from now on.
+    pub fn serves(&self) {
+        self.serves.store(true, Ordering::Relaxed);
+    }
+
+    /// A task has been polled and is not ready; `is_foreign` if it waits for nothing of this library. `number` tells it from all other
+    /// tasks of the thread.
+    pub fn was_polled(&self, number: u64, task: u32, is_foreign: bool) {
+        let since = self.now();
+        let mut table = self.table();
+        if is_foreign {
+            table.foreign.entry(number).or_insert(Foreign { since, task, is_told: false });
+        } else {
+            table.foreign.remove(&number);
+        }
+    }
+
+    /// A task has ended.
+    pub fn has_ended(&self, number: u64) {
+        self.table().foreign.remove(&number);
+    }
+
+    fn by(&self, task: Task) -> String {
+        match task {
+            Task::Number(task) if !self.who.is_empty() => format!("{}, task {task}: ", self.who),
+            _ if !self.who.is_empty() => format!("{}: ", self.who),
+            _ => String::new(),
+        }
+    }
+
+    /// Reports what has waited for too long and has not been reported.
+    pub fn report(&self) {
+        let (now, mut due, mut lines) = (self.now(), Vec::new(), Vec::new());
+        let mut table = self.table();
+        for wait in table.waits.values_mut() {
+            let waited = now.saturating_sub(wait.since);
+            if waited >= self.limit
+                && let Some(what) = wait.what.take()
+            {
+                due.push((wait.task, waited, wait.word, what));
+            }
+        }
+        let polls_since = self.polls_since.load(Ordering::Relaxed);
+        let is_polling = polls_since > 0 && matches!(self.clock, Clock::Real);
+        if is_polling && polls_since != table.told_poll {
+            let (busy, task) =
+                (now.saturating_sub(Duration::from_nanos(polls_since)), self.task.load(Ordering::Relaxed));
+            let others = self.tasks.load(Ordering::Relaxed).saturating_sub(1);
+            if busy >= self.limit && others > 0 {
+                table.told_poll = polls_since;
+                lines.push(format!(
+                    "{}has not given way for {}: the other tasks of the thread ({others}) can not go on; what computes for long should call \
+                     `yield_now`, or run on a thread of its own",
+                    self.by(Task::Number(task)),
+                    shown(busy)
+                ));
+            }
+        }
+        let Table { waits, foreign, .. } = &mut *table;
+        for (number, foreign) in foreign {
+            let waited = now.saturating_sub(foreign.since);
+            let waits_too = || waits.values().any(|wait| wait.task == Task::Number(foreign.task));
+            let is_server = *number == 0 && self.serves.load(Ordering::Relaxed);
+            if waited >= self.limit && !foreign.is_told && !is_server && !is_polling && !waits_too() {
+                foreign.is_told = true;
+                lines.push(format!(
+                    "{}has waited for {} for something that this library does not know, and that has not woken it: a channel, a timer or a \
+                     future of another crate",
+                    self.by(Task::Number(foreign.task)),
+                    shown(waited)
+                ));
+            }
+        }
+        drop(table);
+        for (task, waited, word, what) in due {
+            lines.push(format!("{}has waited for {}: {}", self.by(task), shown(waited), what(word)));
+        }
+        for line in &lines {
+            say(line);
+        }
+    }
+}
+
+impl Watched for Waits {
+    fn look(&self) -> Duration {
+        self.report();
+        self.limit
+    }
+}
+
+/// A wait that is under way; over when it is dropped.
+pub struct Waiting {
+    waits: Arc<Waits>,
+    key: u64,
+    /// What it is for, as a number of its owner's: an address, or 0.
+    about: u64,
+}
+
+impl Waiting {
+    /// What it is for, as [`Waits::enter`] was told last.
+    pub fn is_about(&self, about: u64) -> bool {
+        self.about == about
+    }
+
+    /// It goes on, for something else: of several locks another one is taken now. A wait that has been reported is not reported again.
+    pub fn turns_to(&mut self, about: u64, word: u64, what: What) {
+        self.about = about;
+        if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
+            wait.word = word;
+            wait.what = wait.what.take().map(|_| what);
+        }
+    }
+
+    /// What the last attempt has found.
+    pub fn found(&self, word: u64) {
+        if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
+            wait.word = word;
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.waits.leave(self.key);
+    }
+}
+
+/// A wait begins that blocks a thread of the system. Nothing where stalls are not reported.
+pub fn blocked(what: impl FnOnce() -> String) -> Option<Waiting> {
+    let limit = setting::last()?;
+    let thread = std::thread::current();
+    let text = format!("{}, which blocks the thread `{}`", what(), thread.name().unwrap_or("without a name"));
+    enter_of_process(limit, Box::new(move |_| text.clone()))
+}
+
+/// Locks what may be held over a wait; what is in it is whole at every moment, also when a thread panicked.
+pub fn lock<T>(mutex: &Mutex<T>, what: impl FnOnce() -> String) -> MutexGuard<'_, T> {
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            let _waiting = blocked(what);
+            mutex.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
+
+/// A wait begins that belongs to no compute thread and blocks none; `what` is asked when it has stalled.
+pub fn blocked_for(what: impl Fn() -> String + Send + 'static) -> Option<Waiting> {
+    enter_of_process(setting::last()?, Box::new(move |_| what()))
+}
+
+fn enter_of_process(limit: Duration, what: What) -> Option<Waiting> {
+    static PROCESS: Mutex<Vec<Arc<Waits>>> = Mutex::new(Vec::new());
+    let mut tables = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    // Processes have one limit, but for those that test this.
+    let known = tables.iter().find(|waits| waits.limit == limit).cloned();
+    let waits = if let Some(waits) = known {
+        waits
+    } else {
+        let waits = Waits::new(String::new(), limit, Clock::Real);
+        watch(&waits).ok()?;
+        tables.push(Arc::clone(&waits));
+        waits
+    };
+    drop(tables);
+    Some(waits.enter(Task::None, 0, 0, what))
+}

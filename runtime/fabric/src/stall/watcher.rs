@@ -1,0 +1,177 @@
+//! The thread that looks at what all others have published.
+//!
+//! It is started by the first table that is to be watched, and lives as long as the process: a thread in the background that sleeps, for a quarter
+//! of the shortest limit, a second at most. So a stall is reported a quarter of the limit late, at most.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::waits::{Waits, now};
+use super::{say, shown};
+use crate::error::{self, Error, Result};
+
+/// How long the watcher sleeps at most, and at least.
+const LONGEST: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// What the watcher looks at.
+pub(super) trait Watched: Send + Sync {
+    /// Reports what has stalled; returns the limit.
+    fn look(&self) -> Duration;
+}
+
+#[derive(Default)]
+struct Watcher {
+    is_there: bool,
+    watched: Vec<Weak<dyn Watched>>,
+}
+
+static WATCHER: Mutex<Watcher> = Mutex::new(Watcher { is_there: false, watched: Vec::new() });
+static CHANGED: Condvar = Condvar::new();
+
+/// Looks at a thread's waits from now on.
+///
+/// # Errors
+/// [`Error::System`] if the system starts no more threads.
+pub fn watch(waits: &Arc<Waits>) -> Result<()> {
+    let waits: Arc<dyn Watched> = Arc::<Waits>::clone(waits);
+    add(Arc::downgrade(&waits))
+}
+
+/// Looks whether a simulation moves.
+///
+/// # Errors
+/// As for [`watch`].
+pub fn watch_simulation(simulated: &Arc<Simulated>) -> Result<()> {
+    let simulated: Arc<dyn Watched> = Arc::<Simulated>::clone(simulated);
+    add(Arc::downgrade(&simulated))
+}
+
+fn add(one: Weak<dyn Watched>) -> Result<()> {
+    let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+    watcher.watched.push(one);
+    if !watcher.is_there {
+        let started = thread::Builder::new().name("farfield-stalls".to_owned()).spawn(run);
+        started.map_err(|cause| Error::from(error::System { action: "start a thread", cause }))?;
+        watcher.is_there = true;
+    }
+    CHANGED.notify_one();
+    Ok(())
+}
+
+fn run() {
+    loop {
+        let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        watcher.watched.retain(|one| one.strong_count() > 0);
+        let all: Vec<_> = watcher.watched.iter().filter_map(Weak::upgrade).collect();
+        drop(watcher);
+        let shortest = all.iter().map(|one| one.look()).min();
+        drop(all);
+        let watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        match shortest {
+            // Whatever came in between has rung before this waits.
+            None if watcher.watched.iter().all(|one| one.strong_count() == 0) => {
+                drop(CHANGED.wait(watcher));
+            }
+            shortest => {
+                let rest = (shortest.unwrap_or_default() / 4).clamp(SHORTEST, LONGEST);
+                drop(CHANGED.wait_timeout(watcher, rest));
+            }
+        }
+    }
+}
+
+/// A simulation, as the watcher sees it: whether it moves, and whom it polls.
+pub struct Simulated {
+    limit: Duration,
+    /// Virtual time in nanoseconds, for the tables of its threads.
+    pub now: Arc<AtomicU64>,
+    /// How often it has gone on, and the thread that it polls.
+    moves: AtomicU64,
+    thread: AtomicU32,
+    is_running: AtomicBool,
+    /// What was seen last, since when, and whether that was told.
+    seen: Mutex<(u64, Duration, bool)>,
+    tables: Mutex<Vec<Weak<Waits>>>,
+}
+
+impl Simulated {
+    /// Waits are stalls from `limit` on, in virtual time.
+    pub fn new(limit: Duration) -> Arc<Self> {
+        let simulated = Self {
+            limit,
+            now: Arc::default(),
+            moves: AtomicU64::new(0),
+            thread: AtomicU32::new(0),
+            is_running: AtomicBool::new(false),
+            // The first look may fall into the first poll.
+            seen: Mutex::new((0, now(), false)),
+            tables: Mutex::default(),
+        };
+        Arc::new(simulated)
+    }
+
+    /// The duration from which a wait is a stall.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// A thread's table: looked at as virtual time passes.
+    pub fn add(&self, waits: &Arc<Waits>) {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|waits| waits.strong_count() > 0);
+        tables.push(Arc::downgrade(waits));
+    }
+
+    /// It is at a time.
+    pub fn stands_at(&self, now: Duration) {
+        self.now.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// It polls a thread, at a time.
+    pub fn polls(&self, thread: u32, now: Duration) {
+        self.stands_at(now);
+        self.thread.store(thread, Ordering::Relaxed);
+        self.moves.fetch_add(1, Ordering::Relaxed);
+        self.is_running.store(true, Ordering::Relaxed);
+    }
+
+    /// The run is over.
+    pub fn ends(&self) {
+        self.is_running.store(false, Ordering::Relaxed);
+    }
+
+    /// Looks at the threads' tables: time has passed. `lines` say what has stalled on the network.
+    pub fn report(&self, lines: &[String]) {
+        for line in lines {
+            say(line);
+        }
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables: Vec<_> = tables.iter().filter_map(Weak::upgrade).collect();
+        for waits in tables {
+            waits.report();
+        }
+    }
+}
+
+impl Watched for Simulated {
+    fn look(&self) -> Duration {
+        let moves = self.moves.load(Ordering::Relaxed);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, since, is_told) = *seen;
+        if moves != last || !self.is_running.load(Ordering::Relaxed) {
+            *seen = (moves, now(), false);
+        } else if !is_told && now().saturating_sub(since) >= self.limit {
+            seen.2 = true;
+            say(&format!(
+                "the simulation has stood at {} for {} of real time: thread {} computes and does not give way, or blocks",
+                shown(Duration::from_nanos(self.now.load(Ordering::Relaxed))),
+                shown(now().saturating_sub(since)),
+                self.thread.load(Ordering::Relaxed)
+            ));
+        }
+        self.limit
+    }
+}

@@ -1,0 +1,251 @@
+//! The client's side: a process that is connected to the memory nodes of a cluster.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::config::{Config, Sharing};
+use super::device::Device;
+use super::manager::cannot_connect;
+use super::node::{Control, Node, ThreadLane};
+use crate::chain::Chain;
+use crate::error::{Error, Result};
+use crate::handshake::{Hello, Join, Kind, Place};
+use crate::stall::lock;
+use farfield_words::Address;
+use farfield_words::geometry::Geometry;
+use farfield_words::{WORD_BYTES, fingerprint};
+
+/// How many READs try out the first lane to a memory node.
+const READS_TO_TRY: usize = 4;
+
+/// A process's connections.
+///
+/// Lanes hold their node, so that it is there when they connect anew; nodes do not hold lanes.
+pub struct Client {
+    nodes: Vec<(Arc<Node>, Lanes)>,
+    sharing: Sharing,
+    geometry: Geometry,
+    /// The process's number among all that have ever connected, and how long it may go without a sign of life.
+    number: u32,
+    lease: Duration,
+    /// Lanes for what the process does in the background, one to each node.
+    background: OnceLock<Vec<Arc<ThreadLane>>>,
+    connected: Instant,
+    /// Lanes for `rr` and `rand`, in the order in which threads ask.
+    next_lane: AtomicU64,
+    /// How long the quickest READ took of those that tried the first lanes; to the memory node where that is longest.
+    round_trip_ns: AtomicU64,
+}
+
+/// The lanes to a node, as many as a run has needed so far.
+type Lanes = Mutex<Vec<Arc<ThreadLane>>>;
+
+impl Client {
+    /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
+    ///
+    /// # Errors
+    /// [`Error::CannotConnect`] naming the first that can not be connected to; [`Error::System`].
+    pub fn connect(config: &Config, layout: u64) -> Result<Self> {
+        Device::all()?;
+        let secret = config.secret()?;
+        let mut opened = Vec::new();
+        for (number, name) in (0_u16..).zip(&config.nodes) {
+            let address = resolve_name(name)?;
+            let hello =
+                Hello { kind: Kind::Control, node: number, cluster: 0, incarnation: 0, nonce: [0; 16] };
+            let control = Control::open(address, hello, &secret, config.timeout)
+                .map_err(|reason| cannot_connect(name, reason))?;
+            opened.push((number, name, address, control));
+        }
+        let incarnations: Vec<u64> = opened.iter().map(|(_, _, _, control)| control.incarnation()).collect();
+        let (cluster, nodes) = (cluster_of(&incarnations), opened.len() as u16);
+        let mut joined = Vec::new();
+        let mut geometry = None;
+        let (mut process, mut lease) = (0, Duration::ZERO);
+        for (number, name, address, mut control) in opened {
+            let failed = |reason: String| cannot_connect(name, reason);
+            let place = Place { cluster, node: number, nodes };
+            let join = Join { place, process };
+            let welcome = control.join(join, &secret, layout, config.timeout).map_err(failed)?;
+            let own = welcome.geometry;
+            let cluster = place.cluster_of(own).map_err(failed)?;
+            let first = *geometry.get_or_insert(cluster);
+            if cluster != first {
+                return Err(failed(format!(
+                    "it has {} segments of {} bytes, and {} has {} of {}: they must be alike",
+                    own.segments(),
+                    own.segment_bytes(),
+                    config.nodes[0],
+                    first.segments_per_node(),
+                    first.segment_bytes()
+                )));
+            }
+            if number == 0 {
+                process = welcome.client;
+                lease = Duration::from_millis(u64::from(welcome.lease_ms));
+            }
+            let node = Node::new(
+                (place, process),
+                (name.clone(), address),
+                cluster,
+                &secret,
+                config,
+                control,
+                welcome,
+            );
+            joined.push((Arc::new(node), Mutex::default()));
+        }
+        let geometry = geometry.ok_or_else(|| Error::other("a cluster has at least one memory node"))?;
+        Ok(Self {
+            nodes: joined,
+            sharing: config.sharing,
+            geometry,
+            number: process,
+            lease,
+            background: OnceLock::new(),
+            connected: Instant::now(),
+            next_lane: AtomicU64::new(config.seed),
+            round_trip_ns: AtomicU64::new(1),
+        })
+    }
+
+    /// The geometry of the cluster, which its memory nodes have said.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The process's number among all that have ever connected to this incarnation of the cluster.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// How long the process may go without a sign of life.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Whether a process is gone, so that nothing of it takes effect any more: it is shut out by the question. Nothing if a memory
+    /// node does not answer. The first one is asked last: it says so to all others.
+    pub fn is_gone(&self, process: u32) -> Option<bool> {
+        for (node, _) in self.nodes.iter().rev() {
+            if !node.is_gone(process)? {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Opens lanes for what the process does in the background.
+    pub fn prepare_background(&self) -> Result<()> {
+        let mut lanes = Vec::new();
+        for (node, _) in &self.nodes {
+            let lane = node.open_lane()?;
+            let took = try_out(&lane, node.first_segment())?;
+            self.round_trip_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+            lanes.push(Arc::new(lane));
+        }
+        // Another may have been faster.
+        let _ = self.background.set(lanes);
+        Ok(())
+    }
+
+    pub(super) fn background_lanes(&self) -> Vec<Arc<ThreadLane>> {
+        self.background.get().cloned().unwrap_or_default()
+    }
+
+    pub(super) fn connected(&self) -> Instant {
+        self.connected
+    }
+
+    /// Opens as many lanes as a run of so many threads uses.
+    pub fn prepare(&self, threads: usize) -> Result<()> {
+        for (node, lanes) in &self.nodes {
+            let mut lanes = lock(lanes, || "another run to open its lanes".to_owned());
+            while lanes.len() < self.sharing.lanes(threads) {
+                let lane = node.open_lane()?;
+                if lanes.is_empty() {
+                    let took = try_out(&lane, node.first_segment())?;
+                    self.round_trip_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+                }
+                lanes.push(Arc::new(lane));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn round_trip(&self) -> u64 {
+        self.round_trip_ns.load(Ordering::Relaxed)
+    }
+
+    /// The lanes of a thread, one to each memory node.
+    pub(super) fn lanes_of(&self, thread: usize) -> Vec<Arc<ThreadLane>> {
+        let turn = self.next_lane.fetch_add(1, Ordering::Relaxed);
+        self.nodes
+            .iter()
+            .map(|(_, lanes)| {
+                let lanes = lock(lanes, || "another run to open its lanes".to_owned());
+                Arc::clone(&lanes[self.sharing.lane(thread, turn, lanes.len())])
+            })
+            .collect()
+    }
+}
+
+/// Reads through a lane a few times; gives how long the quickest took.
+fn try_out(lane: &ThreadLane, segment: u16) -> Result<Duration> {
+    let mut quickest = Duration::MAX;
+    for _ in 0..READS_TO_TRY {
+        let mut chain = Chain::default();
+        chain.read(Address::new(segment, WORD_BYTES as u64), 1);
+        let began = Instant::now();
+        let number = lane.push(chain);
+        loop {
+            if let Some((_, result)) = lane.poll(number) {
+                result?;
+                break;
+            }
+            std::thread::yield_now();
+        }
+        quickest = quickest.min(began.elapsed());
+    }
+    Ok(quickest.max(Duration::from_nanos(1)))
+}
+
+/// What a cluster is called: it follows from its memory nodes, each in its place.
+fn cluster_of(incarnations: &[u64]) -> u64 {
+    let name = fingerprint::name("farfield cluster");
+    incarnations.iter().fold(name, |hash, incarnation| fingerprint::number(hash, *incarnation)).max(1)
+}
+
+fn resolve_name(name: &str) -> Result<SocketAddr> {
+    let failed = |reason: String| cannot_connect(name, reason);
+    let mut addresses = name.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+    addresses.next().ok_or_else(|| failed("the name has no address".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_stays_connected_when_the_client_is_gone() {
+        let Some(address) = super::super::tests::address() else { return };
+        let nodes = super::super::tests::Nodes::serve(&address, 2, 1, 1 << 16, None);
+        let client =
+            Client::connect(&Config::new(&nodes.names()).unwrap(), crate::contents::tests::Empty::VERSION)
+                .unwrap();
+        client.prepare(3).unwrap();
+        let node = Arc::downgrade(&client.nodes[1].0);
+        assert!(node.upgrade().is_some());
+        drop(client);
+        assert!(node.upgrade().is_none());
+    }
+
+    #[test]
+    fn the_order_of_memory_nodes_tells_clusters_apart() {
+        assert_ne!(cluster_of(&[1, 2]), cluster_of(&[2, 1]));
+        assert_ne!(cluster_of(&[1]), cluster_of(&[1, 1]));
+        assert_eq!(cluster_of(&[1, 2]), cluster_of(&[1, 2]));
+    }
+}

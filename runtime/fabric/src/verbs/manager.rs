@@ -1,0 +1,237 @@
+//! The connection manager (`rdma_cm`): events of connections, and how a connection is asked for.
+//!
+//! Nothing here waits without a deadline, whatever the other side does or fails to do.
+//!
+//! A channel has a lock, which is held for every call of the library with the channel or with an identifier of it. Whether the library would
+//! allow two calls at a time need not be known. No call under the lock waits: events are taken without waiting for one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::binding::sys;
+use super::binding::sys::rdma_cm_event_type as kind;
+use super::device::{Device, last_error, never_wait};
+use super::identifier::Id;
+use crate::error::{self, Error, Result};
+use crate::handshake;
+use crate::stall::blocked;
+
+/// Where events of connections arrive.
+///
+/// Invariant: `raw` was created by `new` and is destroyed by `drop` only; its identifiers own shares in the channel, so they are destroyed by
+/// then. `fd` is its descriptor, which is open for as long.
+#[derive(Debug)]
+pub(super) struct Channel {
+    raw: Mutex<NonNull<sys::rdma_event_channel>>,
+    fd: RawFd,
+}
+
+// SAFETY: the library binds a channel to no thread. It is destroyed once, by `drop`, which has the only reference left.
+unsafe impl Send for Channel {}
+// SAFETY: `&self` reaches the library through `locked` only, so on one thread at a time; the descriptor is the kernel's, which locks it.
+unsafe impl Sync for Channel {}
+
+/// What happened to which end of a connection.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) what: What,
+    /// Tells the ends of a channel apart.
+    pub(super) id: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    AddressResolved,
+    RouteResolved,
+    /// A client asks for a connection: its end here, what came with the request, and how many READs without an
+    /// answer the other end would have.
+    Request {
+        id: Id,
+        data: Vec<u8>,
+        reads: u8,
+    },
+    /// The connection is established, with what came with the reply, and how many READs without an answer this end may have.
+    Established {
+        data: Vec<u8>,
+        reads: u8,
+    },
+    /// The request was refused: by the other program, with its words, or by the other machine.
+    Refused(String),
+    /// The connection has ended.
+    Ended,
+    Failed(&'static str),
+    /// An event that nothing waits for.
+    Other,
+}
+
+impl Channel {
+    pub(super) fn new() -> Result<Arc<Self>> {
+        const ACTION: &str = "use the RDMA connection manager";
+        // SAFETY: the function has no conditions: it makes a channel, or returns null.
+        let raw = unsafe { sys::rdma_create_event_channel() };
+        let raw = NonNull::new(raw).ok_or_else(|| last_error(ACTION))?;
+        // SAFETY: the channel is new and nothing else has seen it; the library has filled it in.
+        let fd = unsafe { raw.as_ref().fd };
+        // From here on it is destroyed if the rest fails.
+        let channel = Arc::new(Self { raw: Mutex::new(raw), fd });
+        never_wait(channel.as_fd(), ACTION)?;
+        Ok(channel)
+    }
+
+    /// Has the lock while `work` uses the channel, which is alive, or an identifier of it.
+    pub(super) fn locked<R>(&self, work: impl FnOnce(*mut sys::rdma_event_channel) -> R) -> R {
+        // A panic under the lock leaves the library's structures as its last call has left them.
+        let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        work(raw.as_ptr())
+    }
+
+    /// The next event, if there is one.
+    pub(super) fn next(self: &Arc<Self>) -> Option<Event> {
+        self.locked(|channel| {
+            let mut event = null_mut();
+            // SAFETY: the channel is alive and locked, and the call writes to `event`, which is ours.
+            if unsafe { sys::rdma_get_cm_event(channel, &raw mut event) } != 0 {
+                return None;
+            }
+            // SAFETY: the call has returned an event, which the library zeroes before it fills it in, so all of it is initialised. It is this
+            // function's until it is acknowledged, and `seen` and `conn` are not used after that.
+            let seen = unsafe { &*event };
+            // SAFETY: every variant of the union is made of integers and pointers, for which all bits are valid. `private_data` is followed only
+            // for kinds of events that have one.
+            let conn = unsafe { &seen.param.conn };
+            let data = || {
+                let (bytes, length) = (conn.private_data.cast::<u8>(), usize::from(conn.private_data_len));
+                if bytes.is_null() || length == 0 {
+                    return Vec::new();
+                }
+                // SAFETY: the library points a connection's event to so many bytes inside the event itself. They are copied here.
+                unsafe { std::slice::from_raw_parts(bytes, length) }.to_vec()
+            };
+            let what = match seen.event {
+                kind::RDMA_CM_EVENT_ADDR_RESOLVED => What::AddressResolved,
+                kind::RDMA_CM_EVENT_ROUTE_RESOLVED => What::RouteResolved,
+                kind::RDMA_CM_EVENT_CONNECT_REQUEST => match NonNull::new(seen.id) {
+                    Some(id) => {
+                        let data = data();
+                        // SAFETY: the identifier of a request is one that the library has made for it, on the listener's channel, which is this one. It
+                        // has no queue pair yet, and the library leaves destroying it to whom it tells of it, which happens once.
+                        let id = unsafe { Id::of(id, self) };
+                        What::Request { id, data, reads: conn.responder_resources }
+                    }
+                    None => What::Other,
+                },
+                kind::RDMA_CM_EVENT_ESTABLISHED => {
+                    What::Established { data: data(), reads: conn.initiator_depth }
+                }
+                kind::RDMA_CM_EVENT_REJECTED => What::Refused(handshake::reason(&data())),
+                kind::RDMA_CM_EVENT_DISCONNECTED | kind::RDMA_CM_EVENT_DEVICE_REMOVAL => What::Ended,
+                kind::RDMA_CM_EVENT_ADDR_ERROR => What::Failed("no RDMA device leads to this address"),
+                kind::RDMA_CM_EVENT_ROUTE_ERROR => What::Failed("there is no route to this address"),
+                kind::RDMA_CM_EVENT_UNREACHABLE => What::Failed("it does not answer"),
+                kind::RDMA_CM_EVENT_CONNECT_ERROR => What::Failed("the connection could not be made"),
+                _ => What::Other,
+            };
+            let id = seen.id.addr();
+            // SAFETY: it was taken above, and is acknowledged once. What was read from it has been copied.
+            unsafe { sys::rdma_ack_cm_event(event) };
+            Some(Event { what, id })
+        })
+    }
+
+    /// Waits for an event until a deadline.
+    pub(super) fn wait(self: &Arc<Self>, until: Instant) -> Option<Event> {
+        loop {
+            if let Some(event) = self.next() {
+                return Some(event);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            wait_for(&[self.as_fd()], left);
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the channel is alive (the invariant), which the borrow ensures.
+        unsafe { BorrowedFd::borrow_raw(self.fd) }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: `new` created it and nothing destroys it but this, which runs once. No identifier of it is left (the invariant).
+        self.locked(|channel| unsafe { sys::rdma_destroy_event_channel(channel) });
+    }
+}
+
+/// Waits until one of the descriptors has something to read, or until the time is over.
+pub(super) fn wait_for(descriptors: &[BorrowedFd<'_>], time: Duration) {
+    let mut waited: Vec<PollFd<'_>> =
+        descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let time = Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() };
+    // Being interrupted is as good as waking up for nothing.
+    let _ = poll(&mut waited, Some(&time));
+}
+
+/// An end whose route to an address is known; it is yet to be connected.
+pub(super) fn resolve(
+    address: SocketAddr,
+    deadline: Instant,
+    ack_timeout: impl FnOnce(Device) -> u8,
+) -> Result<(Id, Device), String> {
+    Device::all().map_err(|error| error.to_string())?;
+    let failed = |error: io::Error| error.to_string();
+    let channel = Channel::new().map_err(|error| error.to_string())?;
+    let id = Id::new(&channel).map_err(|error| error.to_string())?;
+    let _waiting = blocked(|| format!("the connection manager to find a way to {address}"));
+    id.resolve_address(address).map_err(failed)?;
+    expect(&id, deadline, |what| matches!(what, What::AddressResolved))?;
+    let device = id.device().ok_or("no RDMA device leads to this address")?;
+    id.set_ack_timeout(ack_timeout(device));
+    id.resolve_route().map_err(failed)?;
+    expect(&id, deadline, |what| matches!(what, What::RouteResolved))?;
+    Ok((id, device))
+}
+
+/// Asks for the connection and waits until it is there; gives what came with the reply, and how many READs without an answer
+/// there may be.
+pub(super) fn connect(id: &Id, data: &[u8], reads: u8, deadline: Instant) -> Result<(Vec<u8>, u8), String> {
+    let _waiting = blocked(|| "the connection manager to make a connection".to_owned());
+    id.connect(data, 0, reads).map_err(|error| error.to_string())?;
+    match expect(id, deadline, |what| matches!(what, What::Established { .. }))? {
+        What::Established { data, reads } => Ok((data, reads)),
+        _ => unreachable!("it was expected"),
+    }
+}
+
+/// Waits for something to happen to one end, which is the only one of its channel.
+fn expect(id: &Id, deadline: Instant, is_it: impl Fn(&What) -> bool) -> Result<What, String> {
+    loop {
+        let Some(event) = id.channel().wait(deadline) else { return Err("it does not answer".to_owned()) };
+        match event.what {
+            what if is_it(&what) => return Ok(what),
+            What::Refused(reason) if reason.is_empty() => {
+                return Err("nobody listens there, or it refuses connections".to_owned());
+            }
+            What::Refused(reason) => return Err(reason),
+            What::Failed(reason) => return Err(reason.to_owned()),
+            What::Ended => return Err("it has closed the connection".to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// The error for an address that can not be connected to.
+pub(super) fn cannot_connect(address: &str, reason: impl Into<Box<str>>) -> Error {
+    Error::from(error::CannotConnect { address: address.into(), reason: reason.into() })
+}

@@ -1,0 +1,331 @@
+//! A memory node, as a client knows it: its session, and how lanes to it are opened.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::batch::{Batch, Refused, Target};
+use super::config::Config;
+use super::device::{SPARE_COMPLETIONS, ack_timeout, check};
+use super::lane::{Connect, Lane, Wire};
+use super::manager::{What, cannot_connect, connect, resolve, wait_for};
+use super::pipeline::{Credits, Request};
+use super::queue::{Completion, Completions, Messages, Outcome, RECEIVED};
+use super::queue_pair::QueuePair;
+use super::region::{Domain, Reach, Region};
+use crate::error::{self, Error, Result};
+use crate::handshake::{
+    Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret, Segment, Welcome,
+};
+use crate::question::{Answer, Asker, Carrier};
+use crate::stall::{blocked, lock};
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
+
+/// Requests in a lane's send queue, if the device has so many: what a few tens of tasks have in flight.
+const REQUESTS: u32 = 256;
+/// Memory that a lane reads into and writes from.
+const RING_BYTES: u64 = 128 << 10;
+/// WRITEs up to this size travel in their work request: the words of a small node.
+const INLINE_BYTES: u32 = 64;
+
+/// A memory node, as a client knows it.
+pub(super) struct Node {
+    place: Place,
+    /// The number of its first segment in the cluster, and this process's among all.
+    first_segment: u16,
+    process: u32,
+    /// Its address as it was given, and as it is.
+    name: Box<str>,
+    address: SocketAddr,
+    timeout: Duration,
+    ack_timeout: Option<u8>,
+    incarnation: u64,
+    segments: Vec<Segment>,
+    session: Mutex<Session>,
+}
+
+/// A control connection that is open, and what it gave.
+struct Session {
+    client: u32,
+    key: Key,
+    lanes: u32,
+    /// As long as it is there, so are the client's lanes.
+    control: Control,
+    asker: Asker,
+}
+
+/// Makes the connections of a lane to a node, one after the other.
+pub(super) struct Connector {
+    node: Arc<Node>,
+    /// The number of the last; 0 before the first.
+    last: AtomicU32,
+}
+
+pub(super) type ThreadLane = Lane<Connector>;
+
+/// The control connection.
+pub(super) struct Control {
+    queue_pair: QueuePair,
+    completions: Arc<Completions>,
+    messages: Messages,
+    reply: Reply,
+    nonce: Nonce,
+    /// Whether there is room for a message to arrive.
+    expects: bool,
+}
+
+impl Session {
+    fn new(secret: &Secret, control: Control, client: u32) -> Self {
+        Self {
+            client,
+            key: secret.key(&control.nonce, &control.reply.nonce),
+            lanes: 0,
+            control,
+            asker: Asker::default(),
+        }
+    }
+}
+
+impl Control {
+    /// Asks for a control connection. `incarnation` is the one that is wanted, 0 for any.
+    pub(super) fn open(
+        address: SocketAddr,
+        hello: Hello,
+        secret: &Secret,
+        timeout: Duration,
+    ) -> Result<Self, String> {
+        let deadline = Instant::now() + timeout;
+        let text = |error: Error| error.to_string();
+        let (id, device) = resolve(address, deadline, |device| ack_timeout(device, timeout))?;
+        check(device)?;
+        let domain = Domain::new(device).map_err(text)?;
+        let completions = Completions::new(device, SPARE_COMPLETIONS, true).map_err(text)?;
+        let messages = Messages::new(&domain, MAX_WELCOME_BYTES.max(JOIN_BYTES)).map_err(text)?;
+        let queue_pair = QueuePair::new(id, &domain, &completions, 4, 0).map_err(|(_, error)| text(error))?;
+        messages.expect(&queue_pair).map_err(text)?;
+        let mut nonce = Nonce::default();
+        getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
+        let hello = Hello { nonce, ..hello };
+        let (data, _) = connect(queue_pair.id(), &hello.with_secret(secret), 0, deadline)?;
+        let reply = Reply::parse(&data, secret, &nonce)?;
+        Ok(Self { queue_pair, completions, messages, reply, nonce, expects: true })
+    }
+
+    pub(super) fn incarnation(&self) -> u64 {
+        self.reply.incarnation
+    }
+
+    /// Takes a place in a cluster, and waits for the answer.
+    pub(super) fn join(
+        &mut self,
+        join: Join,
+        secret: &Secret,
+        layout: u64,
+        timeout: Duration,
+    ) -> Result<Welcome, String> {
+        let until = Instant::now() + timeout;
+        self.send(&join.to_bytes(secret, &self.nonce, &self.reply.nonce), until)?;
+        Welcome::parse(&self.receive(until)?, layout)
+    }
+
+    /// Makes room for a message, if there is none: an answer that never came has left its.
+    fn expect(&mut self) -> Result<(), String> {
+        if !self.expects {
+            self.messages.expect(&self.queue_pair).map_err(|error| error.to_string())?;
+            self.expects = true;
+        }
+        Ok(())
+    }
+}
+
+impl Carrier for Control {
+    fn send(&mut self, message: &[u8], _until: Instant) -> Result<(), String> {
+        self.expect()?;
+        self.messages.send(&self.queue_pair, message).map_err(|error| error.to_string())
+    }
+
+    fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String> {
+        let _waiting = blocked(|| "a memory node's answer on the control connection".to_owned());
+        self.expect()?;
+        while Instant::now() < until {
+            self.completions.tell_again();
+            let (mut arrived, mut has_failed) = (None, false);
+            self.completions.take(|completion| match completion.outcome {
+                Outcome::Done if completion.number == RECEIVED => arrived = Some(completion.bytes),
+                Outcome::Done => {}
+                _ => has_failed = true,
+            });
+            if let Some(bytes) = arrived {
+                self.expects = false;
+                return Ok(self.messages.received(bytes));
+            } else if has_failed {
+                return Err("it has closed the connection".to_owned());
+            }
+            let descriptors: Vec<_> = self.completions.descriptor().into_iter().collect();
+            wait_for(&descriptors, until.saturating_duration_since(Instant::now()));
+        }
+        Err("it does not answer".to_owned())
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.queue_pair.id().disconnect();
+    }
+}
+
+impl Node {
+    /// A memory node that has welcomed this process.
+    pub(super) fn new(
+        (place, process): (Place, u32),
+        (name, address): (Box<str>, SocketAddr),
+        cluster: Geometry,
+        secret: &Secret,
+        config: &Config,
+        control: Control,
+        welcome: Welcome,
+    ) -> Self {
+        Self {
+            place,
+            first_segment: cluster.segments_of(place.node).start,
+            process,
+            name,
+            address,
+            timeout: config.timeout,
+            ack_timeout: config.ack_timeout,
+            incarnation: control.incarnation(),
+            segments: welcome.segments,
+            session: Mutex::new(Session::new(secret, control, welcome.client)),
+        }
+    }
+
+    pub(super) fn first_segment(&self) -> u16 {
+        self.first_segment
+    }
+
+    /// Whether a process is gone from this node: it is shut out by the question. Nothing if the node does not answer.
+    pub(super) fn is_gone(&self, process: u32) -> Option<bool> {
+        let mut session =
+            lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
+        let Session { control, asker, .. } = &mut *session;
+        let answer = asker.ask(control, process, self.timeout).ok()?;
+        Some(answer == Answer::Gone)
+    }
+
+    /// A lane of its own; it connects anew when it must.
+    pub(super) fn open_lane(self: &Arc<Self>) -> Result<ThreadLane> {
+        Lane::new(Connector { node: Arc::clone(self), last: AtomicU32::new(0) })
+    }
+
+    /// A connection in place of the one with the number `last`, which becomes its own.
+    fn connect(&self, last: &AtomicU32) -> Result<Connection> {
+        let mut session =
+            lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
+        self.connect_in(&mut session, last).map_err(|reason| {
+            if reason == UNKNOWN_CLIENT {
+                Error::from(error::Evicted { process: self.process })
+            } else {
+                cannot_connect(&self.name, reason)
+            }
+        })
+    }
+
+    fn connect_in(&self, session: &mut Session, last: &AtomicU32) -> Result<Connection, String> {
+        let text = |error: Error| error.to_string();
+        let deadline = Instant::now() + self.timeout;
+        let (id, device) = resolve(self.address, deadline, |device| {
+            self.ack_timeout.unwrap_or_else(|| ack_timeout(device, self.timeout))
+        })?;
+        let limits = check(device)?;
+        let domain = Domain::new(device).map_err(text)?;
+        let requests =
+            REQUESTS.min(limits.requests).min(limits.completions.saturating_sub(SPARE_COMPLETIONS));
+        let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
+        let ring = Region::new(&domain, RING_BYTES, Reach::Local).map_err(text)?;
+        // A device may have room for less than it is asked for, and refuse.
+        let queue_pair = QueuePair::new(id, &domain, &completions, requests, INLINE_BYTES)
+            .or_else(|(id, _)| QueuePair::new(id, &domain, &completions, requests, 0))
+            .map_err(|(_, error)| text(error))?;
+        session.lanes += 1;
+        let nonce = Hello::lane(session.client, session.lanes, last.load(Ordering::Relaxed));
+        let Place { cluster, node, .. } = self.place;
+        let incarnation = self.incarnation;
+        let hello = Hello { kind: Kind::Lane, node, cluster, incarnation, nonce };
+        let (_, reads) = connect(queue_pair.id(), &hello.to_bytes(&session.key), limits.reads_out, deadline)?;
+        last.store(session.lanes, Ordering::Relaxed);
+        if reads == 0 {
+            return Err("its device answers no READs".to_owned());
+        }
+        let credits = Credits {
+            requests: requests as usize,
+            reads: usize::from(reads),
+            words: RING_BYTES as usize / WORD_BYTES,
+            inline_words: queue_pair.inline_bytes().min(INLINE_BYTES) as usize / WORD_BYTES,
+        };
+        let batch = Batch::new(credits.requests, &ring);
+        Ok(Connection { queue_pair, completions, ring, credits, batch })
+    }
+}
+
+/// What a memory node says of a lane for a client that it does not know, or no longer.
+pub(super) const UNKNOWN_CLIENT: &str = "the memory node does not know this client";
+
+/// A connection and what belongs to it. The queue pair is destroyed first: after that the ring can be used for something else.
+pub(super) struct Connection {
+    queue_pair: QueuePair,
+    completions: Arc<Completions>,
+    ring: Region,
+    credits: Credits,
+    batch: Batch,
+}
+
+impl Wire for Connection {
+    type Ring = Region;
+
+    fn credits(&self) -> Credits {
+        self.credits
+    }
+    fn ring(&self) -> &Region {
+        &self.ring
+    }
+    #[inline]
+    fn post<'a>(
+        &mut self,
+        mut next: impl FnMut(&Region) -> Option<(Request<'a>, Target)>,
+    ) -> Result<usize, Refused> {
+        let Self { queue_pair, ring, batch, .. } = self;
+        batch.post(queue_pair, || next(ring))
+    }
+    #[inline]
+    fn completions(&mut self, each: impl FnMut(Completion)) -> usize {
+        self.completions.take(each)
+    }
+    fn has_ended(&mut self) -> bool {
+        self.queue_pair.id().channel().next().is_some_and(|event| matches!(event.what, What::Ended))
+    }
+    fn condition(&mut self) -> &'static str {
+        self.queue_pair.condition()
+    }
+    fn stop(&mut self) {
+        self.queue_pair.stop();
+    }
+}
+
+impl Connect for Connector {
+    type Wire = Connection;
+
+    fn connect(&self) -> Result<Connection> {
+        self.node.connect(&self.last)
+    }
+    fn segments(&self) -> (u16, &[Segment]) {
+        (self.node.first_segment, &self.node.segments)
+    }
+    fn node(&self) -> u16 {
+        self.node.place.node
+    }
+    fn timeout(&self) -> Duration {
+        self.node.timeout
+    }
+}

@@ -1,0 +1,114 @@
+//! From chains to work requests: the next piece of the oldest chain, if credits allow it.
+//!
+//! A short WRITE goes out *inline*: the library copies its words while it is posting, from wherever they are. They are in the chain, so
+//! a request borrows them, and it must be possible to hold all requests of a doorbell at a time. So what posting changes stands
+//! apart from the chains ([`Posting`]), but for one cell of each; [`Requests`] borrows the former mutably and the latter not.
+
+use super::{Behind, Flight, Next, Piece, Pipeline, Posting, Request, Ring, Verb, note};
+use crate::chain::Op;
+
+/// The requests that can be posted now. They borrow what they write inline from the chains, so any number of them can be held at a time,
+/// and until the last of them is gone no chain is changed, completed or given back.
+pub(in crate::verbs) struct Requests<'a> {
+    flights: &'a [Option<Flight>],
+    posting: &'a mut Posting,
+}
+
+impl Pipeline {
+    /// The requests that can be posted now.
+    pub(in crate::verbs) fn requests(&mut self) -> Requests<'_> {
+        Requests { flights: &self.flights, posting: &mut self.posting }
+    }
+}
+
+impl<'a> Requests<'a> {
+    /// Takes the next request if one waits and credits allow, and copies what it writes into the ring unless it is inline.
+    pub(in crate::verbs) fn next(&mut self, ring: &impl Ring) -> Option<Request<'a>> {
+        let Self { flights, posting } = self;
+        let flights: &'a [Option<Flight>] = flights;
+        let number = *posting.queue.front()?;
+        let flight = flights[number].as_ref().expect("what is queued is not taken back");
+        let Next { op: index, words: first } =
+            flight.next.get().expect("what is queued has something to post");
+        let op = &flight.chain.ops()[index];
+        let reads = has_answer(op);
+        // A quarter of the ring: while one such piece is under way others still find room.
+        let most = posting.credits.words / 4;
+        let words = (op.words() - first).min(most);
+        let inline = !reads && words <= posting.credits.inline_words;
+        let ring_words = if inline { 0 } else { words };
+        if posting.requests == posting.credits.requests || reads && posting.reads == posting.credits.reads {
+            return None;
+        }
+        let (ring_at, ring_words) = posting.room.find(ring_words)?;
+        let end_of_op = first + words == op.words();
+        let starts = index == 0 && first == 0;
+        let last = end_of_op && index + 1 == flight.chain.ops().len();
+        let position = posting.first + posting.pieces.len() as u64;
+        let behind = |behind: &Behind| match op {
+            Op::Read { .. } => 0,
+            Op::Write { replaces: false, .. } => behind.reads.max(behind.atomics),
+            Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
+                behind.reads
+            }
+        };
+        let fence = behind(&posting.own).max(behind(&posting.left)) > posting.first;
+        note(if flight.left { &mut posting.left } else { &mut posting.own }, op, position);
+        posting.under_way += usize::from(starts);
+        posting.requests += 1;
+        posting.reads += usize::from(reads);
+        if ring_words > 0 {
+            posting.room.used += ring_words;
+            let head = ring_at + words;
+            posting.room.head = if head == posting.room.words { 0 } else { head };
+        }
+        posting.pieces.push_back(Piece {
+            flight: number,
+            op: index,
+            ring: ring_at,
+            words,
+            first,
+            ring_words,
+            reads,
+            last,
+        });
+        flight.next.set(if last {
+            posting.queue.pop_front();
+            posting.own = Behind::default();
+            None
+        } else if end_of_op {
+            Some(Next { op: index + 1, words: 0 })
+        } else {
+            Some(Next { op: index, words: first + words })
+        });
+        let verb = match op {
+            Op::Read { .. } => Verb::Read { ring: ring_at, words },
+            Op::Write { slot, replaces: true, .. } => {
+                let both = flight.chain.written(&(slot.start - 1..slot.start + 1));
+                Verb::CompareExchange { ring: ring_at, expected: both[0], new: both[1] }
+            }
+            Op::Write { slot, replaces: false, .. } => {
+                let start = slot.start + first;
+                let from = flight.chain.written(&(start..start + words));
+                if inline {
+                    Verb::WriteInline(from)
+                } else {
+                    ring.write(ring_at, from);
+                    Verb::Write { ring: ring_at, words }
+                }
+            }
+            Op::CompareExchange { expected, new, .. } => {
+                Verb::CompareExchange { ring: ring_at, expected: *expected, new: *new }
+            }
+            Op::FetchAdd { addend, .. } => Verb::FetchAdd { ring: ring_at, addend: *addend },
+        };
+        let at = op.at().add((first * 8) as u64);
+        Some(Request { verb, at, position, fence, signal: last })
+    }
+}
+
+/// Whether words come back from an operation, so that it takes a credit for READs. A word that is [replaced](Chain::replace) is
+/// replaced by a CAS.
+fn has_answer(op: &Op) -> bool {
+    !matches!(op, Op::Write { replaces: false, .. })
+}

@@ -1,0 +1,77 @@
+//! Clients that go, or are sent away.
+//!
+//! A client whose control connection ends has its lanes closed, so nothing of it takes effect in this node's memory any more. The first
+//! memory node says so in the client's record, as a hint: others may not have noticed. Whoever reads it asks each node to shut the
+//! client out, the first one last; then that one says that it is gone everywhere. A client that has been silent for too long is shut
+//! out by the same question.
+
+use std::sync::atomic::Ordering;
+
+use super::{Client, End, Server};
+use crate::Gone;
+use crate::question::{Answer, Question};
+use crate::verbs::queue::{Outcome, RECEIVED};
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+
+impl Server {
+    /// Closes all of a client's connections: nothing of it takes effect in this node's memory any more.
+    pub(super) fn shut_out(&mut self, client: u32, gone: Gone) {
+        let Some(Client { process, .. }) = self.clients.remove(&client) else { return };
+        self.ends.retain(|_, end| {
+            let goes = match end {
+                End::Lane { client: of, .. } | End::Control { client: of, .. } => *of == client,
+                End::Stranger { .. } => false,
+            };
+            if goes {
+                end.id().disconnect();
+            }
+            !goes
+        });
+        self.seen.connected.store(self.clients.len() as u64, Ordering::Relaxed);
+        self.mark(process, gone);
+    }
+
+    /// Marks a client's record, if it is this node's to do so.
+    fn mark(&self, process: u32, gone: Gone) {
+        if self.place.is_some_and(|place| place.node == 0) {
+            let word =
+                |at: Address| self.seen.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
+            self.contents.mark_gone(process, gone, &word);
+        }
+    }
+
+    /// Answers clients' questions about others, which are shut out by that.
+    pub(super) fn hear_clients(&mut self) {
+        let mut asked = Vec::new();
+        for (number, end) in &self.ends {
+            if let End::Control { completions, messages, .. } = end {
+                completions.tell_again();
+                completions.take(|completion| {
+                    if completion.outcome == Outcome::Done && completion.number == RECEIVED {
+                        asked.push((*number, messages.received(completion.bytes)));
+                    }
+                });
+            }
+        }
+        for (number, bytes) in asked {
+            let Some(question) = bytes.first_chunk().copied().map(Question::from_bytes) else {
+                self.remove(number);
+                continue;
+            };
+            let process = question.of;
+            let client = self.clients.iter().find(|(_, client)| client.process == process);
+            if let Some((client, _)) = client.map(|(client, of)| (*client, of.process)) {
+                tracing::info!(process, "client shut out, since another has found it silent");
+                self.shut_out(client, Gone::Everywhere);
+            }
+            self.mark(process, Gone::Everywhere);
+            let Some(End::Control { queue_pair, messages, .. }) = self.ends.get(&number) else { continue };
+            let answer = question.answered(Answer::Gone);
+            let answered = messages.expect(queue_pair).and_then(|()| messages.send(queue_pair, &answer));
+            if answered.is_err() {
+                self.remove(number);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What memory nodes put into their memory: control blocks, and the marks of clients that have gone.
+
+use std::sync::atomic::AtomicU64;
+
+use farfield_fabric::{Contents, Gone};
+use farfield_words::Address;
+
+use super::{control, members};
+
+/// The contents of a cluster's memory.
+pub(crate) struct ClusterContents {
+    /// True if memory of dead processes is swept.
+    pub(crate) sweeps: bool,
+}
+
+impl Contents for ClusterContents {
+    fn layout_version(&self) -> u64 {
+        control::LAYOUT_VERSION
+    }
+
+    fn initial_words(&self, is_first: bool) -> Vec<(u64, u64)> {
+        control::initial_words(is_first, if self.sweeps { control::SWEEPS } else { 0 }).collect()
+    }
+
+    fn mark_gone<'a>(&self, process: u32, gone: Gone, word: &dyn Fn(Address) -> Option<&'a AtomicU64>) {
+        members::mark(process, gone, word);
+    }
+}

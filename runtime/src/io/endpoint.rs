@@ -1,0 +1,114 @@
+//! A compute thread's endpoint: one of the fabrics.
+//!
+//! An enum, so that the host fabric's operations are inlined where its memory is this process's own.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use farfield_fabric::chain::Chain;
+use farfield_fabric::host::{Delayed, Host};
+#[cfg(feature = "_verbs")]
+use farfield_fabric::verbs::Verbs;
+use farfield_fabric::{Endpoint as _, Ticket};
+
+use crate::error::Result;
+use crate::fabric::sim::Sim;
+
+/// A compute thread's access to its cluster's fabric. Not shared: each thread has its own.
+pub(crate) enum Endpoint {
+    Host(Host),
+    Delayed(Delayed),
+    Sim(Sim),
+    #[cfg(feature = "_verbs")]
+    Verbs(Verbs),
+}
+
+/// What posting a chain gives.
+pub(crate) enum Posted {
+    /// It has been executed.
+    Done(Chain, Result<()>),
+    /// It is in flight; the endpoint owns it until it is polled to completion or forgotten.
+    InFlight(Ticket),
+}
+
+/// Calls the fabric's own method.
+macro_rules! of_fabric {
+    ($self:ident, $endpoint:ident => $call:expr) => {
+        match $self {
+            Self::Host($endpoint) => $call,
+            Self::Delayed($endpoint) => $call,
+            Self::Sim($endpoint) => $call,
+            #[cfg(feature = "_verbs")]
+            Self::Verbs($endpoint) => $call,
+        }
+    };
+}
+
+impl Endpoint {
+    /// The host fabric, if this is it: its operations need no chain, no ticket and no wait.
+    #[inline]
+    pub(crate) fn immediate(&self) -> Option<&Host> {
+        match self {
+            Self::Host(host) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// The simulator, where waiting is a timer's business and not polling's.
+    #[inline]
+    pub(crate) fn virtual_time(&self) -> Option<&Sim> {
+        match self {
+            Self::Sim(sim) => Some(sim),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn post(&self, chain: Chain, task: u32) -> Posted {
+        match of_fabric!(self, endpoint => endpoint.post(chain, task)) {
+            farfield_fabric::Posted::Done(chain, result) => Posted::Done(chain, result.map_err(Into::into)),
+            farfield_fabric::Posted::InFlight(ticket) => Posted::InFlight(ticket),
+        }
+    }
+
+    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+        let polled = of_fabric!(self, endpoint => endpoint.poll(ticket));
+        polled.map(|(chain, result)| (chain, result.map_err(Into::into)))
+    }
+
+    pub(crate) fn forget(&self, ticket: Ticket) {
+        of_fabric!(self, endpoint => endpoint.forget(ticket));
+    }
+
+    #[inline]
+    pub(crate) fn takes_time(&self) -> bool {
+        of_fabric!(self, endpoint => endpoint.takes_time())
+    }
+
+    pub(crate) fn leave(&self, ticket: Ticket) {
+        of_fabric!(self, endpoint => endpoint.leave(ticket));
+    }
+
+    pub(crate) fn in_background(&self, ticket: Ticket) {
+        of_fabric!(self, endpoint => endpoint.in_background(ticket));
+    }
+
+    pub(crate) fn is_underway(&self) -> bool {
+        of_fabric!(self, endpoint => endpoint.is_underway())
+    }
+
+    pub(crate) fn doorbells(&self) -> u64 {
+        of_fabric!(self, endpoint => endpoint.doorbells())
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        of_fabric!(self, endpoint => endpoint.now())
+    }
+
+    pub(crate) fn round_trip(&self) -> Option<u64> {
+        of_fabric!(self, endpoint => endpoint.round_trip())
+    }
+
+    pub(crate) fn idle(&self) {
+        of_fabric!(self, endpoint => endpoint.idle());
+    }
+}
