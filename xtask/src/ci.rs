@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<(), String> {
     let doc = ["cargo", "doc", "--workspace", "--no-deps", "--quiet"];
     let loom = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "loom"];
     step("formatting", || workspace::run(&["cargo", "fmt", "--all", "--check"], &[]))?;
-    step("tidiness", tidy::run)?;
+    step("tidiness", || tidy::run(&tidy::Options::default()))?;
     step("lints", || workspace::run(&clippy, &[]))?;
     step("tests", || workspace::run(&tests, &variables))?;
     step("plots", || {

@@ -22,6 +22,7 @@ mod crash;
 mod epochs;
 mod figures;
 mod fuzz;
+mod imports;
 mod markdown;
 #[cfg(feature = "plot")]
 mod plot;
@@ -51,7 +52,7 @@ enum Task {
     /// Run everything that a change must pass
     Ci,
     /// Hold the architecture's invariants and the house rules
-    Tidy,
+    Tidy(tidy::Options),
     /// Build the book and check its includes and links
     Book {
         /// Show it in a browser
@@ -85,7 +86,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Ci => ci::run(),
-        Task::Tidy => tidy::run(),
+        Task::Tidy(options) => tidy::run(&options),
         Task::Book { open } => book::run().and_then(|()| if open { book::open() } else { Ok(()) }),
         Task::Results(options) => results::run(&options),
         Task::SimSoak(options) => soak::run(&options),

@@ -3,7 +3,26 @@
 //! Each rule looks at lines of source. None has exceptions that a file could give itself: what is allowed stands in the
 //! lists below. The tests plant a breach of each rule and see it found.
 
-use crate::workspace::{files, read, report, root};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use crate::imports::{Graph, Level, Packages};
+use crate::workspace::{files, output, read, report, root};
+
+/// In place of a crate's name.
+const ALL: &str = "all";
+
+/// Options of `cargo xtask tidy`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Print what each room imports, of one crate or of all, instead of checking
+    #[arg(long, value_name = "CRATE", num_args = 0..=1, default_missing_value = ALL)]
+    imports: Option<String>,
+    /// With `--imports`: print what each file imports
+    #[arg(long, requires = "imports")]
+    files: bool,
+}
 
 /// The longest that a file of the library or the macros may be, in lines.
 const LONGEST_FILE: usize = 500;
@@ -80,13 +99,42 @@ const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimpl
 /// What a test prints that finds nothing to test: hidden, since the test passes.
 const SILENT: &[&str] = &["SKIPPED:", "NOT TESTED"];
 
-/// Checks every source file.
-pub(crate) fn run() -> Result<(), String> {
+/// Checks every source file, or prints what an option asks for.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let packages = packages()?;
+    let graph = Graph::new(&packages)?;
+    if let Some(of) = &options.imports {
+        let level = if options.files { Level::Files } else { Level::Rooms };
+        let printed = std::io::stdout().write_all(graph.list((of != ALL).then_some(of), level)?.as_bytes());
+        return printed.map_err(|error| format!("stdout: {error}"));
+    }
+    let (mut breaches, notes) = graph.check();
+    for note in notes {
+        println!("{note}");
+    }
+    breaches.extend(rules()?);
+    report(&breaches)
+}
+
+/// The workspace's packages, and their sources.
+fn packages() -> Result<Packages, String> {
+    let metadata = output(&["cargo", "metadata", "--no-deps", "--format-version", "1"])?;
+    let sources = files(&root(), "rs").into_iter().map(|path| Ok((relative(&path), read(&path)?)));
+    Packages::new(&metadata, sources.collect::<Result<BTreeMap<_, _>, String>>()?)
+}
+
+/// A file's path from the workspace's folder.
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).expect("below the root").to_string_lossy().replace('\\', "/")
+}
+
+/// The breaches of the rules about lines.
+fn rules() -> Result<Vec<String>, String> {
     let root = root();
     let mut breaches = Vec::new();
     let mut waits = Vec::new();
     for path in files(&root, "rs") {
-        let name = path.strip_prefix(&root).expect("below the root").to_string_lossy().replace('\\', "/");
+        let name = relative(&path);
         // The rules themselves name what they forbid, and snapshots are no source.
         if name != "xtask/src/tidy.rs" && !name.ends_with(".expanded.rs") {
             let text = read(&path)?;
@@ -106,10 +154,10 @@ pub(crate) fn run() -> Result<(), String> {
     }
     let books = files(&root.join("book/src"), "md");
     for path in books.into_iter().chain(files(&root, "toml")).chain([readme, root.join("ARCHITECTURE.md")]) {
-        let name = path.strip_prefix(&root).expect("below the root").to_string_lossy().replace('\\', "/");
+        let name = relative(&path);
         breaches.extend(other_rust(&name, &read(&path)?, &needed));
     }
-    report(&breaches)
+    Ok(breaches)
 }
 
 /// The Rust that the workspace needs.

@@ -1,0 +1,166 @@
+//! What a path stands for.
+
+use super::modules::{Associated, Binding, Kind, Mention, ModuleId, Path, Tree};
+use super::packages::Packages;
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Meaning {
+    Module(ModuleId),
+    /// An item, and the module that defines it.
+    Item {
+        module: ModuleId,
+        name: String,
+        is_type: bool,
+    },
+    /// Something of another crate of the workspace, by its index.
+    Crate(usize),
+}
+
+/// Finds what names stand for.
+pub(super) struct Names<'a> {
+    tree: &'a Tree,
+    packages: &'a Packages,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(tree: &'a Tree, packages: &'a Packages) -> Self {
+        Self { tree, packages }
+    }
+
+    /// Everything that a mention in `module` may stand for. Nothing if it is of no crate of the workspace, or a local name.
+    pub(super) fn of(&self, mention: &Mention, module: ModuleId) -> Vec<Meaning> {
+        let mut found = self.resolve(&mention.path, module, &mut Vec::new());
+        let [only] = mention.path.segments.as_slice() else { return found };
+        if mention.kind == Kind::Macro && found.is_empty() {
+            // `macro_rules!` are in scope by the order of the text, also across modules.
+            let package = self.tree.modules[module].package;
+            let defined = self.tree.macros.get(&(package, only.clone()));
+            found.extend(defined.map(|&module| Meaning::Item { module, name: only.clone(), is_type: false }));
+        }
+        found
+    }
+
+    /// `visited` has the names that are being looked up, so that globs that import each other end.
+    fn resolve(&self, path: &Path, from: ModuleId, visited: &mut Vec<(ModuleId, String)>) -> Vec<Meaning> {
+        let Some((first, rest)) = path.segments.split_first() else { return vec![] };
+        let mut found =
+            if path.is_global { self.external(first, from) } else { self.first(first, from, visited) };
+        for (at, segment) in rest.iter().enumerate() {
+            let mut next = Vec::new();
+            for meaning in found {
+                match meaning {
+                    Meaning::Module(module) if segment == "super" => {
+                        next.extend(self.tree.modules[module].parent.map(Meaning::Module));
+                    }
+                    Meaning::Module(_) if segment == "self" => next.push(meaning),
+                    Meaning::Module(module) => {
+                        let names = self.lookup(module, segment, visited);
+                        if names.is_empty() {
+                            // Made by a macro, most likely: the module itself is what is known.
+                            next.push(Meaning::Item { module, name: segment.clone(), is_type: true });
+                        }
+                        next.extend(names);
+                    }
+                    Meaning::Item { is_type: false, .. } => {}
+                    Meaning::Item { module, ref name, .. } => {
+                        if at + 1 == rest.len() {
+                            next.extend(self.associated(module, name, segment, visited));
+                        }
+                        next.push(meaning);
+                    }
+                    Meaning::Crate(_) => next.push(meaning),
+                }
+            }
+            found = next;
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    fn first(&self, name: &str, from: ModuleId, visited: &mut Vec<(ModuleId, String)>) -> Vec<Meaning> {
+        match name {
+            "crate" | "$crate" => return vec![Meaning::Module(self.tree.root(from))],
+            "self" => return vec![Meaning::Module(from)],
+            "super" => return self.tree.modules[from].parent.map(Meaning::Module).into_iter().collect(),
+            _ => {}
+        }
+        let found = self.lookup(from, name, visited);
+        if found.is_empty() { self.external(name, from) } else { found }
+    }
+
+    /// A crate, by its name in the code of another.
+    fn external(&self, name: &str, from: ModuleId) -> Vec<Meaning> {
+        let package = self.tree.modules[from].package;
+        if let Some((library, root)) = self.tree.libraries.get(&package)
+            && library == name
+            && *root != self.tree.root(from)
+        {
+            return vec![Meaning::Module(*root)];
+        }
+        let dependency = self.packages.packages[package].dependencies.get(name);
+        let index =
+            dependency.and_then(|name| self.packages.packages.iter().position(|one| one.name == *name));
+        index.map(Meaning::Crate).into_iter().collect()
+    }
+
+    /// What a name stands for in a module: what it declares or imports, else what its globs do.
+    fn lookup(&self, module: ModuleId, name: &str, visited: &mut Vec<(ModuleId, String)>) -> Vec<Meaning> {
+        let key = (module, name.to_owned());
+        // `pub use random::random;` beside `mod random;`: the first segment is no import.
+        let is_nested = visited.contains(&key);
+        visited.push(key);
+        let here = &self.tree.modules[module];
+        let mut found = Vec::new();
+        for binding in here.names.get(name).into_iter().flatten() {
+            match binding {
+                Binding::Import(_) if is_nested => {}
+                Binding::Module(module) => found.push(Meaning::Module(*module)),
+                Binding::Item { is_type } => {
+                    found.push(Meaning::Item { module, name: name.to_owned(), is_type: *is_type });
+                }
+                // `use farfield;` and the like stand for the crate, not for themselves.
+                Binding::Import(path) if path.segments == [name] => found.extend(self.external(name, module)),
+                Binding::Import(path) => found.extend(self.resolve(path, module, visited)),
+            }
+        }
+        if found.is_empty() && !is_nested {
+            for glob in &here.globs {
+                for meaning in self.resolve(glob, module, visited) {
+                    if let Meaning::Module(of) = meaning {
+                        found.extend(self.lookup(of, name, visited));
+                    }
+                }
+            }
+        }
+        visited.pop();
+        found
+    }
+
+    /// The module whose `impl` block has this function or constant of a type.
+    fn associated(
+        &self,
+        module: ModuleId,
+        of: &str,
+        name: &str,
+        visited: &mut Vec<(ModuleId, String)>,
+    ) -> Vec<Meaning> {
+        let is_it = |one: &&Associated| {
+            one.name == name && one.of.segments.last().is_some_and(|last| last == of) && one.module != module
+        };
+        let candidates = self.tree.associated.iter().filter(is_it);
+        let package = self.tree.modules[module].package;
+        let mut found = Vec::new();
+        for one in candidates.filter(|one| self.tree.modules[one.module].package == package) {
+            let types = self.resolve(&one.of, one.module, visited);
+            if types
+                .iter()
+                .any(|of| matches!(of, Meaning::Item { module: defined, .. } if *defined == module))
+            {
+                found.push(Meaning::Item { module: one.module, name: name.to_owned(), is_type: false });
+            }
+        }
+        found
+    }
+}
