@@ -13,11 +13,12 @@ use syn::{Attribute, GenericParam, Generics, Type};
 use crate::errors::Errors;
 use crate::implement::text;
 use crate::model::{MarkSet, Model, RemoteField, private};
+use crate::parse;
 
 /// The expansion of `#[remote(options)] item`.
 pub(crate) fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let expanded = Model::new(options, item, &mut errors).map(|model| expand(&model));
+    let expanded = parse::model(options, item, &mut errors).map(|model| expand(&model));
     let errors = errors.into_tokens();
     quote!(#errors #expanded)
 }

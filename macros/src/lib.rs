@@ -1,7 +1,7 @@
 //! The macros of Farfield: `#[remote]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
 //!
-//! `#[remote]` is a pipeline. `attr` reads options and keeps their tokens, so that errors point at them; `model`
-//! turns the struct into what can be laid out, collecting every mistake that `check` and `field_type` find on the way;
+//! `#[remote]` is a pipeline. `attr` reads options and keeps their tokens, so that errors point at them; `parse`
+//! turns the struct into a `model`, which can be laid out, and collects every mistake that `check` and `field_type` find;
 //! `expand` writes the code, and rejects nothing. After a mistake the model is expanded all the same, with a stand-in for
 //! each type that was refused: so the user sees one error, and not those that follow from missing items.
 //!
@@ -16,6 +16,7 @@ mod fetch;
 mod field_type;
 mod implement;
 mod model;
+mod parse;
 mod word;
 
 #[cfg(test)]

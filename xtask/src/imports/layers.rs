@@ -22,7 +22,13 @@ pub(super) const CRATES: &[&str] = &[
 pub(super) const ROOMS: &[(&str, &[&str])] = &[];
 
 /// Crates none of whose files import each other in a cycle, also in one room.
-pub(super) const ACYCLIC_FILES: &[&str] = &[];
+pub(super) const ACYCLIC_FILES: &[&str] = &[
+    "farfield-macros",
+    "farfield-examples",
+    "farfield-benches",
+    "farfield-ui-tests",
+    "farfield-renamed-test",
+];
 
 /// Crates whose rooms still form cycles, which are counted and no breach. The list is empty when the library has been divided into crates.
 pub(super) const NOT_YET_ACYCLIC: &[&str] = &["farfield", "xtask"];
