@@ -36,8 +36,8 @@ use clap::Args;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::process::Process;
 use crate::results::Format;
+use crate::workspace::process::Process;
 use crate::workspace::{run as command, target};
 
 /// How many processes, and how often one is killed.

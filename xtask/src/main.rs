@@ -24,14 +24,12 @@ mod figures;
 mod fuzz;
 mod imports;
 mod markdown;
-#[cfg(feature = "plot")]
-mod plot;
-mod process;
 mod rdma;
 mod results;
 mod sanitize;
 mod scaling;
 mod soak;
+mod tables;
 mod tidy;
 mod workspace;
 
@@ -80,7 +78,7 @@ enum Task {
     /// Draw a table of `scaling` or `epochs`
     #[cfg(feature = "plot")]
     #[command(hide = true)]
-    Plot(plot::Options),
+    Plot(tables::plot::Options),
 }
 
 fn main() -> ExitCode {
@@ -98,7 +96,7 @@ fn main() -> ExitCode {
         Task::Scaling(options) => scaling::run(&options),
         Task::Epochs(options) => epochs::run(&options),
         #[cfg(feature = "plot")]
-        Task::Plot(options) => plot::run(&options),
+        Task::Plot(options) => tables::plot::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,14 +4,15 @@
 //! (CSV) and as a plot (SVG) into the book. Times are virtual: a run's figures depend on its program and its seed and on
 //! nothing else, so the files change only when Farfield does.
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use serde_json::Value;
 
+use crate::tables::draw;
+use crate::tables::scaling::{Point, table};
 use crate::workspace::{output, root, run as command};
 
 /// What to sweep.
@@ -34,23 +35,6 @@ pub(crate) struct Options {
     to: Option<PathBuf>,
 }
 
-/// What one run reported.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Point {
-    pub(crate) threads: u32,
-    pub(crate) nodes: u32,
-    ops: u64,
-    duration_us: u64,
-    /// Operations a second of virtual time.
-    pub(crate) ops_per_sec: u64,
-    /// Of a `get`, in round trips.
-    p50_rtts: f64,
-    pub(crate) p99_rtts: f64,
-    trace_hash: String,
-}
-
-const HEADER: &str = "threads,nodes,ops,duration_us,ops_per_sec,get_p50_rtts,get_p99_rtts,trace_hash";
-
 /// Sweeps, and writes the files.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     command(&["cargo", "build", "--release", "--quiet", "--bin", "intset"], &[])?;
@@ -60,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let file = |extension: &str| folder.join(format!("scaling-{}.{extension}", options.structure));
     let csv = file("csv");
     std::fs::write(&csv, table(&points)).map_err(|error| format!("{}: {error}", csv.display()))?;
-    draw(options, &csv, &file("svg"))
+    draw(&options.structure, &csv, &file("svg"))
 }
 
 /// The powers of two up to a number.
@@ -132,92 +116,9 @@ fn point(threads: u32, nodes: u32, printed: &str) -> Option<Point> {
     })
 }
 
-/// The points as CSV.
-fn table(points: &[Point]) -> String {
-    let mut csv = format!("{HEADER}\n");
-    for point in points {
-        let Point { threads, nodes, ops, duration_us, ops_per_sec, p50_rtts, p99_rtts, trace_hash } = point;
-        let _ = writeln!(
-            csv,
-            "{threads},{nodes},{ops},{duration_us},{ops_per_sec},{p50_rtts},{p99_rtts},{trace_hash}"
-        );
-    }
-    csv
-}
-
-/// The points of a CSV.
-#[cfg_attr(not(any(feature = "plot", test)), allow(dead_code))] // only the plot reads it
-pub(crate) fn points(csv: &str) -> Result<Vec<Point>, String> {
-    let mut lines = csv.lines();
-    if lines.next() != Some(HEADER) {
-        return Err(format!("its first line is not `{HEADER}`"));
-    }
-    lines.map(|line| row(line).ok_or_else(|| format!("`{line}` is no row of it"))).collect()
-}
-
-fn row(line: &str) -> Option<Point> {
-    let mut cells = line.split(',');
-    let mut next = || cells.next();
-    let point = Point {
-        threads: next()?.parse().ok()?,
-        nodes: next()?.parse().ok()?,
-        ops: next()?.parse().ok()?,
-        duration_us: next()?.parse().ok()?,
-        ops_per_sec: next()?.parse().ok()?,
-        p50_rtts: next()?.parse().ok()?,
-        p99_rtts: next()?.parse().ok()?,
-        trace_hash: next()?.to_owned(),
-    };
-    next().is_none().then_some(point)
-}
-
-#[cfg(feature = "plot")]
-fn draw(options: &Options, csv: &Path, svg: &Path) -> Result<(), String> {
-    crate::plot::run(&crate::plot::Options {
-        title: options.structure.clone(),
-        csv: csv.to_owned(),
-        svg: svg.to_owned(),
-    })
-}
-
-/// Without the plotting crate this task runs itself again with it, for the plot alone.
-#[cfg(not(feature = "plot"))]
-fn draw(options: &Options, csv: &Path, svg: &Path) -> Result<(), String> {
-    let (csv, svg) = (csv.to_string_lossy(), svg.to_string_lossy());
-    let cargo = ["cargo", "run", "--quiet", "--package", "xtask", "--features", "plot", "--"];
-    command(&[&cargo[..], &["plot", &options.structure, &csv, &svg]].concat(), &[])
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    pub(crate) fn made_up() -> Vec<Point> {
-        let mut points = Vec::new();
-        for nodes in powers(4) {
-            for threads in powers(8) {
-                points.push(Point {
-                    threads,
-                    nodes,
-                    ops: 1000,
-                    duration_us: u64::from(1_000_000 / threads),
-                    ops_per_sec: u64::from(1000 * threads.min(2 * nodes)),
-                    p50_rtts: 2.0,
-                    p99_rtts: 2.5 + f64::from(threads) / f64::from(nodes),
-                    trace_hash: format!("{:016x}", threads * nodes),
-                });
-            }
-        }
-        points
-    }
-
-    #[test]
-    fn a_table_can_be_read_again() {
-        assert_eq!(points(&table(&made_up())), Ok(made_up()));
-        assert!(points("threads,nodes\n1,2\n").unwrap_err().contains("first line"));
-        assert!(points(&format!("{HEADER}\n1,2,3\n")).unwrap_err().contains("`1,2,3`"));
-        assert!(points(&format!("{HEADER}\n1,2,3,4,5,6,7,8,9\n")).is_err());
-    }
 
     #[test]
     fn a_report_becomes_a_point() {

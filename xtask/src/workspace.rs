@@ -1,5 +1,7 @@
 //! The workspace: where it is, its files, and commands run in it.
 
+pub(crate) mod process;
+
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use super::watched::{Failure, PATIENCE, Watched};
-use crate::process::Process;
+use crate::workspace::process::Process;
 
 /// Memory nodes, segments of each, and bytes of each of those: small, so that much of it is in use.
 const NODES: u16 = 2;

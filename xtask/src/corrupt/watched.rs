@@ -10,8 +10,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::process::Process;
 use crate::workspace::high_water_kib;
+use crate::workspace::process::Process;
 
 /// How long a process may take to end that has been told to, and a tool to do its work.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

@@ -11,9 +11,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::bounded;
+use super::guest::{PRELUDE, Test};
 use super::packages;
 use super::report::{Outcome, Report, outcome};
-use super::suite::{PRELUDE, Test};
 use crate::workspace::read;
 
 /// Where the kernel lists devices.

@@ -5,7 +5,7 @@
 //! not installed:
 //!
 //! ```text
-//! packages ─► guest (archive, modules) ─► machine ─► console ─► scenario ─► report
+//! packages ─► image (archive, modules) ─► machine ─► console ─► scenario ─► report
 //! what it      the file system that        qemu       what it    who is       ok or
 //! is made of   it boots into                          says       late         FAILED
 //! ```
@@ -19,6 +19,7 @@ mod console;
 mod figures;
 mod guest;
 mod host;
+mod image;
 mod machine;
 mod modules;
 mod packages;
@@ -33,11 +34,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use self::guest::{Scenario, Test};
 use self::machine::Acceleration;
 pub(crate) use self::programs::{FEATURES, PACKAGES, TARGET};
 use self::report::Report;
 use self::scenario::{Failure, Manner};
-use self::suite::{Scenario, Test};
 
 /// What to run, where, and how to print.
 #[derive(Args)]

@@ -8,11 +8,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::console::Event;
-use super::guest::{self, Guest, Role};
+use super::guest::{Guest, Role, Scenario};
+use super::image;
 use super::machine::{Acceleration, Machine, Plan};
 use super::packages;
 use super::report::{Outcome, Report, outcome};
-use super::suite::Scenario;
 
 /// How long a machine may take to boot, and to get from one test to the next.
 const BOOT: Duration = Duration::from_secs(120);
@@ -50,7 +50,7 @@ pub(super) struct Manner<'a> {
 pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Failure> {
     let folder = Folder::new().map_err(Failure::Other)?;
     let archive = folder.0.join("initramfs");
-    guest::write(scenario, manner.unpacked, &archive).map_err(Failure::Other)?;
+    image::write(scenario, manner.unpacked, &archive).map_err(Failure::Other)?;
     let (kernel, _) = packages::kernel(manner.unpacked).map_err(Failure::Other)?;
     let mark = mark();
     let plan = Plan {

@@ -15,32 +15,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::guest::{Guest, Role};
+use super::guest::{Guest, PRELUDE, Role, Scenario, Test};
 use super::programs::{TESTS, TESTS_DLOPEN};
-
-/// One test.
-#[derive(Clone, Debug)]
-pub(super) struct Test {
-    pub(super) name: String,
-    pub(super) command: String,
-    pub(super) limit: Duration,
-}
-
-/// What is run together: tests of one machine, or of several on one wire.
-pub(super) struct Scenario {
-    pub(super) name: &'static str,
-    pub(super) guests: Vec<Guest>,
-    /// Programs of this host that the guests get, with the libraries that they are linked to.
-    pub(super) programs: Vec<PathBuf>,
-}
-
-/// Functions that every test can call.
-///
-/// - `perftest PROGRAM FLAGS` runs a program of perftest against itself.
-/// - `memnode PORT FLAGS` starts a memory node; `set_is_sound FLAGS` drives a set and fails unless it is whole afterwards;
-///   `refuses TEXT COMMAND` fails unless the command refuses with that text.
-/// - `tell WORDS` asks the host for something: `tell off GUEST` powers another guest off.
-pub(super) const PRELUDE: &str = include_str!("scripts/prelude.sh");
 
 /// The name of the test whose output has figures.
 pub(super) const MEASURE: &str = "measure";

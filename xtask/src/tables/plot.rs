@@ -6,8 +6,8 @@ use clap::Args;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
-use crate::epochs;
-use crate::scaling::{self, Point};
+use super::scaling::Point;
+use super::{epochs, scaling};
 use crate::workspace::read;
 
 /// What to draw, and where.
@@ -178,7 +178,7 @@ impl ValueFormatter<f64> for Short {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scaling::tests::made_up;
+    use crate::tables::scaling::tests::made_up;
 
     #[test]
     fn every_line_is_labelled() {

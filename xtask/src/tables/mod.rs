@@ -1,0 +1,27 @@
+//! Tables of measurements, as they are kept in the book, and their plots.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `scaling`, `epochs` | the rows of a table, written and read |
+//! | `plot` (feature `plot`) | a table as curves |
+
+pub(crate) mod epochs;
+#[cfg(feature = "plot")]
+pub(crate) mod plot;
+pub(crate) mod scaling;
+
+use std::path::Path;
+
+/// Draws a table.
+#[cfg(feature = "plot")]
+pub(crate) fn draw(title: &str, csv: &Path, svg: &Path) -> Result<(), String> {
+    plot::run(&plot::Options { title: title.to_owned(), csv: csv.to_owned(), svg: svg.to_owned() })
+}
+
+/// Without the plotting crate this task runs itself again with it, for the plot alone.
+#[cfg(not(feature = "plot"))]
+pub(crate) fn draw(title: &str, csv: &Path, svg: &Path) -> Result<(), String> {
+    let (csv, svg) = (csv.to_string_lossy(), svg.to_string_lossy());
+    let cargo = ["cargo", "run", "--quiet", "--package", "xtask", "--features", "plot", "--"];
+    crate::workspace::run(&[&cargo[..], &["plot", title, &csv, &svg]].concat(), &[])
+}
