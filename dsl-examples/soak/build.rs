@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{env, fs, process};
 
 // The library uses the rest of it.
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, unused_imports)]
 #[path = "src/planted/mod.rs"]
 mod planted;
 

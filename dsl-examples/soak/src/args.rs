@@ -6,6 +6,7 @@ use std::thread;
 use clap::Parser;
 use clap::error::ErrorKind;
 
+use farfield_soak::mutants::MUTANTS;
 use farfield_soak::planted::Structure;
 use farfield_soak::planted_runtime::{self, PlantedInRuntime};
 use farfield_soak::subject::Subject;
@@ -116,8 +117,7 @@ fn task(flags: &Flags) -> Result<Task, String> {
         (Some(seed), [subject]) => Task::Replay { subject: *subject, seed },
         (Some(seed), _) => return Err(format!("--seed {seed} needs a --structure to replay it on")),
         _ if flags.planted => {
-            let mutants =
-                Subject::with_planted_bugs().iter().filter(|subject| structures.contains(&subject.structure));
+            let mutants = MUTANTS.iter().filter(|subject| structures.contains(&subject.structure));
             let is_all = structures.len() == Structure::ALL.len();
             let of_runtime = planted_runtime::only_here().filter(|_| is_all).collect();
             let bugs = Bugs { subjects: mutants.copied().collect(), of_runtime };
@@ -138,9 +138,9 @@ fn structures(name: &str) -> Result<Vec<Structure>, String> {
 }
 
 fn mutant(name: &str) -> Result<Subject, String> {
-    let mut mutants = Subject::with_planted_bugs().iter();
+    let mut mutants = MUTANTS.iter();
     mutants.find(|subject| subject.name() == name).copied().ok_or_else(|| {
-        let known: Vec<_> = Subject::with_planted_bugs().iter().map(Subject::name).collect();
+        let known: Vec<_> = MUTANTS.iter().map(Subject::name).collect();
         format!("--bug {name} is none of {}", known.join(", "))
     })
 }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_replay_command_is_understood() {
-        for subject in [Subject::real(Structure::HarrisList), Subject::with_planted_bugs()[0]] {
+        for subject in [Subject::real(Structure::HarrisList), MUTANTS[0]] {
             let command = replay_command(&subject, 17, Faults::Injected);
             let Ok(args) = parse(command.split_once(" -- ").unwrap().1) else { panic!("{command}") };
             assert_eq!(args.faults, Faults::Injected);

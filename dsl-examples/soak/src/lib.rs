@@ -9,7 +9,7 @@
 //! | [`mutants`] | the copies of the structures that have them |
 //! | [`register`] | a subject for what the examples do not use |
 //! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
-//! | [`soak`] | seeds of a subject, whatever its type, and what is wrong with them |
+//! | [`soak`] | seeds of a tested structure, and what is wrong with them |
 //! | [`stage`] | what real processes work on |
 //! | [`crash`] | real processes that are killed, and what they leave behind |
 //! | [`corrupt`] | real processes whose far memory is corrupted under them |

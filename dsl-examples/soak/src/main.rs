@@ -22,7 +22,7 @@ use std::time::Instant;
 use args::{Args, Bugs, Refused, Task};
 use farfield_soak::planted::{Bug, Planted};
 use farfield_soak::planted_runtime::PlantedInRuntime;
-use farfield_soak::soak::{Caught, hunt};
+use farfield_soak::soak::Caught;
 use farfield_soak::subject::Subject;
 use farfield_testing::{Checker, Faults, in_parallel};
 
@@ -103,7 +103,7 @@ fn list(bugs: &Bugs) -> Result<(), String> {
 fn hunt_all(Bugs { subjects, of_runtime }: &Bugs, args: &Args) -> Result<bool, String> {
     let seeds = &args.seeds;
     let in_structures = in_parallel(args.jobs, subjects.len(), |index| {
-        let first = hunt(&subjects[index], seeds.clone());
+        let first = subjects[index].hunt(seeds.clone());
         (subjects[index].name(), first.map(|(seed, Caught { by, .. })| (seed, by.name())))
     });
     let in_runtime = in_parallel(args.jobs, of_runtime.len(), |index| {

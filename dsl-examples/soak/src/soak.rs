@@ -1,15 +1,13 @@
-//! The soak: seeds of a subject, whatever its type, and what is wrong with them.
+//! The soak: seeds of a tested structure, and what is wrong with them.
 //!
 //! What a run is, and what is judged of it, is told in `farfield-testing`.
 
 use std::fmt;
-use std::ops::Range;
 
 use farfield::sim::Simulation;
 use farfield_testing::{Checker, Faults, Found, Model, Tested, Undecided};
 
 use crate::planted::Check;
-use crate::subject::Subject;
 
 /// What became of one seed's run.
 #[derive(Debug)]
@@ -67,17 +65,6 @@ impl From<Found> for Caught {
         };
         Self { by, message: found.message }
     }
-}
-
-/// The first of `seeds` under which what must catch a planted bug does, and what it says; none for a structure as users
-/// use it, or if all seeds miss the bug.
-pub fn hunt(subject: &Subject, seeds: Range<u64>) -> Option<(u64, Caught)> {
-    let bug = subject.planted?;
-    let faults = if bug.needs_faults { Faults::Injected } else { Faults::None };
-    seeds.into_iter().find_map(|seed| {
-        let outcome = subject.run_seed(seed, faults);
-        outcome.caught.into_iter().find(|caught| caught.by == bug.caught_by).map(|caught| (seed, caught))
-    })
 }
 
 /// Runs one seed.

@@ -1,6 +1,7 @@
 //! Subjects: what is soaked, be it a structure that users use or a copy of one with a planted bug.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_testing::{Checker, Faults, Model, Plan, Random, Tested};
@@ -9,10 +10,9 @@ use crate::model;
 use crate::model::exchange::{Discipline, Exchange, Reply, Values};
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
-use crate::mutants::MUTANTS;
 use crate::planted::{Bug, Planted, Structure};
 use crate::register::Register;
-use crate::soak::{self, Outcome, Soaked};
+use crate::soak::{self, Caught, Outcome, Soaked};
 
 /// The name under which the threads find the structure.
 pub(crate) const ROOT: &str = "subject";
@@ -121,11 +121,6 @@ impl Subject {
         }
     }
 
-    /// A subject for each planted bug.
-    pub fn with_planted_bugs() -> &'static [Self] {
-        MUTANTS
-    }
-
     /// A broken copy of a structure.
     pub(crate) const fn mutant<S>(planted: &'static Planted) -> Self
     where
@@ -159,6 +154,17 @@ impl Subject {
     /// Runs what a seed stands for, with these options of the cluster's URL besides.
     pub fn run_with(&self, seed: u64, faults: Faults, options: &str) -> Outcome {
         (self.run)(seed, faults, options)
+    }
+
+    /// The first of `seeds` under which the check that must catch the planted bug does, and what it says; none for a structure as users
+    /// use it, or if all seeds miss the bug.
+    pub fn hunt(&self, seeds: Range<u64>) -> Option<(u64, Caught)> {
+        let bug = self.planted?;
+        let faults = if bug.needs_faults { Faults::Injected } else { Faults::None };
+        seeds.into_iter().find_map(|seed| {
+            let outcome = self.run_seed(seed, faults);
+            outcome.caught.into_iter().find(|caught| caught.by == bug.caught_by).map(|caught| (seed, caught))
+        })
     }
 
     /// Runs many seeds.

@@ -1,7 +1,7 @@
 //! A short soak, as long as an unoptimised build has time for. The long one is `cargo xtask sim-soak`.
 
+use farfield_soak::mutants::MUTANTS;
 use farfield_soak::planted::{self, Check, Planted, Structure};
-use farfield_soak::soak::hunt;
 use farfield_soak::subject::Subject;
 use farfield_testing::Faults;
 
@@ -92,10 +92,8 @@ fn a_register_survives_faults() {
 fn catch_all(structure: Structure, in_runtime: bool) {
     let is_hunted = |bug: &Planted| bug.structure == structure && bug.bug.is_in_runtime() == in_runtime;
     let mut hunted = 0;
-    for subject in
-        Subject::with_planted_bugs().iter().filter(|subject| subject.planted.is_some_and(is_hunted))
-    {
-        assert!(hunt(subject, 0..1000).is_some(), "{} is missed", subject.name());
+    for subject in MUTANTS.iter().filter(|subject| subject.planted.is_some_and(is_hunted)) {
+        assert!(subject.hunt(0..1000).is_some(), "{} is missed", subject.name());
         hunted += 1;
     }
     assert_eq!(hunted, planted::all().filter(|bug| is_hunted(bug)).count());
@@ -145,7 +143,7 @@ fn the_bugs_planted_in_the_runtime_are_caught() {
 #[test]
 fn retiring_before_unlinking_under_one_guard_does_no_harm_while_its_thread_lives() {
     let (mut tried, mut plans) = (0, 0);
-    for subject in Subject::with_planted_bugs() {
+    for subject in MUTANTS {
         if !subject.name().ends_with("_retires_before_it_unlinks") {
             continue;
         }

@@ -5,7 +5,7 @@ use farfield::Result;
 use farfield::rdma::{Atomics, DeviceInfo, PortInfo, devices};
 use serde_json::json;
 
-use crate::Format;
+use crate::format::Format;
 
 /// How to print them.
 #[derive(Args)]

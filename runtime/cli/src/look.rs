@@ -10,7 +10,7 @@ use farfield::{
 };
 use serde_json::{Value, json};
 
-use crate::Format;
+use crate::format::Format;
 
 /// What to look at, and how often.
 #[derive(Args)]

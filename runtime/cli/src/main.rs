@@ -4,6 +4,7 @@
 
 #[cfg(feature = "_verbs")]
 mod devices;
+mod format;
 mod keep;
 mod look;
 mod memnode;
@@ -12,7 +13,7 @@ mod ping;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use farfield::error::Printable;
 
@@ -63,15 +64,6 @@ enum Command {
 struct Anything {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
-}
-
-/// How to print.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
 }
 
 fn main() -> ExitCode {

@@ -7,7 +7,7 @@ use farfield::prelude::*;
 use farfield::{Error, Result};
 use serde_json::json;
 
-use crate::Format;
+use crate::format::Format;
 
 /// What to ping, and how often.
 #[derive(Args)]

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use farfield::sim::{Client, Event, Happened};
 
-use crate::linearizability::{Answer, Call, Question, Seen, search};
+use crate::history::Call;
 use crate::model::{EventOf, Model};
+use crate::search::{Answer, Question, Seen, search};
 use crate::timeline;
 
 /// How many possible answers, and states, are looked for.

@@ -66,6 +66,7 @@
 //! |---|---|
 //! | `model` | sequential models, and the fates of values |
 //! | `linearizability` | whether a model explains a history |
+//! | `history`, `search` | a history as calls; the search for an order of them |
 //! | `contradiction`, `timeline` | why it does not, in words and as a diagram |
 //! | `plan`, `random` | what a run does, and how it is drawn from a seed |
 //! | `strategy` (feature `proptest`) | plans that `proptest` generates and shrinks |
@@ -84,12 +85,14 @@
 
 mod checker;
 mod contradiction;
+mod history;
 mod life;
 mod linearizability;
 mod model;
 mod plan;
 mod random;
 mod run;
+mod search;
 mod shrink;
 #[cfg(feature = "proptest")]
 pub mod strategy;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farfield::sim::Client;
 
-use crate::linearizability::Call;
+use crate::history::{Call, calls};
 use crate::model::{AT_THE_END, EventOf, Model};
 
 /// Draws a history: a line for each event.
@@ -39,7 +39,7 @@ use crate::model::{AT_THE_END, EventOf, Model};
 /// ```
 pub fn timeline<M: Model>(events: &[EventOf<M>]) -> String {
     let times: Vec<Duration> = events.iter().map(|event| event.at).collect();
-    draw(&crate::linearizability::calls::<M>(events), &times, None)
+    draw(&calls::<M>(events), &times, None)
 }
 
 /// Draws calls. The return of the call `marked` is pointed out.

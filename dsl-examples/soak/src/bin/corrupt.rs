@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use farfield::__private::metadata::Map;
 use farfield::{Error, Result};
+use farfield_soak::corrupt::memory::Memory;
 use farfield_soak::corrupt::{hand, program};
 
 /// The processes of the corruption test.
@@ -58,7 +59,7 @@ fn run(role: Role) -> Result<()> {
         Role::Hand { pid, seed, nodes, segments, segment_bytes, only } => {
             let map = Map::new(nodes, segments, segment_bytes);
             let map = map.ok_or_else(|| Error::other("there is no such memory"))?;
-            let memory = hand::Memory::of_process(pid, map);
+            let memory = Memory::of_process(pid, map);
             hand::run(&memory.map_err(Error::other)?, seed, &only).map_err(Error::other)
         }
     }

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
-use super::hand::Memory;
+use super::memory::Memory;
 
 /// A word that is corrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]

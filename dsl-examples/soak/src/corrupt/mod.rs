@@ -2,7 +2,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`hand`] | writes into the memory of a cluster without being one of its members |
+//! | [`memory`] | the memory of a cluster, for programs that are none of its members |
+//! | [`hand`] | corrupts words of it, as it is told |
 //! | [`choice`] | which word a case corrupts, and what it becomes |
 //! | [`program`] | a member that works on all structures, and ends when it is told to, whatever is in far memory |
 //!
@@ -10,4 +11,5 @@
 
 pub mod choice;
 pub mod hand;
+pub mod memory;
 pub mod program;

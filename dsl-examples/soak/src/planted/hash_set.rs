@@ -1,6 +1,6 @@
 //! Bugs of the hash set: of its own code, since its buckets are lazy lists.
 
-use super::{Bug, Check, Planted, Structure};
+use super::bug::{Bug, Check, Planted, Structure};
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {

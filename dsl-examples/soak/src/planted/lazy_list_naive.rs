@@ -1,6 +1,6 @@
 //! Bugs of the naive lazy list: most are in what it does between two round trips.
 
-use super::{Bug, Check, Planted, Structure};
+use super::bug::{Bug, Check, Planted, Structure};
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {

@@ -1,6 +1,6 @@
 //! Bugs of the Michael-Scott queue.
 
-use super::{Bug, Check, Planted, Structure};
+use super::bug::{Bug, Check, Planted, Structure};
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {

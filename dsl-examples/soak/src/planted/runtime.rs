@@ -1,6 +1,6 @@
 //! Bugs of the runtime: options of the cluster's URL. The structures that show them are unchanged.
 
-use super::{Bug, Check, Planted, Structure};
+use super::bug::{Bug, Check, Planted, Structure};
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {

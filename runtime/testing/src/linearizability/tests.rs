@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use farfield::sim::Event;
+use farfield::sim::{Client, Event, Happened};
 
 use super::*;
 use crate::random::Random;
