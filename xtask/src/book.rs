@@ -6,8 +6,9 @@
 //! compiled and run.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use crate::links::resolved;
 use crate::markdown::{broken, includes, unsound_blocks};
 use crate::workspace::{files, read, report, root};
 
@@ -117,19 +118,6 @@ fn place(source: &Path, page: &Path, text: &str) -> String {
 /// Whether a link begins as `https:` does, and so leads out of the book.
 fn has_scheme(link: &str) -> bool {
     link.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
-}
-
-/// The path that a link on a page leads to.
-fn resolved(page: &Path, link: &str) -> PathBuf {
-    let mut target = page.parent().expect("a page is in a folder").to_owned();
-    for component in Path::new(link).components() {
-        match component {
-            Component::ParentDir => drop(target.pop()),
-            Component::Normal(name) => target.push(name),
-            _ => {}
-        }
-    }
-    target
 }
 
 /// The values of an attribute.

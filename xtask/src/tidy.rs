@@ -9,6 +9,7 @@ use std::path::Path;
 
 use crate::imports::{Graph, Level, Packages};
 use crate::workspace::{files, output, read, report, root};
+use crate::{decisions, links};
 
 /// In place of a crate's name.
 const ALL: &str = "all";
@@ -156,6 +157,8 @@ fn rules() -> Result<Vec<String>, String> {
     breaches.extend(unlisted_waits(&waits, &read(&root.join("ARCHITECTURE.md"))?));
     breaches
         .extend(readme_example(&read(&root.join("README.md"))?, &read(&root.join("runtime/src/lib.rs"))?));
+    breaches.extend(links::broken(&root)?);
+    breaches.extend(decisions::breaches(&root.join("docs/decisions"))?);
     let needed = needed_rust(&read(&root.join("Cargo.toml"))?)?;
     let readme = root.join("README.md");
     if !read(&readme)?.lines().any(|line| rust_versions(line).next().is_some()) {
