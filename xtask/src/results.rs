@@ -1,12 +1,16 @@
-//! Measures the project's figures and prints them.
+//! Measures the project's figures, prints them, and writes the tables that show them.
+//!
+//! The book's table has all figures, the README's the few of [`HEADLINES`]. Both are written from one measurement, and
+//! [`breaches`] compares them with the table that the book's values give: no row of either is typed by hand.
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Number, Value};
 
-use crate::figures::{FIGURES, Figure, Source};
+use crate::figures::{FIGURES, Figure, HEADLINES, Source};
 use crate::workspace::{self, Measured, measured, output, read, root};
 
 /// How to measure and print.
@@ -18,9 +22,12 @@ pub(crate) struct Options {
     /// How to print them
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write the table in README.md anew
+    /// Write the tables of the book and of README.md anew
     #[arg(long)]
-    update_readme: bool,
+    update_tables: bool,
+    /// Write both tables anew with the values that the book's has, as after a change of a description; measure nothing
+    #[arg(long, conflicts_with_all = ["only", "format", "update_tables"])]
+    reword_tables: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -31,19 +38,28 @@ pub(crate) enum Format {
     Json,
 }
 
+/// The book's table, below the workspace.
+const BOOK: &str = "book/src/results/figures.md";
 /// Where the table begins and ends in the README.
 const BEGIN: &str = "<!-- results: begin -->\n";
 const END: &str = "<!-- results: end -->";
+/// The most lines of the README's table.
+const SHORT: usize = 15;
+const _: () = assert!(HEADLINES.len() + 2 <= SHORT, "the README's table is short");
 
 /// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
+    if options.reword_tables {
+        let (machine, recorded) = recorded(&read(&root().join(BOOK))?)?;
+        return write_tables(&machine, &recorded);
+    }
     let prefix = options.only.as_deref().unwrap_or_default();
     let chosen: Vec<&Figure> = FIGURES.iter().filter(|figure| figure.name.starts_with(prefix)).collect();
     if chosen.is_empty() {
         return Err(format!("--only {prefix}: no figure's name begins so"));
     }
-    if options.update_readme && chosen.len() < FIGURES.len() {
-        return Err("--update-readme needs every figure; leave --only out".to_owned());
+    if options.update_tables && chosen.len() < FIGURES.len() {
+        return Err("--update-tables needs every figure; leave --only out".to_owned());
     }
     let (mut measured, mut runs) = (Vec::new(), Runs::new());
     for figure in chosen {
@@ -60,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             .collect();
         println!("{}", Value::Object(object));
     }
-    if options.update_readme { update_readme(&measured) } else { Ok(()) }
+    if options.update_tables { write_tables(&machine()?, &measured) } else { Ok(()) }
 }
 
 /// What the commands did that have been run: several figures may come from one.
@@ -94,19 +110,82 @@ fn value(figure: &Figure, printed: &str) -> Result<Number, String> {
     value.ok_or_else(|| format!("{}: `{}` did not print it", figure.name, figure.command.join(" ")))
 }
 
-fn update_readme(measured: &[(&Figure, Number)]) -> Result<(), String> {
-    let path = root().join("README.md");
-    let readme = read(&path)?;
+/// Figures and their values.
+type Values<'a> = [(&'a Figure, Number)];
+/// What the book's table records: the machine, and the values.
+type Recorded = (String, Vec<(&'static Figure, Number)>);
+
+/// Writes both tables.
+fn write_tables(machine: &str, values: &Values<'_>) -> Result<(), String> {
+    let (book, readme) = (root().join(BOOK), root().join("README.md"));
+    let written = with_table(&read(&readme)?, &short(machine, values)?)?;
+    let write = |path: &Path, text: &str| {
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    write(&book, &table(machine, values))?;
+    write(&readme, &written)
+}
+
+/// A table of figures.
+fn table(machine: &str, values: &Values<'_>) -> String {
+    let mut table = format!("Measured on {machine}.\n\n| figure | value | what it is |\n|---|---|---|\n");
+    for (figure, value) in values {
+        let _ = writeln!(table, "| `{}` | {value} {} | {} |", figure.name, figure.unit, figure.meaning);
+    }
+    table
+}
+
+/// The README's table: of all values, the headlines.
+fn short(machine: &str, values: &Values<'_>) -> Result<String, String> {
+    let value_of = |name: &&str| values.iter().find(|(figure, _)| figure.name == *name).cloned();
+    let chosen: Option<Vec<_>> = HEADLINES.iter().map(value_of).collect();
+    Ok(table(machine, &chosen.ok_or("the values have not all figures of the README")?))
+}
+
+/// The README with another table.
+fn with_table(readme: &str, table: &str) -> Result<String, String> {
     let missing = || "README.md: the markers of the results table are missing".to_owned();
     let (before, rest) = readme.split_once(BEGIN).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    let mut table =
-        format!("Measured on {}.\n\n| figure | value | what it is |\n|---|---|---|\n", machine()?);
-    for (figure, value) in measured {
-        let _ = writeln!(table, "| `{}` | {value} {} | {} |", figure.name, figure.unit, figure.meaning);
+    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
+}
+
+/// The machine and the values of the book's table, which must have every figure once and no other.
+fn recorded(table: &str) -> Result<Recorded, String> {
+    let machine = table.lines().find_map(|line| line.strip_prefix("Measured on ")?.strip_suffix('.'));
+    let machine = machine.ok_or(format!("{BOOK}: does not say on what it was measured"))?;
+    let mut values = Vec::new();
+    for figure in FIGURES {
+        let start = format!("| `{}` | ", figure.name);
+        let mut rows = table.lines().filter_map(|line| line.strip_prefix(&start)?.split([' ', '|']).next());
+        let value = rows.next().and_then(|value| value.parse().ok());
+        let (Some(value), None) = (value, rows.next()) else {
+            return Err(format!("{BOOK}: does not have one value of {}", figure.name));
+        };
+        values.push((figure, value));
     }
-    std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}"))
-        .map_err(|error| format!("README.md: {error}"))
+    Ok((machine.to_owned(), values))
+}
+
+/// What is wrong with the two tables: each must be as `--update-tables` writes it from the book's values.
+pub(crate) fn breaches(book: &str, readme: &str) -> Vec<String> {
+    let check = || {
+        let (machine, values) = recorded(book)?;
+        let mut breaches = Vec::new();
+        if table(&machine, &values) != book {
+            breaches.push(format!("{BOOK}: not as `cargo xtask results --update-tables` writes it"));
+        }
+        if with_table(readme, &short(&machine, &values)?)? != readme {
+            breaches.push(format!("README.md: its table is not that of {BOOK}"));
+        }
+        Ok(breaches)
+    };
+    check().unwrap_or_else(|error: String| vec![error])
+}
+
+/// What is wrong with the repository's tables.
+pub(crate) fn check_tables() -> Result<Vec<String>, String> {
+    Ok(breaches(&read(&root().join(BOOK))?, &read(&root().join("README.md"))?))
 }
 
 /// What the figures were measured on.
@@ -170,7 +249,61 @@ mod tests {
 
     #[test]
     fn a_prefix_of_no_figure_is_named() {
-        let options = Options { only: Some("moon".to_owned()), format: Format::Text, update_readme: false };
+        let options = Options {
+            only: Some("moon".to_owned()),
+            format: Format::Text,
+            update_tables: false,
+            reword_tables: false,
+        };
         assert_eq!(run(&options), Err("--only moon: no figure's name begins so".to_owned()));
+    }
+
+    /// A book's and a README's table with some values.
+    fn tables() -> (String, String) {
+        let values: Vec<_> =
+            FIGURES.iter().zip(1u64..).map(|(figure, value)| (figure, value.into())).collect();
+        let readme = format!("# Farfield\n\n{BEGIN}{END}\n\nMore.\n");
+        let readme = with_table(&readme, &short("a machine", &values).unwrap()).unwrap();
+        (table("a machine", &values), readme)
+    }
+
+    #[test]
+    fn the_tables_show_what_one_measurement_gave() {
+        let (book, readme) = tables();
+        assert_eq!(breaches(&book, &readme), [""; 0]);
+        let (machine, values) = recorded(&book).unwrap();
+        assert_eq!((machine.as_str(), values.len()), ("a machine", FIGURES.len()));
+        let rows = readme.lines().filter(|line| line.starts_with('|')).count();
+        assert!(rows == HEADLINES.len() + 2 && rows <= SHORT, "{rows} lines");
+    }
+
+    #[test]
+    fn what_was_typed_into_a_table_is_found() {
+        let (book, readme) = tables();
+        let row = |name: &str| format!("| `{name}` | ");
+        let first = row(HEADLINES[0]);
+        for (book, readme, expected) in [
+            (book.clone(), readme.replace(&first, &format!("{first}7")), "README.md: its table"),
+            (book.replace(&first, &format!("{first}7")), readme.clone(), "README.md: its table"),
+            (book.replace("times | time", "times | about the time"), readme.clone(), "not as `cargo xtask"),
+            (format!("{book}| `moon.ratio` | 1 times | more |\n"), readme.clone(), "not as `cargo xtask"),
+            (book.replace(&row("ui.cases"), "| `ui.case` | "), readme.clone(), "one value of ui.cases"),
+            (format!("{book}{}7 cases | more |\n", row("ui.cases")), readme.clone(), "one value of ui.cases"),
+            (book.replace("Measured", "Made"), readme.clone(), "on what it was measured"),
+            (book.clone(), readme.replace(END, ""), "the markers"),
+        ] {
+            let found = breaches(&book, &readme);
+            assert!(found.iter().any(|breach| breach.contains(expected)), "{expected}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_headline_is_understood_alone() {
+        for headline in HEADLINES {
+            let figure = FIGURES.iter().find(|figure| figure.name == *headline);
+            let meaning = figure.unwrap_or_else(|| panic!("{headline} is no figure")).meaning;
+            let refers = ["of ", "the same", "its "].iter().any(|start| meaning.starts_with(start));
+            assert!(!refers && !meaning.contains("likewise"), "{headline}: {meaning}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::imports::{Graph, Level, Packages};
 use crate::workspace::{files, output, read, report, root};
-use crate::{decisions, links};
+use crate::{decisions, links, results};
 
 /// In place of a crate's name.
 const ALL: &str = "all";
@@ -158,6 +158,7 @@ fn rules() -> Result<Vec<String>, String> {
     breaches
         .extend(readme_example(&read(&root.join("README.md"))?, &read(&root.join("runtime/src/lib.rs"))?));
     breaches.extend(links::broken(&root)?);
+    breaches.extend(results::check_tables()?);
     breaches.extend(decisions::breaches(&root.join("docs/decisions"))?);
     let needed = needed_rust(&read(&root.join("Cargo.toml"))?)?;
     let readme = root.join("README.md");
