@@ -2,28 +2,28 @@
 //!
 //! Each operation is one one-sided operation of the network, so it takes one round trip and takes effect when that
 //! operation reaches the memory node.
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield_examples::Counter;
+//!
+//! # fn main() -> farfield::Result<()> {
+//! Cluster::connect("local:")?.run(4, async |ct| {
+//!     let root = ct.root_or_init("hits", async || Counter::create(ct).await).await?;
+//!     let hits = Counter::attach(root, ct).await?;
+//!     hits.add(2, ct).await?;
+//!     ct.barrier("added").await?;
+//!     assert_eq!(hits.get(ct).await?, 8);
+//!     Ok(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
 
 // ANCHOR: counter
 use farfield::prelude::*;
 
 /// A number in far memory.
-///
-/// ```
-/// use farfield::prelude::*;
-/// use farfield_examples::Counter;
-///
-/// # fn main() -> farfield::Result<()> {
-/// Cluster::connect("local:")?.run(4, async |ct| {
-///     let root = ct.root_or_init("hits", async || Counter::create(ct).await).await?;
-///     let hits = Counter::attach(root, ct).await?;
-///     hits.add(2, ct).await?;
-///     ct.barrier("added").await?;
-///     assert_eq!(hits.get(ct).await?, 8);
-///     Ok(())
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
 #[remote]
 pub struct Counter {
     value: Atomic<u64>,

@@ -19,6 +19,23 @@
 //! | `remove` | at the CAS that marks | h + 3, h + 1 if the key is not there |
 //!
 //! Some thread always makes progress: an operation starts over only when another's CAS has succeeded.
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield_examples::HarrisList;
+//!
+//! # fn main() -> farfield::Result<()> {
+//! Cluster::connect("local:")?.run(4, async |ct| {
+//!     let root = ct.root_or_init("set", async || HarrisList::<u64>::create(ct).await).await?;
+//!     let set = HarrisList::attach(root, ct).await?;
+//!     assert!(set.insert(ct.index() as u64, ct).await?);
+//!     ct.barrier("inserted").await?;
+//!     assert!(set.get(3, ct).await?);
+//!     Ok(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::cell::Cell;
 
@@ -35,23 +52,6 @@ pub struct Node<K: Word> {
 }
 
 /// An ordered set of words without locks.
-///
-/// ```
-/// use farfield::prelude::*;
-/// use farfield_examples::HarrisList;
-///
-/// # fn main() -> farfield::Result<()> {
-/// Cluster::connect("local:")?.run(4, async |ct| {
-///     let root = ct.root_or_init("set", async || HarrisList::<u64>::create(ct).await).await?;
-///     let set = HarrisList::attach(root, ct).await?;
-///     assert!(set.insert(ct.index() as u64, ct).await?);
-///     ct.barrier("inserted").await?;
-///     assert!(set.get(3, ct).await?);
-///     Ok(())
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
 #[remote]
 pub struct HarrisList<K: Word> {
     head: RemotePtr<Node<K>>,

@@ -8,6 +8,23 @@
 //! | operation | takes effect, costs |
 //! |---|---|
 //! | `get`, `insert`, `remove` | as the [lazy list's](crate::LazyList), in the bucket of the key |
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield_examples::HashSet;
+//!
+//! # fn main() -> farfield::Result<()> {
+//! Cluster::connect("local:nodes=4")?.run(4, async |ct| {
+//!     let root = ct.root_or_init("set", async || HashSet::create(ct).await).await?;
+//!     let set = HashSet::attach(root, ct).await?;
+//!     assert!(set.insert(ct.index() as u64, ct).await?);
+//!     ct.barrier("inserted").await?;
+//!     assert!(set.get(3, ct).await?);
+//!     Ok(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::rc::Rc;
 
@@ -20,23 +37,6 @@ use crate::LazyList;
 pub const BUCKETS: usize = 64;
 
 /// A set of 64-bit keys, without order, over all memory nodes.
-///
-/// ```
-/// use farfield::prelude::*;
-/// use farfield_examples::HashSet;
-///
-/// # fn main() -> farfield::Result<()> {
-/// Cluster::connect("local:nodes=4")?.run(4, async |ct| {
-///     let root = ct.root_or_init("set", async || HashSet::create(ct).await).await?;
-///     let set = HashSet::attach(root, ct).await?;
-///     assert!(set.insert(ct.index() as u64, ct).await?);
-///     ct.barrier("inserted").await?;
-///     assert!(set.get(3, ct).await?);
-///     Ok(())
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
 #[remote]
 pub struct HashSet {
     buckets: [RemotePtr<LazyList<u64>>; BUCKETS],

@@ -23,6 +23,23 @@
 //!
 //! An unsuccessful `insert` or `remove` does not lock: the node it stopped at shows, unmarked, that the key was there at
 //! that READ; or two neighbours show that it was absent while the search passed between them, as in `get`.
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield_examples::LazyList;
+//!
+//! # fn main() -> farfield::Result<()> {
+//! Cluster::connect("local:")?.run(4, async |ct| {
+//!     let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await).await?;
+//!     let set = LazyList::attach(root, ct).await?;
+//!     assert!(set.insert(ct.index() as u64, ct).await?);
+//!     ct.barrier("inserted").await?;
+//!     assert!(set.get(3, ct).await?);
+//!     Ok(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
 
 // ANCHOR: all
 // ANCHOR: imports
@@ -47,23 +64,6 @@ pub struct Node<K: Word> {
 
 // ANCHOR: list
 /// An ordered set of words, with a `get` that takes no lock.
-///
-/// ```
-/// use farfield::prelude::*;
-/// use farfield_examples::LazyList;
-///
-/// # fn main() -> farfield::Result<()> {
-/// Cluster::connect("local:")?.run(4, async |ct| {
-///     let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await).await?;
-///     let set = LazyList::attach(root, ct).await?;
-///     assert!(set.insert(ct.index() as u64, ct).await?);
-///     ct.barrier("inserted").await?;
-///     assert!(set.get(3, ct).await?);
-///     Ok(())
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
 #[remote]
 pub struct LazyList<K: Word> {
     head: RemotePtr<Node<K>>,

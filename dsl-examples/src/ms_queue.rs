@@ -13,6 +13,22 @@
 //! |---|---|---|
 //! | `enqueue` | at the CAS of the last node's link | 2: `tail` is moved on without waiting |
 //! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 2 if this handle was the last to dequeue, else 3; one less if it is empty |
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield_examples::MsQueue;
+//!
+//! # fn main() -> farfield::Result<()> {
+//! Cluster::connect("local:")?.run(1, async |ct| {
+//!     let queue = MsQueue::attach(MsQueue::create(ct).await?, ct).await?;
+//!     queue.enqueue(1_u64, ct).await?;
+//!     queue.enqueue(2, ct).await?;
+//!     assert_eq!(queue.dequeue(ct).await?, Some(1));
+//!     queue.destroy(ct).await
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::cell::Cell;
 
@@ -26,22 +42,6 @@ pub struct Node<T: Word> {
 }
 
 /// A queue of words without locks.
-///
-/// ```
-/// use farfield::prelude::*;
-/// use farfield_examples::MsQueue;
-///
-/// # fn main() -> farfield::Result<()> {
-/// Cluster::connect("local:")?.run(1, async |ct| {
-///     let queue = MsQueue::attach(MsQueue::create(ct).await?, ct).await?;
-///     queue.enqueue(1_u64, ct).await?;
-///     queue.enqueue(2, ct).await?;
-///     assert_eq!(queue.dequeue(ct).await?, Some(1));
-///     queue.destroy(ct).await
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
 #[remote]
 pub struct MsQueue<T: Word> {
     head: Link<Node<T>>,

@@ -8,6 +8,22 @@
 //! |---|---|---|
 //! | `push` | at the CAS of `top` | 1 if this handle was the last to change the stack, else 2: the new node's image rides with the CAS |
 //! | `pop` | at the CAS of `top`, or at the READ that finds it null | 2 if this handle was the last to change the stack, else 3; 1 if it is empty |
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield_examples::TreiberStack;
+//!
+//! # fn main() -> farfield::Result<()> {
+//! Cluster::connect("local:")?.run(1, async |ct| {
+//!     let stack = TreiberStack::attach(TreiberStack::create(ct).await?, ct).await?;
+//!     stack.push(1_u64, ct).await?;
+//!     stack.push(2, ct).await?;
+//!     assert_eq!(stack.pop(ct).await?, Some(2));
+//!     stack.destroy(ct).await
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::cell::Cell;
 
@@ -21,22 +37,6 @@ pub struct Node<T: Word> {
 }
 
 /// A stack of words without locks.
-///
-/// ```
-/// use farfield::prelude::*;
-/// use farfield_examples::TreiberStack;
-///
-/// # fn main() -> farfield::Result<()> {
-/// Cluster::connect("local:")?.run(1, async |ct| {
-///     let stack = TreiberStack::attach(TreiberStack::create(ct).await?, ct).await?;
-///     stack.push(1_u64, ct).await?;
-///     stack.push(2, ct).await?;
-///     assert_eq!(stack.pop(ct).await?, Some(2));
-///     stack.destroy(ct).await
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
 #[remote]
 pub struct TreiberStack<T: Word> {
     top: Link<Node<T>>,

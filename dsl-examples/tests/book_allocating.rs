@@ -1,8 +1,8 @@
 //! The programs of the book's chapter "Allocating and accessing memory".
 
-// ANCHOR: point
 use std::cell::Cell;
 
+// ANCHOR: point
 use farfield::prelude::*;
 
 /// A place on a map, and how often somebody was there.

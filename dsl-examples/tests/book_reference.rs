@@ -1,8 +1,8 @@
 //! The programs of the book's reference of `#[remote]`: one struct with everything, used as a stranger would.
 
-// ANCHOR: words
 use std::cell::Cell;
 
+// ANCHOR: words
 use farfield::prelude::*;
 
 /// A newtype around a word is a word.

@@ -1,15 +1,15 @@
 //! The book: built with mdBook, and checked for what mdBook lets pass.
 //!
 //! mdBook reports a broken include in its log and goes on, and does not look at links at all. So the includes of every
-//! page are checked first, then the pages that mdBook made: no directive is left in them, and each relative link leads to
-//! a page, and to a place on it, that exists. Rust code may not be typed into a page; it is included from files that are
-//! compiled and run.
+//! page are checked first, and what the listings show. Then the pages that mdBook made: no directive is left in them, each
+//! relative link leads to a page, and to a place on it, that exists. Rust code may not be typed into a page; it is
+//! included from files that are compiled and run.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::links::resolved;
-use crate::markdown::{broken, includes, unsound_blocks};
+use crate::markdown::{broken, includes, noise, unsound_blocks};
 use crate::workspace::{files, read, report, root};
 
 /// Builds and checks the book.
@@ -25,7 +25,8 @@ pub(crate) fn run() -> Result<(), String> {
         let folder = page.parent().expect("a file has a folder");
         let name = page.strip_prefix(root()).expect("below the root").display();
         for include in includes(&text) {
-            faults.extend(broken(&include, folder).map(|what| format!("{name}:{}: {what}", include.line)));
+            let found = broken(&include, folder).or_else(|| noise(&include, folder));
+            faults.extend(found.map(|what| format!("{name}:{}: {what}", include.line)));
         }
         faults.extend(unsound_blocks(&text).into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
@@ -82,6 +83,9 @@ fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
         }
         if text.contains("{{#") {
             faults.push(format!("{}: a directive is left", place(&source, page, "{{#")));
+        }
+        if text.contains("class=\"boring\"") {
+            faults.push(format!("{}: a listing has hidden lines", name.display()));
         }
         for link in values(text, "href").into_iter().chain(values(text, "src")) {
             if has_scheme(link) || link.starts_with("//") {
@@ -153,15 +157,16 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_link_is_found_where_it_was_written() {
-        let page = r##"{{#include x}} <a href="../c.html">z</a> <a href="#gone"> <img src="gone.png">"##;
+    fn each_broken_link_and_hidden_line_is_found_where_it_was_written() {
+        let page = r##"{{#include x}} <span class="boring"> <a href="../c.html">z</a> <a href="#gone"> <img src="gone.png">"##;
         let faults = faults("broken", page, "text\n[z](../c.md)\n\n[y](#gone)\n");
-        assert_eq!(faults.len(), 5, "{faults:?}");
+        assert_eq!(faults.len(), 6, "{faults:?}");
         let has = |end: &str| faults.iter().any(|fault| fault.ends_with(end));
         assert!(has("part/b.md:2: the link `../c.html` leads nowhere"), "{faults:?}");
         assert!(has("part/b.md:4: the link `#gone` leads nowhere"), "{faults:?}");
         assert!(has("part/b.html:1: the link `gone.png` leads nowhere"), "{faults:?}");
         assert!(has("part/b.html:1: a directive is left"), "{faults:?}");
         assert!(has("a.html:1: the link `part/b.html#here` leads nowhere"), "{faults:?}");
+        assert!(has("part/b.html: a listing has hidden lines"), "{faults:?}");
     }
 }

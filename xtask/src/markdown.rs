@@ -45,6 +45,39 @@ pub(crate) fn broken(include: &Include, folder: &Path) -> Option<String> {
     (!whole).then(|| format!("includes `{}`, which has no anchor `{anchor}`", include.path.display()))
 }
 
+/// What a listing shows that its readers do not need: hidden lines of a doc example, and doc examples of the source.
+pub(crate) fn noise(include: &Include, folder: &Path) -> Option<String> {
+    if include.path.extension().is_none_or(|extension| extension != "rs") {
+        return None;
+    }
+    let text = std::fs::read_to_string(folder.join(&include.path)).ok()?;
+    let (found, why) = listing(&text, include.anchor.as_deref()).find_map(|line| {
+        let line = line.trim_start();
+        let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim_start);
+        if line == "#" || line.starts_with("# ") {
+            Some((line, "a hidden line"))
+        } else {
+            doc.filter(|doc| doc.starts_with("```")).map(|_| (line, "a doc example"))
+        }
+    })?;
+    let what = match &include.anchor {
+        Some(anchor) => format!("{}:{anchor}", include.path.display()),
+        None => include.path.display().to_string(),
+    };
+    Some(format!("the listing `{what}` has {why}: `{found}`"))
+}
+
+/// The lines that an include shows.
+fn listing<'a>(text: &'a str, anchor: Option<&str>) -> impl Iterator<Item = &'a str> {
+    let mut shown = text.lines();
+    let end = anchor.map(|anchor| {
+        let start = format!("ANCHOR: {anchor}");
+        shown.find(|line| line.trim_end().ends_with(&start));
+        format!("ANCHOR_END: {anchor}")
+    });
+    shown.take_while(move |line| end.as_ref().is_none_or(|end| !line.trim_end().ends_with(end)))
+}
+
 /// What a block of a page may be that is not Rust: no compiler would have an opinion on it.
 const OTHER_BLOCKS: &[&str] = &["console", "text", "toml"];
 
@@ -103,6 +136,35 @@ mod tests {
         assert!(broken(&include("nowhere.rs", None), &folder).unwrap().contains("does not exist"));
         assert!(broken(&include("main.rs", Some("nowhere")), &folder).unwrap().contains("no anchor"));
         assert_eq!(broken(&include("main.rs", None), &folder), None);
+    }
+
+    #[test]
+    fn noise_in_a_listing_is_found() {
+        let folder = std::env::temp_dir().join(format!("farfield-noise-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let include = |anchor: Option<&str>| Include {
+            line: 1,
+            path: "a.rs".into(),
+            anchor: anchor.map(str::to_owned),
+        };
+        let noise_of = |text: &str, anchor| {
+            std::fs::write(folder.join("a.rs"), text).unwrap();
+            noise(&include(anchor), &folder).unwrap_or_default()
+        };
+        let text =
+            "/// ```\n# use a;\n// ANCHOR: b\n/// A field.\n#[remote]\n// ANCHOR_END: b\n# fn main() {\n";
+        assert_eq!(noise_of(text, Some("b")), "");
+        assert!(noise_of(text, None).contains("`a.rs` has a doc example"));
+        for (line, why) in [
+            ("/// ```", "a doc example: `/// ```"),
+            ("    //! ```rust", "a doc example"),
+            ("# use a;", "a hidden line: `# use a;`"),
+            ("    #", "a hidden line"),
+        ] {
+            let noise = noise_of(&text.replace("/// A field.", line), Some("b"));
+            assert!(noise.contains("`a.rs:b` has ") && noise.contains(why), "{line}: {noise}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
