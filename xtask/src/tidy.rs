@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Print what each room imports, of one crate or of all, instead of checking
     #[arg(long, value_name = "CRATE", num_args = 0..=1, default_missing_value = ALL)]
     imports: Option<String>,
+    /// Print the public items that documentation hides, instead of checking
+    #[arg(long, conflicts_with = "imports")]
+    hidden: bool,
     /// With `--imports`: print what each file imports
     #[arg(long, requires = "imports")]
     files: bool,
@@ -113,8 +116,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let graph = Graph::new(&packages)?;
     if let Some(of) = &options.imports {
         let level = if options.files { Level::Files } else { Level::Rooms };
-        let printed = std::io::stdout().write_all(graph.list((of != ALL).then_some(of), level)?.as_bytes());
-        return printed.map_err(|error| format!("stdout: {error}"));
+        return print(&graph.list((of != ALL).then_some(of), level)?);
+    }
+    if options.hidden {
+        return print(&graph.list_hidden());
     }
     let (mut breaches, notes) = graph.check();
     for note in notes {
@@ -122,6 +127,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     breaches.extend(rules()?);
     report(&breaches)
+}
+
+fn print(text: &str) -> Result<(), String> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("stdout: {error}"))
 }
 
 /// The workspace's packages, and their sources.

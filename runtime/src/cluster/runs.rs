@@ -22,7 +22,7 @@ use crate::error::{self, Error, Result};
 use crate::memory::cache::Spare;
 use crate::memory::grid::Grid;
 use crate::memory::limbo::Limbo;
-use farfield_sim::NOBODY;
+use crate::sim::trace::NOBODY;
 
 /// The runs of a process.
 #[derive(Default)]

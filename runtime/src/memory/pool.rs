@@ -18,6 +18,7 @@
 //!
 //! A thread that ends or whose future is dropped leaves nothing behind: whoever finds the completion takes in what it brings.
 
+use super::block::Block;
 use super::cache::{Batch, free_blocks};
 use super::classes::Class;
 use super::grid::Grid;
@@ -26,9 +27,8 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
-use farfield_sim::Kind;
+use crate::sim::blocks::Kind;
 use farfield_words::Address;
-use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// In a link to a page: the page is one of the blocks that it lists.

@@ -8,6 +8,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
 use super::conditions::is_left_out;
+use super::hidden::{self, Hidden, is_hidden, is_hidden_module};
 use super::modules::{Associated, Binding, Kind, Mention, Module, ModuleId, Path, Tree};
 use super::packages::Packages;
 
@@ -33,7 +34,8 @@ pub(super) fn collect(packages: &Packages) -> Result<Tree, String> {
 fn add_module(tree: &mut Tree, package: usize, file: &str, parent: Option<ModuleId>) -> ModuleId {
     let (names, globs, mentions) = Default::default();
     let file = file.to_owned();
-    tree.modules.push(Module { package, file, parent, names, globs, mentions });
+    let (is_facade, is_hidden) = (false, false);
+    tree.modules.push(Module { package, file, parent, is_facade, is_hidden, names, globs, mentions });
     tree.modules.len() - 1
 }
 
@@ -48,7 +50,9 @@ fn read_file(
     let text = sources.get(file).ok_or_else(|| format!("{file}: a module is declared, but has no file"))?;
     let parsed =
         syn::parse_file(text).map_err(|error| format!("{file}:{}: {error}", error.span().start().line))?;
+    tree.modules[module].is_hidden |= is_hidden(&parsed.attrs);
     let is_facade = may_be_facade(file, sources) && parsed.items.iter().all(is_declaration);
+    tree.modules[module].is_facade = is_facade;
     let mut collector = Collector { tree, sources, module, folder, is_facade, failed: None };
     collector.visit_file(&parsed);
     collector.failed.map_or(Ok(()), Err)
@@ -115,8 +119,11 @@ impl Collector<'_> {
         let parent_file = self.tree.modules[self.module].file.clone();
         let package = self.tree.modules[self.module].package;
         let below = join(&self.folder, path.as_deref().unwrap_or(&name));
+        let is_hidden = is_hidden_module(item, self.here().is_hidden);
         if let Some((_, items)) = &item.content {
             let child = add_module(self.tree, package, &parent_file, Some(self.module));
+            self.tree.modules[child].is_facade = self.is_facade;
+            self.tree.modules[child].is_hidden = is_hidden;
             self.bind(&item.ident, Binding::Module(child));
             let outer = std::mem::replace(&mut self.module, child);
             let folder = std::mem::replace(&mut self.folder, below);
@@ -139,6 +146,7 @@ impl Collector<'_> {
             return;
         }
         let child = add_module(self.tree, package, &file, Some(self.module));
+        self.tree.modules[child].is_hidden = is_hidden;
         self.bind(&item.ident, Binding::Module(child));
         let read = read_file(self.tree, self.sources, child, &file, folder);
         self.failed = self.failed.take().or(read.err());
@@ -284,6 +292,11 @@ impl<'ast> Visit<'ast> for Collector<'_> {
         if is_left_out(attributes(item)) {
             return;
         }
+        let Module { package, file, is_hidden, .. } = &self.tree.modules[self.module];
+        let (package, is_hidden) = (*package, *is_hidden);
+        let hidden = hidden::names(item, is_hidden).into_iter();
+        let hidden = hidden.map(|(line, name)| Hidden { package, file: file.clone(), line, name });
+        self.tree.hidden.extend(hidden.collect::<Vec<_>>());
         let defined = match item {
             Item::Mod(module) => return self.submodule(module),
             Item::Use(import) => {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::hidden::Hidden;
+
 /// An index into [`Tree::modules`].
 pub(super) type ModuleId = usize;
 
@@ -15,6 +17,8 @@ pub(super) struct Tree {
     pub(super) macros: BTreeMap<(usize, String), ModuleId>,
     /// Functions and constants of `impl Type` blocks.
     pub(super) associated: Vec<Associated>,
+    /// Public items that documentation hides.
+    pub(super) hidden: Vec<Hidden>,
 }
 
 /// A module: a file, or one inside a file.
@@ -24,6 +28,10 @@ pub(super) struct Module {
     pub(super) package: usize,
     pub(super) file: String,
     pub(super) parent: Option<ModuleId>,
+    /// Whether it only declares modules and re-exports.
+    pub(super) is_facade: bool,
+    /// Whether documentation hides its public items.
+    pub(super) is_hidden: bool,
     /// What it declares and imports. A name may stand for a module and for a function.
     pub(super) names: BTreeMap<String, Vec<Binding>>,
     /// The modules all of whose names it imports.

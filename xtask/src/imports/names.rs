@@ -56,8 +56,11 @@ impl<'a> Names<'a> {
                     Meaning::Module(_) if segment == "self" => next.push(meaning),
                     Meaning::Module(module) => {
                         let names = self.lookup(module, segment, visited);
-                        if names.is_empty() {
-                            // Made by a macro, most likely: the module itself is what is known.
+                        let of = &self.tree.modules[module];
+                        // What a facade re-exports from outside the workspace is in no room.
+                        let is_foreign = of.is_facade && of.names.contains_key(segment);
+                        if names.is_empty() && !is_foreign {
+                            // A macro's work, or a re-export from outside: it is this module's.
                             next.push(Meaning::Item { module, name: segment.clone(), is_type: true });
                         }
                         next.extend(names);

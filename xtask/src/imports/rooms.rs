@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 
 use super::collector::{collect, parent};
+use super::hidden::{self, Hidden};
 use super::layers;
 use super::modules::{Kind, Mention, Module, Tree};
 use super::names::{Meaning, Names};
@@ -18,6 +19,7 @@ pub(crate) struct Graph<'a> {
     files: Vec<Edges>,
     /// By package: its imports of other crates, by their index.
     crates: Vec<BTreeMap<usize, BTreeSet<Import>>>,
+    hidden: Vec<Hidden>,
 }
 
 /// What a graph is made of.
@@ -50,7 +52,8 @@ impl<'a> Graph<'a> {
         let tree = collect(packages)?;
         let count = packages.packages.len();
         let (rooms, files) = (vec![Edges::new(); count], vec![Edges::new(); count]);
-        let mut graph = Self { packages, rooms, files, crates: vec![BTreeMap::new(); count] };
+        let crates = vec![BTreeMap::new(); count];
+        let mut graph = Self { packages, rooms, files, crates, hidden: tree.hidden.clone() };
         graph.fill(&tree);
         Ok(graph)
     }
@@ -127,6 +130,7 @@ impl<'a> Graph<'a> {
             if layers::ACYCLIC_FILES.contains(&name) {
                 breaches.extend(cyclic_imports(&self.files[at]));
             }
+            breaches.extend(hidden::check(name, &self.hidden_of(at), hidden::LISTED));
             if let Some((_, order)) = layers::ROOMS.iter().find(|(of, _)| *of == name) {
                 breaches.extend(upward_rooms(name, rooms, order));
             }
@@ -137,6 +141,26 @@ impl<'a> Graph<'a> {
         let gone = listed.filter(is_gone).map(|name| format!("{name}: listed in layers.rs, but no crate"));
         breaches.extend(gone);
         (breaches, notes)
+    }
+
+    /// The hidden public items of a package.
+    fn hidden_of(&self, package: usize) -> Vec<&Hidden> {
+        self.hidden.iter().filter(|hidden| hidden.package == package).collect()
+    }
+
+    /// The hidden public items of each crate, for people.
+    pub(crate) fn list_hidden(&self) -> String {
+        let mut text = String::new();
+        for (at, package) in self.packages.packages.iter().enumerate() {
+            let hidden = self.hidden_of(at);
+            if !hidden.is_empty() {
+                writeln!(text, "{}: {} hidden public items", package.name, hidden.len()).expect("a text");
+            }
+            for hidden in hidden {
+                writeln!(text, "  {hidden}").expect("a text");
+            }
+        }
+        text
     }
 
     /// Crates that import one that does not stand before them in `order`, and crates that are not in it.

@@ -5,11 +5,9 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::Poll;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::config::Config;
 use super::manager::resolve;
@@ -18,17 +16,15 @@ use super::queue::{Completions, Messages, Outcome};
 use super::queue_pair::QueuePair;
 use super::region::Domain;
 use super::*;
-use crate::chain::Chain;
 use crate::contents::tests::Empty;
 use crate::error::Error;
 use crate::handshake::{Hello, Join, Kind, Nonce, Place, Reply, Secret, Welcome};
-use crate::{Endpoint, Posted};
 use farfield_words::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
 /// The device's address. Where there is none the test is skipped aloud, or fails if `rdma` is required.
-pub(crate) fn address() -> Option<String> {
+pub fn address() -> Option<String> {
     let address = std::env::var("RDMA_ADDRESS").ok();
     if address.is_none() {
         crate::skip::skip("rdma", "RDMA_ADDRESS names no address of an RDMA device");
@@ -37,7 +33,7 @@ pub(crate) fn address() -> Option<String> {
 }
 
 /// Memory nodes in threads of this process.
-pub(crate) struct Nodes {
+pub struct Nodes {
     address: String,
     nodes: Vec<(u16, crate::Stopper, Option<JoinHandle<()>>)>,
 }
@@ -62,7 +58,7 @@ impl Nodes {
     }
 
     /// As they stand in a URL.
-    pub(crate) fn names(&self) -> String {
+    pub fn names(&self) -> String {
         let names: Vec<String> =
             self.nodes.iter().map(|(port, ..)| format!("{}:{port}", self.address)).collect();
         names.join(",")

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::Cluster;
-use farfield_sim::Fault;
+use crate::sim::Fault;
 
 #[test]
 fn states_survive_their_word() {

@@ -147,6 +147,26 @@ fn a_facade_imports_nothing_and_its_users_import_the_definition() {
 }
 
 #[test]
+fn what_a_macro_makes_belongs_to_its_module() {
+    let a = ("a/mod.rs", "mod item;\npub use item::A;\n");
+    let item = ("a/item.rs", "error_type! { pub struct A; }\nfn f(_: crate::b::B) {}\n");
+    let found = breaches(&[ROOT, a, item, B, B_ITEM]);
+    assert_eq!(found[1], "x/src/b/item.rs:1: imports `crate::a::A` of a; a imports b at x/src/a/item.rs:2");
+}
+
+#[test]
+fn a_facade_does_not_define_what_comes_from_outside() {
+    let root = ("lib.rs", "mod a;\npub use std::sync::Arc;\nmod user;\n");
+    let a = ("a/mod.rs", "pub struct A(crate::Arc<u8>);\n");
+    let user = ("user.rs", "use crate::a::A;\n");
+    assert_eq!(breaches(&[root, a, user]), [""; 0]);
+    // A file that does more than a facade is what others import.
+    let user = ("user.rs", "use crate::a::A;\npub use std::rc::Rc;\npub struct U(A);\n");
+    let a = ("a/mod.rs", "pub struct A(crate::user::Rc<u8>);\n");
+    assert_eq!(breaches(&[root, a, user]).len(), 2);
+}
+
+#[test]
 fn a_glob_that_re_exports_is_followed() {
     let root = ("lib.rs", "mod a;\nmod b;\nmod all {\n    pub use crate::b::*;\n}\n");
     let a = ("a/mod.rs", "use crate::all::B;\npub struct A(B);\n");
