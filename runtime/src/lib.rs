@@ -59,7 +59,6 @@ compile_error!("farfield needs a target with 64-bit pointers: far memory is addr
 mod cluster;
 mod entry;
 pub mod error;
-mod fabric;
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub mod fuzzing;
 mod io;

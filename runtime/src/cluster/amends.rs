@@ -25,12 +25,12 @@ use super::ComputeThread;
 use super::left::Otherwise;
 use super::submitted::{Completed, Submitted};
 use crate::error::{Error, Result};
-use crate::fabric::sim::Plant;
 use crate::io::Posted;
-use crate::memory::block::Block;
 use crate::memory::epoch;
 use farfield_fabric::chain::Chain;
+use farfield_sim::Plant;
 use farfield_words::Address;
+use farfield_words::Block;
 
 /// When an exchange that has failed is posted again, at the earliest and at the latest.
 const SHORTEST: Duration = Duration::from_micros(100);

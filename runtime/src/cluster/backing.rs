@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use super::contents::ClusterContents;
 use super::control;
+use super::meaning::ClusterMeaning;
 use super::url::{Config, Fabric};
 use crate::error::Result;
-use crate::fabric::sim::{self, Sim, World};
 use crate::io::Endpoint;
 use crate::memory::grid::Grid;
-use crate::sim::books::Books;
 use farfield_fabric::host::Delayed;
 use farfield_fabric::host::{Arena, Host};
 #[cfg(target_os = "linux")]
@@ -18,6 +17,7 @@ use farfield_fabric::shm;
 use farfield_fabric::stall::Waits;
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::{Client, Verbs};
+use farfield_sim::{self as sim, Sim, World};
 use farfield_words::geometry::Geometry;
 
 /// Where far memory is.
@@ -47,8 +47,9 @@ impl Backing {
             }
             Fabric::Host | Fabric::Delayed { .. } => Self::Here(formatted(*geometry)?),
             Fabric::Sim(options) => {
-                let books = Books::new(*seed, true, Grid::new(*geometry));
-                let world = World::new(options.clone(), *geometry, formatted(*geometry)?, *seed, books);
+                let meaning = Box::new(ClusterMeaning(Grid::new(*geometry)));
+                let world =
+                    World::new(options.clone(), *geometry, formatted(*geometry)?, *seed, Some(meaning));
                 Self::Simulated(sim::Shared::new(world))
             }
             #[cfg(feature = "_verbs")]

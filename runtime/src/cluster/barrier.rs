@@ -20,8 +20,8 @@ use super::ComputeThread;
 use super::directory::{barrier_entry, check_name};
 use super::stalls::Purpose;
 use crate::error::{self, Error, Result};
-use crate::fabric::sim::Plant;
 use crate::task::Backoff;
+use farfield_sim::Plant;
 
 /// How often a thread looks at a barrier between two looks whether the other processes of its run are there.
 const LOOKS_PER_SEARCH: u32 = 64;

@@ -15,12 +15,12 @@ use super::amends::Exchange;
 use super::metrics::count;
 use super::submitted::Submitted;
 use crate::error::{Error, Result};
-use crate::fabric::sim::Plant;
 use crate::io::Posted;
 use crate::memory::epoch;
 use crate::place::Results;
 use farfield_fabric::Ticket;
 use farfield_fabric::chain::Chain;
+use farfield_sim::Plant;
 use farfield_words::Address;
 
 /// How many chains that nobody waits for are looked at whenever another is posted.

@@ -43,6 +43,7 @@ mod group;
 mod inspect;
 pub(crate) mod keeper;
 mod left;
+mod meaning;
 pub(crate) mod members;
 mod metrics;
 mod random;
@@ -76,17 +77,17 @@ pub use thread::ComputeThread;
 pub(crate) use tokens::failed_write;
 
 use crate::error::{self, Error, Result};
-use crate::fabric::sim::{self, Ran};
 use crate::io::Endpoint;
 use crate::memory::cache::Spare;
 use crate::memory::epoch::Collector;
 use crate::memory::process::Process;
 use crate::memory::registry::Registry;
-use crate::sim::Simulation;
 use crate::task::block_on;
 use backing::Backing;
 use farfield_fabric::host::{Background, run_threads};
 use farfield_fabric::stall::{self, Waits};
+use farfield_sim::Simulation;
+use farfield_sim::{self as sim, Ran};
 use group::Group;
 use keeper::AtFirst;
 use run::Run;
@@ -446,7 +447,7 @@ impl Cluster {
 
     /// The simulator's side of the cluster, if it is a simulated one (`sim:`).
     pub fn simulation(&self) -> Option<Simulation> {
-        self.shared.world().cloned().map(|world| Simulation { world })
+        self.shared.world().cloned().map(Simulation::new)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::error::{self, Error, Result};
 use crate::memory::cache::Spare;
 use crate::memory::grid::Grid;
 use crate::memory::limbo::Limbo;
-use crate::sim::trace::NOBODY;
+use farfield_sim::NOBODY;
 
 /// The runs of a process.
 #[derive(Default)]

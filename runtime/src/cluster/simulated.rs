@@ -14,8 +14,8 @@ use super::run::Run;
 use super::thread::ComputeThread;
 use super::{Cluster, Metrics, Shared, live, members};
 use crate::error::{Error, Result};
-use crate::fabric::sim::{self, KEEPER_TASK, ThreadFuture};
-use crate::sim::watch::Watch;
+use farfield_sim::Watch;
+use farfield_sim::{self as sim, KEEPER_TASK, ThreadFuture};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
@@ -187,7 +187,7 @@ async fn look_for_losses(ct: &ComputeThread) {
 /// left, no process was there to judge.
 pub(super) fn look_for_leaks(world: &sim::Shared) -> Result<()> {
     let mut world = world.lock();
-    let is_judged = world.config().sweeps && world.books.has_deaths();
+    let is_judged = world.config().sweeps && world.has_deaths();
     if !world.config().leaks_fail || is_judged {
         return Ok(());
     }
@@ -196,7 +196,7 @@ pub(super) fn look_for_leaks(world: &sim::Shared) -> Result<()> {
     };
     let roots = words(0, HEADER_BYTES..CONTROL_BYTES).map(|at| world.peek(at)).collect();
     world.look_for_leaks(roots);
-    world.books.finding().map_or(Ok(()), |finding| Err(finding.into()))
+    world.finding().map_or(Ok(()), |finding| Err(finding.into()))
 }
 
 impl Shared {
@@ -208,7 +208,7 @@ impl Shared {
     /// What a thread's heap tells the simulator through; `task` is the task that runs.
     pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
         let quarantines = self.quarantines();
-        self.world().map(|world| Watch { world: world.clone(), task: Rc::clone(task), quarantines })
+        self.world().map(|world| Watch::new(world.clone(), Rc::clone(task), quarantines))
     }
 
     /// Evicts a simulated process that is gone: nothing that it has posted is still to come. Returns whether it is evicted; else

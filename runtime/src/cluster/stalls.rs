@@ -11,10 +11,9 @@ use super::run::Run;
 use super::{Shared, lock};
 use crate::cluster::ComputeThread;
 use crate::error::Printable;
-use crate::fabric::sim::KEEPER_TASK;
 use crate::memory::process::Process;
-use crate::sim::trace::field_name;
 use farfield_fabric::stall::{self, Clock, Task, Waiting, Waits, What};
+use farfield_sim::KEEPER_TASK;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
@@ -136,10 +135,8 @@ impl Shared {
     /// The field that an address is of, where that is known: in front of it stands a space.
     fn field(&self, at: Address) -> String {
         let Some(world) = self.world() else { return String::new() };
-        let object = world.lock().books.object(at);
-        object.map_or_else(String::new, |(kind, start)| {
-            format!(" ({})", field_name(kind, at.bits().saturating_sub(start.bits())))
-        })
+        let field = world.lock().field_at(at);
+        field.map_or_else(String::new, |field| format!(" ({field})"))
     }
 
     /// A table for the waits of a thread, if stalls are reported; only then is it asked who the thread is.

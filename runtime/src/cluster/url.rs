@@ -1,12 +1,12 @@
 //! Cluster URLs: `local:nodes=2,size=16MiB`.
 
 use crate::error::{self, Error, Result};
-use crate::fabric::sim::config::SimConfig;
 use crate::memory::site::Policy;
 #[cfg(target_os = "linux")]
 use farfield_fabric::shm;
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::config::Config as VerbsConfig;
+use farfield_sim::SimConfig;
 use farfield_words::geometry::{Geometry, Misshapen};
 #[cfg(feature = "_verbs")]
 use farfield_words::units;

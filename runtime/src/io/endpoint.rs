@@ -12,7 +12,7 @@ use farfield_fabric::verbs::Verbs;
 use farfield_fabric::{Endpoint as _, Ticket};
 
 use crate::error::Result;
-use crate::fabric::sim::Sim;
+use farfield_sim::Sim;
 
 /// A compute thread's access to its cluster's fabric. Not shared: each thread has its own.
 pub(crate) enum Endpoint {

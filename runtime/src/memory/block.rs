@@ -7,47 +7,38 @@ use super::registry::refused;
 use crate::cluster::ComputeThread;
 use crate::error::{PointerFault, Result};
 use crate::pointer::{Address, RemotePtr};
-use farfield_words::Remote;
+use farfield_words::{Block, Remote};
 
-/// A block: where it is and how large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
-    pub(crate) address: Address,
-    pub(crate) bytes: u64,
+/// The block that the object behind `ptr` is in. No round trip, but for a type with a tail the first time that the process
+/// sees its chunk, and each time if it is larger than half a chunk.
+#[inline]
+pub(crate) async fn block_of<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<Block> {
+    match at_once(ptr, ct) {
+        Some(block) => block,
+        None => ct.heap().look_up(ct, ptr.address()).await,
+    }
 }
 
-impl Block {
-    /// The block that the object behind `ptr` is in. No round trip, but for a type with a tail the first time that the process
-    /// sees its chunk, and each time if it is larger than half a chunk.
-    #[inline]
-    pub(crate) async fn of<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<Self> {
-        match Self::at_once(ptr, ct) {
-            Some(block) => block,
-            None => ct.heap().look_up(ct, ptr.address()).await,
-        }
+/// As [`block_of`], if it takes no round trip.
+#[inline]
+fn at_once<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Option<Result<Block>> {
+    let (address, heap) = (ptr.address(), ct.heap());
+    if let Err(error) = heap.check(address, T::SIZE as u64) {
+        return Some(Err(error));
     }
-
-    /// As [`of`](Self::of), if it takes no round trip.
-    #[inline]
-    fn at_once<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Option<Result<Self>> {
-        let (address, heap) = (ptr.address(), ct.heap());
-        if let Err(error) = heap.check(address, T::SIZE as u64) {
-            return Some(Err(error));
-        }
-        if !address.bits().is_multiple_of(T::ALIGN as u64) {
-            return Some(Err(refused(address, PointerFault::Misaligned { align: T::ALIGN as u32 })));
-        }
-        (T::TAIL_STRIDE == 0).then(|| Self::of_sized::<T>(address, heap))
+    if !address.bits().is_multiple_of(T::ALIGN as u64) {
+        return Some(Err(refused(address, PointerFault::Misaligned { align: T::ALIGN as u32 })));
     }
+    (T::TAIL_STRIDE == 0).then(|| of_sized::<T>(address, heap))
+}
 
-    #[inline]
-    fn of_sized<T: Remote>(address: Address, heap: &ThreadHeap) -> Result<Self> {
-        let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
-        match heap.known_class(address) {
-            Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
-                Err(refused(address, PointerFault::NoObject))
-            }
-            _ => Ok(heap.grid.whole(Self { address, bytes })),
+#[inline]
+fn of_sized<T: Remote>(address: Address, heap: &ThreadHeap) -> Result<Block> {
+    let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
+    match heap.known_class(address) {
+        Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
+            Err(refused(address, PointerFault::NoObject))
         }
+        _ => Ok(heap.grid.whole(Block { address, bytes })),
     }
 }

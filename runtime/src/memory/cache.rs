@@ -1,9 +1,9 @@
 //! What a thread holds of a memory node: free blocks, by class.
 
-use super::block::Block;
 use super::classes::{CLASSES, Class};
 use super::grid::{Grid, Run};
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// In an entry of a page: not one block, but all from here to the end of the chunk.

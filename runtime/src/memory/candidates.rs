@@ -7,11 +7,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::block::Block;
 use super::grid::Grid;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::link_targets;
 

@@ -8,7 +8,6 @@
 //! When an FAA takes the count past the end of a segment, what is left before the end becomes free chunks, so nothing is lost
 //! and nothing is handed out twice.
 
-use super::block::Block;
 use super::classes::Class;
 use super::grid::{Grid, Run, Use};
 use super::heap::ThreadHeap;
@@ -16,10 +15,11 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::cluster::stalls::Purpose;
 use crate::error::{self, Error, Result};
-use crate::sim::blocks::Kind;
 use crate::task::Backoff;
 use farfield_fabric::chain::Slot;
+use farfield_sim::Kind;
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 

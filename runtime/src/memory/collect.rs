@@ -28,7 +28,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::block::Block;
 use super::cache::NodeCache;
 use super::candidates::Lot;
 use super::classes::{CLASSES, Class};
@@ -44,6 +43,7 @@ use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::place::{ABANDONED, right_after};
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::described::{Found, Layouts};
 use farfield_words::link_targets;

@@ -37,12 +37,12 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::block::Block;
 use super::epoch::{GRACE_EPOCHS, Pin};
 use super::process::Process;
 use crate::cluster::{ComputeThread, control};
-use crate::fabric::sim::{self, Plant, Reclaim};
+use farfield_sim::{self as sim, Plant, Reclaim};
 use farfield_words::Address;
+use farfield_words::Block;
 
 /// Advances the epoch of one run. All its threads are polled by one thread of the system, so relaxed loads and stores do.
 pub(crate) struct Eager {

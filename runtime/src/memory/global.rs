@@ -35,10 +35,10 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::cluster::decode;
 use crate::error::Result;
-use crate::fabric::sim::Plant;
 use crate::io::Posted;
 use farfield_fabric::Ticket;
 use farfield_fabric::chain::{Chain, Slot};
+use farfield_sim::Plant;
 use farfield_words::Address;
 
 /// How many chains a thread posts between steps.

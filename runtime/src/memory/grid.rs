@@ -19,12 +19,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::block::Block;
 use super::classes::{Class, block_align, block_bytes};
 use crate::cluster::control;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 

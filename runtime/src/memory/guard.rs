@@ -1,13 +1,13 @@
 //! `Guard`: protection for loaded pointers.
 
+use super::block::block_of;
 use std::ops::Deref;
 
-use super::block::Block;
 use super::epoch::Pin;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::fabric::sim::Sim;
 use crate::pointer::Shared;
+use farfield_sim::Sim;
 use farfield_words::Remote;
 
 /// While it is held, nothing that was reachable since it was pinned is freed.
@@ -63,7 +63,7 @@ impl Guard<'_> {
     /// cluster's URL allows, and a guard that somebody keeps holds them back. In that case the object is retired all the same: it must not be
     /// retired again, and is freed like the others once the guard is gone. After any other error it is not retired.
     pub async fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> Result<()> {
-        self.ct.retire(Block::of::<T>(object.as_ptr(), self).await?)?;
+        self.ct.retire(block_of::<T>(object.as_ptr(), self).await?)?;
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;
             if self.ct.has_too_much_garbage() {

@@ -13,7 +13,6 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use super::block::Block;
 use super::cache::{NodeCache, Spare, page_words};
 use super::classes::{Class, MAX_ALIGN};
 use super::grid::{Grid, Run, Use};
@@ -25,9 +24,10 @@ use super::site::{Placement, Policy};
 use super::witness::Listener;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
-use crate::sim::blocks::Kind;
-use crate::sim::watch::Watch;
+use farfield_sim::Kind;
+use farfield_sim::Watch;
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::geometry::Geometry;
 use farfield_words::{Remote, WORD_BYTES};
 use rand::RngExt;
@@ -360,7 +360,7 @@ impl ThreadHeap {
     /// Keeps a free block out of use, if the simulator wants that.
     #[inline]
     fn is_quarantined(&self, block: Block) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.quarantines)
+        self.watch.as_ref().is_some_and(|watch| watch.quarantines())
             && self.process.quarantine(&self.grid, self.geometry.node_of(block.address.segment()), block)
     }
 

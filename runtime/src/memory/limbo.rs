@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use super::block::Block;
 use super::epoch::GRACE_EPOCHS;
+use farfield_words::Block;
 
 /// A retired block and the epoch it was retired in.
 #[derive(Clone, Copy, Debug)]

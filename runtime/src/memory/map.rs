@@ -1,10 +1,10 @@
 //! A map of far memory: what each chunk is used for, and which blocks are marked.
 
-use super::block::Block;
 use super::candidates::Lot;
 use super::classes::Class;
 use super::grid::{Grid, Run, Use};
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// What is known of the chunks, and which of their blocks are in use.

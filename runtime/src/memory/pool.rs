@@ -18,7 +18,6 @@
 //!
 //! A thread that ends or whose future is dropped leaves nothing behind: whoever finds the completion takes in what it brings.
 
-use super::block::Block;
 use super::cache::{Batch, free_blocks};
 use super::classes::Class;
 use super::grid::Grid;
@@ -27,8 +26,9 @@ use crate::cluster::ComputeThread;
 use crate::cluster::control;
 use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
-use crate::sim::blocks::Kind;
+use farfield_sim::Kind;
 use farfield_words::Address;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// In a link to a page: the page is one of the blocks that it lists.

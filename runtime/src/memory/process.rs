@@ -6,7 +6,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::block::Block;
 use super::cache::Spare;
 use super::candidates::Candidates;
 use super::epoch::Collector;
@@ -16,6 +15,7 @@ use super::witness::Witness;
 use crate::primitive::Arc;
 use crate::task::Sleepers;
 use farfield_words::Address;
+use farfield_words::Block;
 
 /// A process: the threads that share memory, a fate, and a slot.
 pub(crate) struct Process {

@@ -4,13 +4,14 @@
 //! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting for anything, and frees what has expired.
 //! What an ended thread leaves behind the others of its process take over.
 
+use super::block::block_of;
 use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
 use crate::error::{self, Error, Result};
-use crate::fabric::sim::Plant;
-use crate::memory::block::Block;
 use crate::pointer::{Pointer, RemotePtr};
 use crate::task::Backoff;
+use farfield_sim::Plant;
+use farfield_words::Block;
 use farfield_words::Remote;
 
 /// How many objects a thread retires between attempts to advance the epoch.
@@ -35,7 +36,7 @@ impl ComputeThread {
     /// [`Error::InvalidPointer`] if no object can be there.
     pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
         let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
-        let block = Block::of(object, self).await?;
+        let block = block_of(object, self).await?;
         self.heap().check_deletion(block)?;
         self.forget_amends(block);
         self.heap().free(block);

@@ -18,7 +18,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::block::Block;
 use super::grid::Use;
 use super::pool::Page;
 use crate::cluster::ComputeThread;
@@ -27,8 +26,9 @@ use crate::cluster::stalls::Purpose;
 use crate::error::Result;
 use crate::memory::classes::{CLASSES, Class};
 use crate::pointer::{Address, Walk};
-use crate::sim::blocks::Kind;
 use crate::task::Backoff;
+use farfield_sim::Kind;
+use farfield_words::Block;
 
 /// How often a thread looks again that is alone and has no garbage.
 const ATTEMPTS_ALONE: u32 = 8;

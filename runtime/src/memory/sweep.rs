@@ -58,7 +58,6 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::block::Block;
 use super::candidates::{Candidates, HEAD_WORDS, Lot, bits};
 use super::classes::{CLASSES, Class};
 use super::collect::{Manner, WORDS_PER_READ};
@@ -67,8 +66,9 @@ use super::map::Map;
 use crate::cluster::ComputeThread;
 use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{Error, Result};
-use crate::fabric::sim::Plant;
 use crate::pointer::{Address, Walk};
+use farfield_sim::Plant;
+use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// In a list's number: its vetoes are asked for.

@@ -26,7 +26,6 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::block::Block;
 use super::cache::{NodeCache, Spare, free_blocks};
 use super::candidates::Candidates;
 use super::classes::Class;
@@ -36,9 +35,10 @@ use super::holdings::Written;
 use super::limbo::Limbo;
 use super::process::Process;
 use crate::cluster::ComputeThread;
-use crate::fabric::sim::Plant;
 use farfield_fabric::chain::{Chain, Op};
+use farfield_sim::Plant;
 use farfield_words::Address;
+use farfield_words::Block;
 
 /// A process's part in sweeps.
 #[derive(Default)]

@@ -42,7 +42,7 @@ use super::lock::is_owner_gone;
 use crate::cluster::stalls::Purpose;
 use crate::cluster::{ComputeThread, Exchange, failed_write};
 use crate::error::{self, Error, Result};
-use crate::fabric::sim::Plant;
+use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 use farfield_words::scratch::bytes;

@@ -11,10 +11,10 @@ use std::rc::Rc;
 use super::{Address, Marks, RemotePtr, Shared};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::memory::block::Block;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::site::Site;
 use crate::place::Place;
+use farfield_words::Block;
 use farfield_words::{Field, Initial, Remote, WORD_BYTES};
 
 /// An object that is allocated and initialised but not yet published.

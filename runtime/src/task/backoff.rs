@@ -8,9 +8,9 @@ use rand::RngExt;
 use super::pend_once;
 use crate::cluster::ComputeThread;
 use crate::cluster::stalls::Purpose;
-use crate::fabric::sim::{LoopId, LoopKind, Sim};
 use farfield_fabric::Endpoint as _;
 use farfield_fabric::stall::Waiting;
+use farfield_sim::{LoopId, LoopKind, Sim};
 use farfield_words::Address;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.

@@ -26,7 +26,7 @@ use set::TaskSet;
 
 use crate::cluster::ComputeThread;
 use crate::error::Result;
-use crate::sim::Work;
+use farfield_sim::Work;
 
 /// Polls `future` to completion on this thread.
 pub(crate) fn block_on<F: Future>(ct: &ComputeThread, future: F) -> F::Output {

@@ -6,6 +6,7 @@
 //! | module or item | what it is | look here to |
 //! |---|---|---|
 //! | [`Address`] | 16 bits of segment, 48 of offset; compressed addresses | change what an address can name |
+//! | [`Block`] | the memory of an object: an address and a size | |
 //! | [`geometry`] | nodes, segments and their sizes, checked when made | change the bounds of a cluster's memory |
 //! | [`Pod`], [`Word`], [`Field`] | what may lie in far memory, and how it is encoded | add a plain type |
 //! | [`Remote`], [`FieldInfo`], [`Shape`] | what `#[remote]` implements for a struct | change what a layout promises |
@@ -36,6 +37,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
+mod block;
 pub mod describe;
 pub mod described;
 pub mod error;
@@ -43,6 +45,7 @@ mod field;
 pub mod fingerprint;
 pub mod geometry;
 mod pod;
+mod printable;
 mod remote;
 pub mod scratch;
 mod thread_id;
@@ -50,6 +53,7 @@ pub mod units;
 mod word;
 
 pub use address::{Address, link_targets};
+pub use block::Block;
 pub use describe::{Describe, Describer};
 pub use error::{Error, PointerFault, Result};
 pub use field::{DefaultInit, Field, FrozenField, Initial, invalid_value, try_array, try_map};

@@ -246,6 +246,61 @@ fn why_not_opened() -> String {
     format!("there is no {FOLDER}/rdma_cm: load the kernel's module rdma_ucm")
 }
 
+/// An RDMA device of this machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// What it is called.
+    pub name: String,
+    /// Whether it is a program, such as `rdma_rxe`.
+    pub is_software: bool,
+    /// Whether it has atomics, and with respect to what.
+    pub atomics: Atomics,
+    /// Requests that a queue pair holds.
+    pub max_requests: u32,
+    /// READs and atomics without an answer that a connection may have.
+    pub max_reads: u8,
+    /// Its ports.
+    pub ports: Vec<PortInfo>,
+    /// Why Farfield can not use it, if so.
+    pub unusable: Option<String>,
+}
+
+/// A port of an RDMA device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PortInfo {
+    /// Its number, from 1.
+    pub number: u8,
+    /// Whether it is up.
+    pub is_up: bool,
+    /// The most bytes of a packet.
+    pub mtu: u32,
+    /// Its global identifiers that are in use: index, address, kind.
+    pub identifiers: Vec<(u32, String, String)>,
+}
+
+/// The devices of this machine.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    let describe = |device: &Device| {
+        let limits = device.limits()?;
+        let ports = (1..=limits.ports).filter_map(|number| {
+            let (is_up, mtu) = device.port(number)?;
+            Some(PortInfo { number, is_up, mtu, identifiers: device.identifiers(number) })
+        });
+        Ok(DeviceInfo {
+            name: device.name(),
+            is_software: device.is_software(),
+            atomics: limits.atomics,
+            max_requests: limits.requests,
+            max_reads: limits.reads_out.min(limits.reads_in),
+            ports: ports.collect(),
+            unusable: check(*device).err(),
+        })
+    };
+    Device::all()?.iter().map(describe).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,9 +5,11 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::manager::resolve;
@@ -16,15 +18,17 @@ use super::queue::{Completions, Messages, Outcome};
 use super::queue_pair::QueuePair;
 use super::region::Domain;
 use super::*;
+use crate::chain::Chain;
 use crate::contents::tests::Empty;
 use crate::error::Error;
 use crate::handshake::{Hello, Join, Kind, Nonce, Place, Reply, Secret, Welcome};
+use crate::{Endpoint, Posted};
 use farfield_words::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
 /// The device's address. Where there is none the test is skipped aloud, or fails if `rdma` is required.
-pub fn address() -> Option<String> {
+pub(crate) fn address() -> Option<String> {
     let address = std::env::var("RDMA_ADDRESS").ok();
     if address.is_none() {
         crate::skip::skip("rdma", "RDMA_ADDRESS names no address of an RDMA device");
@@ -33,7 +37,7 @@ pub fn address() -> Option<String> {
 }
 
 /// Memory nodes in threads of this process.
-pub struct Nodes {
+pub(crate) struct Nodes {
     address: String,
     nodes: Vec<(u16, crate::Stopper, Option<JoinHandle<()>>)>,
 }
@@ -58,7 +62,7 @@ impl Nodes {
     }
 
     /// As they stand in a URL.
-    pub fn names(&self) -> String {
+    pub(crate) fn names(&self) -> String {
         let names: Vec<String> =
             self.nodes.iter().map(|(port, ..)| format!("{}:{port}", self.address)).collect();
         names.join(",")

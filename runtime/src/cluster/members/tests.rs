@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cluster::Cluster;
-use crate::sim::Fault;
+use farfield_sim::Fault;
 
 #[test]
 fn states_survive_their_word() {

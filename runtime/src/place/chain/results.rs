@@ -9,11 +9,11 @@ use std::rc::Rc;
 
 use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
-use crate::memory::block::Block;
 use crate::place::LockGuard;
 use crate::place::lock::Parts;
 use crate::pointer::{Address, Owned, RemotePtr};
 use farfield_fabric::chain::{Chain as Operations, Slot};
+use farfield_words::Block;
 use farfield_words::Remote;
 
 /// The result of an operation of a [`Chain`](crate::Chain).

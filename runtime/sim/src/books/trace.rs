@@ -1,0 +1,439 @@
+//! The trace: what happened, hashed whole and remembered for a while.
+//!
+//! Every operation, and everything else that happens in virtual time, goes into one 64-bit hash; two runs with the same
+//! hash did the same at the same times. The first records are kept and the last, to be printed when a run fails; between them are
+//! shown those on the objects that matter, which `changes` keeps.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use super::blocks::{Blocks, Kind};
+use crate::meaning::Meaning;
+use farfield_words::Address;
+use farfield_words::ThreadId;
+use farfield_words::{FieldInfo, WORD_BYTES, fingerprint};
+
+/// How many records are kept from the beginning, and from the end.
+const KEPT_FIRST: usize = 256;
+const KEPT: usize = 1024;
+/// The parts of a table that show the beginning, and the objects that matter.
+const PART_OF_BEGINNING: usize = 5;
+const PART_OF_OBJECTS: usize = 3;
+/// A table of fewer lines shows the end only.
+const SHORT: usize = 10;
+/// How many words of a READ or WRITE a record shows.
+pub(crate) const SHOWN_WORDS: usize = 4;
+
+/// A task of a compute thread, and when it did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub thread: u32,
+    pub task: u32,
+    /// In picoseconds.
+    pub at: u64,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.thread {
+            NOBODY => write!(f, "the cluster at {}", Time(self.at)),
+            thread => write!(f, "thread {thread} at {}", Time(self.at)),
+        }
+    }
+}
+
+/// Stands for no thread: what the runtime itself does between runs.
+pub const NOBODY: u32 = u32::MAX;
+
+/// Picoseconds, shown in microseconds.
+pub(crate) struct Time(pub u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.0 / 1000;
+        write!(f, "{}.{:03} us", nanoseconds / 1000, nanoseconds % 1000)
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Read {
+        words: u32,
+        seen: [u64; SHOWN_WORDS],
+    },
+    Write {
+        words: u32,
+        written: [u64; SHOWN_WORDS],
+    },
+    CompareExchange {
+        expected: u64,
+        new: u64,
+        found: u64,
+    },
+    FetchAdd {
+        addend: u64,
+        found: u64,
+    },
+    /// An operation that was stopped at what it may not touch.
+    Refused {
+        operation: &'static str,
+        words: u32,
+    },
+    Allocated {
+        bytes: u64,
+    },
+    Retired,
+    Freed,
+    /// The thread has ended, having succeeded or not.
+    Ended {
+        failed: bool,
+    },
+    /// The thread's compute node has died.
+    Died,
+    /// The thread's compute node does nothing until then.
+    Stalled {
+        until: u64,
+    },
+    /// The link between the thread's compute node and a memory node is cut until then.
+    Cut {
+        node: u16,
+        until: u64,
+    },
+    MemoryDied {
+        node: u16,
+    },
+    Slowed {
+        node: u16,
+        factor: u32,
+    },
+    /// A chain was not answered in time.
+    Unreachable {
+        node: u16,
+    },
+}
+
+/// One line of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub who: Who,
+    pub what: What,
+    pub at: Address,
+    /// The object that was there, where it begins, if there was one.
+    pub object: Option<(Kind, Address)>,
+}
+
+impl Record {
+    /// Whether `next` is the same operation of the same task with the same result.
+    pub(crate) fn is_repeated_by(&self, next: &Self) -> bool {
+        let is_same = match (self.what, next.what) {
+            // A lock's token is another for each attempt.
+            (
+                What::CompareExchange { expected, found, .. },
+                What::CompareExchange { expected: expects, found: finds, .. },
+            ) if found != expected => (expected, found) == (expects, finds),
+            (did, does) => did == does,
+        };
+        is_same && (self.who.task, self.at) == (next.who.task, next.at)
+    }
+}
+
+/// The hash of everything, and the last records.
+pub(crate) struct Trace {
+    hash: u64,
+    operations: u64,
+    /// Records so far, but for repetitions: the first of them, and the last that are not among those.
+    records: u64,
+    first: Vec<Record>,
+    last: VecDeque<Record>,
+    /// Whether something has failed: what happens afterwards must not push out what led there.
+    frozen: bool,
+}
+
+impl Trace {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            hash: seed,
+            operations: 0,
+            records: 0,
+            first: Vec::new(),
+            last: VecDeque::new(),
+            frozen: false,
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    pub(crate) fn freeze(&mut self) {
+        self.frozen = true;
+    }
+
+    /// Folds words into the hash: for each a rotation and a multiplication by an odd constant.
+    #[inline]
+    fn fold<const N: usize>(&mut self, words: [u64; N]) {
+        for word in words {
+            self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0xf135_7aea_2e62_a9c5);
+        }
+    }
+
+    /// Hashes and keeps an operation; one that its thread repeats, with the same result, is not kept.
+    #[inline]
+    pub(crate) fn operation(&mut self, record: Record, repeated: bool) {
+        self.operations += 1;
+        self.hash_record(&record);
+        if !repeated {
+            self.keep(record);
+        }
+    }
+
+    /// Hashes and keeps something else.
+    pub(crate) fn record(&mut self, record: Record) {
+        self.hash_record(&record);
+        self.keep(record);
+    }
+
+    #[inline]
+    fn keep(&mut self, record: Record) {
+        if self.frozen {
+            return;
+        }
+        self.records += 1;
+        if self.first.len() < KEPT_FIRST {
+            return self.first.push(record);
+        }
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(record);
+    }
+
+    #[inline]
+    fn hash_record(&mut self, record: &Record) {
+        let Record { who, what, at, .. } = *record;
+        self.fold([who.at, u64::from(who.thread) << 32 | u64::from(who.task), at.bits()]);
+        match what {
+            What::Read { words, seen: [a, b, c, d] } => self.fold([1, words.into(), a, b, c, d]),
+            What::Write { words, written: [a, b, c, d] } => self.fold([2, words.into(), a, b, c, d]),
+            What::CompareExchange { expected, new, found } => self.fold([3, expected, new, found]),
+            What::FetchAdd { addend, found } => self.fold([4, addend, found]),
+            What::Refused { words, .. } => self.fold([5, words.into()]),
+            What::Allocated { bytes } => self.fold([6, bytes]),
+            What::Retired => self.fold([7]),
+            What::Freed => self.fold([8]),
+            What::Ended { failed } => self.fold([9, failed.into()]),
+            What::Died => self.fold([10]),
+            What::Stalled { until } => self.fold([11, until]),
+            What::Cut { node, until } => self.fold([12, node.into(), until]),
+            What::MemoryDied { node } => self.fold([13, node.into()]),
+            What::Slowed { node, factor } => self.fold([14, node.into(), factor.into()]),
+            What::Unreachable { node } => self.fold([15, node.into()]),
+        }
+    }
+
+    /// What happened as a table of at most so many lines: the beginning, records of the objects that matter, and the end.
+    pub(crate) fn table(&self, lines: usize, objects: &[Record], names: &Names<'_>) -> String {
+        let kept = self.first.len() + self.last.len();
+        let newest = |count: usize| self.first.iter().chain(&self.last).skip(kept.saturating_sub(count));
+        let mut text = String::new();
+        let mut show = |record: &Record| {
+            let _ = writeln!(text, "{}", names.line(record));
+        };
+        if self.records <= lines.min(kept) as u64 || lines < SHORT {
+            newest(lines).for_each(show);
+            return text;
+        }
+        let beginning = &self.first[..self.first.len().min(lines / PART_OF_BEGINNING)];
+        let begun = beginning.last().map_or(0, |record| record.who.at);
+        // The line that names the gap is one; with objects there are two.
+        let most = lines - beginning.len() - 1;
+        let is_between = |record: &&Record, count: usize| {
+            let ends = newest(count).next().map_or(u64::MAX, |record| record.who.at);
+            (begun + 1..ends).contains(&record.who.at)
+        };
+        let mut between: Vec<&Record> =
+            objects.iter().filter(|record| is_between(record, most / 2)).collect();
+        if between.len() > lines / PART_OF_OBJECTS {
+            // The first changes tell how it came about, the last what became of it.
+            let half = lines / PART_OF_OBJECTS / 2;
+            between.drain(half..between.len() - half);
+        }
+        let end = if between.is_empty() { most } else { most - 1 - between.len() };
+        let end = end.min(kept - beginning.len());
+        between.retain(|record| is_between(record, end));
+        beginning.iter().for_each(&mut show);
+        let left_out = self.records - (beginning.len() + end) as u64;
+        if between.is_empty() {
+            let _ = writeln!(text, "… {} operations left out …", grouped(left_out));
+        } else {
+            let _ = writeln!(
+                text,
+                "… {} operations left out, among them those that made and changed what is waited for: …",
+                grouped(left_out)
+            );
+            for record in between {
+                let _ = writeln!(text, "{}", names.line(record));
+            }
+            let _ = writeln!(text, "… the end: …");
+        }
+        for record in newest(end) {
+            let _ = writeln!(text, "{}", names.line(record));
+        }
+        text
+    }
+}
+
+/// A number with its thousands apart: `48,211`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What turns words and addresses into names.
+pub(crate) struct Names<'a> {
+    pub blocks: &'a Blocks,
+    pub meaning: &'a dyn Meaning,
+    /// The identity of thread 0; the others follow.
+    pub first_id: u64,
+}
+
+impl Names<'_> {
+    /// One line: virtual time, thread and task, what was done where, to which fields, with which values.
+    pub(crate) fn line(&self, record: &Record) -> String {
+        let Who { thread, task, at } = record.who;
+        let client = if thread == NOBODY { "-".to_owned() } else { format!("{thread}.{task}") };
+        format!("{:>14}  {client:>6}  {}", Time(at).to_string(), self.action(record))
+    }
+
+    /// What was done where, to which fields, with which values.
+    pub(crate) fn action(&self, record: &Record) -> String {
+        let Record { what, at, object, .. } = *record;
+        let place = |words: u32| self.place(at, words as usize, object);
+        match what {
+            What::Read { words, seen } => {
+                format!("READ   {} = {}", place(words), self.fields(record, &seen, words as usize))
+            }
+            What::Write { words, written } => {
+                format!("WRITE  {} := {}", place(words), self.fields(record, &written, words as usize))
+            }
+            What::CompareExchange { expected, new, found } => {
+                let [expected_is, new_is, found_is] =
+                    [expected, new, found].map(|word| self.fields(record, &[word, 0, 0, 0], 1));
+                let failed =
+                    if found == expected { String::new() } else { format!(" failed: it is {found_is}") };
+                format!("CAS    {} {expected_is} -> {new_is}{failed}", place(1))
+            }
+            What::FetchAdd { addend, found } => {
+                format!("FAA    {} + {}, was {found}", place(1), addend.cast_signed())
+            }
+            What::Refused { operation, words } => format!("{operation:<6} {} REFUSED", place(words)),
+            What::Allocated { bytes } => format!("alloc  {}, {bytes} bytes", place(0)),
+            What::Retired => format!("retire {}", place(0)),
+            What::Freed => format!("free   {}", place(0)),
+            What::Ended { failed: false } => "thread ends".to_owned(),
+            What::Ended { failed: true } => "thread ends with an error".to_owned(),
+            What::Died => "compute node dies".to_owned(),
+            What::Stalled { until } => format!("compute node stalls until {}", Time(until)),
+            What::Cut { node, until } => format!("link to memory node {node} is cut until {}", Time(until)),
+            What::MemoryDied { node } => format!("memory node {node} dies"),
+            What::Slowed { node, factor } => format!("memory node {node} becomes {factor} times slower"),
+            What::Unreachable { node } => format!("memory node {node} did not answer"),
+        }
+    }
+
+    /// Words as values of the fields that they belong to: `{key: 5, next: 0:0x4180}`.
+    fn fields(&self, record: &Record, words: &[u64; SHOWN_WORDS], count: usize) -> String {
+        let shown = &words[..count.min(SHOWN_WORDS)];
+        let more = if count > shown.len() {
+            format!(" and {} words more", count - shown.len())
+        } else {
+            String::new()
+        };
+        let describe = |(index, word): (usize, &u64)| {
+            let Some((kind, start)) = record.object else { return self.value(*word) };
+            let offset = record.at.bits() - start.bits() + (index * WORD_BYTES) as u64;
+            let field = kind.fields.iter().find(|field| field.offset as u64 == offset);
+            let shown = match field {
+                Some(field) if field.shape.fingerprint == const { fingerprint::name("Lock") } => {
+                    self.owner(*word)
+                }
+                _ => self.value(*word),
+            };
+            match field {
+                Some(field) if count > 1 => format!("{}: {shown}", field.name),
+                _ => shown,
+            }
+        };
+        let values: Vec<String> = shown.iter().enumerate().map(describe).collect();
+        if count == 1 { values.concat() } else { format!("{{{}{more}}}", values.join(", ")) }
+    }
+
+    /// A lock's word.
+    pub(crate) fn owner(&self, word: u64) -> String {
+        match ThreadId::of_token(word) {
+            None => "free".to_owned(),
+            Some(id) => match id.number().get().checked_sub(self.first_id) {
+                Some(thread) => format!("held by thread {thread}"),
+                None => format!("held by a thread of an earlier run ({id})"),
+            },
+        }
+    }
+
+    /// The address of a word, and what it is called.
+    pub(crate) fn place_of(&self, at: Address) -> String {
+        self.place(at, 1, self.blocks.at(at).map(|block| (block.kind, block.start)))
+    }
+
+    /// An address and what it is called: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.
+    fn place(&self, at: Address, words: usize, object: Option<(Kind, Address)>) -> String {
+        let name = match object {
+            Some((kind, start)) if words == 1 => field_name(kind, at.bits() - start.bits()),
+            Some((kind, _)) => kind.name.to_owned(),
+            None => self.meaning.name(at),
+        };
+        format!("{at} {name}")
+    }
+
+    /// A word as whatever it looks like: a pointer to an object and its marks, a small number, or bits.
+    fn value(&self, word: u64) -> String {
+        let (address, marks) = (Address::from_bits(word & !7), word & 7);
+        match (self.blocks.at(address), marks) {
+            (Some(block), 0) if block.start == address => address.to_string(),
+            (Some(block), marks) if block.start == address => format!("{address}+{marks:#b}"),
+            _ if word < 1 << 32 => word.to_string(),
+            _ => format!("{word:#x}"),
+        }
+    }
+}
+
+/// The field that a byte of an object is in: `Node.next`, and where in it if it is not at its start.
+pub(crate) fn field_name(kind: Kind, offset: u64) -> String {
+    let inside = |field: &&FieldInfo| {
+        let start = field.offset as u64;
+        let end = if field.shape.tail_stride > 0 { u64::MAX } else { start + field.shape.size as u64 };
+        (start..end).contains(&offset)
+    };
+    match kind.fields.iter().find(inside) {
+        Some(field) if field.offset as u64 == offset => format!("{}.{}", kind.name, field.name),
+        Some(field) => format!("{}.{}+{}", kind.name, field.name, offset - field.offset as u64),
+        None => format!("{}+{offset}", kind.name),
+    }
+}
+
+/// A time as programs get it.
+pub(crate) fn since_start(time: u64) -> Duration {
+    Duration::from_nanos(time / 1000)
+}

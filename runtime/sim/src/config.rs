@@ -1,0 +1,332 @@
+//! What a `sim:` URL asks for, and what it gets where it does not say.
+//!
+//! Times are in picoseconds, so that the time of a word on a fast link is not rounded away; 64 bits of them are 213
+//! days, and no option may ask for more than an hour.
+
+use crate::plant::Plant;
+use crate::work::Costs;
+
+use farfield_words::units::{MICROSECOND, SECOND, split, time};
+pub(crate) use farfield_words::units::{Picos, duration, picos};
+
+/// How many faults there are in 2^32 tries.
+pub(crate) type Odds = u32;
+
+/// The simulated network and its misfortunes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimConfig {
+    /// From posting a chain to its completion, where nothing else is in the way.
+    pub rtt: Picos,
+    /// Time of a byte on a link, in units of 2^-16 ps; 0 for an infinite bandwidth.
+    byte_time: u64,
+    /// How long a memory node is busy with an operation; 0 for an infinite rate.
+    pub service: Picos,
+    /// How long a compute node's NIC is busy with a doorbell.
+    pub doorbell: Picos,
+    /// How long a thread's own work takes.
+    pub compute: Costs,
+    /// By how much each way of a chain's trip may differ from its mean, in units of 2^-32 of it.
+    pub jitter: u32,
+    /// How long a requester tries to reach a memory node.
+    pub timeout: Picos,
+    /// When a run is given up.
+    pub limit: Picos,
+    /// How many compute threads share a compute node: its NIC and its fate.
+    pub threads_per_node: u32,
+    /// The odds, for each chain that is posted, that its compute node dies.
+    pub crash: Odds,
+    /// That its compute node stalls for a while.
+    pub stall: Odds,
+    /// That the link between its compute node and its memory node is cut for a while.
+    pub cut: Odds,
+    /// That its memory node dies.
+    pub memory_crash: Odds,
+    /// The odds that a memory node is slow all along.
+    pub slow: Odds,
+    /// Whether what is left unreachable at a run's end is an error.
+    pub leaks_fail: bool,
+    /// When epochs advance.
+    pub reclaim: Reclaim,
+    /// What becomes of freed blocks, if that was said.
+    reuse: Option<Reuse>,
+    /// A planted bug.
+    pub plant: Plant,
+    /// True if a process that dies is only marked, as real memory nodes do, and keepers evict it. What it had is lost then.
+    pub marks_the_dead: bool,
+    /// True if keepers sweep up what is lost.
+    pub sweeps: bool,
+}
+
+/// When epochs advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaim {
+    /// As soon as the rules allow: see `memory::eager`.
+    Eager,
+    /// As on real fabrics: now and then, by steps that take round trips.
+    Lazy,
+}
+
+/// What becomes of a freed block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// The block that a thread freed last is the next of its size that it hands out.
+    AtOnce,
+    /// It is kept out of use until memory is short.
+    Never,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        let mut config = Self {
+            rtt: 2 * MICROSECOND,
+            byte_time: 0,
+            service: 0,
+            doorbell: 0,
+            compute: Costs::default(),
+            jitter: 0,
+            timeout: 100 * MICROSECOND,
+            limit: 60 * SECOND,
+            threads_per_node: 1,
+            crash: 0,
+            stall: 0,
+            cut: 0,
+            memory_crash: 0,
+            slow: 0,
+            leaks_fail: true,
+            reclaim: Reclaim::Eager,
+            reuse: None,
+            plant: Plant::None,
+            marks_the_dead: false,
+            sweeps: false,
+        };
+        for (name, value) in Self::DEFAULTS {
+            let known = config.set(name, value);
+            debug_assert_eq!(known, Ok(true), "{name}={value}");
+        }
+        config
+    }
+}
+
+impl SimConfig {
+    /// The defaults that are written as in a URL. `Cluster::connect` documents their sources.
+    const DEFAULTS: [(&str, &str); 4] =
+        [("bandwidth", "100Gbps"), ("rate", "20M"), ("jitter", "10%"), ("doorbell", "100ns")];
+
+    /// The options that only `sim:` has.
+    pub const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `compute`, `timeout`, `limit`, \
+                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse`, `dead`, `sweep` and `plant`";
+
+    /// Sets one option; gives whether there is such an option.
+    ///
+    /// # Errors
+    /// A reason that names the option and its value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "rtt" => self.rtt = time(name, value, MICROSECOND / 1000)?,
+            "timeout" => self.timeout = time(name, value, MICROSECOND / 1000)?,
+            "limit" => self.limit = time(name, value, MICROSECOND)?,
+            "doorbell" => self.doorbell = time(name, value, 0)?,
+            "compute" => self.compute = Costs::parse(name, value)?,
+            "bandwidth" => {
+                let bits = quantity(name, value, "bps", "100Gbps")?;
+                self.byte_time = bits.map_or(0, |bits| per_second(bits / 8.0, 65536.0));
+            }
+            "rate" => {
+                let operations = quantity(name, value, "", "20M")?;
+                self.service = operations.map_or(0, |operations| per_second(operations, 1.0));
+            }
+            "jitter" => self.jitter = odds(name, value)?,
+            "threads-per-node" => {
+                self.threads_per_node = match value.parse() {
+                    Ok(threads @ 1..) => threads,
+                    _ => return Err(format!("{name}={value} is not a number from 1 to {}", u32::MAX)),
+                }
+            }
+            "crash" => self.crash = odds(name, value)?,
+            "stall" => self.stall = odds(name, value)?,
+            "cut" => self.cut = odds(name, value)?,
+            "memory-crash" => self.memory_crash = odds(name, value)?,
+            "slow" => self.slow = odds(name, value)?,
+            "leaks" => {
+                self.leaks_fail = match value {
+                    "fail" => true,
+                    "ignore" => false,
+                    _ => return Err(format!("{name}={value} is neither `fail` nor `ignore`")),
+                }
+            }
+            "reclaim" => {
+                self.reclaim = match value {
+                    "eager" => Reclaim::Eager,
+                    "lazy" => Reclaim::Lazy,
+                    _ => return Err(format!("{name}={value} is neither `eager` nor `lazy`")),
+                }
+            }
+            "reuse" => {
+                self.reuse = match value {
+                    "at-once" => Some(Reuse::AtOnce),
+                    "never" => Some(Reuse::Never),
+                    "seed" => None,
+                    _ => return Err(format!("{name}={value} is none of `at-once`, `never` and `seed`")),
+                }
+            }
+            "dead" => {
+                self.marks_the_dead = match value {
+                    "marked" => true,
+                    "cleared" => false,
+                    _ => return Err(format!("{name}={value} is neither `cleared` nor `marked`")),
+                }
+            }
+            "sweep" => {
+                self.sweeps = match value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err(format!("{name}={value} is neither `yes` nor `no`")),
+                }
+            }
+            "plant" => {
+                let known = Plant::ALL.iter().find(|(known, _)| *known == value);
+                self.plant = known.map(|(_, plant)| *plant).ok_or_else(|| {
+                    let known = Plant::ALL.map(|(known, _)| format!("`{known}`")).join(", ");
+                    format!("{name}={value} is none of {known}")
+                })?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What becomes of freed blocks in a run of `seed`. Lazy reclamation is for counting what real fabrics do, which use them at once.
+    pub fn reuse(&self, seed: u64) -> Reuse {
+        let drawn =
+            if seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { Reuse::AtOnce } else { Reuse::Never };
+        self.reuse.unwrap_or(if self.reclaim == Reclaim::Eager { drawn } else { Reuse::AtOnce })
+    }
+
+    /// How long `bytes` bytes take on a link.
+    pub fn transfer(&self, bytes: u64) -> Picos {
+        ((u128::from(self.byte_time) * u128::from(bytes)) >> 16) as u64
+    }
+
+    /// From posting a chain to its arrival at the memory node, and back: without jitter.
+    pub fn one_way(&self) -> Picos {
+        self.rtt * 2 / 5
+    }
+
+    /// How long a memory node's accesses for one chain are spread.
+    pub fn window(&self) -> Picos {
+        self.rtt - 2 * self.one_way()
+    }
+
+    /// True if simulated processes have keepers.
+    pub fn has_keepers(&self) -> bool {
+        self.marks_the_dead || self.sweeps
+    }
+
+    /// Whether any fault can come from the seed while threads run.
+    pub fn has_odds(&self) -> bool {
+        self.crash | self.stall | self.cut | self.memory_crash > 0
+    }
+}
+
+/// The time of one of `rate` things a second, in units of a picosecond divided by `scale`.
+#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // positive, and far from the limits of either type
+fn per_second(rate: f64, scale: f64) -> u64 {
+    (SECOND as f64 * scale / rate).ceil() as u64
+}
+
+/// A positive quantity with a decimal prefix and a unit; `None` for `inf`.
+fn quantity(name: &str, value: &str, unit: &str, like: &str) -> Result<Option<f64>, String> {
+    let wrong = || format!("{name}={value} is not understood; write it like {like}, or `inf`");
+    if value == "inf" {
+        return Ok(None);
+    }
+    let (number, rest) = split(value).ok_or_else(wrong)?;
+    let prefix = rest.strip_suffix(unit).ok_or_else(wrong)?;
+    let factor = match prefix {
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        _ => return Err(wrong()),
+    };
+    let quantity = number * factor;
+    if quantity < 1.0 {
+        return Err(format!("{name}={value} is too small: nothing would ever arrive"));
+    }
+    if quantity > 1e15 {
+        return Err(format!("{name}={value} is absurd; for no limit write `inf`"));
+    }
+    Ok(Some(quantity))
+}
+
+/// A share of tries: a percentage from 0 to 100.
+#[allow(clippy::cast_sign_loss)] // checked to be positive
+fn odds(name: &str, value: &str) -> Result<Odds, String> {
+    let wrong = || format!("{name}={value} is not a percentage from 0% to 100%; write it like 0.1%");
+    let (percent, unit) = split(value).ok_or_else(wrong)?;
+    if unit != "%" || percent > 100.0 {
+        return Err(wrong());
+    }
+    Ok((percent / 100.0 * f64::from(u32::MAX)).round() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_become_times() {
+        let mut config = SimConfig::default();
+        assert_eq!((config.rtt, config.service, config.doorbell), (2_000_000, 50_000, 100_000));
+        assert_eq!(config.transfer(1000), 80_000, "8000 bits at 100 Gbit/s");
+        assert_eq!(config.set("bandwidth", "1Tbps"), Ok(true));
+        assert_eq!(config.transfer(1), 8);
+        assert_eq!(config.set("bandwidth", "inf"), Ok(true));
+        assert_eq!(config.set("rate", "inf"), Ok(true));
+        assert_eq!((config.transfer(1 << 40), config.service), (0, 0));
+        assert_eq!(config.set("rtt", "1.5us"), Ok(true));
+        assert_eq!((config.rtt, 2 * config.one_way() + config.window()), (1_500_000, 1_500_000));
+        assert_eq!(config.set("jitter", "100%"), Ok(true));
+        assert_eq!(config.jitter, u32::MAX);
+        assert_eq!(config.set("colour", "red"), Ok(false));
+    }
+
+    #[test]
+    fn each_mistake_names_its_option() {
+        let refused = |name: &str, value: &str| {
+            let reason = SimConfig::default().set(name, value).expect_err(value);
+            assert!(reason.starts_with(&format!("{name}={value} ")) && !reason.contains('\n'), "{reason}");
+            reason
+        };
+        for value in ["-1us", "", "fast", "2", "2 us", "1e3us", "0us", "2hours", "99999s", "1.2.3us", "0.1ns"]
+        {
+            refused("rtt", value);
+        }
+        assert!(refused("limit", "2000000000s").contains("absurd"));
+        for value in ["0", "-5", "0Gbps", "M", "20Mops", "1e9", "99999T"] {
+            refused("rate", value);
+        }
+        for value in ["0Gbps", "100", "100GBps", "-1Gbps"] {
+            refused("bandwidth", value);
+        }
+        for value in ["101%", "-1%", "10", "%", "ten%"] {
+            refused("crash", value);
+            refused("jitter", value);
+        }
+        refused("threads-per-node", "0");
+        refused("leaks", "maybe");
+        refused("reclaim", "soon");
+        refused("reuse", "sometimes");
+        refused("dead", "buried");
+        refused("sweep", "perhaps");
+        refused("plant", "tree");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_value_panics(name in "(rtt|rate|bandwidth|jitter|crash|limit)", value in "[0-9.]{0,24}[a-zA-Z%]{0,4}") {
+            drop(SimConfig::default().set(&name, &value));
+        }
+    }
+}

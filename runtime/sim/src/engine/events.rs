@@ -1,0 +1,124 @@
+//! The agenda: what happens next.
+//!
+//! Events are taken by virtual time and, among those of the same time, in an order drawn from the seed.
+//!
+//! The agenda is a binary heap, so an event costs a few comparisons for each doubling of the number of events. Chains
+//! that queue at a memory node are therefore not in it: they begin in the order of their arrival, the node keeps them in
+//! a queue, and the agenda has one [`Event::Serve`] for the first. With ten thousand threads and a busy memory node the
+//! heap holds some thirty events.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::config::Picos;
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A compute thread of the run begins.
+    Start(u32),
+    /// A chain reaches its memory node.
+    Arrive(u32),
+    /// A memory node begins the first chain of its queue.
+    Serve(u16),
+    /// A chain accesses its next word.
+    Step(u32),
+    /// A chain's completion, or a timer, reaches its compute thread.
+    Complete(u32),
+    /// A fault of the script is due.
+    Fault(u32),
+    /// A compute thread for which completions wait may be free.
+    Wake(u32),
+}
+
+/// An event and its place in the order. No two have the same `at` and `tie`.
+struct Entry {
+    at: Picos,
+    tie: u64,
+    event: Event,
+}
+
+impl Entry {
+    fn key(&self) -> u128 {
+        u128::from(self.at) << 64 | u128::from(self.tie)
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    /// The greatest entry is the next event: the heap has its greatest element on top.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+/// Events in the order in which they will happen.
+pub(super) struct Agenda {
+    events: BinaryHeap<Entry>,
+    /// Orders what happens at the same time, and decides everything else that is left to chance.
+    pub(super) rng: SmallRng,
+    /// Tells events apart, so that the order is total whatever the generator gives.
+    pushed: u32,
+}
+
+impl Agenda {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { events: BinaryHeap::new(), rng: SmallRng::seed_from_u64(seed), pushed: 0 }
+    }
+
+    pub(super) fn push(&mut self, at: Picos, event: Event) {
+        self.pushed = self.pushed.wrapping_add(1);
+        let tie = self.rng.next_u64() << 32 | u64::from(self.pushed);
+        self.events.push(Entry { at, tie, event });
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Picos, Event)> {
+        self.events.pop().map(|Entry { at, event, .. }| (at, event))
+    }
+
+    /// When the next event is due.
+    pub(super) fn next_at(&self) -> Option<Picos> {
+        self.events.peek().map(|entry| entry.at)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.events.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(seed: u64) -> Vec<Event> {
+        let mut agenda = Agenda::new(seed);
+        for index in 0..8 {
+            agenda.push(7, Event::Start(index));
+        }
+        agenda.push(3, Event::Step(9));
+        std::iter::from_fn(|| agenda.pop()).map(|(_, event)| event).collect()
+    }
+
+    #[test]
+    fn time_comes_first_then_the_seed() {
+        assert_eq!(order(1)[0], Event::Step(9));
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+    }
+}

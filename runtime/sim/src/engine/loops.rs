@@ -1,0 +1,224 @@
+//! Retry loops: what the simulator knows of each `Backoff` that has waited.
+//!
+//! Every retry loop awaits a `Backoff` (an architecture invariant), which lives as long as the loop. So a `Backoff` that has
+//! waited often and lives on is one operation without progress, whatever its attempts do in between. It enters this table with
+//! its first wait and leaves it when it is dropped; a loop that never waits costs nothing here.
+//!
+//! # Nested loops
+//!
+//! An attempt may contain loops: a loop that takes a lock ends again and again inside an outer one that never does. Only
+//! *outermost* loops tell something about progress. What belongs to which future is not known here, but order is: while an inner
+//! loop is at work the outer one, whose attempt it is, does not wait. So a loop is nested in an older one of its thread if that one
+//! has not waited since the first wait of the younger one, and was not waiting then. Loops of different tasks, or of futures that are
+//! polled together, wait in turns, and are told apart by that. Where two of them are taken for one, too few
+//! loops are counted, and a thread is taken to be more alive than it is.
+
+use crate::books::trace::Record;
+use crate::config::Picos;
+use farfield_words::Address;
+
+/// What a retry loop is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoopKind {
+    /// A program's attempts, or the runtime's, to change something.
+    #[default]
+    Attempt,
+    /// Waiting for a lock, or for another word that a thread owns, at this address.
+    Turn(Address),
+    /// Waiting until other threads have come.
+    Others,
+    /// Attempts whose number is limited, or the time that they take.
+    Ends,
+}
+
+/// A loop in the table: its place there, which is its own until it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopId(u32);
+
+/// A retry loop that has waited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loop {
+    pub(super) thread: u32,
+    pub(super) task: u32,
+    pub(super) purpose: LoopKind,
+    /// Its first wait and its last, by the table's count of waits.
+    pub(super) born: u64,
+    last_wait: u64,
+    /// When its first wait began, and when its last ends.
+    pub(super) since: Picos,
+    waits_until: Picos,
+    /// How often it has waited, and how often it had when the present suspicion began.
+    pub(super) tries: u64,
+    pub(super) tries_before: u64,
+    /// What the thread had last done when it last waited.
+    pub(super) last: Option<Record>,
+    /// How often others had [interfered](super::stuck::InVain) with its task when it began, and how many chains threads had posted
+    /// outside of loops.
+    pub(super) interfered_before: u64,
+    pub(super) useful_before: u64,
+}
+
+impl Loop {
+    /// Whether it ends only if what it waits for comes.
+    pub(super) fn is_endless(&self) -> bool {
+        self.purpose != LoopKind::Ends
+    }
+
+    /// The word that it waits for.
+    pub(super) fn awaited(&self) -> Option<Address> {
+        if let LoopKind::Turn(at) = self.purpose { Some(at) } else { None }
+    }
+
+    /// Whether it is a part of an attempt of an older loop of the same thread.
+    fn is_nested_in(&self, other: &Self) -> bool {
+        other.born < self.born && other.last_wait < self.born && other.waits_until <= self.since
+    }
+}
+
+/// The loops of all threads.
+#[derive(Default)]
+pub(super) struct Loops {
+    table: Vec<Option<Loop>>,
+    free: Vec<u32>,
+    /// How often loops have waited.
+    pub(super) waits: u64,
+}
+
+impl Loops {
+    /// A run begins: what an earlier one has left here never ends.
+    pub(super) fn clear(&mut self) {
+        self.table.clear();
+        self.free.clear();
+    }
+
+    /// A loop waits for the first time.
+    pub(super) fn begins(
+        &mut self,
+        (thread, task): (u32, u32),
+        purpose: LoopKind,
+        now: Picos,
+        (interfered_before, useful_before): (u64, u64),
+    ) -> LoopId {
+        let begun = Loop {
+            thread,
+            task,
+            purpose,
+            born: self.waits + 1,
+            last_wait: 0,
+            since: now,
+            waits_until: now,
+            tries: 0,
+            tries_before: 0,
+            last: None,
+            interfered_before,
+            useful_before,
+        };
+        if let Some(index) = self.free.pop() {
+            self.table[index as usize] = Some(begun);
+            return LoopId(index);
+        }
+        self.table.push(Some(begun));
+        LoopId(self.table.len() as u32 - 1)
+    }
+
+    /// A loop waits, having failed again.
+    pub(super) fn waits(
+        &mut self,
+        id: LoopId,
+        purpose: LoopKind,
+        until: Picos,
+        last: Option<Record>,
+    ) -> Option<Loop> {
+        self.waits += 1;
+        let waits = self.waits;
+        let waiting = self.table.get_mut(id.0 as usize)?.as_mut()?;
+        waiting.tries += 1;
+        (waiting.last_wait, waiting.waits_until, waiting.last, waiting.purpose) =
+            (waits, until, last, purpose);
+        Some(*waiting)
+    }
+
+    /// A loop has ended, or was given up.
+    pub(super) fn ends(&mut self, id: LoopId) {
+        if self.table.get_mut(id.0 as usize).and_then(Option::take).is_some() {
+            self.free.push(id.0);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Loop> {
+        self.table.iter().flatten()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Loop> {
+        self.table.iter_mut().flatten()
+    }
+
+    /// The loops that are not part of an attempt of another, by thread.
+    pub(super) fn outermost(&self, threads: usize) -> Vec<Vec<Loop>> {
+        let mut by_thread: Vec<Vec<Loop>> = vec![Vec::new(); threads];
+        for each in self.iter() {
+            if let Some(of_thread) = by_thread.get_mut(each.thread as usize) {
+                of_thread.push(*each);
+            }
+        }
+        for of_thread in &mut by_thread {
+            if of_thread.len() > 1 {
+                let all = of_thread.clone();
+                of_thread.retain(|each| !all.iter().any(|other| each.is_nested_in(other)));
+            }
+        }
+        by_thread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(loops: &mut Loops, now: Picos) -> LoopId {
+        let id = loops.begins((0, 0), LoopKind::Attempt, now, (0, 0));
+        loops.waits(id, LoopKind::Attempt, now + 1, None);
+        id
+    }
+
+    fn outermost(loops: &Loops) -> Vec<u64> {
+        loops.outermost(1)[0].iter().map(|each| each.born).collect()
+    }
+
+    #[test]
+    fn a_loop_inside_an_attempt_is_not_outermost() {
+        let mut loops = Loops::default();
+        let outer = begin(&mut loops, 10);
+        let inner = begin(&mut loops, 20);
+        loops.waits(inner, LoopKind::Attempt, 30, None);
+        assert_eq!(outermost(&loops), [1]);
+        loops.ends(inner);
+        loops.waits(outer, LoopKind::Attempt, 40, None);
+        let again = begin(&mut loops, 50);
+        assert_eq!(outermost(&loops), [1], "it ended and began again");
+        loops.ends(outer);
+        loops.ends(again);
+        assert!(outermost(&loops).is_empty());
+    }
+
+    #[test]
+    fn loops_that_wait_in_turns_are_each_outermost() {
+        let mut loops = Loops::default();
+        let one = begin(&mut loops, 10);
+        let other = begin(&mut loops, 20);
+        loops.waits(one, LoopKind::Attempt, 30, None);
+        assert_eq!(outermost(&loops), [1, 2]);
+        loops.ends(one);
+        loops.waits(other, LoopKind::Attempt, 40, None);
+        assert_eq!(outermost(&loops), [2]);
+    }
+
+    #[test]
+    fn a_loop_that_waits_when_another_begins_is_no_part_of_it() {
+        let mut loops = Loops::default();
+        let one = begin(&mut loops, 10);
+        loops.waits(one, LoopKind::Attempt, 100, None);
+        begin(&mut loops, 50);
+        assert_eq!(outermost(&loops), [1, 3]);
+    }
+}

@@ -1,0 +1,343 @@
+//! Travel: what becomes of a chain between its doorbell and its completion.
+//!
+//! An operation enters the books with its last word; a chain stops at the first operation that fails.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rand::Rng;
+
+use super::events::Event;
+use super::world::{Flight, Progress, Stage, ThreadState, World};
+use crate::books::trace::{Record, SHOWN_WORDS, What, Who};
+use crate::config::Picos;
+use farfield_fabric::chain::Op;
+use farfield_fabric::error::{self, Error, Result};
+use farfield_words::Address;
+use farfield_words::WORD_BYTES;
+
+/// After so many repetitions in a row of what a thread does, the trace leaves out what it does for epochs besides.
+const REPEATS: u32 = 16;
+
+impl World {
+    /// An event takes place; gives the thread that is to be polled, if it is one's turn.
+    pub(super) fn happens(&mut self, at: Picos, event: Event) -> Option<u32> {
+        self.now = at;
+        match event {
+            Event::Start(thread) => {
+                return (self.threads[thread as usize].state == ThreadState::Running).then_some(thread);
+            }
+            Event::Arrive(flight) => self.arrive(flight),
+            Event::Serve(node) => self.serve(node),
+            Event::Step(flight) => self.step(flight),
+            Event::Complete(flight) => return self.complete(flight),
+            Event::Fault(index) => self.befall_by_script(index),
+            Event::Wake(thread) => return self.wakes(thread),
+        }
+        None
+    }
+
+    /// A chain reaches its memory node and queues there.
+    fn arrive(&mut self, index: u32) {
+        if !self.is_its_turn(index) {
+            return self.hurry(index);
+        }
+        let flight = &self.flights[index as usize];
+        let node = flight.node;
+        let memory = &self.memories[usize::from(node)];
+        if memory.dead {
+            return self.is_unreachable(index);
+        }
+        if let Some(heals_at) = self.cut_until(flight.thread, flight.node) {
+            let retried_at = heals_at + self.config.one_way();
+            if retried_at > flight.posted_at + self.config.timeout {
+                return self.is_unreachable(index);
+            }
+            return self.agenda.push(retried_at, Event::Arrive(index));
+        }
+        let (mut busy, mut last) = (0, 0);
+        for op in flight.chain.ops() {
+            last = self.config.service.max(self.config.transfer((op.words() * WORD_BYTES) as u64));
+            busy += last * memory.slowness;
+        }
+        let begins_at = self.now.max(memory.free_at);
+        let answer_at = begins_at + busy - last * memory.slowness + self.config.window() * memory.slowness;
+        self.flights[index as usize].answer_at = answer_at;
+        let memory = &mut self.memories[usize::from(node)];
+        memory.free_at = begins_at + busy;
+        if begins_at > self.now {
+            memory.queue.push_back((begins_at, index));
+            if memory.queue.len() == 1 {
+                self.agenda.push(begins_at, Event::Serve(node));
+            }
+        } else {
+            self.access(index);
+        }
+    }
+
+    /// A memory node begins the first chain of its queue.
+    fn serve(&mut self, node: u16) {
+        let queue = &mut self.memories[usize::from(node)].queue;
+        let Some((_, index)) = queue.pop_front() else { return };
+        if let Some((begins_at, _)) = queue.front() {
+            self.agenda.push(*begins_at, Event::Serve(node));
+        }
+        if self.fetches_ahead {
+            self.fetch_ahead(node);
+        }
+        self.access(index);
+    }
+
+    /// It is time for a chain's next word, unless it was hurried and is done.
+    fn step(&mut self, index: u32) {
+        // A chain's completion comes after its last step, so the flight is still its own.
+        if self.flights[index as usize].progress != Progress::Executed {
+            self.access(index);
+        }
+    }
+
+    /// A chain waits for its turn on its connection. The one before it, if it has begun, does not pause any more: it has
+    /// its order to keep and nothing else to wait for, so the two share the memory node's time as in a pipeline.
+    fn hurry(&mut self, waiting: u32) {
+        if let Some(front) = self.front_of_lane(waiting)
+            && self.flights[front as usize].progress == Progress::Begun
+        {
+            self.access(front);
+        }
+    }
+
+    /// Accesses word after word until it is some other event's turn, or the chain is done.
+    fn access(&mut self, index: u32) {
+        self.flights[index as usize].progress = Progress::Begun;
+        let hurried = self.is_followed(index);
+        loop {
+            let words_left = self.flights[index as usize].words_left;
+            if words_left == 0 {
+                break;
+            }
+            // Words come in bursts, with pauses of any part of the time that is left. With n words left behind a word, the
+            // odds of a pause there are 1 in n; so the number of words left at the next pause is anything from 1 to all but
+            // one, each as likely. Evenly spaced accesses of two chains would rarely overtake each other.
+            let pauses = !hurried && words_left > 1;
+            let draw = if pauses { self.agenda.rng.next_u64() } else { 0 };
+            let left = if pauses { 1 + scaled(u64::from(words_left) - 1, draw as u32) as u32 } else { 0 };
+            if let Err(error) = self.access_words(index, (words_left - left) as usize) {
+                let flight = &mut self.flights[index as usize];
+                flight.result = Err(error);
+                flight.words_left = 0;
+                break;
+            }
+            if left == 0 {
+                break;
+            }
+            let rest = self.flights[index as usize].answer_at.saturating_sub(self.now);
+            let next_at = self.now + scaled(rest, (draw >> 32) as u32);
+            if self.agenda.next_at().is_some_and(|other| other <= next_at) {
+                return self.agenda.push(next_at, Event::Step(index));
+            }
+            self.now = next_at;
+        }
+        self.answer(index);
+    }
+
+    /// Sends a chain's completion on its way.
+    fn answer(&mut self, index: u32) {
+        self.flights[index as usize].progress = Progress::Executed;
+        self.end_turn(index);
+        let Flight { answer_at, bytes, .. } = self.flights[index as usize];
+        let leaves_at = answer_at.max(self.now);
+        let back = self.jittered(self.config.one_way());
+        self.agenda.push(leaves_at + back + self.config.transfer(bytes), Event::Complete(index));
+    }
+
+    /// A chain that gets no answer fails at its timeout.
+    fn is_unreachable(&mut self, index: u32) {
+        let timeout = self.config.timeout;
+        let flight = &mut self.flights[index as usize];
+        let (node, timeout_us) = (flight.node, timeout / 1_000_000);
+        let first = flight.chain.ops().first();
+        let (operation, address) = first.map_or(("wait", Address::NULL), |op| (op.name(), op.at()));
+        let error = error::NodeUnreachable { node, timeout_us, operation, address };
+        flight.result = Err(Error::from(error));
+        flight.words_left = 0;
+        let fails_at = self.now.max(flight.posted_at + timeout);
+        let what = What::Unreachable { node };
+        let at = address;
+        let who = Who { thread: flight.thread, task: flight.task, at: self.now };
+        self.agenda.push(fails_at, Event::Complete(index));
+        self.end_turn(index);
+        self.books.trace.record(Record { who, what, at, object: None });
+    }
+
+    /// A completion or a timer reaches its thread, which is to be polled if it can.
+    fn complete(&mut self, index: u32) -> Option<u32> {
+        let Flight { thread, stage, .. } = self.flights[index as usize];
+        if stage == Stage::Forgotten {
+            self.land(index);
+            return None;
+        }
+        if !self.running {
+            self.flights[index as usize].stage = Stage::Arrived;
+            return None;
+        }
+        if let Some(heals_at) = self.answer_is_lost(index) {
+            // The requester asks again, and the memory node remembers its answer.
+            let deadline = self.flights[index as usize].posted_at + self.config.timeout;
+            if heals_at > deadline {
+                self.is_unreachable(index);
+            } else {
+                self.agenda.push(heals_at + self.config.one_way(), Event::Complete(index));
+            }
+            return None;
+        }
+        let stalled_until = self.computes[self.compute_of(thread)].stalled_until;
+        if stalled_until > self.now {
+            self.agenda.push(stalled_until, Event::Complete(index));
+            return None;
+        }
+        self.reaches_thread(index)
+    }
+
+    /// Whether the link is cut on which an answer arrives; gives when it heals. Timers and failures need no link.
+    fn answer_is_lost(&self, index: u32) -> Option<Picos> {
+        if self.cuts.is_empty() {
+            return None;
+        }
+        let flight = &self.flights[index as usize];
+        let answered = flight.result.is_ok() && !flight.chain.ops().is_empty();
+        if answered { self.cut_until(flight.thread, flight.node) } else { None }
+    }
+
+    /// A time that differs by up to the jitter.
+    pub(super) fn jittered(&mut self, mean: Picos) -> Picos {
+        if self.config.jitter == 0 {
+            return mean;
+        }
+        let spread = scaled(mean, self.config.jitter);
+        mean - spread + scaled(2 * spread, self.agenda.rng.next_u32())
+    }
+
+    // ---- memory ------------------------------------------------------------------------------------------------
+
+    /// Executes a chain's next `count` word accesses, of which there are so many. An operation is entered into the books with
+    /// its last word.
+    fn access_words(&mut self, index: u32, mut count: usize) -> Result<()> {
+        while count > 0 {
+            let flight = &mut self.flights[index as usize];
+            let (ops, words) = flight.chain.parts();
+            let op = &ops[flight.next_op as usize];
+            let word = flight.next_word as usize;
+            let who = Who { thread: flight.thread, task: flight.task, at: self.now };
+            let burst = count.min(op.words() - word);
+            if word == 0 {
+                // The whole range, so that an operation with an invalid address changes nothing.
+                self.arena.words(op.at(), op.words())?;
+                self.books.check(op, who)?;
+            } else {
+                self.books.check_again(op, word..word + burst, who)?;
+            }
+            let cells = self.arena.words(op.at().add((word * WORD_BYTES) as u64), burst)?;
+            let (op_at, changed) = (op.at(), access(op, word, words, cells));
+            if changed && !self.books.is_of_epochs(op_at) {
+                self.patience.memory_changed();
+            }
+            count -= burst;
+            flight.words_left -= burst as u32;
+            if word + burst < op.words() {
+                flight.next_word += burst as u32;
+                break;
+            }
+            (flight.next_op, flight.next_word) = (flight.next_op + 1, 0);
+            let record = Record { who, what: what(op, words), at: op_at, object: self.books.object(op_at) };
+            let mut repeated = false;
+            if let Some(thread) = self.threads.get_mut(who.thread as usize) {
+                if let What::CompareExchange { expected, found, .. } = record.what
+                    && found != expected
+                {
+                    thread.in_vain.exchange_failed(who.task, found);
+                }
+                // What the runtime does for epochs now and then says nothing of what the thread does.
+                let of_epochs = self.books.is_of_epochs(op_at);
+                repeated = if of_epochs {
+                    thread.repeats >= REPEATS
+                } else {
+                    thread.last.is_some_and(|last| last.is_repeated_by(&record))
+                };
+                if repeated {
+                    thread.repeats += 1;
+                } else if !of_epochs {
+                    (thread.last, thread.repeats) = (Some(record), 0);
+                }
+            }
+            if let Some(since) = self.patience.suspicious_since()
+                && let Some(thread) = self.threads.get_mut(who.thread as usize)
+            {
+                thread.in_vain.does(self.books.fingerprint(op, words, since));
+            }
+            self.books.executed(record, repeated);
+        }
+        Ok(())
+    }
+}
+
+/// Accesses `cells`, the words of an operation from number `word` on; returns whether that changed any.
+///
+/// One OS thread accesses a simulated cluster's memory at a time, under the world's lock.
+fn access(op: &Op, word: usize, words: &mut [u64], cells: &[AtomicU64]) -> bool {
+    let mut changed = false;
+    match op {
+        Op::Read { slot, .. } => {
+            for (seen, cell) in words[slot.start + word..].iter_mut().zip(cells) {
+                *seen = cell.load(Ordering::Relaxed);
+            }
+        }
+        Op::Write { slot, replaces: true, .. } => {
+            if cells[0].load(Ordering::Relaxed) == words[slot.start - 1] {
+                changed = words[slot.start - 1] != words[slot.start];
+                cells[0].store(words[slot.start], Ordering::Relaxed);
+            }
+        }
+        Op::Write { slot, replaces: false, .. } => {
+            for (new, cell) in words[slot.start + word..].iter().zip(cells) {
+                changed |= cell.load(Ordering::Relaxed) != *new;
+                cell.store(*new, Ordering::Relaxed);
+            }
+        }
+        Op::CompareExchange { expected, new, slot, .. } => {
+            let found = cells[0].load(Ordering::Relaxed);
+            words[*slot] = found;
+            if found == *expected {
+                cells[0].store(*new, Ordering::Relaxed);
+                changed = found != *new;
+            }
+        }
+        Op::FetchAdd { addend, slot, .. } => {
+            words[*slot] = cells[0].load(Ordering::Relaxed);
+            cells[0].store(words[*slot].wrapping_add(*addend), Ordering::Relaxed);
+            changed = *addend != 0;
+        }
+    }
+    changed
+}
+
+/// The part `share / 2^32` of a number: cheaper than an unbiased draw from a range, and as good for this.
+fn scaled(number: u64, share: u32) -> u64 {
+    ((u128::from(number) * u128::from(share)) >> 32) as u64
+}
+
+/// What an executed operation did.
+fn what(op: &Op, words: &[u64]) -> What {
+    let shown = |slot: &std::ops::Range<usize>| {
+        let mut shown = [0; SHOWN_WORDS];
+        let count = slot.len().min(SHOWN_WORDS);
+        shown[..count].copy_from_slice(&words[slot.start..slot.start + count]);
+        shown
+    };
+    match op {
+        Op::Read { slot, .. } => What::Read { words: slot.len() as u32, seen: shown(slot) },
+        Op::Write { slot, .. } => What::Write { words: slot.len() as u32, written: shown(slot) },
+        Op::CompareExchange { expected, new, slot, .. } => {
+            What::CompareExchange { expected: *expected, new: *new, found: words[*slot] }
+        }
+        Op::FetchAdd { addend, slot, .. } => What::FetchAdd { addend: *addend, found: words[*slot] },
+    }
+}

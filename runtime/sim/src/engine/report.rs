@@ -1,0 +1,198 @@
+//! What a report says of a run that does not end: who waits for what and since when, and who has it.
+//!
+//! One line. Threads without progress come first: those in loops, by the number of their attempts, then the others.
+
+use std::fmt::Write;
+
+use super::loops::{Loop, LoopKind};
+use super::stuck::Waits;
+use super::world::{Thread, ThreadState, World};
+use crate::books::trace::{Record, Time, Who};
+use farfield_words::Address;
+use farfield_words::ThreadId;
+
+/// How many threads, and how many of anything else, a report names.
+const NAMED: usize = 4;
+/// What it says if a thread waits though no operation, lock, sleep or barrier of the runtime's is pending in it.
+const STRANGERS: &str = "the runtime does not know what such a thread waits for, usually a channel or tokio's timers, tasks or locks: in \
+                         virtual time nothing wakes it";
+
+impl World {
+    /// Who waits, what each last did, and who has what they wait for.
+    pub fn waiting(&self) -> String {
+        if !self.running {
+            return String::new();
+        }
+        let (waits, loops) = (self.waits(), self.patience.loops.outermost(self.threads.len()));
+        let tries = |index: usize| loops[index].iter().map(|each| each.tries).max().unwrap_or_default();
+        let mut running: Vec<usize> = (0..self.threads.len())
+            .filter(|index| self.threads[*index].state == ThreadState::Running)
+            .collect();
+        running.sort_by_key(|index| std::cmp::Reverse(tries(*index)));
+        let mut parts: Vec<String> = running
+            .iter()
+            .take(NAMED)
+            .map(|index| self.thread_waits(*index, waits[*index], &loops[*index]))
+            .collect();
+        if running.len() > NAMED {
+            parts.push(format!("and {} more", running.len() - NAMED));
+        }
+        for (index, thread) in self.threads.iter().enumerate() {
+            if let ThreadState::Dead(at) = thread.state {
+                parts.push(format!("thread {index} died at {}", Time(at)));
+            }
+        }
+        if running.iter().any(|index| waits[*index].is_nothing()) {
+            parts.push(STRANGERS.to_owned());
+        }
+        let awaited: Vec<Address> = loops.iter().flatten().filter_map(Loop::awaited).collect();
+        parts.extend(self.locks(&awaited));
+        parts.extend(self.barriers());
+        parts.extend(self.claims());
+        parts.join("; ")
+    }
+
+    /// The objects that the threads of a report wait for, or last did something to.
+    pub(super) fn concerned(&self) -> Vec<Address> {
+        let loops = self.patience.loops.outermost(self.threads.len());
+        let loops = loops.iter().flatten();
+        let awaited = loops.clone().filter_map(Loop::awaited);
+        let tried = loops.filter_map(|each| each.last.map(|last| last.at));
+        let running = self.threads.iter().filter(|thread| thread.state == ThreadState::Running);
+        let last = running.filter_map(|thread| thread.last.map(|last| last.at));
+        awaited.chain(tried).chain(last).collect()
+    }
+
+    /// Which locks are held: those that are waited for first.
+    fn locks(&self, awaited: &[Address]) -> Option<String> {
+        let mut held = self.books.held.all();
+        held.retain(|(at, word, _)| ThreadId::of_token(*word).is_some() && self.peek(*at) == *word);
+        held.retain(|(at, ..)| self.books.object(*at).is_some());
+        held.sort_by_key(|(at, ..)| !awaited.contains(at));
+        let names = self.books.names();
+        let each = |(at, _, who): &(Address, u64, Who)| {
+            let dead = match self.threads.get(who.thread as usize).map(|thread| thread.state) {
+                Some(ThreadState::Running) => "",
+                _ => ", which is gone",
+            };
+            let Who { thread, task, at: since } = *who;
+            let waiting = match awaited.iter().filter(|awaited| *awaited == at).count() {
+                0 => String::new(),
+                1 => " (1 waits for it)".to_owned(),
+                more => format!(" ({more} wait for it)"),
+            };
+            format!(
+                "{} by thread {thread}, task {task}{dead} since {}{waiting}",
+                names.place_of(*at),
+                Time(since)
+            )
+        };
+        list("held", &held, each)
+    }
+
+    /// Who has arrived at which barrier, and who has not.
+    fn barriers(&self) -> Option<String> {
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.threads.iter().flat_map(|thread| &thread.barriers) {
+            if !names.contains(&&**name) {
+                names.push(name);
+            }
+        }
+        let each = |name: &&str| {
+            let waits = |thread: &Thread| thread.barriers.iter().any(|(at, _)| **at == **name);
+            let running = || {
+                let threads = self.threads.iter().enumerate();
+                threads.filter(|(_, thread)| thread.state == ThreadState::Running)
+            };
+            let since = running().flat_map(|(_, thread)| &thread.barriers).filter(|(at, _)| **at == **name);
+            let since = since.map(|(_, since)| *since).min().unwrap_or_default();
+            let arrived: Vec<usize> =
+                running().filter(|(_, thread)| waits(thread)).map(|(index, _)| index).collect();
+            let missing: Vec<usize> =
+                running().filter(|(_, thread)| !waits(thread)).map(|(index, _)| index).collect();
+            let missing = if missing.is_empty() { "no thread".to_owned() } else { numbers(&missing) };
+            format!("`{name}` since {}: {} arrived, {missing} missing", Time(since), numbers(&arrived))
+        };
+        list("barriers", &names, each)
+    }
+
+    /// Which names are claimed.
+    fn claims(&self) -> Option<String> {
+        let claims = self.books.claims(|at| self.peek(at));
+        let each = |(at, name, owner): &(Address, String, ThreadId)| {
+            let name = if name.is_empty() { String::new() } else { format!("`{name}` ") };
+            let since =
+                self.books.held.of(*at).map_or(String::new(), |(_, who)| format!(" since {}", Time(who.at)));
+            match owner.number().get().checked_sub(self.books.first_id) {
+                Some(thread) => format!("{name}by thread {thread}{since}"),
+                None => format!("{name}by a thread of an earlier run ({owner})"),
+            }
+        };
+        list("claimed names", &claims, each)
+    }
+
+    /// `thread 2 waits after "CAS 0:0x4150 Node.lock …" at 12.000 us, tried 128 times since 3.000 us`.
+    fn thread_waits(&self, index: usize, waits: Waits, loops: &[Loop]) -> String {
+        let mut text = match self.threads[index].last {
+            None => format!("thread {index} waits after no operation"),
+            Some(last) => {
+                format!("thread {index} waits after {} at {}", self.action(&last), Time(last.who.at))
+            }
+        };
+        if waits.is_nothing() {
+            text += ", for nothing that the runtime knows of";
+        }
+        if let Some((since, epoch)) = self.threads[index].pinned {
+            let _ = write!(text, ", with a guard since {} (epoch {epoch})", Time(since));
+        }
+        let mut loops: Vec<&Loop> = loops.iter().collect();
+        loops.sort_by_key(|each| std::cmp::Reverse(each.tries));
+        for each in loops.iter().take(NAMED) {
+            let _ = write!(text, ", {}", self.loop_waits_for(index, each));
+        }
+        if loops.len() > NAMED {
+            let _ = write!(text, " and in {} loops more", loops.len() - NAMED);
+        }
+        text
+    }
+
+    fn loop_waits_for(&self, index: usize, each: &Loop) -> String {
+        let task = if each.task > 0 { format!("task {} ", each.task) } else { String::new() };
+        let tried = format!("{task}tried {} times since {}", each.tries, Time(each.since));
+        let what = match each.purpose {
+            LoopKind::Turn(at) => format!(" to get {}", self.books.names().place_of(at)),
+            LoopKind::Others => " for others to come".to_owned(),
+            LoopKind::Attempt | LoopKind::Ends => match each.last {
+                // Another task of the thread did what the thread did last.
+                Some(last) if self.threads[index].last.is_some_and(|of_thread| of_thread.at != last.at) => {
+                    format!(", last {}", self.action(&last))
+                }
+                _ => String::new(),
+            },
+        };
+        tried + &what
+    }
+
+    fn action(&self, record: &Record) -> String {
+        let action = self.books.names().action(record);
+        format!("`{}`", action.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// The first few of a list: `held: … , … and 3 more`.
+fn list<T>(what: &str, all: &[T], each: impl Fn(&T) -> String) -> Option<String> {
+    if all.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = all.iter().take(NAMED).map(each).collect();
+    let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+    Some(format!("{what}: {}{more}", named.join(", ")))
+}
+
+/// `thread 1`, or `threads 1, 2, 3, 4 and 7 more`.
+fn numbers(threads: &[usize]) -> String {
+    let named: Vec<String> = threads.iter().take(NAMED).map(usize::to_string).collect();
+    let more =
+        if threads.len() > NAMED { format!(" and {} more", threads.len() - NAMED) } else { String::new() };
+    format!("thread{} {}{more}", if threads.len() == 1 { "" } else { "s" }, named.join(", "))
+}

@@ -1,0 +1,200 @@
+//! Runs: polls compute threads as their completions arrive.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::Shared;
+use super::events::Event;
+use super::world::{Compute, MANY_THREADS, Thread, ThreadState, World};
+use crate::config::duration;
+use farfield_fabric::error::{self, Error, Result};
+
+/// How a simulated thread ended.
+pub enum Ran<R> {
+    /// It returned this.
+    Returned(R),
+    /// A fault killed it.
+    Died,
+}
+
+/// All that a thread does.
+pub type ThreadFuture<'a, R> = Pin<Box<dyn Future<Output = R> + 'a>>;
+
+/// What the simulator needs to know about a run's threads.
+pub trait Body {
+    /// What a thread returns.
+    type Output;
+    /// The future of a thread.
+    fn start(&self, thread: usize) -> ThreadFuture<'_, Self::Output>;
+    /// Whether what a thread returned is a failure of its own.
+    fn failed(output: &Self::Output) -> bool;
+    /// A fault has killed a thread: nobody need wait for it.
+    fn died(&self, thread: usize);
+}
+
+/// Runs `threads` compute threads to their ends, in virtual time.
+///
+/// # Errors
+/// What was found wrong with the run: [`Error::Simulation`]. [`Error::InvalidArgument`] if another run is under way: two
+/// at once would depend on the order in which the system runs them.
+///
+/// # Panics
+/// With the panic of a thread; the others go no further.
+pub fn simulate<B: Body>(
+    world: &Shared,
+    threads: usize,
+    first_id: u64,
+    body: &B,
+) -> Result<Vec<Ran<B::Output>>> {
+    world.lock().begin(threads, first_id)?;
+    let mut futures: Vec<Option<ThreadFuture<'_, B::Output>>> = Vec::new();
+    futures.resize_with(threads, || None);
+    let mut ran: Vec<Ran<B::Output>> = Vec::new();
+    ran.resize_with(threads, || Ran::Died);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut panicked = None;
+    let watched = world.lock().stalls.clone();
+    loop {
+        let (next, died, stalled) = {
+            let mut world = world.lock();
+            (world.advance(), std::mem::take(&mut world.died), world.stalled.take())
+        };
+        if let (Some(watched), Some(stalled)) = (&watched, stalled) {
+            watched.report(&stalled);
+        }
+        for thread in died {
+            body.died(thread as usize);
+        }
+        let Some(thread) = next else { break };
+        let thread = thread as usize;
+        if let Some(watched) = &watched {
+            watched.polls(thread as u32, duration(world.lock().now()));
+        }
+        let future = futures[thread].get_or_insert_with(|| body.start(thread));
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context))) {
+            Ok(Poll::Pending) => {}
+            Ok(Poll::Ready(output)) => {
+                // Dropped before it counts as ended: what it holds is given back at this moment of virtual time.
+                futures[thread] = None;
+                world.lock().ended(thread as u32, B::failed(&output));
+                ran[thread] = Ran::Returned(output);
+            }
+            Err(panic) => {
+                panicked = Some(panic);
+                break;
+            }
+        }
+    }
+    if let Some(watched) = &watched {
+        watched.ends();
+    }
+    {
+        let mut world = world.lock();
+        world.stopped |= panicked.is_some() || world.books.finding().is_some();
+        if world.stopped {
+            world.books.trace.freeze();
+        }
+    }
+    // Dead threads, and those of a run that was given up, let go of what they hold; nothing of it takes effect.
+    futures.clear();
+    world.lock().end();
+    if let Some(panic) = panicked {
+        resume_unwind(panic);
+    }
+    match world.lock().books.finding() {
+        Some(finding) => Err(finding),
+        None => Ok(ran),
+    }
+}
+
+impl World {
+    fn begin(&mut self, threads: usize, first_id: u64) -> Result<()> {
+        if self.running {
+            let reason = "a simulated cluster has one run at a time";
+            let value = "a second `run`".into();
+            return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
+        }
+        if let Some(finding) = self.books.finding() {
+            return Err(finding);
+        }
+        self.threads.clear();
+        self.threads.resize_with(threads, Thread::default);
+        let computes = threads.div_ceil(self.config.threads_per_node as usize);
+        self.computes.clear();
+        self.computes.resize(computes, Compute::default());
+        self.books.first_id = first_id;
+        self.books.run_begins(self.now);
+        self.patience.begin(self.now);
+        (self.running, self.stopped) = (true, false);
+        self.unfinished = threads;
+        self.fetches_ahead = threads >= MANY_THREADS;
+        self.schedule_script();
+        for thread in 0..threads {
+            self.agenda.push(self.now, Event::Start(thread as u32));
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until a thread is to be polled; none if the run is over.
+    fn advance(&mut self) -> Option<u32> {
+        self.look_if_due();
+        loop {
+            if self.books.finding().is_some() {
+                return None;
+            }
+            let running = self.unfinished > 0;
+            let Some((at, event)) = self.agenda.pop() else {
+                if running {
+                    self.is_deadlocked();
+                }
+                return None;
+            };
+            if at >= self.look_for_stalls_at {
+                self.look_for_stalls(at);
+            }
+            if !running {
+                // What was posted takes effect; faults that are not due yet wait for the next run.
+                if !matches!(event, Event::Fault(_)) {
+                    self.happens(at, event);
+                }
+                continue;
+            }
+            if at > self.patience.give_up_at {
+                self.is_out_of_time();
+                return None;
+            }
+            let next = self.happens(at, event);
+            self.announce_deaths();
+            if next.is_some() {
+                self.polled = next;
+                return next;
+            }
+        }
+    }
+
+    fn ended(&mut self, thread: u32, failed: bool) {
+        let now = self.now;
+        let ended = &mut self.threads[thread as usize];
+        if ended.state == ThreadState::Running {
+            ended.state = ThreadState::Ended;
+            self.unfinished -= 1;
+        }
+        self.books.ended(thread, now, failed);
+        if failed {
+            self.books.trace.freeze();
+        }
+    }
+
+    fn end(&mut self) {
+        self.finish_work();
+        self.polled = None;
+        self.agenda.clear();
+        self.memories.iter_mut().for_each(|memory| memory.queue.clear());
+        self.cuts.clear();
+        self.dying.clear();
+        self.running = false;
+        self.fetches_ahead = false;
+    }
+}

@@ -1,0 +1,73 @@
+//! Stalls in virtual time: see [`stall`](farfield_fabric::stall).
+//!
+//! What waits for longer than the limit *of virtual time* is reported, but for sleeps that the program asked for. Chains in flight are looked at
+//! here; what else threads wait for is in their tables, which are looked at between two polls, without the world's lock. Either happens
+//! before the first event that is a quarter of the limit later than the last look: an event may end a wait, and must not hide it.
+//!
+//! Costs, where stalls are not reported: a comparison for each event.
+
+use std::time::Duration;
+
+use super::world::{Stage, World};
+use crate::books::trace::field_name;
+use crate::config::{self, Picos, duration, picos};
+use farfield_fabric::error::Result;
+use farfield_fabric::stall::{Simulated, watch_simulation};
+use farfield_words::Address;
+
+impl World {
+    /// Reports stalls from now on.
+    ///
+    /// # Errors
+    /// [`Error::System`](farfield_fabric::Error::System) if the system starts no more threads.
+    pub fn report_stalls(&mut self, limit: Duration) -> Result<()> {
+        let simulated = Simulated::new(limit);
+        watch_simulation(&simulated)?;
+        self.stalls = Some(simulated);
+        self.look_for_stalls_at = 0;
+        Ok(())
+    }
+
+    /// Chains in flight for longer than `limit` at a time, and not reported yet, in words.
+    fn stalled_flights(&mut self, now: Picos, limit: Picos) -> Vec<String> {
+        let books = &self.books;
+        let field = |at: Address| {
+            let object = books.object(at);
+            object.map_or_else(String::new, |(kind, start)| {
+                format!(" ({})", field_name(kind, at.bits() - start.bits()))
+            })
+        };
+        let mut lines = Vec::new();
+        for flight in &mut self.flights {
+            let waited = now.saturating_sub(flight.posted_at);
+            let is_under_way = matches!(flight.stage, Stage::Travelling | Stage::Forgotten);
+            let op =
+                flight.chain.ops().first().filter(|_| is_under_way && waited >= limit && !flight.is_told);
+            let Some(op) = op else { continue };
+            flight.is_told = true;
+            lines.push(format!(
+                "thread {}, task {}: has waited for {:.1?}: {} of {} words at {}{}, in flight to memory node {}",
+                flight.thread,
+                flight.task,
+                config::duration(waited),
+                op.name(),
+                op.words(),
+                op.at(),
+                field(op.at()),
+                flight.node
+            ));
+        }
+        lines
+    }
+
+    /// Before the event at `at` happens: notes what has stalled on the network until then, and that the threads' waits are to be looked at.
+    #[cold]
+    pub(super) fn look_for_stalls(&mut self, at: Picos) {
+        let Some(stalls) = self.stalls.clone() else { return };
+        let limit = picos(stalls.limit());
+        self.look_for_stalls_at = at.saturating_add((limit / 4).max(1));
+        let lines = self.stalled_flights(at, limit);
+        self.stalled.get_or_insert_with(Vec::new).extend(lines);
+        stalls.stands_at(duration(at));
+    }
+}

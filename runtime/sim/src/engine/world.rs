@@ -1,0 +1,513 @@
+//! The state of everything.
+//!
+//! Invariants:
+//! - time only goes forward: an event is executed at its own time, after all earlier ones;
+//! - a flight is owned by the agenda until it completes and by its ticket afterwards; it is recycled once both have
+//!   let go of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use rand::{Rng, RngExt};
+
+use super::connection::Lane;
+use super::events::{Agenda, Event};
+use super::faults::{Befallen, Cut, Script};
+use super::stuck::{Patience, Wait};
+use crate::books::Books;
+use crate::books::trace::{Record, Who, field_name};
+use crate::config::{Picos, SimConfig};
+use crate::meaning::{Meaning, Meaningless};
+use farfield_fabric::chain::{Chain, Op};
+use farfield_fabric::error::{Error, Result};
+use farfield_fabric::host::Arena;
+use farfield_fabric::prefetch;
+use farfield_fabric::stall::Simulated;
+use farfield_words::Address;
+use farfield_words::Block;
+use farfield_words::WORD_BYTES;
+use farfield_words::geometry::Geometry;
+use farfield_words::link_targets;
+
+/// Everything there is in a simulated cluster.
+pub struct World {
+    pub(super) config: SimConfig,
+    geometry: Geometry,
+    pub(super) arena: Arc<Arena>,
+    pub(super) now: Picos,
+    pub(super) agenda: Agenda,
+    pub(super) flights: Vec<Flight>,
+    free_flights: Vec<u32>,
+    /// The threads of the run that is under way, or of the last.
+    pub(super) threads: Vec<Thread>,
+    /// Their compute nodes.
+    pub(super) computes: Vec<Compute>,
+    pub(super) memories: Vec<Memory>,
+    pub(super) cuts: Vec<Cut>,
+    pub(super) script: Script,
+    pub(super) patience: Patience,
+    /// Where stalls are reported: what the watcher sees of this, and when the threads' waits are looked at next.
+    pub stalls: Option<Arc<Simulated>>,
+    pub(super) look_for_stalls_at: Picos,
+    /// What has stalled on the network and is yet to be reported, if the threads' waits are to be looked at.
+    pub(super) stalled: Option<Vec<String>>,
+    /// What is known about objects and names, and what has happened.
+    pub(crate) books: Books,
+    /// Threads that faults have killed, some of whose chains may still be executed.
+    pub(super) dying: Vec<u32>,
+    /// Threads that faults have killed and the run has not heard of.
+    pub(super) died: Vec<u32>,
+    /// Whether there are so many threads that what one needs has left the processor's cache when its turn comes: then it is
+    /// fetched ahead.
+    pub(super) fetches_ahead: bool,
+    /// Threads of the run that have neither ended nor died.
+    pub(super) unfinished: usize,
+    /// The thread that is being polled, or was last.
+    pub(super) polled: Option<u32>,
+    /// Whether a run is under way.
+    pub(super) running: bool,
+    /// Whether the run is over for a reason of its own: nothing that is still dropped takes effect.
+    pub(super) stopped: bool,
+}
+
+/// How many threads make it worth while to fetch ahead.
+pub(super) const MANY_THREADS: usize = 128;
+/// How far ahead of its turn a flight is fetched, and what it leads to: a few hundred nanoseconds.
+const FLIGHTS_AHEAD: usize = 8;
+const CHAINS_AHEAD: usize = 4;
+
+/// No flight: the end of a [lane](Lane).
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A compute thread.
+#[derive(Default)]
+pub(super) struct Thread {
+    pub(super) state: ThreadState,
+    /// What it last did, to say what it waits for.
+    pub(super) last: Option<Record>,
+    /// How often it has done the same again, with the same result.
+    pub(super) repeats: u32,
+    /// How often it has waited in vain, and how little else it did.
+    pub(super) in_vain: super::stuck::InVain,
+    /// Since when it has always held a guard, and in which epoch it pinned the first, if it does.
+    pub(super) pinned: Option<(Picos, u64)>,
+    /// The barriers that its futures wait at, and since when.
+    pub(super) barriers: Vec<(Box<str>, Picos)>,
+    /// Its connections to memory nodes: the first that it used, and the others.
+    pub(super) first_lane: Option<Lane>,
+    pub(super) other_lanes: Vec<Lane>,
+    /// It is busy until then.
+    pub(super) busy_until: Picos,
+    /// What has arrived meanwhile, in this order.
+    pub(super) completions: VecDeque<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ThreadState {
+    #[default]
+    Running,
+    Ended,
+    /// Its compute node died at this time.
+    Dead(Picos),
+}
+
+/// A compute node.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Compute {
+    /// When its NIC is done with the doorbells so far.
+    pub(super) nic_free_at: Picos,
+    /// Its threads do nothing until then.
+    pub(super) stalled_until: Picos,
+    /// Chains posted in this run.
+    pub(super) posted: u64,
+}
+
+/// A memory node.
+#[derive(Clone)]
+pub(super) struct Memory {
+    /// When its NIC can begin another operation.
+    pub(super) free_at: Picos,
+    /// Chains that have arrived and when each begins, in that order. If there are any, the agenda has an [`Event::Serve`]
+    /// for the first.
+    pub(super) queue: VecDeque<(Picos, u32)>,
+    pub(super) dead: bool,
+    /// How many times slower than others it is.
+    pub(super) slowness: u64,
+}
+
+/// A chain on its way, or a timer.
+pub(super) struct Flight {
+    pub(super) chain: Chain,
+    pub(super) thread: u32,
+    pub(super) task: u32,
+    pub(super) posted_at: Picos,
+    /// The chain that was posted next on the same connection, if there is one; both have not been executed.
+    pub(super) next: u32,
+    /// The memory node that it is for.
+    pub(super) node: u16,
+    /// Whether it is at its memory node and waits for an earlier chain of its thread.
+    pub(super) early: bool,
+    /// Whether no future waits for it, though its thread has its ticket.
+    pub(super) in_background: bool,
+    /// The operation, and the word of it, that comes next.
+    pub(super) next_op: u32,
+    pub(super) next_word: u32,
+    pub(super) words_left: u32,
+    pub(super) progress: Progress,
+    /// When the answer leaves, if nothing delays the last word.
+    pub(super) answer_at: Picos,
+    /// Bytes that it moves.
+    pub(super) bytes: u64,
+    pub(super) result: Result<()>,
+    pub(super) stage: Stage,
+    /// Whether it has been reported as stalled.
+    pub(super) is_told: bool,
+}
+
+/// How far a memory node is with a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It has not arrived, or waits there.
+    Outside,
+    Begun,
+    Executed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The agenda has it.
+    Travelling,
+    /// The agenda has it, and nobody waits for it.
+    Forgotten,
+    /// Its ticket has it.
+    Arrived,
+    /// Nobody has it.
+    Free,
+}
+
+impl World {
+    /// A world whose words are in `arena`. Without a `meaning` no access is judged: for memory that is not allocated from.
+    pub fn new(
+        config: SimConfig,
+        geometry: Geometry,
+        arena: Arc<Arena>,
+        seed: u64,
+        meaning: Option<Box<dyn Meaning>>,
+    ) -> Self {
+        let books = Books::new(seed, meaning.is_some(), meaning.unwrap_or_else(|| Box::new(Meaningless)));
+        let memory = Memory { free_at: 0, queue: VecDeque::new(), dead: false, slowness: 1 };
+        let mut world = Self {
+            stalls: None,
+            look_for_stalls_at: Picos::MAX,
+            stalled: None,
+            patience: Patience::new(&config),
+            config,
+            geometry,
+            arena,
+            now: 0,
+            agenda: Agenda::new(seed),
+            flights: Vec::new(),
+            free_flights: Vec::new(),
+            threads: Vec::new(),
+            computes: Vec::new(),
+            memories: vec![memory; usize::from(geometry.nodes())],
+            cuts: Vec::new(),
+            script: Script::default(),
+            books,
+            dying: Vec::new(),
+            died: Vec::new(),
+            fetches_ahead: false,
+            unfinished: 0,
+            polled: None,
+            running: false,
+            stopped: false,
+        };
+        world.slow_some_down();
+        world
+    }
+
+    /// Makes endpoints' threads known without a run, so that each has its connections.
+    pub fn admit(&mut self, threads: usize) {
+        self.threads.resize_with(threads, Thread::default);
+    }
+
+    /// The options.
+    pub fn config(&self) -> &SimConfig {
+        &self.config
+    }
+
+    /// The time: by the clock of the thread that is being polled, if one is.
+    pub fn now(&self) -> Picos {
+        self.polled.map_or(self.now, |thread| self.clock(thread))
+    }
+
+    pub(super) fn compute_of(&self, thread: u32) -> usize {
+        (thread / self.config.threads_per_node) as usize
+    }
+
+    /// Whether what a thread has is lost with it, as it is where processes are real.
+    pub fn has_lost(&self, thread: u32) -> bool {
+        self.config.has_keepers() && self.is_dead(thread)
+    }
+
+    /// Whether what a thread does still takes effect.
+    fn acts(&self, thread: u32) -> bool {
+        !self.stopped && !self.is_dead(thread)
+    }
+
+    fn is_dead(&self, thread: u32) -> bool {
+        let dead = |thread: &Thread| matches!(thread.state, ThreadState::Dead(_));
+        self.threads.get(thread as usize).is_some_and(dead)
+    }
+
+    pub(crate) fn who(&self, thread: u32, task: u32) -> Who {
+        Who { thread, task, at: self.now }
+    }
+
+    // ---- what threads do ---------------------------------------------------------------------------------------
+
+    /// Posts a chain; gives its flight and whether that took a doorbell of its own, or nothing if the thread is dead.
+    pub(super) fn post(&mut self, thread: u32, task: u32, chain: Chain) -> Option<(u32, bool)> {
+        if !self.acts(thread) {
+            return None;
+        }
+        let compute = self.compute_of(thread);
+        if self.computes.len() <= compute {
+            // Outside a run there may be endpoints of any thread: the conformance suite's.
+            self.computes.resize_with(compute + 1, Compute::default);
+        }
+        let node = chain.ops().first().map_or(0, |op| self.geometry.node_of(op.at().segment()));
+        // An address in no segment is refused by a node that exists.
+        let node = node.min(self.geometry.nodes() - 1);
+        self.computes[compute].posted += 1;
+        if self.config.has_odds() || !self.script.is_empty() {
+            let befallen = self.befall(thread, node);
+            // A thread that dies by chance while it posts may have rung the doorbell or not.
+            if !self.acts(thread) && (befallen == Befallen::ByScript || self.agenda.rng.next_u64() & 1 == 0) {
+                return None;
+            }
+        }
+        self.makes_an_effort(thread);
+        let posted_at = self.works(thread, self.config.compute.of_posting(chain.ops().len()));
+        let (departs_at, rings) = self.ring(thread, compute, node, posted_at);
+        let arrives_at = departs_at + self.jittered(self.config.one_way());
+        let (words_left, bytes) = size(&chain);
+        let flight = self.take_off(Flight {
+            chain,
+            thread,
+            task,
+            posted_at,
+            next: NONE,
+            node,
+            early: false,
+            in_background: false,
+            next_op: 0,
+            next_word: 0,
+            words_left,
+            progress: Progress::Outside,
+            answer_at: 0,
+            bytes,
+            result: Ok(()),
+            stage: Stage::Travelling,
+            is_told: false,
+        });
+        if !self.acts(thread) {
+            // It has died meanwhile: any part of it may have left.
+            let words = self.agenda.rng.random_range(0..=words_left);
+            self.shorten(flight, words);
+        }
+        self.agenda.push(arrives_at, Event::Arrive(flight));
+        if let Some(thread) = self.threads.get_mut(thread as usize) {
+            let lane = thread.lane(node);
+            match lane.front {
+                NONE => lane.front = flight,
+                _ => self.flights[lane.back as usize].next = flight,
+            }
+            lane.back = flight;
+        }
+        Some((flight, rings))
+    }
+
+    /// Starts a timer; gives its flight, or none if the thread is dead.
+    pub(super) fn sleep(&mut self, thread: u32, task: u32, until: Picos, wait: Wait) -> Option<u32> {
+        if !self.acts(thread) {
+            return None;
+        }
+        if task != super::KEEPER_TASK {
+            self.waits_for(thread, wait);
+        }
+        let flight = self.take_off(Flight {
+            chain: Chain::default(),
+            thread,
+            task,
+            posted_at: self.now,
+            next: NONE,
+            node: 0,
+            early: false,
+            in_background: false,
+            next_op: 0,
+            next_word: 0,
+            words_left: 0,
+            progress: Progress::Outside,
+            answer_at: 0,
+            bytes: 0,
+            result: Ok(()),
+            stage: Stage::Travelling,
+            is_told: false,
+        });
+        self.agenda.push(until.max(self.now), Event::Complete(flight));
+        Some(flight)
+    }
+
+    /// A thread that had no guard has pinned one in an epoch, or it has none any more.
+    #[inline]
+    pub(super) fn pins(&mut self, thread: u32, epoch: Option<u64>) {
+        let now = self.now;
+        if let Some(thread) = self.threads.get_mut(thread as usize) {
+            thread.pinned = epoch.map(|epoch| (now, epoch));
+        }
+    }
+
+    /// A future of a thread waits at a barrier, or no longer does.
+    pub(super) fn arrives(&mut self, thread: u32, barrier: &str) {
+        let now = self.now;
+        if let Some(thread) = self.threads.get_mut(thread as usize) {
+            thread.barriers.push((barrier.into(), now));
+        }
+    }
+
+    pub(super) fn passes(&mut self, thread: u32, barrier: &str) {
+        if let Some(thread) = self.threads.get_mut(thread as usize)
+            && let Some(index) = thread.barriers.iter().position(|(name, _)| **name == *barrier)
+        {
+            thread.barriers.swap_remove(index);
+        }
+    }
+
+    /// Fetches what serving a chain needs that is some places behind in a memory node's queue: first the flight, then what it
+    /// leads to.
+    #[inline]
+    pub(super) fn fetch_ahead(&self, node: u16) {
+        let queue = &self.memories[usize::from(node)].queue;
+        if let Some((_, index)) = queue.get(FLIGHTS_AHEAD) {
+            prefetch(&self.flights[*index as usize]);
+        }
+        if let Some((_, index)) = queue.get(CHAINS_AHEAD) {
+            let flight = &self.flights[*index as usize];
+            flight.chain.prefetch();
+            if let Some(thread) = self.threads.get(flight.thread as usize) {
+                prefetch(thread);
+            }
+        }
+    }
+
+    fn take_off(&mut self, flight: Flight) -> u32 {
+        if let Some(index) = self.free_flights.pop() {
+            self.flights[index as usize] = flight;
+            return index;
+        }
+        self.flights.push(flight);
+        self.flights.len() as u32 - 1
+    }
+
+    pub(super) fn poll(&mut self, index: u32) -> Poll<(Chain, Result<()>)> {
+        while !self.running && self.flights[index as usize].stage == Stage::Travelling {
+            // Nobody else moves time on outside a run.
+            let (at, event) = self.agenda.pop().expect("what travels is on the agenda");
+            self.happens(at, event);
+        }
+        let flight = &mut self.flights[index as usize];
+        if flight.stage != Stage::Arrived {
+            return Poll::Pending;
+        }
+        flight.stage = Stage::Free;
+        let done = (std::mem::take(&mut flight.chain), std::mem::replace(&mut flight.result, Ok(())));
+        self.free_flights.push(index);
+        Poll::Ready(done)
+    }
+
+    pub(super) fn in_background(&mut self, index: u32) {
+        self.flights[index as usize].in_background = true;
+    }
+
+    pub(super) fn forget(&mut self, index: u32) {
+        let flight = &mut self.flights[index as usize];
+        if flight.stage == Stage::Arrived {
+            self.land(index);
+        } else {
+            flight.stage = Stage::Forgotten;
+        }
+    }
+
+    pub(super) fn land(&mut self, index: u32) {
+        let flight = &mut self.flights[index as usize];
+        flight.stage = Stage::Free;
+        flight.chain = Chain::default();
+        self.free_flights.push(index);
+    }
+
+    /// What was found wrong, if anything was.
+    pub fn finding(&self) -> Option<Error> {
+        self.books.finding()
+    }
+
+    /// True if any thread's compute node has died.
+    pub fn has_deaths(&self) -> bool {
+        self.books.has_deaths()
+    }
+
+    /// The field that an address is in: `Node.next`; `None` outside objects.
+    pub fn field_at(&self, at: Address) -> Option<String> {
+        let (kind, start) = self.books.object(at)?;
+        Some(field_name(kind, at.bits().saturating_sub(start.bits())))
+    }
+
+    /// Notes objects that `roots` do not lead to.
+    pub fn look_for_leaks(&mut self, roots: Vec<u64>) {
+        let arena = &self.arena;
+        let word = |at| arena.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        self.books.look_for_leaks(roots, self.now, word);
+    }
+
+    /// Notes blocks that are lost although memory was swept after the last death.
+    pub fn lost(&mut self, blocks: &[Block]) {
+        let Some(first) = blocks.first() else { return };
+        let within = first.address..first.address.add(first.bytes);
+        let points = |at: &Address| link_targets(self.peek(*at)).any(|target| within.contains(&target));
+        // The first word of a segment is none of its memory.
+        let segments = (0..=u16::MAX).map(|segment| Address::new(segment, WORD_BYTES as u64));
+        let words = segments.take_while(|at| self.arena.word(*at).is_ok()).flat_map(|segment| {
+            let words = (0..).map(move |word| segment.add(word * WORD_BYTES as u64));
+            words.take_while(|at| self.arena.word(*at).is_ok())
+        });
+        let pointing: Vec<Address> = words.filter(points).collect();
+        self.books.are_lost(blocks, &pointing, self.now);
+    }
+
+    /// The epoch is `epoch`: the objects at these addresses that have waited for it count as freed.
+    pub fn expired(&mut self, objects: impl Iterator<Item = Address>, epoch: u64) {
+        for at in objects {
+            self.books.blocks.expired(at, epoch, self.now);
+        }
+    }
+
+    /// Sets a word, outside of time.
+    pub fn poke(&self, at: Address, to: u64) {
+        if let Ok(word) = self.arena.word(at) {
+            word.store(to, Ordering::SeqCst);
+        }
+    }
+
+    /// The word at `at`, outside of time.
+    pub fn peek(&self, at: Address) -> u64 {
+        self.arena.word(at).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+}
+
+/// How many words and bytes a chain moves.
+fn size(chain: &Chain) -> (u32, u64) {
+    let words: usize = chain.ops().iter().map(Op::words).sum();
+    (words as u32, (words * WORD_BYTES) as u64)
+}
