@@ -58,6 +58,7 @@ compile_error!("farfield needs a target with 64-bit pointers: far memory is addr
 
 mod cluster;
 mod entry;
+mod epoch;
 pub mod error;
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub mod fuzzing;
@@ -67,7 +68,6 @@ mod memory;
 mod observer;
 mod place;
 mod pointer;
-mod primitive;
 #[cfg(feature = "_verbs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
 pub mod rdma;
@@ -80,6 +80,7 @@ pub use cluster::{
     Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, KeeperFailures,
     MemberStatus, Metrics, Random, Reclamation, RootStatus, Status,
 };
+pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
 ///
@@ -215,7 +216,6 @@ pub use farfield_words::{Address, Pod, Remote, ThreadId, Word};
 pub use memory::chunks::HeapUse;
 pub use memory::guard::Guard;
 pub use memory::holdings::Held;
-pub use memory::local_epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use memory::site::{Policy, Site};
 pub use place::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,

@@ -17,8 +17,8 @@
 
 use memoffset::{offset_of, span_of};
 
+use crate::epoch::FIRST_EPOCH;
 use crate::memory::classes::{CLASSES, Class};
-use crate::memory::epoch::FIRST_EPOCH;
 use farfield_words::Address;
 use farfield_words::geometry::LEAST_SEGMENT_BYTES;
 

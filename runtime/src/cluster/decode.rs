@@ -20,8 +20,8 @@
 //! off there. A memory node looks for records word by word; its arena checks each address, and a word that is not there counts as 0.
 
 use super::control::{self, MOST_PROCESSES, SLOT_PAGE_BYTES};
+use crate::epoch::FIRST_EPOCH;
 use crate::error::{self, Error, Result};
-use crate::memory::epoch::FIRST_EPOCH;
 use crate::memory::grid::Grid;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;

@@ -76,10 +76,10 @@ pub(crate) use submitted::{Completed, Submitted};
 pub use thread::ComputeThread;
 pub(crate) use tokens::failed_write;
 
+use crate::epoch::Collector;
 use crate::error::{self, Error, Result};
 use crate::io::Endpoint;
 use crate::memory::cache::Spare;
-use crate::memory::epoch::Collector;
 use crate::memory::process::Process;
 use crate::memory::registry::Registry;
 use crate::task::block_on;
@@ -126,7 +126,7 @@ pub(crate) struct Shared {
     url: Box<str>,
     pub(crate) config: Config,
     backing: Backing,
-    pub(crate) collector: crate::primitive::Arc<Collector>,
+    pub(crate) collector: crate::epoch::primitive::Arc<Collector>,
     /// The process, where it is one for as long as it is connected; where it is simulated, each run has several.
     process: Option<Arc<Process>>,
     standing: Standing,
@@ -255,13 +255,13 @@ impl Cluster {
         let mut config = Config::parse(url)?;
         let stall_limit = stall::limit()?;
         let backing = Backing::connect(&mut config)?;
-        let collector = crate::primitive::Arc::new(Collector::new());
+        let collector = crate::epoch::primitive::Arc::new(Collector::new());
         let segments = config.geometry.segments();
         let is_alone = backing.identity().is_none();
         let process = match backing.identity() {
             Some(identity) => Some(Process::one_of_several(identity, 0, 1, segments)),
             None if backing.world().is_some() => None,
-            None => Some(Process::alone(crate::primitive::Arc::clone(&collector), 0, segments)),
+            None => Some(Process::alone(crate::epoch::primitive::Arc::clone(&collector), 0, segments)),
         };
         let mut cluster = Self {
             keeper: None,

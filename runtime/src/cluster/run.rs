@@ -320,7 +320,9 @@ fn own_processes(
         let first = number * threads_per_process;
         let threads = (threads - first).min(threads_per_process);
         Arc::new(match (processes, shared.backing.identity()) {
-            (1, None) => Process::alone(crate::primitive::Arc::clone(&shared.collector), threads, segments),
+            (1, None) => {
+                Process::alone(crate::epoch::primitive::Arc::clone(&shared.collector), threads, segments)
+            }
             (_, identity) => {
                 let identity = identity.unwrap_or((first_id + first as u64) as u32);
                 Process::one_of_several(identity, number, threads, segments)

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Cluster, Shared, lock};
+use crate::epoch::Limbo;
 use crate::error::{self, Error, Result};
 use crate::memory::cache::Spare;
 use crate::memory::grid::Grid;
-use crate::memory::limbo::Limbo;
 use farfield_sim::NOBODY;
 
 /// The runs of a process.

@@ -12,7 +12,7 @@
 //!
 //! # Why no correct program is reported
 //!
-//! 1. The schedule is that of [`epoch`](super::epoch) for one process that has all threads, whose scans take no time: the epoch
+//! 1. The schedule is that of [`epoch`](crate::epoch) for one process that has all threads, whose scans take no time: the epoch
 //!    goes from `e` to `e + 1` only while every slot that is not idle shows `e`. So a slot that shows `m` bounds the epoch by `m + 1`,
 //!    and the argument of that module holds as it stands. It needs no clock and no message, so links that are cut do not matter.
 //! 2. A thread that is not pinned learns of the epoch before it pins, so it pins in the current one. That the process
@@ -37,9 +37,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::epoch::{GRACE_EPOCHS, Pin};
 use super::process::Process;
 use crate::cluster::{ComputeThread, control};
+use crate::epoch::{GRACE_EPOCHS, Pin};
 use farfield_sim::{self as sim, Plant, Reclaim};
 use farfield_words::Address;
 use farfield_words::Block;
@@ -207,7 +207,7 @@ impl ComputeThread {
     #[inline]
     pub(crate) fn enter_epoch(&self) -> Pin {
         match &self.eager {
-            Some(eager) => self.enter_watched(eager, super::epoch::Participant::pin),
+            Some(eager) => self.enter_watched(eager, crate::epoch::Participant::pin),
             None => self.epoch.pin(),
         }
     }
@@ -216,13 +216,13 @@ impl ComputeThread {
     #[inline]
     pub(crate) fn enter_oldest_epoch(&self) -> Pin {
         match &self.eager {
-            Some(eager) => self.enter_watched(eager, super::epoch::Participant::pin_oldest),
+            Some(eager) => self.enter_watched(eager, crate::epoch::Participant::pin_oldest),
             None => self.epoch.pin_oldest(),
         }
     }
 
     #[cold]
-    fn enter_watched(&self, eager: &Eager, enter: impl FnOnce(&super::epoch::Participant) -> Pin) -> Pin {
+    fn enter_watched(&self, eager: &Eager, enter: impl FnOnce(&crate::epoch::Participant) -> Pin) -> Pin {
         let before = self.epoch.oldest();
         self.process.collector.observe(eager.epoch());
         let pin = enter(&self.epoch);

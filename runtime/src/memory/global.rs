@@ -3,7 +3,7 @@
 //! Segment 0's control block has the *epoch* and a *slot* for each process. A process announces epoch `e` in its slot once
 //! it knows of `e` and none of its threads is pinned before it. The epoch goes from `e` to `e + 1`, by CAS, when every used
 //! slot has announced `e`. So while any thread is pinned at `m` its process announces `m` at most, and the epoch is `m + 1` at
-//! most: the bound from which [`epoch`](super::epoch) proves that memory is not used again too early. Slots only grow while
+//! most: the bound from which [`epoch`](crate::epoch) proves that memory is not used again too early. Slots only grow while
 //! they are in use, so what was read of others may be old without harm.
 //!
 //! # A step

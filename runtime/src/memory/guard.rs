@@ -3,8 +3,8 @@
 use super::block::block_of;
 use std::ops::Deref;
 
-use super::epoch::Pin;
 use crate::cluster::ComputeThread;
+use crate::epoch::Pin;
 use crate::error::Result;
 use crate::pointer::Shared;
 use farfield_sim::Sim;

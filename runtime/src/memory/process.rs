@@ -1,6 +1,6 @@
 //! `Process`: what the threads of a process share of memory.
 //!
-//! Its own level of the [epochs](super::epoch), what it knows of chunks, and the free blocks that its ended threads have left. Where
+//! Its own level of the [epochs](crate::epoch), what it knows of chunks, and the free blocks that its ended threads have left. Where
 //! there are several processes it is a [`Member`] of those whose level of the epochs is in far memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::cache::Spare;
 use super::candidates::Candidates;
-use super::epoch::Collector;
 use super::global::Member;
 use super::grid::{Grid, Known};
 use super::witness::Witness;
-use crate::primitive::Arc;
+use crate::epoch::Collector;
+use crate::epoch::primitive::Arc;
 use crate::task::Sleepers;
 use farfield_words::Address;
 use farfield_words::Block;

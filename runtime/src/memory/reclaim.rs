@@ -1,6 +1,6 @@
 //! Retirement: from the moment an object is unlinked until its memory is free.
 //!
-//! A thread keeps what it retires in its own [`Limbo`](super::limbo::Limbo), tagged with the epoch. Every
+//! A thread keeps what it retires in its own [`Limbo`](crate::epoch::Limbo), tagged with the epoch. Every
 //! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting for anything, and frees what has expired.
 //! What an ended thread leaves behind the others of its process take over.
 

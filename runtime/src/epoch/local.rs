@@ -1,6 +1,6 @@
 //! `LocalEpoch`: epoch-based reclamation for objects of this process, without far memory and without a cluster.
 //!
-//! The same scheme as for far memory, at its lower level: what is proven and model-checked in [`epoch`](super::epoch) holds
+//! The same scheme as for far memory, at its lower level: what is proven and model-checked in [`epoch`](super) holds
 //! here too. A thread [registers](LocalEpoch::register), pins, and retires boxes that no new reader can reach; each is
 //! dropped once no guard can reach it any more. What a thread that ends has retired is dropped by those that remain, or with
 //! the `LocalEpoch`.
@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::epoch::{Collector, GRACE_EPOCHS, Participant, Pin};
-use crate::primitive::Arc;
+use super::primitive::Arc;
+use super::{Collector, GRACE_EPOCHS, Participant, Pin};
 
 /// How many objects a thread retires between attempts to advance the epoch.
 const RETIRED_PER_ADVANCE: u32 = 64;

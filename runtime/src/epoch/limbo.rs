@@ -1,11 +1,11 @@
 //! Limbo lists: what a thread has retired and not yet freed.
 //!
 //! Blocks are retired in the order of their tags, so those that may be freed are always at the front. Most were objects; the
-//! others were pages of the [pool](super::pool) and chunks, which nobody counts.
+//! others were pages of the pool and chunks, which nobody counts.
 
 use std::collections::VecDeque;
 
-use super::epoch::GRACE_EPOCHS;
+use super::GRACE_EPOCHS;
 use farfield_words::Block;
 
 /// A retired block and the epoch it was retired in.

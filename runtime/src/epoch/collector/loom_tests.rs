@@ -5,7 +5,7 @@
 use super::*;
 
 /// Far memory's side of the scheme: the epoch and what each of two processes has announced. As in
-/// [`global`](super::super::global), but awaited.
+/// `memory/global`, but awaited.
 struct Far {
     epoch: AtomicU64,
     announced: [AtomicU64; 2],
