@@ -8,9 +8,16 @@ pub(super) struct Guest {
     pub(super) name: &'static str,
     /// On its only network, in whose first 24 bits all guests agree.
     pub(super) address: &'static str,
-    /// Whether the network is a wire to the other guests, or ends nowhere.
-    pub(super) wire: bool,
+    pub(super) network: Network,
     pub(super) role: Role,
+}
+
+/// Where a guest's network leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Network {
+    /// To the other guest.
+    Wire,
+    Nowhere,
 }
 
 /// What a guest does once it is up.

@@ -28,8 +28,14 @@ pub(super) struct Device {
     pub(super) name: String,
     pub(super) gid_index: u32,
     pub(super) address: Ipv4Addr,
-    /// Whether it is hardware.
-    pub(super) real: bool,
+    pub(super) kind: DeviceKind,
+}
+
+/// What a device is. The better kind comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum DeviceKind {
+    Hardware,
+    Software,
 }
 
 /// The device to use: hardware first, then the name.
@@ -40,7 +46,7 @@ pub(super) fn device() -> Option<Device> {
 fn best(folder: &Path) -> Option<Device> {
     let entries = std::fs::read_dir(folder).ok()?;
     let mut devices: Vec<Device> = entries.flatten().filter_map(|entry| usable(&entry.path())).collect();
-    devices.sort_by_key(|device| (!device.real, device.name.clone()));
+    devices.sort_by_key(|device| (device.kind, device.name.clone()));
     devices.into_iter().next()
 }
 
@@ -61,7 +67,9 @@ fn usable(device: &Path) -> Option<Device> {
     })?;
     let name = device.file_name()?.to_str()?.to_owned();
     // A device in software has no hardware that it belongs to.
-    Some(Device { name, gid_index, address, real: device.join("device").exists() })
+    let is_hardware = device.join("device").exists();
+    let kind = if is_hardware { DeviceKind::Hardware } else { DeviceKind::Software };
+    Some(Device { name, gid_index, address, kind })
 }
 
 /// The address that a global identifier is made of.
@@ -171,7 +179,7 @@ mod tests {
         let devices = Devices::new("port");
         devices.add("rxe0", "4: ACTIVE\n", &[LOCAL, OLDER, MAPPED], false);
         let address = Ipv4Addr::new(10, 0, 0, 1);
-        let expected = Device { name: "rxe0".to_owned(), gid_index: 2, address, real: false };
+        let expected = Device { name: "rxe0".to_owned(), gid_index: 2, address, kind: DeviceKind::Software };
         assert_eq!(best(&devices.0), Some(expected));
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::archive::Archive;
-use super::guest::{Guest, PRELUDE, Role, Scenario};
+use super::guest::{Guest, Network, PRELUDE, Role, Scenario};
 use super::modules::{Modules, RDMA, WIRE};
 
 use super::{bounded, packages};
@@ -42,7 +42,8 @@ pub(super) fn write(scenario: &Scenario, unpacked: &Path, to: &Path) -> Result<(
     let file = File::create(to).map_err(failed)?;
     let mut image = Image { archive: Archive::new(BufWriter::new(file)), unpacked };
     image.system().map_err(failed)?;
-    image.modules(scenario.guests.iter().any(|guest| guest.wire))?;
+    let has_wire = scenario.guests.iter().any(|guest| guest.network == Network::Wire);
+    image.modules(if has_wire { Network::Wire } else { Network::Nowhere })?;
     for program in PROGRAMS {
         image.program(&unpacked.join(program))?;
     }
@@ -77,9 +78,12 @@ impl Image<'_> {
     }
 
     /// The kernel's modules, with a list that says in which order to load them.
-    fn modules(&mut self, wire: bool) -> Result<(), String> {
+    fn modules(&mut self, network: Network) -> Result<(), String> {
         let (_, folder) = packages::kernel(self.unpacked)?;
-        let names = if wire { [WIRE, RDMA].concat() } else { RDMA.to_vec() };
+        let names = match network {
+            Network::Wire => [WIRE, RDMA].concat(),
+            Network::Nowhere => RDMA.to_vec(),
+        };
         let mut order = String::new();
         for (name, bytes) in Modules::of(&folder).in_order(&names)? {
             self.archive.file(&format!("/modules/{name}.ko"), &bytes).map_err(|error| error.to_string())?;

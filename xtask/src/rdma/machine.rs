@@ -13,7 +13,7 @@ use std::thread;
 use clap::ValueEnum;
 
 use super::console::{Event, Reader};
-use super::guest::Guest;
+use super::guest::{Guest, Network};
 
 /// What the host needs for machines, with the packages that have it.
 pub(super) const TOOLS: &[(&str, &str)] = &[(QEMU, "qemu-system-x86"), ("setpriv", "util-linux")];
@@ -152,6 +152,6 @@ fn kernel_line(plan: &Plan<'_>, guest: &Guest) -> String {
         plan.mark,
         guest.name,
         guest.address,
-        u8::from(guest.wire),
+        u8::from(guest.network == Network::Wire),
     )
 }

@@ -35,6 +35,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use self::guest::{Scenario, Test};
+use self::host::DeviceKind;
 use self::machine::Acceleration;
 pub(crate) use self::programs::{FEATURES, PACKAGES, TARGET};
 use self::report::Report;
@@ -132,7 +133,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         Some(device) => {
             refuse_none(&single, prefix)?;
             require(host::TOOLS)?;
-            let kind = if device.real { "hardware" } else { "software" };
+            let kind = match device.kind {
+                DeviceKind::Hardware => "hardware",
+                DeviceKind::Software => "software",
+            };
             eprintln!("on {} of this host ({kind}, {})", device.name, device.address);
             let reports = host::run(&device, &single, &programs, options.verbose, end)?;
             print(options, &reports);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::console::Event;
-use super::guest::{Guest, Role, Scenario};
+use super::guest::{Guest, Network, Role, Scenario};
 use super::image;
 use super::machine::{Acceleration, Machine, Plan};
 use super::packages;
@@ -65,14 +65,18 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
     let started = Instant::now();
     let mut watched = Vec::new();
     for (number, guest) in scenario.guests.iter().enumerate() {
-        let peer = scenario.guests.iter().find(|peer| guest.wire && peer.name != guest.name);
+        let peer = match guest.network {
+            Network::Wire => scenario.guests.iter().find(|peer| peer.name != guest.name),
+            Network::Nowhere => None,
+        };
         let machine = Machine::start(&plan, guest, peer, number, sender.clone()).map_err(Failure::Other)?;
         watched.push(Watched::new(guest, machine, manner.acceleration));
     }
     let mut boot = Duration::ZERO;
     while watched.iter().any(Watched::is_awaited) {
         let now = Instant::now();
-        let next = watched.iter().filter_map(|one| one.deadline).min().unwrap_or(manner.end).min(manner.end);
+        let next =
+            watched.iter().filter_map(|one| one.state.deadline()).min().unwrap_or(manner.end).min(manner.end);
         match events.recv_timeout(next.saturating_duration_since(now)) {
             Ok((number, event)) => {
                 if manner.verbose {
@@ -91,7 +95,7 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
                 for one in &mut watched {
                     if now >= manner.end {
                         one.lose("the whole run's time limit is over");
-                    } else if one.deadline.is_some_and(|deadline| deadline <= now) {
+                    } else if one.state.deadline().is_some_and(|deadline| deadline <= now) {
                         one.expire();
                     }
                 }
@@ -100,7 +104,7 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
                 return Err(Failure::Other("no machine can be heard any more".to_owned()));
             }
         }
-        if let Some(one) = watched.iter().find(|one| !one.ready && one.machine.is_none()) {
+        if let Some(one) = watched.iter().find(|one| matches!(one.state, State::NeverUp)) {
             return Err(Failure::Boot(one.why_not_up()));
         }
     }
@@ -114,54 +118,83 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
     Ok(Ended { reports, boot })
 }
 
-/// A machine and what it has done so far.
-struct Watched<'a> {
+/// A machine and what it has done so far. `M` is a [`Machine`], which is powered off when it is dropped.
+struct Watched<'a, M> {
     guest: &'a Guest,
-    /// None once it is off.
-    machine: Option<Machine>,
-    ready: bool,
-    /// When the next mark must have come.
-    deadline: Option<Instant>,
-    current: Option<(usize, Instant)>,
+    state: State<M>,
     /// What came since the last test began, or, from a service, since ever.
     printed: String,
     reports: Vec<Report>,
 }
 
-impl<'a> Watched<'a> {
-    fn new(guest: &'a Guest, machine: Machine, acceleration: Acceleration) -> Self {
-        let boot = if acceleration == Acceleration::Kvm { BOOT_BY_KVM } else { BOOT };
-        let deadline = Some(Instant::now() + boot);
-        Self {
-            guest,
-            machine: Some(machine),
-            ready: false,
-            deadline,
-            current: None,
-            printed: String::new(),
-            reports: vec![],
+/// What a machine is doing, and until when it may.
+enum State<M> {
+    Booting {
+        machine: M,
+        until: Instant,
+    },
+    /// Up, and in no test. Only a service may stay so for ever.
+    Ready {
+        machine: M,
+        until: Option<Instant>,
+    },
+    /// In the test of this number.
+    Testing {
+        machine: M,
+        test: usize,
+        since: Instant,
+        until: Instant,
+    },
+    /// Off. Each of its tests has a report.
+    Off,
+    /// Off before it was up.
+    NeverUp,
+}
+
+impl<M> State<M> {
+    /// When the next mark must have come.
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Booting { until, .. } | Self::Testing { until, .. } => Some(*until),
+            Self::Ready { until, .. } => *until,
+            Self::Off | Self::NeverUp => None,
         }
+    }
+}
+
+impl<'a, M> Watched<'a, M> {
+    fn new(guest: &'a Guest, machine: M, acceleration: Acceleration) -> Self {
+        let boot = if acceleration == Acceleration::Kvm { BOOT_BY_KVM } else { BOOT };
+        let state = State::Booting { machine, until: Instant::now() + boot };
+        Self { guest, state, printed: String::new(), reports: vec![] }
     }
 
     fn is_service(&self) -> bool {
         matches!(self.guest.role, Role::Service(_))
     }
 
-    /// Whether the run is not over without it.
+    /// Returns whether the run is not over without it.
     fn is_awaited(&self) -> bool {
-        self.reports.len() < self.guest.tests().len() || !self.ready
+        match self.state {
+            State::Booting { .. } | State::NeverUp => true,
+            State::Ready { .. } | State::Testing { .. } | State::Off => {
+                self.reports.len() < self.guest.tests().len()
+            }
+        }
     }
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Ready => {
-                self.ready = true;
-                self.deadline = (!self.is_service()).then(|| Instant::now() + PAUSE);
-            }
+            Event::Ready => self.enter(|machine, guest| {
+                let is_service = matches!(guest.role, Role::Service(_));
+                State::Ready { machine, until: (!is_service).then(|| Instant::now() + PAUSE) }
+            }),
             Event::Begin { test } => {
-                let limit = self.guest.tests().get(test).map_or(Duration::ZERO, |test| test.limit);
-                self.current = Some((test, Instant::now()));
-                self.deadline = Some(Instant::now() + limit + GRACE);
+                self.enter(|machine, guest| {
+                    let limit = guest.tests().get(test).map_or(Duration::ZERO, |test| test.limit);
+                    let since = Instant::now();
+                    State::Testing { machine, test, since, until: since + limit + GRACE }
+                });
                 self.printed.clear();
             }
             Event::End { test, code, ms } => {
@@ -169,7 +202,6 @@ impl<'a> Watched<'a> {
                 if let Some(ended) = self.guest.tests().get(test) {
                     self.report(outcome(code, took, ended.limit), took);
                 }
-                self.deadline = Some(Instant::now() + PAUSE);
             }
             Event::Text(line) => {
                 self.printed.push_str(&line);
@@ -182,17 +214,28 @@ impl<'a> Watched<'a> {
         }
     }
 
+    /// Changes the state of a machine that is on.
+    fn enter(&mut self, next: impl FnOnce(M, &Guest) -> State<M>) {
+        self.state = match std::mem::replace(&mut self.state, State::Off) {
+            State::Booting { machine, .. }
+            | State::Ready { machine, .. }
+            | State::Testing { machine, .. } => next(machine, self.guest),
+            off @ (State::Off | State::NeverUp) => off,
+        };
+    }
+
     /// Ends the current test.
     fn report(&mut self, outcome: Outcome, took: Duration) {
-        if let Some((test, _)) = self.current.take() {
-            let name = self.guest.tests()[test].name.clone();
+        if let State::Testing { test, .. } = self.state {
+            let name = self.guest.tests().get(test).map(|test| test.name.clone()).unwrap_or_default();
             self.reports.push(Report { name, outcome, took, printed: std::mem::take(&mut self.printed) });
+            self.enter(|machine, _| State::Ready { machine, until: Some(Instant::now() + PAUSE) });
         }
     }
 
     /// A deadline is over.
     fn expire(&mut self) {
-        if let Some((_, since)) = self.current {
+        if let State::Testing { since, .. } = self.state {
             self.report(Outcome::TimedOut, since.elapsed());
             self.lose("the test before it hangs");
         } else {
@@ -202,16 +245,21 @@ impl<'a> Watched<'a> {
 
     /// Powers the machine off; what has not been tested is lost for this reason.
     fn lose(&mut self, why: &str) {
-        if let Some((_, since)) = self.current {
+        if let State::Testing { since, .. } = self.state {
             self.report(Outcome::Lost(why.to_owned()), since.elapsed());
         }
-        self.machine = None;
-        self.deadline = None;
-        if self.ready {
-            let left = &self.guest.tests()[self.reports.len().min(self.guest.tests().len())..];
-            self.reports.extend(left.iter().map(|test| Report::lost(&test.name, &format!("not run: {why}"))));
-        } else {
-            self.printed.push_str(why);
+        match self.state {
+            State::Booting { .. } => {
+                self.state = State::NeverUp;
+                self.printed.push_str(why);
+            }
+            State::Ready { .. } | State::Testing { .. } => {
+                self.state = State::Off;
+                let left = &self.guest.tests()[self.reports.len().min(self.guest.tests().len())..];
+                let why = format!("not run: {why}");
+                self.reports.extend(left.iter().map(|test| Report::lost(&test.name, &why)));
+            }
+            State::Off | State::NeverUp => {}
         }
     }
 
@@ -227,7 +275,7 @@ impl<'a> Watched<'a> {
 }
 
 /// Does what a test asks for.
-fn obey(words: &str, watched: &mut [Watched<'_>]) -> Result<(), String> {
+fn obey<M>(words: &str, watched: &mut [Watched<'_, M>]) -> Result<(), String> {
     let name = words.strip_prefix("off ").map(str::trim);
     let one = watched.iter_mut().find(|one| Some(one.guest.name) == name);
     let one = one.ok_or_else(|| format!("a test asks for what there is not: {words}"))?;
@@ -264,5 +312,106 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // Nothing depends on it; the system clears that folder too.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdma::guest::Test;
+
+    fn guest(tests: &[&str]) -> Guest {
+        let test = |name: &&str| Test {
+            name: (*name).to_owned(),
+            command: String::new(),
+            limit: Duration::from_secs(60),
+        };
+        let role = Role::Tests(tests.iter().map(test).collect());
+        Guest { name: "alone", address: "10.0.0.1", network: Network::Nowhere, role }
+    }
+
+    fn outcomes(watched: &Watched<'_, ()>) -> Vec<(String, Outcome)> {
+        watched.reports.iter().map(|report| (report.name.clone(), report.outcome.clone())).collect()
+    }
+
+    #[test]
+    fn tests_are_reported_in_turn() {
+        let guest = guest(&["one", "two"]);
+        let mut watched = Watched::new(&guest, (), Acceleration::Tcg);
+        for event in [
+            Event::Text("booting".to_owned()),
+            Event::Ready,
+            Event::Begin { test: 0 },
+            Event::Text("said".to_owned()),
+            Event::End { test: 0, code: 0, ms: 7 },
+            Event::Begin { test: 1 },
+        ] {
+            assert!(watched.is_awaited());
+            assert!(watched.state.deadline().is_some());
+            watched.take(event);
+        }
+        watched.take(Event::End { test: 1, code: 3, ms: 7 });
+        assert!(!watched.is_awaited());
+        assert_eq!(
+            outcomes(&watched),
+            [("one".to_owned(), Outcome::Passed), ("two".to_owned(), Outcome::Failed(3))]
+        );
+        assert_eq!(watched.reports[0].printed, "said\n");
+    }
+
+    #[test]
+    fn a_machine_that_goes_off_loses_its_tests() {
+        let guest = guest(&["one", "two"]);
+        let mut watched = Watched::new(&guest, (), Acceleration::Tcg);
+        watched.take(Event::Ready);
+        watched.take(Event::Begin { test: 0 });
+        watched.take(Event::Closed);
+        let why = "the machine went off by itself";
+        let expected = [
+            ("one".to_owned(), Outcome::Lost(why.to_owned())),
+            ("two".to_owned(), Outcome::Lost(format!("not run: {why}"))),
+        ];
+        assert_eq!(outcomes(&watched), expected);
+        assert!(!watched.is_awaited() && watched.state.deadline().is_none());
+        // What was on its way when it went off changes nothing.
+        for event in
+            [Event::Ready, Event::Begin { test: 1 }, Event::End { test: 1, code: 0, ms: 1 }, Event::Done]
+        {
+            watched.take(event);
+        }
+        assert_eq!(outcomes(&watched), expected);
+    }
+
+    #[test]
+    fn a_test_that_hangs_times_out_and_the_next_is_not_run() {
+        let guest = guest(&["one", "two"]);
+        let mut watched = Watched::new(&guest, (), Acceleration::Tcg);
+        watched.take(Event::Ready);
+        watched.take(Event::Begin { test: 0 });
+        watched.expire();
+        let expected = [
+            ("one".to_owned(), Outcome::TimedOut),
+            ("two".to_owned(), Outcome::Lost("not run: the test before it hangs".to_owned())),
+        ];
+        assert_eq!(outcomes(&watched), expected);
+    }
+
+    #[test]
+    fn a_machine_that_is_never_up_says_why() {
+        let guest = guest(&["one"]);
+        let mut watched = Watched::new(&guest, (), Acceleration::Kvm);
+        watched.take(Event::Broken("no device".to_owned()));
+        assert!(matches!(watched.state, State::NeverUp));
+        assert!(watched.why_not_up().contains("no device") && watched.reports.is_empty());
+    }
+
+    #[test]
+    fn a_service_is_not_awaited_once_it_is_ready() {
+        let role = Role::Service(String::new());
+        let guest = Guest { name: "server", address: "10.0.0.1", network: Network::Wire, role };
+        let mut watched = Watched::new(&guest, (), Acceleration::Tcg);
+        assert!(watched.is_awaited());
+        watched.take(Event::Ready);
+        assert!(!watched.is_awaited() && watched.state.deadline().is_none());
     }
 }

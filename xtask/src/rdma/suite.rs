@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::guest::{Guest, PRELUDE, Role, Scenario, Test};
+use super::guest::{Guest, Network, PRELUDE, Role, Scenario, Test};
 use super::programs::{TESTS, TESTS_DLOPEN};
 
 /// The name of the test whose output has figures.
@@ -85,8 +85,13 @@ pub(super) fn pair() -> Scenario {
     Scenario {
         name: "pair",
         guests: vec![
-            Guest { name: "server", address: "10.0.0.1", wire: true, role: Role::Service(service) },
-            Guest { name: "client", address: "10.0.0.2", wire: true, role: Role::Tests(tests) },
+            Guest {
+                name: "server",
+                address: "10.0.0.1",
+                network: Network::Wire,
+                role: Role::Service(service),
+            },
+            Guest { name: "client", address: "10.0.0.2", network: Network::Wire, role: Role::Tests(tests) },
         ],
         programs: Vec::new(),
     }
@@ -119,7 +124,8 @@ const BUSY: &str = "(while :; do :; done) & busy=\"$busy $!\"; trap 'kill $busy'
 
 /// Tests on one machine, with a device on nothing.
 pub(super) fn alone(tests: Vec<Test>, programs: Vec<PathBuf>) -> Scenario {
-    let guest = Guest { name: "alone", address: "10.0.0.1", wire: false, role: Role::Tests(tests) };
+    let guest =
+        Guest { name: "alone", address: "10.0.0.1", network: Network::Nowhere, role: Role::Tests(tests) };
     Scenario { name: "single", guests: vec![guest], programs }
 }
 
