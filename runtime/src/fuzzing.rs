@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use crate::cluster::{Cluster, checkpoint, decode, url};
-use crate::memory::grid;
 use crate::observer::{NodeMetrics, Observer};
+use crate::segment::grid;
 use farfield_fabric::files;
 use farfield_words::Address;
 use farfield_words::described::Layouts;

@@ -71,17 +71,18 @@ mod pointer;
 #[cfg(feature = "_verbs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
 pub mod rdma;
+mod segment;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
 mod task;
 
 pub use cluster::{
-    Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, HeldBackBy, KeeperFailures,
-    MemberStatus, Metrics, Random, Reclamation, RootStatus, Status,
+    Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, KeeperFailures, MemberStatus,
+    Metrics, Random, Reclamation, RootStatus, Status,
 };
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
-pub use error::{Error, PointerFault, Result};
+pub use error::{Error, HeldBackBy, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
 ///
 /// The type must be `Copy` and `Debug`, and an enum needs a `#[repr]` of a fixed width. Bits that stand for no variant are

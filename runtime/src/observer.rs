@@ -4,9 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cluster::control;
 use crate::memory::chunks::HeapUse;
-use crate::memory::grid::Grid;
+use crate::segment::control;
+use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::geometry::Geometry;
 

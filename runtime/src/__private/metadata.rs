@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use crate::cluster::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, SLOT_PAGE_BYTES, SLOT_PAGES};
 use crate::memory::cache::page_words;
-use crate::memory::classes::{CLASSES, Class};
-use crate::memory::grid::{Grid, Use};
+use crate::segment::classes::{CLASSES, Class};
+use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, SLOT_PAGE_BYTES, SLOT_PAGES};
+use crate::segment::grid::{Grid, Use};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contents::ClusterContents;
-use super::control;
 use super::meaning::ClusterMeaning;
 use super::url::{Config, Fabric};
 use crate::error::Result;
 use crate::io::Endpoint;
-use crate::memory::grid::Grid;
+use crate::segment::control;
+use crate::segment::grid::Grid;
 use farfield_fabric::host::Delayed;
 use farfield_fabric::host::{Arena, Host};
 #[cfg(target_os = "linux")]

@@ -22,10 +22,10 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
 use super::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
-use crate::memory::grid::Grid;
+use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
+use crate::segment::grid::Grid;
 use farfield_fabric::files;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU64;
 use farfield_fabric::{Contents, Gone};
 use farfield_words::Address;
 
-use super::{control, members};
+use super::members;
+use crate::segment::control;
 
 /// The contents of a cluster's memory.
 pub(crate) struct ClusterContents {

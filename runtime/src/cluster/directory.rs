@@ -22,16 +22,14 @@
 //! A look-up costs one READ of 1 KiB for each eight names that there are, up to the one looked for; nothing here is on a
 //! data structure's path.
 
-mod entry;
+pub(crate) use crate::segment::entry::claims;
+use crate::segment::entry::{Body, PackedName, State, View, pack, unpack};
 
-use entry::{Body, PackedName, State, View, pack, unpack};
-pub(crate) use entry::{claimant, claims};
-
-use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES};
 use super::stalls::Purpose;
 use super::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
 use crate::pointer::{Address, RemotePtr};
+use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES};
 use farfield_fabric::chain::Chain;
 use farfield_sim::Plant;
 use farfield_words::Remote;

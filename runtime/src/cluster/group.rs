@@ -12,12 +12,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::control::Record;
+use super::Cluster;
 use super::members::{DEPARTED_SHIFT, Seen, field};
 use super::run::Run;
 use super::thread::ComputeThread;
-use super::{Cluster, control};
 use crate::error::{self, Error, Result};
+use crate::segment::control;
+use crate::segment::control::Record;
 use crate::task::block_on;
 use farfield_words::Address;
 use farfield_words::fingerprint;

@@ -1,12 +1,12 @@
 //! What there is to see of a cluster, for programs that know none of its types.
 
 use super::ComputeThread;
-use super::control;
 use super::directory::RootSeen;
 use crate::error::Result;
 use crate::memory::chunks::HeapUse;
-use crate::memory::classes::{CLASSES, Class};
-use crate::memory::grid::Use;
+use crate::segment::classes::{CLASSES, Class};
+use crate::segment::control;
+use crate::segment::grid::Use;
 use farfield_words::Address;
 
 /// A cluster at a moment: [`ComputeThread::status`].

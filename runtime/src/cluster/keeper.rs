@@ -27,15 +27,16 @@ use std::time::Duration;
 
 use memoffset::offset_of;
 
-use super::control::Record;
 use super::group::in_the_way;
 use super::members::Seen;
 use super::run::Run;
 use super::stalls::Purpose;
 use super::thread::ComputeThread;
-use super::{Cluster, Shared, control, decode, lock};
+use super::{Cluster, Shared, lock};
 use crate::error::{Error, Result};
 use crate::memory::sweep::{Pace, Swept};
+use crate::segment::control::Record;
+use crate::segment::{control, decode};
 use crate::task::block_on;
 use farfield_fabric::host::{Background, Stop, first_line};
 use farfield_fabric::stall::{Waiting, blocked};

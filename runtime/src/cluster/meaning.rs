@@ -3,8 +3,9 @@
 use farfield_sim::Meaning;
 use farfield_words::{Address, ThreadId};
 
-use super::{control, directory};
-use crate::memory::grid::Grid;
+use super::directory;
+use crate::segment::control;
+use crate::segment::grid::Grid;
 
 /// The meaning of the words of a cluster's memory.
 pub(super) struct ClusterMeaning(pub(super) Grid);

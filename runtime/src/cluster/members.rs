@@ -20,19 +20,16 @@
 //! Nobody who holds anything has no record: it is taken before anything else and given back after everything else. Therefore
 //! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
 
-mod record;
+pub(crate) use crate::segment::record::Seen;
+pub(super) use crate::segment::record::{DEPARTED_SHIFT, field};
+use crate::segment::record::{HINT, State, collect};
 
-pub(crate) use record::Seen;
-#[cfg(any(fuzzing, test))]
-pub(crate) use record::decode_any;
-pub(super) use record::{DEPARTED_SHIFT, field};
-use record::{HINT, State, collect};
-
-use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
-use super::decode;
 use super::thread::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE, Places};
+use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE};
+use crate::segment::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
+use crate::segment::decode;
+use crate::segment::record::Places;
 use farfield_fabric::Gone;
 use farfield_fabric::chain::Slot;
 use farfield_words::Address;

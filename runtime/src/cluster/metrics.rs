@@ -1,5 +1,6 @@
 //! Metrics: exact counts of what a thread asked of far memory.
 
+use crate::error::HeldBackBy;
 use std::cell::Cell;
 use std::ops::{Add, AddAssign, Sub};
 
@@ -51,16 +52,6 @@ pub struct Reclamation {
     pub retired_objects: u64,
     /// Their bytes.
     pub retired_bytes: u64,
-}
-
-/// Who holds reclamation back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeldBackBy {
-    /// A thread of this process, by its number in the run, which holds a guard.
-    Thread(usize),
-    /// Another process, by the number of its slot: one of its threads holds a guard, or it does nothing at all.
-    Process(usize),
 }
 
 macro_rules! field_by_field {

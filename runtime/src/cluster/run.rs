@@ -5,14 +5,14 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
 use super::group::Joint;
 use super::{Cluster, Metrics, Shared, lock};
 use crate::error::{self, Error, Result};
 use crate::memory::candidates::Candidates;
 use crate::memory::eager::Eager;
-use crate::memory::grid::Grid;
 use crate::memory::process::Process;
+use crate::segment::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
+use crate::segment::grid::Grid;
 use farfield_fabric::host::Reserved;
 use farfield_words::Address;
 use farfield_words::ThreadId;

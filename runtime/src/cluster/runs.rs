@@ -21,7 +21,7 @@ use super::{Cluster, Shared, lock};
 use crate::epoch::Limbo;
 use crate::error::{self, Error, Result};
 use crate::memory::cache::Spare;
-use crate::memory::grid::Grid;
+use crate::segment::grid::Grid;
 use farfield_sim::NOBODY;
 
 /// The runs of a process.

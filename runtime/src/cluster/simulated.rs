@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::control::{self, CONTROL_BYTES, HEADER_BYTES};
 use super::keeper::Sweeper;
 use super::run::Run;
 use super::thread::ComputeThread;
 use super::{Cluster, Metrics, Shared, live, members};
 use crate::error::{Error, Result};
+use crate::segment::control::{self, CONTROL_BYTES, HEADER_BYTES};
 use farfield_sim::Watch;
 use farfield_sim::{self as sim, KEEPER_TASK, ThreadFuture};
 use farfield_words::Address;

@@ -91,7 +91,7 @@ farfield_words::errors! {
         /// For how long this thread has found more, without a new epoch.
         held_ms: u64,
         /// Who holds it back.
-        held_back_by: Option<crate::HeldBackBy>,
+        held_back_by: Option<HeldBackBy>,
         /// The same in words, with the identity of the thread or the number of the process.
         holder: Box<str>,
     }
@@ -248,6 +248,16 @@ impl Error {
     pub(crate) fn is_of_unknown_outcome(&self) -> bool {
         matches!(self, Self::NodeUnreachable(_) | Self::OperationFailed(_))
     }
+}
+
+/// Who holds reclamation back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldBackBy {
+    /// A thread of this process, by its number in the run, which holds a guard.
+    Thread(usize),
+    /// Another process, by the number of its slot: one of its threads holds a guard, or it does nothing at all.
+    Process(usize),
 }
 
 struct Segments<'a>(&'a [u16]);

@@ -1,7 +1,7 @@
 //! What a thread holds of a memory node: free blocks, by class.
 
-use super::classes::{CLASSES, Class};
-use super::grid::{Grid, Run};
+use crate::segment::classes::{CLASSES, Class};
+use crate::segment::grid::{Grid, Run};
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;

@@ -7,16 +7,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::grid::Grid;
-use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
+use crate::segment::control::LIST_HEAD_WORDS;
+use crate::segment::decode::corrupted_as;
+use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::link_targets;
 
-/// The words in front of a list's lots: its number, and how many lots there are. The number's lowest bit asks for the vetoes.
-pub(crate) const HEAD_WORDS: usize = 2;
 /// Those of a lot: its address, and its blocks' size and how many there are; with all bits turned over, so that they are not taken for
 /// links.
 pub(super) const LOT_WORDS: usize = 2;
@@ -184,7 +183,7 @@ impl Candidates {
     /// Where the words of the vetoes are in a list, from its beginning, and how many there are: first those of blocks that are used, then
     /// those of blocks that are kept.
     pub(super) fn vetoes(&self) -> (u64, usize) {
-        let before = HEAD_WORDS + LOT_WORDS * self.lots.len() + self.asked.len();
+        let before = LIST_HEAD_WORDS + LOT_WORDS * self.lots.len() + self.asked.len();
         ((before * WORD_BYTES) as u64, (COPIES - 1) * self.asked.len())
     }
 
@@ -340,10 +339,10 @@ mod tests {
     fn a_list_is_read_as_it_was_written() {
         let (candidates, lots) = candidates();
         let words = candidates.to_words(&lots);
-        assert_eq!(words.len(), HEAD_WORDS + lots.iter().map(Lot::words).sum::<usize>());
-        let end = HEAD_WORDS + !words[1] as usize * LOT_WORDS;
-        let lots_at = Address::new(1, 8192 + (HEAD_WORDS * WORD_BYTES) as u64);
-        let (read, bits) = Candidates::decode_lots(&grid(), lots_at, &words[HEAD_WORDS..end]).unwrap();
+        assert_eq!(words.len(), LIST_HEAD_WORDS + lots.iter().map(Lot::words).sum::<usize>());
+        let end = LIST_HEAD_WORDS + !words[1] as usize * LOT_WORDS;
+        let lots_at = Address::new(1, 8192 + (LIST_HEAD_WORDS * WORD_BYTES) as u64);
+        let (read, bits) = Candidates::decode_lots(&grid(), lots_at, &words[LIST_HEAD_WORDS..end]).unwrap();
         let read = Candidates::from_bits(words[0], &read, words[end..end + bits].to_vec());
         assert_eq!(read.vetoes(), (((end + bits) * WORD_BYTES) as u64, 2 * bits));
         assert!(read.indices().eq(candidates.indices()));

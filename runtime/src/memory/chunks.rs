@@ -8,13 +8,13 @@
 //! When an FAA takes the count past the end of a segment, what is left before the end becomes free chunks, so nothing is lost
 //! and nothing is handed out twice.
 
-use super::classes::Class;
-use super::grid::{Grid, Run, Use};
 use super::heap::ThreadHeap;
 use crate::cluster::ComputeThread;
-use crate::cluster::control;
 use crate::cluster::stalls::Purpose;
 use crate::error::{self, Error, Result};
+use crate::segment::classes::Class;
+use crate::segment::control;
+use crate::segment::grid::{Grid, Run, Use};
 use crate::task::Backoff;
 use farfield_fabric::chain::Slot;
 use farfield_sim::Kind;

@@ -38,8 +38,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::process::Process;
-use crate::cluster::{ComputeThread, control};
+use crate::cluster::ComputeThread;
 use crate::epoch::{GRACE_EPOCHS, Pin};
+use crate::segment::control;
 use farfield_sim::{self as sim, Plant, Reclaim};
 use farfield_words::Address;
 use farfield_words::Block;

@@ -32,10 +32,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 
 use crate::cluster::ComputeThread;
-use crate::cluster::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
-use crate::cluster::decode;
 use crate::error::Result;
 use crate::io::Posted;
+use crate::segment::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
+use crate::segment::decode;
+use crate::segment::record::Places;
 use farfield_fabric::Ticket;
 use farfield_fabric::chain::{Chain, Slot};
 use farfield_sim::Plant;
@@ -97,13 +98,6 @@ enum Part {
     Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)>, advances: bool },
     /// Writing the slot and, perhaps, advancing the epoch.
     Announce { epoch: u64, exchange: Option<Slot> },
-}
-
-/// Where a process stands in far memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
-    pub(crate) slot: Address,
-    pub(crate) record: Address,
 }
 
 impl Member {

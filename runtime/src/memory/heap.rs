@@ -14,8 +14,6 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::cache::{NodeCache, Spare, page_words};
-use super::classes::{Class, MAX_ALIGN};
-use super::grid::{Grid, Run, Use};
 use super::holdings::Holdings;
 use super::process::Process;
 use super::registry::{Registry, refused};
@@ -24,6 +22,8 @@ use super::site::{Placement, Policy};
 use super::witness::Listener;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
+use crate::segment::classes::{Class, MAX_ALIGN};
+use crate::segment::grid::{Grid, Run, Use};
 use farfield_sim::Kind;
 use farfield_sim::Watch;
 use farfield_words::Address;

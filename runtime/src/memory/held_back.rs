@@ -15,9 +15,10 @@
 
 use std::time::Duration;
 
+use crate::cluster::ComputeThread;
 use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, HeldBackBy, control, decode};
-use crate::error::{self, Error, Result};
+use crate::error::{self, Error, HeldBackBy, Result};
+use crate::segment::{control, decode};
 use crate::task::Backoff;
 
 /// For how long, where time is real, and how often a thread tries at least before it fails because of another.

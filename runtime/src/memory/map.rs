@@ -1,8 +1,8 @@
 //! A map of far memory: what each chunk is used for, and which blocks are marked.
 
 use super::candidates::Lot;
-use super::classes::Class;
-use super::grid::{Grid, Run, Use};
+use crate::segment::classes::Class;
+use crate::segment::grid::{Grid, Run, Use};
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -32,7 +32,7 @@ impl Map {
                 Some(Block { address: at, bytes: class.bytes() })
             }
             Use::Large(chunks) => {
-                let run = super::grid::Run { segment: at.segment(), first: chunk, chunks: *chunks };
+                let run = crate::segment::grid::Run { segment: at.segment(), first: chunk, chunks: *chunks };
                 let whole = run.first + run.chunks <= table.len() as u64;
                 let align = self.grid.large_align(at.offset());
                 whole.then(|| self.grid.large(run, align)).filter(|block| block.address == at)

@@ -19,13 +19,13 @@
 //! A thread that ends or whose future is dropped leaves nothing behind: whoever finds the completion takes in what it brings.
 
 use super::cache::{Batch, free_blocks};
-use super::classes::Class;
-use super::grid::Grid;
 use super::heap::ThreadHeap;
 use crate::cluster::ComputeThread;
-use crate::cluster::control;
-use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
+use crate::segment::classes::Class;
+use crate::segment::control;
+use crate::segment::decode::corrupted_as;
+use crate::segment::grid::Grid;
 use farfield_sim::Kind;
 use farfield_words::Address;
 use farfield_words::Block;
@@ -232,7 +232,7 @@ impl ComputeThread {
 /// Reads words as pages that list blocks of each class, and uses the blocks.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
-    for class in (0..super::classes::CLASSES).filter_map(Class::from_index) {
+    for class in (0..crate::segment::classes::CLASSES).filter_map(Class::from_index) {
         if grid.class_of(class.bytes()) == Some(class)
             && check_entries(grid, 0, class, Address::new(0, 1 << 15), words).is_ok()
         {

@@ -6,8 +6,8 @@
 
 use super::block::block_of;
 use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, HeldBackBy, Reclamation, count};
-use crate::error::{self, Error, Result};
+use crate::cluster::{ComputeThread, Reclamation, count};
+use crate::error::{self, Error, HeldBackBy, Result};
 use crate::pointer::{Pointer, RemotePtr};
 use crate::task::Backoff;
 use farfield_sim::Plant;

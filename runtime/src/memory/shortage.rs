@@ -18,14 +18,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::grid::Use;
 use super::pool::Page;
 use crate::cluster::ComputeThread;
-use crate::cluster::control;
 use crate::cluster::stalls::Purpose;
 use crate::error::Result;
-use crate::memory::classes::{CLASSES, Class};
 use crate::pointer::{Address, Walk};
+use crate::segment::classes::{CLASSES, Class};
+use crate::segment::control;
+use crate::segment::grid::Use;
 use crate::task::Backoff;
 use farfield_sim::Kind;
 use farfield_words::Block;

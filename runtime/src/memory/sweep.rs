@@ -58,15 +58,16 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::candidates::{Candidates, HEAD_WORDS, Lot, bits};
-use super::classes::{CLASSES, Class};
+use super::candidates::{Candidates, Lot, bits};
 use super::collect::{Manner, WORDS_PER_READ};
 use super::heap::ThreadHeap;
 use super::map::Map;
 use crate::cluster::ComputeThread;
-use crate::cluster::control::{self, SLOT_PAGES};
 use crate::error::{Error, Result};
 use crate::pointer::{Address, Walk};
+use crate::segment::classes::{CLASSES, Class};
+use crate::segment::control::LIST_HEAD_WORDS;
+use crate::segment::control::{self, SLOT_PAGES};
 use farfield_sim::Plant;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -264,7 +265,7 @@ impl ComputeThread {
         }
         let (mut freed, mut rounds, mut rest) = (0, 0, &candidates[..]);
         while !rest.is_empty() {
-            let ends = rest.iter().scan(HEAD_WORDS, |words, lot| {
+            let ends = rest.iter().scan(LIST_HEAD_WORDS, |words, lot| {
                 *words += lot.words();
                 Some(*words)
             });

@@ -2,13 +2,14 @@
 
 use futures_util::future::LocalBoxFuture;
 
-use super::classes::Class;
-use super::grid::{Grid, Use};
 use super::sweep::Pace;
-use crate::cluster::decode::{LAST_EPOCH, options};
+use crate::cluster::ComputeThread;
 use crate::cluster::served::Served;
-use crate::cluster::{ComputeThread, control};
 use crate::error::Result;
+use crate::segment::classes::Class;
+use crate::segment::control;
+use crate::segment::decode::{LAST_EPOCH, options};
+use crate::segment::grid::{Grid, Use};
 use farfield_words::Address;
 
 /// What meets a word.

@@ -28,13 +28,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::cache::{NodeCache, Spare, free_blocks};
 use super::candidates::Candidates;
-use super::classes::Class;
-use super::grid::Grid;
 use super::heap::ThreadHeap;
 use super::holdings::Written;
 use super::process::Process;
 use crate::cluster::ComputeThread;
 use crate::epoch::Limbo;
+use crate::segment::classes::Class;
+use crate::segment::grid::Grid;
 use farfield_fabric::chain::{Chain, Op};
 use farfield_sim::Plant;
 use farfield_words::Address;

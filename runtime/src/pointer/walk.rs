@@ -1,8 +1,8 @@
 //! `Walk`: a traversal that ends, whatever links say.
 
 use super::{Address, Pointer};
-use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
+use crate::segment::decode::corrupted_as;
 
 /// Notices when a traversal along links comes back to where it was.
 ///

@@ -6,10 +6,11 @@ use memoffset::offset_of;
 
 use super::ASKED;
 use crate::cluster::ComputeThread;
-use crate::cluster::control::{self, Record};
-use crate::cluster::decode::{self, corrupted_as};
 use crate::error::Result;
-use crate::memory::candidates::{Candidates, HEAD_WORDS, LOT_WORDS, Marks};
+use crate::memory::candidates::{Candidates, LOT_WORDS, Marks};
+use crate::segment::control::LIST_HEAD_WORDS;
+use crate::segment::control::{self, Record};
+use crate::segment::decode::{self, corrupted_as};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
@@ -39,7 +40,7 @@ impl ComputeThread {
             witness.hear(None);
             return Ok(owed);
         };
-        let [word, count] = self.read_words(page, HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
+        let [word, count] = self.read_words(page, LIST_HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
         let number = word & !ASKED;
         if number == 0 {
             // It is over.
@@ -70,7 +71,7 @@ impl ComputeThread {
 
     async fn hear_of_candidates(&self, page: Address, number: u64, lots: usize) -> Result<Arc<Candidates>> {
         let grid = self.heap().grid;
-        let at = page.add((HEAD_WORDS * WORD_BYTES) as u64);
+        let at = page.add((LIST_HEAD_WORDS * WORD_BYTES) as u64);
         if lots > Candidates::most_words(&grid) / LOT_WORDS {
             let (at, word) = (page.add(WORD_BYTES as u64), !(lots as u64));
             return Err(corrupted_as("list of candidates", at, word, "no list is so long"));

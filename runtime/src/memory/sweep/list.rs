@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::{Pace, Round};
-use crate::cluster::{ComputeThread, control, decode};
+use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::memory::candidates::{Candidates, Lot};
-use crate::memory::grid::Use;
 use crate::memory::map::Map;
+use crate::segment::grid::Use;
+use crate::segment::{control, decode};
 use farfield_words::WORD_BYTES;
 
 /// A list is no larger than this part of what is free.

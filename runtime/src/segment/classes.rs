@@ -6,7 +6,7 @@
 
 use farfield_words::WORD_BYTES;
 
-/// The smallest block: a page of the [pool](super::pool) made of it has room for a link and an entry.
+/// The smallest block: a page of the pool made of it has room for a link and an entry.
 const SMALLEST_BYTES: u64 = 16;
 /// Blocks up to this size have a class for each multiple of 8.
 const FINE_BYTES: u64 = 512;

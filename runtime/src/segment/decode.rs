@@ -9,11 +9,11 @@
 //! | words | decoded by |
 //! |---|---|
 //! | the epoch, used slots, pages of slots, options, addresses of lists | here |
-//! | an entry of the directory | [`directory::entry`](super::directory) |
-//! | a member's record | [`members::record`](super::members) |
+//! | an entry of the directory | [`entry`](super::entry) |
+//! | a member's record | [`record`](super::record) |
 //! | a chunk's use | [`Grid::usage`] |
-//! | the pool's links and pages | [`pool`](crate::memory::pool) |
-//! | a list of candidates | [`candidates`](crate::memory::candidates) |
+//! | the pool's links and pages | `memory/pool` |
+//! | a list of candidates | `memory/candidates` |
 //!
 //! Words that only are compared or shown may be anything: announcements of epochs, who collects and who sweeps, counters of evictions, debts,
 //! requests and bytes, which are added with wrapping. A count of taken chunks goes past the end where threads find a segment full, and is cut
@@ -22,7 +22,7 @@
 use super::control::{self, MOST_PROCESSES, SLOT_PAGE_BYTES};
 use crate::epoch::FIRST_EPOCH;
 use crate::error::{self, Error, Result};
-use crate::memory::grid::Grid;
+use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
@@ -69,7 +69,7 @@ pub(crate) fn slot_page(grid: &Grid, index: usize, word: u64) -> Result<Option<A
 
 /// Where a list of candidates is, if there is one: `at` is where that stands.
 pub(crate) fn list(grid: &Grid, at: Address, word: u64) -> Result<Option<Address>> {
-    optional_part(grid, at, word, (crate::memory::candidates::HEAD_WORDS * WORD_BYTES) as u64)
+    optional_part(grid, at, word, (control::LIST_HEAD_WORDS * WORD_BYTES) as u64)
 }
 
 /// The address of a part of the control block that lies among the objects of the first memory node.
@@ -101,12 +101,12 @@ pub(crate) fn any(words: &[u64]) {
         for (index, word) in words.iter().enumerate() {
             let _ = (epoch(*word), used_slots(*word), options(*word));
             let _ = (slot_page(&grid, index, *word), list(&grid, control::own_list(), *word));
-            let _ = super::directory::claimant(*word);
+            let _ = super::entry::claimant(*word);
             let segment = (index % 7) as u16;
             let chunk = index as u64 % grid.chunks(segment);
             drop(grid.usage(segment, chunk, *word).map(|usage| assert_eq!(usage.to_word(), *word)));
         }
-        super::members::decode_any(words);
+        super::record::decode_any(words);
         crate::memory::pool::decode_any(&grid, words);
         crate::memory::candidates::decode_any(&grid, words);
     }

@@ -2,31 +2,30 @@
 
 use memoffset::offset_of;
 
-use crate::cluster::control::{self, RECORD_WORDS, Record};
-use crate::cluster::decode;
 use crate::error::Result;
-use crate::memory::global::Places;
+use crate::segment::control::{self, RECORD_WORDS, Record};
+use crate::segment::decode;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
 /// What a record's state says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
-    pub(super) identity: Option<u32>,
-    pub(super) evicted_by: Option<u32>,
+pub(crate) struct State {
+    pub(crate) identity: Option<u32>,
+    pub(crate) evicted_by: Option<u32>,
 }
 
 impl State {
-    pub(super) fn of(identity: u32) -> u64 {
+    pub(crate) fn of(identity: u32) -> u64 {
         Self { identity: Some(identity), evicted_by: None }.to_word()
     }
 
-    pub(super) fn to_word(self) -> u64 {
+    pub(crate) fn to_word(self) -> u64 {
         let half = |identity: Option<u32>| identity.map_or(0, |identity| u64::from(identity) + 1);
         half(self.identity) | half(self.evicted_by) << 32
     }
 
-    pub(super) fn from_word(word: u64) -> Self {
+    pub(crate) fn from_word(word: u64) -> Self {
         let half = |half: u64| (half & u64::from(u32::MAX)).checked_sub(1).map(|identity| identity as u32);
         Self { identity: half(word), evicted_by: half(word >> 32) }
     }
@@ -57,12 +56,12 @@ fn decode_record(places: Places, words: &[u64; RECORD_WORDS], last: u32) -> Resu
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) identity: u32,
-    pub(super) places: Places,
+    pub(crate) places: Places,
     words: [u64; RECORD_WORDS],
 }
 
 impl Seen {
-    pub(super) fn word(&self, offset: usize) -> u64 {
+    pub(crate) fn word(&self, offset: usize) -> u64 {
         self.words[offset / WORD_BYTES]
     }
 
@@ -138,31 +137,38 @@ impl Seen {
     }
 }
 
+/// Where a process stands in far memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub(crate) slot: Address,
+    pub(crate) record: Address,
+}
+
 impl Places {
     /// Those of a number in the control block.
-    pub(super) fn here(number: u64) -> Self {
+    pub(crate) fn here(number: u64) -> Self {
         Self { slot: control::slot_here(number), record: control::record_here(number) }
     }
 
     /// Those of a number in a page of further ones.
-    pub(super) fn in_page(page: Address, within: u64) -> Self {
+    pub(crate) fn in_page(page: Address, within: u64) -> Self {
         Self { slot: control::slot_in_page(page, within), record: control::record_in_page(page, within) }
     }
 }
 
 /// A field of a record.
-pub(in crate::cluster) fn field(record: Address, offset: usize) -> Address {
+pub(crate) fn field(record: Address, offset: usize) -> Address {
     record.add(offset as u64)
 }
 
 /// Set beside the identity of a process that is gone from the first memory node, and perhaps not from others.
-pub(super) const HINT: u64 = 1 << 63;
+pub(crate) const HINT: u64 = 1 << 63;
 
 /// Where in a record's round the number of threads begins that have ended.
-pub(in crate::cluster) const DEPARTED_SHIFT: u32 = 34;
+pub(crate) const DEPARTED_SHIFT: u32 = 34;
 
 /// The processes of some records.
-pub(super) fn collect(
+pub(crate) fn collect(
     members: &mut Vec<Seen>,
     records: &[u64],
     places: impl Fn(u64) -> Places,

@@ -4,21 +4,21 @@
 //! |---|---|---|
 //! | 0 | every segment | `MAGIC`: never handed out, so null is never an object |
 //! | 8 | every segment | version of this layout |
-//! | 16 | every segment | how many [chunks](crate::memory::grid) have been taken, or tried to be |
+//! | 16 | every segment | how many [chunks](crate::segment::grid) have been taken, or tried to be |
 //! | 24 | every segment | about how many of them are free again |
 //! | 32 | a node's first segment | the bytes of its live objects |
 //! | 40..64 | every segment | reserved, zero |
-//! | 64..704 | a node's first segment | the [pool](crate::memory::pool): for each class of blocks, the first page of free ones |
-//! | 704..17088 | segment 0 | the [directory](super::directory): 128 entries of 128 bytes |
-//! | 17088..19152 | segment 0 | the [epochs](crate::memory::global): the epoch, requests, 126 slots, and where further slots are |
-//! | 19152..27328 | segment 0 | the [members](super::members): counts, and a record of 64 bytes for the process of each slot |
+//! | 64..704 | a node's first segment | the pool: for each class of blocks, the first page of free ones |
+//! | 704..17088 | segment 0 | the directory: 128 entries of 128 bytes |
+//! | 17088..19152 | segment 0 | the epochs: the epoch, requests, 126 slots, and where further slots are |
+//! | 19152..27328 | segment 0 | the members: counts, and a record of 64 bytes for the process of each slot |
 //!
 //! The chunks follow, and the chunk table is at the segment's end.
 
 use memoffset::{offset_of, span_of};
 
 use crate::epoch::FIRST_EPOCH;
-use crate::memory::classes::{CLASSES, Class};
+use crate::segment::classes::{CLASSES, Class};
 use farfield_words::Address;
 use farfield_words::geometry::LEAST_SEGMENT_BYTES;
 
@@ -70,11 +70,11 @@ struct Members {
     /// How many runs of several processes there have been.
     runs: u64,
     /// How often a process has ended without giving back all of its memory, how often it had when memory was last
-    /// [collected](crate::memory::collect), and who is at it.
+    /// collected, and who is at it.
     debts: u64,
     collected: u64,
     collector: u64,
-    /// How often a process had ended so when memory was last [swept](crate::memory::sweep), who is at it, and its list of candidates.
+    /// How often a process had ended so when memory was last swept, who is at it, and its list of candidates.
     swept: u64,
     sweeper: u64,
     candidates: u64,
@@ -114,10 +114,12 @@ pub(crate) struct Record {
     pub(crate) round: u64,
     /// The number of that run, from the group's first process.
     pub(crate) run: u64,
-    /// Which [sweep](crate::memory::sweep) it has heard of, and how far it is with it.
+    /// Which sweep it has heard of, and how far it is with it.
     pub(crate) attends: u64,
 }
 
+/// Words in front of a list of candidates of a sweep.
+pub(crate) const LIST_HEAD_WORDS: usize = 2;
 /// Slots in the control block.
 pub(crate) const SLOTS_HERE: usize = 126;
 /// Slots in a page.
@@ -338,7 +340,7 @@ pub(crate) fn is_claimed(at: Address, word: u64) -> bool {
     at.segment() == 0
         && directory.contains(&offset)
         && (offset - directory.start) % size_of::<Entry>() == offset_of!(Entry, state)
-        && super::directory::claimant(word).is_some()
+        && super::entry::claimant(word).is_some()
 }
 
 /// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.

@@ -20,9 +20,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::classes::{Class, block_align, block_bytes};
-use crate::cluster::control;
-use crate::cluster::decode::corrupted_as;
 use crate::error::Result;
+use crate::segment::control;
+use crate::segment::decode::corrupted_as;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -279,7 +279,7 @@ impl Grid {
 /// What a process knows of the chunks that are cut into blocks.
 ///
 /// It may go on believing it: such a chunk is put to another use only after every process has been told to forget what it
-/// knew, and has left the epoch in which it was told. See [`shortage`](super::shortage).
+/// knew, and has left the epoch in which it was told. See `shortage`.
 #[derive(Debug)]
 pub(crate) struct Known {
     segments: Vec<OnceLock<Pages>>,

@@ -3,15 +3,15 @@
 use memoffset::offset_of;
 use std::num::NonZeroU64;
 
-use super::super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
-use super::super::decode::corrupted;
+use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
+use super::decode::corrupted;
 use crate::error::Result;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 use farfield_words::WORD_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     Empty,
     Naming(ThreadId),
     Vacant,
@@ -22,7 +22,7 @@ pub(super) enum State {
 const TAG_BITS: u32 = 3;
 
 impl State {
-    pub(super) fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         match self {
             Self::Empty => 0,
             Self::Naming(id) => id.number().get() << TAG_BITS | 1,
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    pub(super) fn from_word(word: u64) -> Option<Self> {
+    pub(crate) fn from_word(word: u64) -> Option<Self> {
         let id = NonZeroU64::new(word >> TAG_BITS).map(ThreadId::new);
         match (word & ((1 << TAG_BITS) - 1), id) {
             (0, None) => Some(Self::Empty),
@@ -66,9 +66,9 @@ pub(crate) fn claims(peek: impl Fn(Address) -> u64) -> Vec<(Address, String, Thr
 }
 
 /// A name as an entry holds it: its length in the first byte, then its bytes.
-pub(super) type PackedName = [u64; NAME_WORDS];
+pub(crate) type PackedName = [u64; NAME_WORDS];
 
-pub(super) fn pack(name: &str) -> PackedName {
+pub(crate) fn pack(name: &str) -> PackedName {
     let mut bytes = [0; NAME_WORDS * WORD_BYTES];
     let mut length = name.len().min(NAME_BYTES);
     while !name.is_char_boundary(length) {
@@ -79,34 +79,34 @@ pub(super) fn pack(name: &str) -> PackedName {
     bytemuck::cast(bytes)
 }
 
-pub(super) fn unpack(name: &PackedName) -> String {
+pub(crate) fn unpack(name: &PackedName) -> String {
     let bytes: &[u8] = bytemuck::cast_slice(name);
     let length = usize::from(bytes[0]).min(NAME_BYTES);
     String::from_utf8_lossy(&bytes[1..=length]).into_owned()
 }
 
 /// An entry as it was read.
-pub(super) struct View<'a>(pub(super) &'a [u64]);
+pub(crate) struct View<'a>(pub(crate) &'a [u64]);
 
 impl View<'_> {
-    pub(super) fn state(&self, index: usize) -> Result<State> {
+    pub(crate) fn state(&self, index: usize) -> Result<State> {
         let word = self.0[offset_of!(Entry, state) / WORD_BYTES];
         let address = control::entry(index);
         State::from_word(word).ok_or_else(|| corrupted(address, word, "an entry is in no such state"))
     }
-    pub(super) fn value(&self) -> u64 {
+    pub(crate) fn value(&self) -> u64 {
         self.0[offset_of!(Entry, value) / WORD_BYTES]
     }
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         self.0[offset_of!(Entry, fingerprint) / WORD_BYTES]
     }
-    pub(super) fn name(&self) -> PackedName {
+    pub(crate) fn name(&self) -> PackedName {
         self.packed(offset_of!(Entry, name))
     }
-    pub(super) fn type_name(&self) -> PackedName {
+    pub(crate) fn type_name(&self) -> PackedName {
         self.packed(offset_of!(Entry, type_name))
     }
-    pub(super) fn description(&self) -> u64 {
+    pub(crate) fn description(&self) -> u64 {
         self.0[offset_of!(Entry, description) / WORD_BYTES]
     }
     fn packed(&self, offset: usize) -> PackedName {
@@ -116,21 +116,21 @@ impl View<'_> {
 
 /// What an entry says, apart from its state.
 #[derive(Clone, Copy)]
-pub(in crate::cluster) struct Body {
-    pub(in crate::cluster) value: u64,
-    pub(in crate::cluster) fingerprint: u64,
-    pub(super) name: PackedName,
-    pub(super) type_name: PackedName,
+pub(crate) struct Body {
+    pub(crate) value: u64,
+    pub(crate) fingerprint: u64,
+    pub(crate) name: PackedName,
+    pub(crate) type_name: PackedName,
     /// Where the description of the root's type is, or 0.
-    pub(super) description: u64,
+    pub(crate) description: u64,
 }
 
 impl Body {
-    pub(super) fn new(name: PackedName, fingerprint: u64, type_name: &str) -> Self {
+    pub(crate) fn new(name: PackedName, fingerprint: u64, type_name: &str) -> Self {
         Self { value: 0, fingerprint, name, type_name: pack(type_name), description: 0 }
     }
 
-    pub(super) fn words(&self) -> [u64; ENTRY_WORDS - 1] {
+    pub(crate) fn words(&self) -> [u64; ENTRY_WORDS - 1] {
         let mut words = [0; ENTRY_WORDS - 1];
         words[0] = self.value;
         words[1] = self.fingerprint;
