@@ -2,8 +2,8 @@
 //!
 //! mdBook reports a broken include in its log and goes on, and does not look at links at all. So the includes of every
 //! page are checked first, and what the listings show. Then the pages that mdBook made: no directive is left in them, each
-//! relative link leads to a page, and to a place on it, that exists. Rust code may not be typed into a page; it is
-//! included from files that are compiled and run.
+//! relative link leads to a page, and to a place on it, that exists; and the search finds every page. Rust code may not be typed into
+//! a page; it is included from files that are compiled and run.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ pub(crate) fn run() -> Result<(), String> {
     if faults.is_empty() {
         build(&book)?;
         faults = check_pages(&book.join("book"), &book.join("src"))?;
+        faults.extend(check_search(&book.join("book"))?);
     }
     report(&faults)
 }
@@ -106,6 +107,41 @@ fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
     Ok(faults)
 }
 
+/// The files of mdBook's search. Their names have hashes of what is in them.
+const SEARCH: [&str; 4] = ["elasticlunr-", "mark-", "searcher-", "searchindex-"];
+
+/// What is missing for the search of the book that was made in `folder`: its programs, or pages of its index.
+fn check_search(folder: &Path) -> Result<Vec<String>, String> {
+    let scripts = files(folder, "js");
+    let found = |start: &str| {
+        let is_it =
+            |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start));
+        scripts.iter().find(is_it)
+    };
+    let mut faults = Vec::new();
+    for start in SEARCH {
+        let is_empty = found(start).is_none_or(|path| path.metadata().is_ok_and(|data| data.len() == 0));
+        if is_empty {
+            faults.push(format!("the book's search has no `{start}….js`"));
+        }
+    }
+    let index = found("searchindex-").map_or(Ok(String::new()), |path| read(path))?;
+    for page in files(folder, "html") {
+        let name = page.strip_prefix(folder).expect("below the folder").to_string_lossy();
+        let is_chapter = !["404.html", "index.html", "print.html", "toc.html"].contains(&&*name);
+        // An address in the index is the page's, with or without a heading.
+        if is_chapter
+            && ![format!("\"{name}\""), format!("\"{name}#")].iter().any(|page| index.contains(page))
+        {
+            faults.push(format!("the book's search does not find {name}"));
+        }
+        if is_chapter && !read(&page)?.contains("searcher-") {
+            faults.push(format!("{name}: has no search"));
+        }
+    }
+    Ok(faults)
+}
+
 /// `file:line` of the first line that has `text`: of the page's source, or of the page itself if mdBook put it there.
 fn place(source: &Path, page: &Path, text: &str) -> String {
     let line_in = |file: &Path| {
@@ -149,6 +185,35 @@ mod tests {
         let faults = check_pages(&pages, &sources).unwrap();
         std::fs::remove_dir_all(folder).unwrap();
         faults
+    }
+
+    #[test]
+    fn a_book_without_its_search_is_found() {
+        let folder = std::env::temp_dir().join(format!("farfield-search-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("part")).unwrap();
+        let index = r#"{"doc_urls":["a.html#top","part/b.html"]}"#;
+        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        let sound = |planted: &str, text: &str| {
+            for start in SEARCH {
+                write(&format!("{start}7.js"), index);
+            }
+            for page in ["a.html", "part/b.html"] {
+                write(page, r#"<script src="searcher-7.js">"#);
+            }
+            write("print.html", "");
+            write(planted, text);
+            check_search(&folder).unwrap().join("; ")
+        };
+        assert_eq!(sound("print.html", ""), "");
+        for start in SEARCH {
+            let expected = format!("the book's search has no `{start}….js`");
+            assert!(sound(&format!("{start}7.js"), "").contains(&expected), "{start}");
+            std::fs::remove_file(folder.join(format!("{start}7.js"))).unwrap();
+            assert!(check_search(&folder).unwrap().contains(&expected), "{start}");
+        }
+        assert_eq!(sound("searchindex-7.js", r#"["a.html"]"#), "the book's search does not find part/b.html");
+        assert_eq!(sound("part/b.html", "text"), "part/b.html: has no search");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
