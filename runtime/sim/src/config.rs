@@ -52,7 +52,7 @@ pub struct SimConfig {
     /// A planted bug.
     pub plant: Plant,
     /// True if a process that dies is only marked, as real memory nodes do, and keepers evict it. What it had is lost then.
-    pub marks_the_dead: bool,
+    pub marks_dead_members: bool,
     /// True if keepers sweep up what is lost.
     pub sweeps: bool,
 }
@@ -70,7 +70,7 @@ pub enum Reclaim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     /// The block that a thread freed last is the next of its size that it hands out.
-    AtOnce,
+    Immediate,
     /// It is kept out of use until memory is short.
     Never,
 }
@@ -96,7 +96,7 @@ impl Default for SimConfig {
             reclaim: Reclaim::Eager,
             reuse: None,
             plant: Plant::None,
-            marks_the_dead: false,
+            marks_dead_members: false,
             sweeps: false,
         };
         for (name, value) in Self::DEFAULTS {
@@ -163,14 +163,14 @@ impl SimConfig {
             }
             "reuse" => {
                 self.reuse = match value {
-                    "at-once" => Some(Reuse::AtOnce),
+                    "at-once" => Some(Reuse::Immediate),
                     "never" => Some(Reuse::Never),
                     "seed" => None,
                     _ => return Err(format!("{name}={value} is none of `at-once`, `never` and `seed`")),
                 }
             }
             "dead" => {
-                self.marks_the_dead = match value {
+                self.marks_dead_members = match value {
                     "marked" => true,
                     "cleared" => false,
                     _ => return Err(format!("{name}={value} is neither `cleared` nor `marked`")),
@@ -198,8 +198,8 @@ impl SimConfig {
     /// What becomes of freed blocks in a run of `seed`. Lazy reclamation is for counting what real fabrics do, which use them at once.
     pub fn reuse(&self, seed: u64) -> Reuse {
         let drawn =
-            if seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { Reuse::AtOnce } else { Reuse::Never };
-        self.reuse.unwrap_or(if self.reclaim == Reclaim::Eager { drawn } else { Reuse::AtOnce })
+            if seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { Reuse::Immediate } else { Reuse::Never };
+        self.reuse.unwrap_or(if self.reclaim == Reclaim::Eager { drawn } else { Reuse::Immediate })
     }
 
     /// How long `bytes` bytes take on a link.
@@ -219,7 +219,7 @@ impl SimConfig {
 
     /// True if simulated processes have keepers.
     pub fn has_keepers(&self) -> bool {
-        self.marks_the_dead || self.sweeps
+        self.marks_dead_members || self.sweeps
     }
 
     /// Whether any fault can come from the seed while threads run.

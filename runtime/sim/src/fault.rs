@@ -10,7 +10,7 @@ use std::time::Duration;
 #[must_use = "a fault does nothing until it is injected"]
 pub struct Fault {
     pub(crate) kind: FaultKind,
-    pub(crate) when: When,
+    pub(crate) when: FaultTime,
 }
 
 /// What goes wrong.
@@ -25,7 +25,7 @@ pub(crate) enum FaultKind {
 
 /// When it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum FaultTime {
     /// At once; before a run, at its start.
     Now,
     /// At this time.
@@ -36,7 +36,7 @@ pub(crate) enum When {
 
 impl Fault {
     fn new(kind: FaultKind) -> Self {
-        Self { kind, when: When::Now }
+        Self { kind, when: FaultTime::Now }
     }
 
     /// The compute node dies: its threads stop where they wait, holding what they hold, and never go on. What they had
@@ -70,7 +70,7 @@ impl Fault {
 
     /// It happens at this time of the cluster's clock, which goes on from run to run.
     pub fn at(self, time: Duration) -> Self {
-        Self { when: When::At(time), ..self }
+        Self { when: FaultTime::At(time), ..self }
     }
 
     /// It happens once the compute node has posted this many chains of a run: between two operations of its threads,
@@ -78,7 +78,7 @@ impl Fault {
     pub fn after_chains(self, chains: u64) -> Self {
         match self.kind {
             FaultKind::MemoryCrash { .. } | FaultKind::Slow { .. } => self,
-            _ => Self { when: When::AfterChains(chains), ..self },
+            _ => Self { when: FaultTime::AfterChains(chains), ..self },
         }
     }
 

@@ -7,7 +7,7 @@
 //! | module or item | what it has | look here to |
 //! |---|---|---|
 //! | `engine`: [`World`], [`Sim`] | time, threads, NICs, memory nodes, chains in flight, faults, and the loop that polls threads | change the model |
-//! | `books`: [`Kind`] | objects and their lives, the trace and its hash, what was found wrong | judge or report more |
+//! | `books`: [`ObjectType`] | objects and their lives, the trace and its hash, what was found wrong | judge or report more |
 //! | `config`: [`SimConfig`] | the options of a `sim:` URL | add an option |
 //! | [`Meaning`] | what words outside objects mean: the layer above gives it | |
 //! | [`Plant`] | planted bugs of the layer above, for checkers to find | plant a bug |
@@ -27,16 +27,16 @@ mod plant;
 mod tests;
 mod work;
 
-pub use books::blocks::Kind;
-pub use books::trace::NOBODY;
+pub use books::allocations::ObjectType;
+pub use books::trace::NO_THREAD;
 pub use config::{Reclaim, Reuse, SimConfig};
 pub use engine::{
-    Body, KEEPER_TASK, LoopId, LoopKind, PAUSE, Ran, Shared, Sim, Simulation, ThreadFuture, Watch, World,
-    simulate,
+    Body, KEEPER_TASK, LoopId, LoopKind, PAUSE, SharedWorld, Sim, Simulation, ThreadFuture, ThreadOutcome,
+    Watch, World, simulate,
 };
 pub use farfield_fabric::error::Finding;
 pub use fault::Fault;
 pub use history::{Client, Clocked, Event, Happened, History};
-pub use meaning::{Meaning, Meaningless};
+pub use meaning::{Meaning, NoMeaning};
 pub use plant::Plant;
 pub use work::Work;

@@ -28,9 +28,9 @@ pub trait Meaning: Send {
 
 /// Memory without objects and names: for tests of the fabric alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Meaningless;
+pub struct NoMeaning;
 
-impl Meaning for Meaningless {
+impl Meaning for NoMeaning {
     fn is_heap(&self, _: Address) -> bool {
         true
     }

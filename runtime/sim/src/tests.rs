@@ -18,7 +18,7 @@ fn the_simulator_conforms() {
             let arena = Arc::new(Arena::new(GEOMETRY).unwrap());
             let mut world = World::new(options, GEOMETRY, arena, seed, None);
             world.admit(64);
-            let (world, next) = (Shared::new(world), Cell::new(0));
+            let (world, next) = (SharedWorld::new(world), Cell::new(0));
             Fabric::new(move || Sim::new(world.clone(), next.replace(next.get() + 1)))
         });
     }

@@ -28,7 +28,7 @@ pub(super) enum Backing {
     #[cfg(target_os = "linux")]
     Shared(Arc<shm::Client>),
     /// Here too, behind a simulated network.
-    Simulated(sim::Shared),
+    Simulated(sim::SharedWorld),
     /// On other machines.
     #[cfg(feature = "_verbs")]
     Verbs(Arc<Client>),
@@ -50,7 +50,7 @@ impl Backing {
                 let meaning = Box::new(ClusterMeaning(Grid::new(*geometry)));
                 let world =
                     World::new(options.clone(), *geometry, formatted(*geometry)?, *seed, Some(meaning));
-                Self::Simulated(sim::Shared::new(world))
+                Self::Simulated(sim::SharedWorld::new(world))
             }
             #[cfg(feature = "_verbs")]
             Fabric::Verbs(options) => {
@@ -104,7 +104,7 @@ impl Backing {
     }
 
     /// Where the network is simulated.
-    pub(super) fn world(&self) -> Option<&sim::Shared> {
+    pub(super) fn world(&self) -> Option<&sim::SharedWorld> {
         match self {
             Self::Simulated(world) => Some(world),
             _ => None,

@@ -38,7 +38,7 @@ struct Arrived<'a> {
 impl<'a> Arrived<'a> {
     fn at(ct: &'a ComputeThread, barrier: &'a str) -> Self {
         if let Some(sim) = ct.endpoint.virtual_time() {
-            sim.arrives(barrier);
+            sim.enters_barrier(barrier);
         }
         Self { ct, barrier }
     }
@@ -47,7 +47,7 @@ impl<'a> Arrived<'a> {
 impl Drop for Arrived<'_> {
     fn drop(&mut self) {
         if let Some(sim) = self.ct.endpoint.virtual_time() {
-            sim.passes(self.barrier);
+            sim.leaves_barrier(self.barrier);
         }
     }
 }

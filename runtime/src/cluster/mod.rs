@@ -85,7 +85,7 @@ use backing::Backing;
 use farfield_fabric::host::{Background, run_threads};
 use farfield_fabric::stall::{self, Waits};
 use farfield_sim::Simulation;
-use farfield_sim::{self as sim, Ran};
+use farfield_sim::{self as sim, ThreadOutcome};
 use group::Group;
 use keeper::AtFirst;
 use run::Run;
@@ -432,13 +432,13 @@ impl Cluster {
             sim::simulate(world, threads, run.id_of(0).number().get(), &Simulated::new(self, run, body));
         drop((computing, under_way));
         let ran = ran?;
-        let sound = |ran: &Ran<Result<R>>| matches!(ran, Ran::Returned(Ok(_)));
+        let sound = |ran: &ThreadOutcome<Result<R>>| matches!(ran, ThreadOutcome::Returned(Ok(_)));
         if ran.iter().all(sound) {
             look_for_leaks(world)?;
         }
         let result = |ran| match ran {
-            Ran::Returned(result) => Some(result),
-            Ran::Died => None,
+            ThreadOutcome::Returned(result) => Some(result),
+            ThreadOutcome::Died => None,
         };
         Ok(ran.into_iter().map(result).collect())
     }
@@ -480,7 +480,7 @@ impl Shared {
     }
 
     /// Where the network is simulated.
-    pub(crate) fn world(&self) -> Option<&sim::Shared> {
+    pub(crate) fn world(&self) -> Option<&sim::SharedWorld> {
         self.backing.world()
     }
 

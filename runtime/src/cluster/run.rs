@@ -296,7 +296,7 @@ impl Drop for Run {
                 .cluster
                 .shared
                 .world()
-                .is_none_or(|world| !threads.any(|thread| world.lock().has_lost(thread)))
+                .is_none_or(|world| !threads.any(|thread| world.lock().has_lost_memory(thread)))
             {
                 lock(&self.cluster.shared.spare).append(&mut process.take_spare());
                 lock(&self.cluster.shared.quarantined).append(&mut process.take_quarantined());

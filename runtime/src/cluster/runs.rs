@@ -22,7 +22,7 @@ use crate::epoch::Limbo;
 use crate::error::{self, Error, Result};
 use crate::memory::cache::Spare;
 use crate::segment::grid::Grid;
-use farfield_sim::NOBODY;
+use farfield_sim::NO_THREAD;
 
 /// The runs of a process.
 #[derive(Default)]
@@ -178,7 +178,7 @@ impl Shared {
         for mut limbo in orphans {
             while let Some((block, is_object)) = limbo.pop_any() {
                 if let Some(watch) = self.watch(&Rc::default()) {
-                    watch.freed(NOBODY, block.address);
+                    watch.freed(NO_THREAD, block.address);
                 }
                 self.registry.freed(block.address);
                 let node = self.config.geometry.node_of(block.address.segment());

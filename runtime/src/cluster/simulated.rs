@@ -185,7 +185,7 @@ async fn look_for_losses(ct: &ComputeThread) {
 /// Looks for objects that are neither freed nor reachable, at the end of a run. After deaths in a cluster that is swept the last keeper has judged: what it
 /// had to keep because some word looks like a link to it is no leak of a later run, and if its own process has died, after all others had
 /// left, no process was there to judge.
-pub(super) fn look_for_leaks(world: &sim::Shared) -> Result<()> {
+pub(super) fn look_for_leaks(world: &sim::SharedWorld) -> Result<()> {
     let mut world = world.lock();
     let is_judged = world.config().sweeps && world.has_deaths();
     if !world.config().leaks_fail || is_judged {

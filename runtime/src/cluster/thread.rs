@@ -200,7 +200,7 @@ impl ComputeThread {
     /// The time since the cluster was connected, by the fabric's clock.
     pub fn now(&self) -> Duration {
         if let Some(sim) = self.endpoint.virtual_time() {
-            sim.is_asked_for_time();
+            sim.reads_clock();
         }
         self.endpoint.now()
     }
@@ -468,7 +468,7 @@ impl Drop for ComputeThread {
         }
         self.leave_epochs();
         self.hear_of_sweep();
-        if self.endpoint.virtual_time().is_none_or(|sim| !sim.has_lost()) {
+        if self.endpoint.virtual_time().is_none_or(|sim| !sim.has_lost_memory()) {
             self.cluster.shared.adopt(self.limbo.take());
         }
         self.depart();

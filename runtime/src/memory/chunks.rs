@@ -17,7 +17,7 @@ use crate::segment::control;
 use crate::segment::grid::{Grid, Run, Use};
 use crate::task::Backoff;
 use farfield_fabric::chain::Slot;
-use farfield_sim::Kind;
+use farfield_sim::ObjectType;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -443,7 +443,7 @@ impl ComputeThread {
         let block = heap.allocate(self, (0, false), bytes, WORD_BYTES as u64).await?;
         heap.disown(block);
         heap.holdings.wrote(block.address);
-        heap.note_page(block.address, bytes, Kind::internal("epoch slots"));
+        heap.note_page(block.address, bytes, ObjectType::internal("epoch slots"));
         if heap.geometry.node_of(block.address.segment()) > 0 {
             self.put_control_page(block);
             return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] }));

@@ -47,7 +47,7 @@ use farfield_words::Block;
 
 /// Advances the epoch of one run. All its threads are polled by one thread of the system, so relaxed loads and stores do.
 pub(crate) struct Eager {
-    world: sim::Shared,
+    world: sim::SharedWorld,
     processes: Vec<std::sync::Arc<Process>>,
     /// The epoch, if no step has advanced it since.
     epoch: AtomicU64,
@@ -66,7 +66,10 @@ pub(crate) struct Eager {
 
 impl Eager {
     /// That of a run with these processes, if its cluster is a simulated one that reclaims eagerly.
-    pub(crate) fn new(world: Option<&sim::Shared>, processes: &[std::sync::Arc<Process>]) -> Option<Self> {
+    pub(crate) fn new(
+        world: Option<&sim::SharedWorld>,
+        processes: &[std::sync::Arc<Process>],
+    ) -> Option<Self> {
         let world = world?;
         let locked = world.lock();
         if locked.config().reclaim != Reclaim::Eager {

@@ -24,7 +24,7 @@ use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
 use crate::segment::classes::{Class, MAX_ALIGN};
 use crate::segment::grid::{Grid, Run, Use};
-use farfield_sim::Kind;
+use farfield_sim::ObjectType;
 use farfield_sim::Watch;
 use farfield_words::Address;
 use farfield_words::Block;
@@ -271,7 +271,7 @@ impl ThreadHeap {
             self.note_page(
                 block.address,
                 bytes as u64,
-                Kind { name: T::NAME, fields: T::FIELDS, is_object: true },
+                ObjectType { name: T::NAME, fields: T::FIELDS, is_object: true },
             );
         } else {
             self.registry.allocated(block.address);
@@ -279,7 +279,7 @@ impl ThreadHeap {
     }
 
     /// Tells the simulator of memory that is used, if not for an object.
-    pub(super) fn note_page(&self, at: Address, bytes: u64, kind: Kind) {
+    pub(super) fn note_page(&self, at: Address, bytes: u64, kind: ObjectType) {
         if let Some(watch) = &self.watch {
             watch.allocated(self.thread, at, bytes, kind);
         }

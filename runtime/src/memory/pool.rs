@@ -26,7 +26,7 @@ use crate::segment::classes::Class;
 use crate::segment::control;
 use crate::segment::decode::corrupted_as;
 use crate::segment::grid::Grid;
-use farfield_sim::Kind;
+use farfield_sim::ObjectType;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -34,7 +34,7 @@ use farfield_words::WORD_BYTES;
 /// In a link to a page: the page is one of the blocks that it lists.
 const MEMBER: u64 = 1;
 
-const PAGE: Kind = Kind::internal("page of free blocks");
+const PAGE: ObjectType = ObjectType::internal("page of free blocks");
 
 /// What a page lists.
 pub(super) struct Page {

@@ -27,7 +27,7 @@ use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control;
 use crate::segment::grid::Use;
 use crate::task::Backoff;
-use farfield_sim::Kind;
+use farfield_sim::ObjectType;
 use farfield_words::Block;
 
 /// How often a thread looks again that is alone and has no garbage.
@@ -248,7 +248,7 @@ impl ComputeThread {
         for (segment, chunk) in whole {
             let block = Block { address: grid.start(segment, chunk), bytes: grid.chunk_bytes() };
             // Others may still be reading pages there.
-            self.heap().note_page(block.address, block.bytes, Kind::internal("chunk"));
+            self.heap().note_page(block.address, block.bytes, ObjectType::internal("chunk"));
             self.heap().process.known.learn(&grid, segment, chunk, None);
             let mut chain = self.empty_chain();
             chain.write(self.heap().grid.word(segment, chunk), &[Use::Large(1).to_word()]);

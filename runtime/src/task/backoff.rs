@@ -94,13 +94,13 @@ impl<'a> Backoff<'a> {
 
     /// The loop ends by itself, after so many attempts or so long.
     pub(crate) fn that_ends(mut self) -> Self {
-        self.kind = LoopKind::Ends;
+        self.kind = LoopKind::Bounded;
         self
     }
 
     /// The next attempt waits for a word that a thread owns.
     pub(crate) fn waits_for(&mut self, at: Address) {
-        self.kind = LoopKind::Turn(at);
+        self.kind = LoopKind::Ownership(at);
     }
 
     /// Waits.
@@ -112,9 +112,9 @@ impl<'a> Backoff<'a> {
     pub(crate) async fn wait_for(&mut self, purpose: Purpose<'_>) {
         match purpose {
             Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => self.waits_for(at),
-            Purpose::Barrier { .. } => self.kind = LoopKind::Others,
+            Purpose::Barrier { .. } => self.kind = LoopKind::Rendezvous,
             Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Sweep | Purpose::Pool => {
-                self.kind = LoopKind::Ends;
+                self.kind = LoopKind::Bounded;
             }
             Purpose::Retry | Purpose::Name(..) => {}
         }

@@ -78,7 +78,7 @@ impl ComputeThread {
     /// Gives way to the thread's other tasks, and to other threads, once.
     pub async fn yield_now(&self) {
         self.hear_requests();
-        match self.timer(|sim, task| sim.give_way(task)) {
+        match self.timer(|sim, task| sim.yield_now(task)) {
             Some(timer) => drop(timer.await),
             None => pend_once(self).await,
         }

@@ -4,25 +4,25 @@
 //! there is found at the objects that its threads wait for: who took the lock, who marked the node. So for each object the first change
 //! of its life is kept, and the last few, and for each lock who has it.
 //!
-//! Bounds: [`MOST_LOGS`] objects at a time, 19 MB; when there are more, changes of those that follow are not kept.
+//! Bounds: [`MAX_LOGS`] objects at a time, 19 MB; when there are more, changes of those that follow are not kept.
 //! Costs: nothing for a READ; for a change some 30 instructions of the 3,000 that an operation takes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::trace::{Record, What, Who};
+use super::trace::{Action, Actor, Record};
 use farfield_words::Address;
 
 /// How many objects have a log at most.
-const MOST_LOGS: usize = 1 << 16;
+const MAX_LOGS: usize = 1 << 16;
 /// How many of the last changes of an object are kept.
 const KEPT: usize = 3;
 
 /// A change of an object: a record without the object.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    who: Who,
-    what: What,
+    actor: Actor,
+    action: Action,
     at: Address,
 }
 
@@ -47,14 +47,14 @@ impl Logs {
     #[inline]
     pub(super) fn changed(&mut self, id: &mut LogId, record: &Record) {
         if id.0.is_none() {
-            if self.0.len() == MOST_LOGS {
+            if self.0.len() == MAX_LOGS {
                 return;
             }
             self.0.push(Log::default());
             id.0 = std::num::NonZeroU32::new(self.0.len() as u32);
         }
         let Some(log) = id.0.and_then(|id| self.0.get_mut(id.get() as usize - 1)) else { return };
-        let change = Some(Change { who: record.who, what: record.what, at: record.at });
+        let change = Some(Change { actor: record.actor, action: record.action, at: record.at });
         if log.first.is_none() {
             log.first = change;
         } else {
@@ -64,29 +64,29 @@ impl Logs {
     }
 
     /// An object takes the place of another, and its log.
-    pub(super) fn begin_anew(&mut self, id: LogId) {
+    pub(super) fn reset(&mut self, id: LogId) {
         if let Some(log) = id.0.and_then(|id| self.0.get_mut(id.get() as usize - 1)) {
             *log = Log::default();
         }
     }
 
     /// An object's changes: the first and the last few, in time.
-    pub(super) fn of(&self, id: LogId) -> Vec<(Who, What, Address)> {
+    pub(super) fn of(&self, id: LogId) -> Vec<(Actor, Action, Address)> {
         let Some(log) = id.0.and_then(|id| self.0.get(id.get() as usize - 1)) else { return Vec::new() };
         let changes = log.first.iter().chain(log.last.iter().flatten());
-        let mut changes: Vec<_> = changes.map(|change| (change.who, change.what, change.at)).collect();
-        changes.sort_by_key(|(who, ..)| who.at);
+        let mut changes: Vec<_> = changes.map(|change| (change.actor, change.action, change.at)).collect();
+        changes.sort_by_key(|(actor, ..)| actor.at);
         changes
     }
 }
 
 /// The words that name the thread that has them: locks and rights to write, by address; and claimed names.
 #[derive(Default)]
-pub(crate) struct Held(HashMap<u64, (u64, Who), BuildHasherDefault<Bits>>);
+pub(crate) struct HeldWords(HashMap<u64, (u64, Actor), BuildHasherDefault<Bits>>);
 
-impl Held {
-    pub(super) fn acquired(&mut self, at: Address, word: u64, who: Who) {
-        self.0.insert(at.bits(), (word, who));
+impl HeldWords {
+    pub(super) fn acquired(&mut self, at: Address, word: u64, actor: Actor) {
+        self.0.insert(at.bits(), (word, actor));
     }
 
     #[inline]
@@ -97,15 +97,15 @@ impl Held {
     }
 
     /// Who has a word since when.
-    pub(crate) fn of(&self, at: Address) -> Option<(u64, Who)> {
+    pub(crate) fn of(&self, at: Address) -> Option<(u64, Actor)> {
         self.0.get(&at.bits()).copied()
     }
 
     /// All of them, by the time since when they are held.
-    pub(crate) fn all(&self) -> Vec<(Address, u64, Who)> {
-        let held = self.0.iter().map(|(at, (word, who))| (Address::from_bits(*at), *word, *who));
+    pub(crate) fn all(&self) -> Vec<(Address, u64, Actor)> {
+        let held = self.0.iter().map(|(at, (word, actor))| (Address::from_bits(*at), *word, *actor));
         let mut held: Vec<_> = held.collect();
-        held.sort_by_key(|(at, _, who)| (who.at, at.bits()));
+        held.sort_by_key(|(at, _, actor)| (actor.at, at.bits()));
         held
     }
 }
@@ -136,8 +136,13 @@ mod tests {
     use super::*;
 
     fn change(at: u64) -> Record {
-        let who = Who { thread: 0, task: 0, at };
-        Record { who, what: What::FetchAdd { addend: 1, found: at }, at: Address::new(0, 64), object: None }
+        let actor = Actor { thread: 0, task: 0, at };
+        Record {
+            actor,
+            action: Action::FetchAdd { addend: 1, found: at },
+            at: Address::new(0, 64),
+            object: None,
+        }
     }
 
     #[test]
@@ -147,9 +152,9 @@ mod tests {
         for time in 1..=1000 {
             logs.changed(&mut id, &change(time));
         }
-        let times: Vec<u64> = logs.of(id).iter().map(|(who, ..)| who.at).collect();
+        let times: Vec<u64> = logs.of(id).iter().map(|(actor, ..)| actor.at).collect();
         assert_eq!(times, [1, 998, 999, 1000]);
-        logs.begin_anew(id);
+        logs.reset(id);
         assert!(logs.of(id).is_empty());
         logs.changed(&mut id, &change(2000));
         assert_eq!(logs.of(id).len(), 1);
@@ -158,11 +163,11 @@ mod tests {
     #[test]
     fn logs_are_bounded() {
         let mut logs = Logs::default();
-        let mut ids = vec![LogId::default(); MOST_LOGS + 10];
+        let mut ids = vec![LogId::default(); MAX_LOGS + 10];
         for id in &mut ids {
             logs.changed(id, &change(1));
         }
-        assert_eq!(logs.0.len(), MOST_LOGS);
-        assert!(logs.of(ids[MOST_LOGS + 5]).is_empty());
+        assert_eq!(logs.0.len(), MAX_LOGS);
+        assert!(logs.of(ids[MAX_LOGS + 5]).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The books: what the simulator knows about far memory beyond its words.
 
-pub(crate) mod blocks;
+pub(crate) mod allocations;
 mod changes;
 pub(crate) mod trace;
 
@@ -8,33 +8,33 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use crate::meaning::Meaning;
-use blocks::{Blocks, Kind, Misuse};
-use changes::Held;
+use allocations::{Allocations, InvalidUse, ObjectType};
+use changes::HeldWords;
 use farfield_fabric::chain::{Op, Sight};
 use farfield_fabric::error::{self, Error, Finding, Result};
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::ThreadId;
 use farfield_words::WORD_BYTES;
-use trace::{NOBODY, Names};
-use trace::{Record, Time, Trace, What, Who};
+use trace::{Action, Actor, Micros, Record, Trace};
+use trace::{NO_THREAD, Names};
 
 /// How many objects of a run that did not end are shown from their beginnings.
-const MOST_CONCERNED: usize = 8;
+const MAX_AWAITED_OBJECTS: usize = 8;
 /// How many identities the threads of a run have at most.
-const MOST_IDENTITIES: u64 = 1 << 20;
+const MAX_IDENTITIES: u64 = 1 << 20;
 
 /// Objects, names, what has happened, and what was found wrong.
 pub(crate) struct Books {
     pub trace: Trace,
-    pub blocks: Blocks,
+    pub allocations: Allocations,
     /// The words that name the thread that has them.
-    pub held: Held,
+    pub held_words: HeldWords,
     /// When the run began, and which threads have died in which run (by when that began), and when.
     run_began: u64,
     deaths: Vec<(u64, u32, u64)>,
     /// Where the objects are that a run waited for which did not end.
-    concerned: Vec<Address>,
+    awaited_objects: Vec<Address>,
     /// The identity of thread 0 of the run that is under way, or of the last.
     pub first_id: u64,
     /// Whether accesses are judged. The conformance suite uses memory that nobody allocated.
@@ -46,9 +46,9 @@ pub(crate) struct Books {
 }
 
 /// Whether an operation may find that.
-fn sees(op: &Op, misuse: &Misuse) -> bool {
+fn tolerates(op: &Op, invalid_use: &InvalidUse) -> bool {
     match op {
-        Op::Read { sight: Sight::Past, .. } => matches!(misuse, Misuse::Freed(_)),
+        Op::Read { sight: Sight::Past, .. } => matches!(invalid_use, InvalidUse::Freed(_)),
         Op::Read { sight: Sight::Anything, .. } => true,
         _ => false,
     }
@@ -56,13 +56,13 @@ fn sees(op: &Op, misuse: &Misuse) -> bool {
 
 impl Books {
     pub(crate) fn new(seed: u64, judging: bool, meaning: Box<dyn Meaning>) -> Self {
-        let (trace, blocks) = (Trace::new(seed), Blocks::default());
-        let (held, concerned) = (Held::default(), Vec::new());
+        let (trace, allocations) = (Trace::new(seed), Allocations::default());
+        let (held_words, awaited_objects) = (HeldWords::default(), Vec::new());
         Self {
             trace,
-            blocks,
-            held,
-            concerned,
+            allocations,
+            held_words,
+            awaited_objects,
             run_began: 0,
             deaths: Vec::new(),
             first_id: 1,
@@ -78,7 +78,7 @@ impl Books {
     }
 
     pub(crate) fn names(&self) -> Names<'_> {
-        Names { blocks: &self.blocks, meaning: &*self.meaning, first_id: self.first_id }
+        Names { allocations: &self.allocations, meaning: &*self.meaning, first_id: self.first_id }
     }
 
     /// The names that are claimed, in memory whose words `load` loads.
@@ -95,23 +95,23 @@ impl Books {
     /// Enters an executed operation; one that its thread repeats, with the same result, is not shown.
     #[inline]
     pub(crate) fn executed(&mut self, record: Record, repeated: bool) {
-        match record.what {
-            What::Write { words, written } => {
-                self.blocks.changed(&record);
+        match record.action {
+            Action::Write { words, written } => {
+                self.allocations.changed(&record);
                 if words == 1 && (record.object.is_some() || !self.meaning.is_claim(record.at, written[0])) {
-                    self.held.released(record.at);
+                    self.held_words.released(record.at);
                 }
             }
-            What::CompareExchange { expected, new, found } if found == expected => {
-                self.blocks.changed(&record);
+            Action::CompareExchange { expected, new, found } if found == expected => {
+                self.allocations.changed(&record);
                 let owner = ThreadId::of_token(new).filter(|owner| new & 1 == 1 && self.is_of_run(*owner));
                 if owner.is_some() || (record.object.is_none() && self.meaning.is_claim(record.at, new)) {
-                    self.held.acquired(record.at, new, record.who);
+                    self.held_words.acquired(record.at, new, record.actor);
                 } else {
-                    self.held.released(record.at);
+                    self.held_words.released(record.at);
                 }
             }
-            What::FetchAdd { .. } => self.blocks.changed(&record),
+            Action::FetchAdd { .. } => self.allocations.changed(&record),
             _ => {}
         }
         self.trace.operation(record, repeated);
@@ -119,19 +119,20 @@ impl Books {
 
     /// What happened, in so many lines.
     pub(crate) fn table(&self, lines: usize) -> String {
-        let mut records: Vec<Record> = self.concerned.iter().flat_map(|at| self.blocks.life(*at)).collect();
-        records.sort_by_key(|record| record.who.at);
+        let mut records: Vec<Record> =
+            self.awaited_objects.iter().flat_map(|at| self.allocations.records(*at)).collect();
+        records.sort_by_key(|record| record.actor.at);
         self.trace.table(lines, &records, &self.names())
     }
 
     /// These addresses are what a run waits for that is about to be found not to end.
-    pub(crate) fn concerns(&mut self, addresses: impl IntoIterator<Item = Address>) {
+    pub(crate) fn add_awaited_objects(&mut self, addresses: impl IntoIterator<Item = Address>) {
         for at in addresses {
-            let start = self.blocks.at(at).map(|block| block.start);
-            if let Some(start) = start.filter(|start| !self.concerned.contains(start))
-                && self.concerned.len() < MOST_CONCERNED
+            let start = self.allocations.at(at).map(|block| block.start);
+            if let Some(start) = start.filter(|start| !self.awaited_objects.contains(start))
+                && self.awaited_objects.len() < MAX_AWAITED_OBJECTS
             {
-                self.concerned.push(start);
+                self.awaited_objects.push(start);
             }
         }
     }
@@ -157,50 +158,54 @@ impl Books {
 
     /// The object that `at` is in.
     #[inline]
-    pub(crate) fn object(&self, at: Address) -> Option<(Kind, Address)> {
-        self.blocks.at(at).map(|block| (block.kind, block.start))
+    pub(crate) fn object(&self, at: Address) -> Option<(ObjectType, Address)> {
+        self.allocations.at(at).map(|block| (block.object_type, block.start))
     }
 
     /// Judges an operation before its first word.
     #[inline]
-    pub(crate) fn check(&mut self, op: &Op, who: Who) -> Result<()> {
+    pub(crate) fn check(&mut self, op: &Op, actor: Actor) -> Result<()> {
         if !self.judging || !self.meaning.is_heap(op.at()) {
             return Ok(());
         }
-        match self.blocks.accessed(op.at(), op.words()) {
+        match self.allocations.accessed(op.at(), op.words()) {
             Ok(_) => Ok(()),
-            Err(misuse) if sees(op, &misuse) => Ok(()),
-            Err(misuse) => Err(self.misused(op.name(), op.at(), op.words(), &misuse, who)),
+            Err(invalid_use) if tolerates(op, &invalid_use) => Ok(()),
+            Err(invalid_use) => {
+                Err(self.report_invalid_use(op.name(), op.at(), op.words(), &invalid_use, actor))
+            }
         }
     }
 
     /// Judges an operation before later words of it: what was freed in between must not be touched either.
     #[inline]
-    pub(crate) fn check_again(&mut self, op: &Op, words: Range<usize>, who: Who) -> Result<()> {
+    pub(crate) fn check_again(&mut self, op: &Op, words: Range<usize>, actor: Actor) -> Result<()> {
         let at = op.at().add((words.start * WORD_BYTES) as u64);
-        if !self.judging || !self.meaning.is_heap(at) || self.blocks.accessed(at, words.len()).is_ok() {
+        if !self.judging || !self.meaning.is_heap(at) || self.allocations.accessed(at, words.len()).is_ok() {
             return Ok(());
         }
         // The memory may have become several objects.
         for word in words {
             let at = op.at().add((word * WORD_BYTES) as u64);
-            match self.blocks.accessed(at, 1) {
+            match self.allocations.accessed(at, 1) {
                 Ok(_) => {}
-                Err(misuse) if sees(op, &misuse) => {}
-                Err(misuse) => return Err(self.misused(op.name(), op.at(), op.words(), &misuse, who)),
+                Err(invalid_use) if tolerates(op, &invalid_use) => {}
+                Err(invalid_use) => {
+                    return Err(self.report_invalid_use(op.name(), op.at(), op.words(), &invalid_use, actor));
+                }
             }
         }
         Ok(())
     }
 
     /// Judges the use of a copy of an object that a thread has kept, as if it were a READ.
-    pub(crate) fn check_cached(&mut self, at: Address, words: usize, who: Who) -> Result<()> {
+    pub(crate) fn check_cached(&mut self, at: Address, words: usize, actor: Actor) -> Result<()> {
         if !self.judging {
             return Ok(());
         }
-        match self.blocks.accessed(at, words) {
+        match self.allocations.accessed(at, words) {
             Ok(_) => Ok(()),
-            Err(misuse) => Err(self.misused("cached READ", at, words, &misuse, who)),
+            Err(invalid_use) => Err(self.report_invalid_use("cached READ", at, words, &invalid_use, actor)),
         }
     }
 
@@ -210,8 +215,8 @@ impl Books {
     pub(crate) fn fingerprint(&self, op: &Op, words: &[u64], since: u64) -> Option<u64> {
         let (at, mut hasher) = (op.at(), DefaultHasher::new());
         op.name().hash(&mut hasher);
-        match self.blocks.at(at) {
-            Some(block) if !block.kind.is_object => return None,
+        match self.allocations.at(at) {
+            Some(block) if !block.object_type.is_object => return None,
             Some(block) => {
                 (at.bits() - block.start.bits()).hash(&mut hasher);
                 block.identify(since, &mut hasher);
@@ -219,7 +224,7 @@ impl Books {
             None if self.meaning.is_bookkeeping(at) => return None,
             None => at.bits().hash(&mut hasher),
         }
-        let mut word = |word: u64| match (ThreadId::of_token(word), self.blocks.pointed_to(word)) {
+        let mut word = |word: u64| match (ThreadId::of_token(word), self.allocations.pointed_to(word)) {
             (_, Some((block, marks))) => {
                 marks.hash(&mut hasher);
                 block.identify(since, &mut hasher);
@@ -241,69 +246,91 @@ impl Books {
 
     /// Whether an identity is one of a thread of this run, or of those that it may have got besides.
     fn is_of_run(&self, thread: ThreadId) -> bool {
-        thread.number().get().checked_sub(self.first_id).is_some_and(|index| index < MOST_IDENTITIES)
+        thread.number().get().checked_sub(self.first_id).is_some_and(|index| index < MAX_IDENTITIES)
     }
 
     #[cold]
-    fn misused(&mut self, name: &'static str, at: Address, words: usize, misuse: &Misuse, who: Who) -> Error {
+    fn report_invalid_use(
+        &mut self,
+        name: &'static str,
+        at: Address,
+        words: usize,
+        invalid_use: &InvalidUse,
+        actor: Actor,
+    ) -> Error {
         let bytes = words * WORD_BYTES;
-        let report = format!("{name} of {bytes} bytes at {at} by thread {} {misuse}", who.thread);
-        let what = What::Refused { operation: name, words: words as u32 };
-        self.trace.record(Record { who, what, at, object: self.object(at) });
-        let finding = match misuse {
-            Misuse::NeverAllocated | Misuse::Overrun(_) => Finding::WildAccess,
+        let report = format!("{name} of {bytes} bytes at {at} by thread {} {invalid_use}", actor.thread);
+        let action = Action::Refused { operation: name, words: words as u32 };
+        self.trace.record(Record { actor, action, at, object: self.object(at) });
+        let finding = match invalid_use {
+            InvalidUse::NeverAllocated | InvalidUse::Overrun(_) => Finding::WildAccess,
             _ => Finding::UseAfterFree,
         };
-        self.find(finding, who.at, report);
+        self.find(finding, actor.at, report);
         self.finding().expect("just found")
     }
 
     // ---- objects' lives ----------------------------------------------------------------------------------------
 
-    pub(crate) fn allocated(&mut self, at: Address, bytes: u64, kind: Kind, who: Who) {
-        if let Some(other) = self.blocks.allocated(at, bytes, kind, who) {
+    pub(crate) fn allocated(&mut self, at: Address, bytes: u64, object_type: ObjectType, actor: Actor) {
+        if let Some(other) = self.allocations.allocated(at, bytes, object_type, actor) {
             let report = format!(
                 "the `{}` at {at}, allocated by thread {}, in the place of {other}",
-                kind.name, who.thread
+                object_type.name, actor.thread
             );
-            self.find(Finding::DoubleAllocation, who.at, report);
+            self.find(Finding::DoubleAllocation, actor.at, report);
         }
-        self.trace.record(Record { who, what: What::Allocated { bytes }, at, object: Some((kind, at)) });
+        self.trace.record(Record {
+            actor,
+            action: Action::Allocated { bytes },
+            at,
+            object: Some((object_type, at)),
+        });
     }
 
-    pub(crate) fn retired(&mut self, at: Address, expires: u64, who: Who) {
-        match self.blocks.retired(at, expires, who) {
-            Ok(kind) => self.trace.record(Record { who, what: What::Retired, at, object: Some((kind, at)) }),
-            Err(misuse) => {
+    pub(crate) fn retired(&mut self, at: Address, expires: u64, actor: Actor) {
+        match self.allocations.retired(at, expires, actor) {
+            Ok(object_type) => self.trace.record(Record {
+                actor,
+                action: Action::Retired,
+                at,
+                object: Some((object_type, at)),
+            }),
+            Err(invalid_use) => {
                 self.find(
                     Finding::DoubleFree,
-                    who.at,
-                    format!("retirement of {at} by thread {} {misuse}", who.thread),
+                    actor.at,
+                    format!("retirement of {at} by thread {} {invalid_use}", actor.thread),
                 );
             }
         }
     }
 
-    pub(crate) fn freed(&mut self, at: Address, who: Who) {
-        match self.blocks.freed(at, who) {
-            Ok(kind) => self.trace.record(Record { who, what: What::Freed, at, object: Some((kind, at)) }),
-            Err(misuse) => self.find(
+    pub(crate) fn freed(&mut self, at: Address, actor: Actor) {
+        match self.allocations.freed(at, actor) {
+            Ok(object_type) => self.trace.record(Record {
+                actor,
+                action: Action::Freed,
+                at,
+                object: Some((object_type, at)),
+            }),
+            Err(invalid_use) => self.find(
                 Finding::DoubleFree,
-                who.at,
-                format!("free of {at} by thread {} {misuse}", who.thread),
+                actor.at,
+                format!("free of {at} by thread {} {invalid_use}", actor.thread),
             ),
         }
     }
 
     /// Memory that processes have left that died is a block of the runtime's until it is freed.
-    pub(crate) fn lost(&mut self, at: Address, bytes: u64, who: Who) {
-        self.blocks.lost(at, bytes, who);
-        self.allocated(at, bytes, Kind::internal("lost block"), who);
+    pub(crate) fn lost(&mut self, at: Address, bytes: u64, actor: Actor) {
+        self.allocations.lost(at, bytes, actor);
+        self.allocated(at, bytes, ObjectType::internal("lost block"), actor);
     }
 
     /// Reports what neither a root nor any object that a root leads to leads to.
     pub(crate) fn look_for_leaks(&mut self, roots: Vec<u64>, at: u64, word: impl Fn(Address) -> u64) {
-        let mut lost = self.blocks.unreachable(roots, word);
+        let mut lost = self.allocations.unreachable(roots, word);
         // What living threads have leaked comes first: it is the program's.
         lost.sort_by_key(|block| self.death_of(block.allocated_by()).is_some());
         let Some(first) = lost.first() else { return };
@@ -312,7 +339,7 @@ impl Books {
             others => format!(" (and {others} more)"),
         };
         let death = match self.death_of(first.allocated_by()) {
-            Some(died) => format!(", whose compute node died at {}", Time(died)),
+            Some(died) => format!(", whose compute node died at {}", Micros(died)),
             None => String::new(),
         };
         let advice = if self.deaths.is_empty() {
@@ -328,10 +355,10 @@ impl Books {
     /// Reports blocks that a sweep has left behind although no process holds them. A sweep takes any word for a link, so those that look like the address
     /// of the first one may explain it.
     #[cold]
-    pub(crate) fn are_lost(&mut self, blocks: &[Block], pointing: &[Address], at: u64) {
+    pub(crate) fn report_lost_blocks(&mut self, blocks: &[Block], pointing: &[Address], at: u64) {
         let Some(first) = blocks.first() else { return };
         let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
-        let what = self.blocks.at(first.address).map(|block| format!(", {block}")).unwrap_or_default();
+        let action = self.allocations.at(first.address).map(|block| format!(", {block}")).unwrap_or_default();
         let words: Vec<String> = pointing.iter().map(ToString::to_string).collect();
         let words = match words.len() {
             0 => "no word points there".to_owned(),
@@ -339,7 +366,7 @@ impl Books {
         };
         let report = format!(
             "{bytes} bytes in {} blocks are lost after the last sweep: no root leads to them and no process has them; the first is at {}, {} \
-             bytes{what}; {words}",
+             bytes{action}; {words}",
             blocks.len(),
             first.address,
             first.bytes
@@ -360,25 +387,30 @@ impl Books {
     /// A thread's compute node has died.
     pub(crate) fn died(&mut self, thread: u32, at: u64) {
         self.deaths.push((self.run_began, thread, at));
-        self.note(Some(thread), at, What::Died);
+        self.note(Some(thread), at, Action::Died);
     }
 
     /// When a thread died after it had done something, if it did. Threads of different runs have the same numbers.
-    fn death_of(&self, who: Who) -> Option<u64> {
+    fn death_of(&self, actor: Actor) -> Option<u64> {
         let of = |(began, thread, died): &&(u64, u32, u64)| {
-            *thread == who.thread && (*began..=*died).contains(&who.at)
+            *thread == actor.thread && (*began..=*died).contains(&actor.at)
         };
         self.deaths.iter().find(of).map(|(.., died)| *died)
     }
 
     pub(crate) fn ended(&mut self, thread: u32, at: u64, failed: bool) {
-        let who = Who { thread, task: 0, at };
-        self.trace.record(Record { who, what: What::Ended { failed }, at: Address::NULL, object: None });
+        let actor = Actor { thread, task: 0, at };
+        self.trace.record(Record {
+            actor,
+            action: Action::Ended { failed },
+            at: Address::NULL,
+            object: None,
+        });
     }
 
     /// Something that happens to the cluster itself.
-    pub(crate) fn note(&mut self, thread: Option<u32>, at: u64, what: What) {
-        let who = Who { thread: thread.unwrap_or(NOBODY), task: 0, at };
-        self.trace.record(Record { who, what, at: Address::NULL, object: None });
+    pub(crate) fn note(&mut self, thread: Option<u32>, at: u64, action: Action) {
+        let actor = Actor { thread: thread.unwrap_or(NO_THREAD), task: 0, at };
+        self.trace.record(Record { actor, action, at: Address::NULL, object: None });
     }
 }

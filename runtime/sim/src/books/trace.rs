@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use super::blocks::{Blocks, Kind};
+use super::allocations::{Allocations, ObjectType};
 use crate::meaning::Meaning;
 use farfield_words::Address;
 use farfield_words::ThreadId;
@@ -27,29 +27,29 @@ pub(crate) const SHOWN_WORDS: usize = 4;
 
 /// A task of a compute thread, and when it did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct Actor {
     pub thread: u32,
     pub task: u32,
     /// In picoseconds.
     pub at: u64,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.thread {
-            NOBODY => write!(f, "the cluster at {}", Time(self.at)),
-            thread => write!(f, "thread {thread} at {}", Time(self.at)),
+            NO_THREAD => write!(f, "the cluster at {}", Micros(self.at)),
+            thread => write!(f, "thread {thread} at {}", Micros(self.at)),
         }
     }
 }
 
 /// Stands for no thread: what the runtime itself does between runs.
-pub const NOBODY: u32 = u32::MAX;
+pub const NO_THREAD: u32 = u32::MAX;
 
 /// Picoseconds, shown in microseconds.
-pub(crate) struct Time(pub u64);
+pub(crate) struct Micros(pub u64);
 
-impl fmt::Display for Time {
+impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.0 / 1000;
         write!(f, "{}.{:03} us", nanoseconds / 1000, nanoseconds % 1000)
@@ -58,7 +58,7 @@ impl fmt::Display for Time {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum Action {
     Read {
         words: u32,
         seen: [u64; SHOWN_WORDS],
@@ -117,25 +117,25 @@ pub(crate) enum What {
 /// One line of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    pub who: Who,
-    pub what: What,
+    pub actor: Actor,
+    pub action: Action,
     pub at: Address,
     /// The object that was there, where it begins, if there was one.
-    pub object: Option<(Kind, Address)>,
+    pub object: Option<(ObjectType, Address)>,
 }
 
 impl Record {
     /// Whether `next` is the same operation of the same task with the same result.
     pub(crate) fn is_repeated_by(&self, next: &Self) -> bool {
-        let is_same = match (self.what, next.what) {
+        let is_same = match (self.action, next.action) {
             // A lock's token is another for each attempt.
             (
-                What::CompareExchange { expected, found, .. },
-                What::CompareExchange { expected: expects, found: finds, .. },
+                Action::CompareExchange { expected, found, .. },
+                Action::CompareExchange { expected: expects, found: finds, .. },
             ) if found != expected => (expected, found) == (expects, finds),
             (did, does) => did == does,
         };
-        is_same && (self.who.task, self.at) == (next.who.task, next.at)
+        is_same && (self.actor.task, self.at) == (next.actor.task, next.at)
     }
 }
 
@@ -216,24 +216,24 @@ impl Trace {
 
     #[inline]
     fn hash_record(&mut self, record: &Record) {
-        let Record { who, what, at, .. } = *record;
-        self.fold([who.at, u64::from(who.thread) << 32 | u64::from(who.task), at.bits()]);
-        match what {
-            What::Read { words, seen: [a, b, c, d] } => self.fold([1, words.into(), a, b, c, d]),
-            What::Write { words, written: [a, b, c, d] } => self.fold([2, words.into(), a, b, c, d]),
-            What::CompareExchange { expected, new, found } => self.fold([3, expected, new, found]),
-            What::FetchAdd { addend, found } => self.fold([4, addend, found]),
-            What::Refused { words, .. } => self.fold([5, words.into()]),
-            What::Allocated { bytes } => self.fold([6, bytes]),
-            What::Retired => self.fold([7]),
-            What::Freed => self.fold([8]),
-            What::Ended { failed } => self.fold([9, failed.into()]),
-            What::Died => self.fold([10]),
-            What::Stalled { until } => self.fold([11, until]),
-            What::Cut { node, until } => self.fold([12, node.into(), until]),
-            What::MemoryDied { node } => self.fold([13, node.into()]),
-            What::Slowed { node, factor } => self.fold([14, node.into(), factor.into()]),
-            What::Unreachable { node } => self.fold([15, node.into()]),
+        let Record { actor, action, at, .. } = *record;
+        self.fold([actor.at, u64::from(actor.thread) << 32 | u64::from(actor.task), at.bits()]);
+        match action {
+            Action::Read { words, seen: [a, b, c, d] } => self.fold([1, words.into(), a, b, c, d]),
+            Action::Write { words, written: [a, b, c, d] } => self.fold([2, words.into(), a, b, c, d]),
+            Action::CompareExchange { expected, new, found } => self.fold([3, expected, new, found]),
+            Action::FetchAdd { addend, found } => self.fold([4, addend, found]),
+            Action::Refused { words, .. } => self.fold([5, words.into()]),
+            Action::Allocated { bytes } => self.fold([6, bytes]),
+            Action::Retired => self.fold([7]),
+            Action::Freed => self.fold([8]),
+            Action::Ended { failed } => self.fold([9, failed.into()]),
+            Action::Died => self.fold([10]),
+            Action::Stalled { until } => self.fold([11, until]),
+            Action::Cut { node, until } => self.fold([12, node.into(), until]),
+            Action::MemoryDied { node } => self.fold([13, node.into()]),
+            Action::Slowed { node, factor } => self.fold([14, node.into(), factor.into()]),
+            Action::Unreachable { node } => self.fold([15, node.into()]),
         }
     }
 
@@ -250,12 +250,12 @@ impl Trace {
             return text;
         }
         let beginning = &self.first[..self.first.len().min(lines / PART_OF_BEGINNING)];
-        let begun = beginning.last().map_or(0, |record| record.who.at);
+        let begun = beginning.last().map_or(0, |record| record.actor.at);
         // The line that names the gap is one; with objects there are two.
         let most = lines - beginning.len() - 1;
         let is_between = |record: &&Record, count: usize| {
-            let ends = newest(count).next().map_or(u64::MAX, |record| record.who.at);
-            (begun + 1..ends).contains(&record.who.at)
+            let ends = newest(count).next().map_or(u64::MAX, |record| record.actor.at);
+            (begun + 1..ends).contains(&record.actor.at)
         };
         let mut between: Vec<&Record> =
             objects.iter().filter(|record| is_between(record, most / 2)).collect();
@@ -304,7 +304,7 @@ fn grouped(number: u64) -> String {
 
 /// What turns words and addresses into names.
 pub(crate) struct Names<'a> {
-    pub blocks: &'a Blocks,
+    pub allocations: &'a Allocations,
     pub meaning: &'a dyn Meaning,
     /// The identity of thread 0; the others follow.
     pub first_id: u64,
@@ -313,44 +313,46 @@ pub(crate) struct Names<'a> {
 impl Names<'_> {
     /// One line: virtual time, thread and task, what was done where, to which fields, with which values.
     pub(crate) fn line(&self, record: &Record) -> String {
-        let Who { thread, task, at } = record.who;
-        let client = if thread == NOBODY { "-".to_owned() } else { format!("{thread}.{task}") };
-        format!("{:>14}  {client:>6}  {}", Time(at).to_string(), self.action(record))
+        let Actor { thread, task, at } = record.actor;
+        let client = if thread == NO_THREAD { "-".to_owned() } else { format!("{thread}.{task}") };
+        format!("{:>14}  {client:>6}  {}", Micros(at).to_string(), self.action(record))
     }
 
     /// What was done where, to which fields, with which values.
     pub(crate) fn action(&self, record: &Record) -> String {
-        let Record { what, at, object, .. } = *record;
+        let Record { action, at, object, .. } = *record;
         let place = |words: u32| self.place(at, words as usize, object);
-        match what {
-            What::Read { words, seen } => {
+        match action {
+            Action::Read { words, seen } => {
                 format!("READ   {} = {}", place(words), self.fields(record, &seen, words as usize))
             }
-            What::Write { words, written } => {
+            Action::Write { words, written } => {
                 format!("WRITE  {} := {}", place(words), self.fields(record, &written, words as usize))
             }
-            What::CompareExchange { expected, new, found } => {
+            Action::CompareExchange { expected, new, found } => {
                 let [expected_is, new_is, found_is] =
                     [expected, new, found].map(|word| self.fields(record, &[word, 0, 0, 0], 1));
                 let failed =
                     if found == expected { String::new() } else { format!(" failed: it is {found_is}") };
                 format!("CAS    {} {expected_is} -> {new_is}{failed}", place(1))
             }
-            What::FetchAdd { addend, found } => {
+            Action::FetchAdd { addend, found } => {
                 format!("FAA    {} + {}, was {found}", place(1), addend.cast_signed())
             }
-            What::Refused { operation, words } => format!("{operation:<6} {} REFUSED", place(words)),
-            What::Allocated { bytes } => format!("alloc  {}, {bytes} bytes", place(0)),
-            What::Retired => format!("retire {}", place(0)),
-            What::Freed => format!("free   {}", place(0)),
-            What::Ended { failed: false } => "thread ends".to_owned(),
-            What::Ended { failed: true } => "thread ends with an error".to_owned(),
-            What::Died => "compute node dies".to_owned(),
-            What::Stalled { until } => format!("compute node stalls until {}", Time(until)),
-            What::Cut { node, until } => format!("link to memory node {node} is cut until {}", Time(until)),
-            What::MemoryDied { node } => format!("memory node {node} dies"),
-            What::Slowed { node, factor } => format!("memory node {node} becomes {factor} times slower"),
-            What::Unreachable { node } => format!("memory node {node} did not answer"),
+            Action::Refused { operation, words } => format!("{operation:<6} {} REFUSED", place(words)),
+            Action::Allocated { bytes } => format!("alloc  {}, {bytes} bytes", place(0)),
+            Action::Retired => format!("retire {}", place(0)),
+            Action::Freed => format!("free   {}", place(0)),
+            Action::Ended { failed: false } => "thread ends".to_owned(),
+            Action::Ended { failed: true } => "thread ends with an error".to_owned(),
+            Action::Died => "compute node dies".to_owned(),
+            Action::Stalled { until } => format!("compute node stalls until {}", Micros(until)),
+            Action::Cut { node, until } => {
+                format!("link to memory node {node} is cut until {}", Micros(until))
+            }
+            Action::MemoryDied { node } => format!("memory node {node} dies"),
+            Action::Slowed { node, factor } => format!("memory node {node} becomes {factor} times slower"),
+            Action::Unreachable { node } => format!("memory node {node} did not answer"),
         }
     }
 
@@ -363,9 +365,9 @@ impl Names<'_> {
             String::new()
         };
         let describe = |(index, word): (usize, &u64)| {
-            let Some((kind, start)) = record.object else { return self.value(*word) };
+            let Some((object_type, start)) = record.object else { return self.value(*word) };
             let offset = record.at.bits() - start.bits() + (index * WORD_BYTES) as u64;
-            let field = kind.fields.iter().find(|field| field.offset as u64 == offset);
+            let field = object_type.fields.iter().find(|field| field.offset as u64 == offset);
             let shown = match field {
                 Some(field) if field.shape.fingerprint == const { fingerprint::name("Lock") } => {
                     self.owner(*word)
@@ -394,14 +396,14 @@ impl Names<'_> {
 
     /// The address of a word, and what it is called.
     pub(crate) fn place_of(&self, at: Address) -> String {
-        self.place(at, 1, self.blocks.at(at).map(|block| (block.kind, block.start)))
+        self.place(at, 1, self.allocations.at(at).map(|block| (block.object_type, block.start)))
     }
 
     /// An address and what it is called: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.
-    fn place(&self, at: Address, words: usize, object: Option<(Kind, Address)>) -> String {
+    fn place(&self, at: Address, words: usize, object: Option<(ObjectType, Address)>) -> String {
         let name = match object {
-            Some((kind, start)) if words == 1 => field_name(kind, at.bits() - start.bits()),
-            Some((kind, _)) => kind.name.to_owned(),
+            Some((object_type, start)) if words == 1 => field_name(object_type, at.bits() - start.bits()),
+            Some((object_type, _)) => object_type.name.to_owned(),
             None => self.meaning.name(at),
         };
         format!("{at} {name}")
@@ -410,7 +412,7 @@ impl Names<'_> {
     /// A word as whatever it looks like: a pointer to an object and its marks, a small number, or bits.
     fn value(&self, word: u64) -> String {
         let (address, marks) = (Address::from_bits(word & !7), word & 7);
-        match (self.blocks.at(address), marks) {
+        match (self.allocations.at(address), marks) {
             (Some(block), 0) if block.start == address => address.to_string(),
             (Some(block), marks) if block.start == address => format!("{address}+{marks:#b}"),
             _ if word < 1 << 32 => word.to_string(),
@@ -420,16 +422,16 @@ impl Names<'_> {
 }
 
 /// The field that a byte of an object is in: `Node.next`, and where in it if it is not at its start.
-pub(crate) fn field_name(kind: Kind, offset: u64) -> String {
+pub(crate) fn field_name(object_type: ObjectType, offset: u64) -> String {
     let inside = |field: &&FieldInfo| {
         let start = field.offset as u64;
         let end = if field.shape.tail_stride > 0 { u64::MAX } else { start + field.shape.size as u64 };
         (start..end).contains(&offset)
     };
-    match kind.fields.iter().find(inside) {
-        Some(field) if field.offset as u64 == offset => format!("{}.{}", kind.name, field.name),
-        Some(field) => format!("{}.{}+{}", kind.name, field.name, offset - field.offset as u64),
-        None => format!("{}+{offset}", kind.name),
+    match object_type.fields.iter().find(inside) {
+        Some(field) if field.offset as u64 == offset => format!("{}.{}", object_type.name, field.name),
+        Some(field) => format!("{}.{}+{}", object_type.name, field.name, offset - field.offset as u64),
+        None => format!("{}+{offset}", object_type.name),
     }
 }
 

@@ -27,7 +27,7 @@ impl World {
     }
 
     /// A thread works for so long; gives when it is done.
-    pub fn works(&mut self, thread: u32, cost: Picos) -> Picos {
+    pub fn spend(&mut self, thread: u32, cost: Picos) -> Picos {
         let done_at = self.clock(thread).saturating_add(cost);
         if cost > 0
             && let Some(thread) = self.threads.get_mut(thread as usize)
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// A completion or a timer has reached its thread; gives the thread if it is to be polled.
-    pub(super) fn reaches_thread(&mut self, index: u32) -> Option<u32> {
+    pub(super) fn deliver(&mut self, index: u32) -> Option<u32> {
         let number = self.flights[index as usize].thread;
         let thread = &mut self.threads[number as usize];
         if thread.busy_until > self.now || !thread.completions.is_empty() {
@@ -46,45 +46,45 @@ impl World {
             thread.completions.push_back(index);
             if is_first {
                 let at = thread.busy_until.max(self.now);
-                self.agenda.push(at, Event::Wake(number));
+                self.events.push(at, Event::Wake(number));
             }
             return None;
         }
-        self.takes_completion(index)
+        self.take_completion(index)
     }
 
     /// A thread takes a completion, which it has to handle.
-    fn takes_completion(&mut self, index: u32) -> Option<u32> {
+    fn take_completion(&mut self, index: u32) -> Option<u32> {
         let flight = &mut self.flights[index as usize];
-        flight.stage = Stage::Arrived;
+        flight.stage = Stage::Completed;
         let (thread, operations) = (flight.thread, flight.chain.ops().len());
         let cost = self.config.compute.of_completing(operations);
-        self.works(thread, cost);
+        self.spend(thread, cost);
         (self.threads[thread as usize].state == ThreadState::Running).then_some(thread)
     }
 
     /// A thread for which completions wait may be free; gives it if it is to be polled.
-    pub(super) fn wakes(&mut self, number: u32) -> Option<u32> {
-        let stalled_until = self.computes[self.compute_of(number)].stalled_until;
+    pub(super) fn wake_thread(&mut self, number: u32) -> Option<u32> {
+        let stalled_until = self.compute_nodes[self.compute_node_of(number)].stalled_until;
         let thread = &mut self.threads[number as usize];
         let free_at = thread.busy_until.max(stalled_until);
         if free_at > self.now && thread.state == ThreadState::Running {
-            self.agenda.push(free_at, Event::Wake(number));
+            self.events.push(free_at, Event::Wake(number));
             return None;
         }
         let mut next = None;
         while let Some(index) = self.threads[number as usize].completions.pop_front() {
             if self.flights[index as usize].stage == Stage::Forgotten {
-                self.land(index);
+                self.free_flight(index);
             } else {
-                next = self.takes_completion(index);
+                next = self.take_completion(index);
                 break;
             }
         }
         let thread = &self.threads[number as usize];
         if !thread.completions.is_empty() {
             let at = thread.busy_until.max(self.now);
-            self.agenda.push(at, Event::Wake(number));
+            self.events.push(at, Event::Wake(number));
         }
         next
     }

@@ -10,7 +10,7 @@ use crate::config::Picos;
 ///
 /// Those that have not been executed are a list: each flight has the [next](Flight::next). A lane so needs no memory of its
 /// own, which with ten thousand threads would be out of the processor's cache whenever it is needed.
-pub(super) struct Lane {
+pub(super) struct Connection {
     pub(super) node: u16,
     pub(super) front: u32,
     pub(super) back: u32,
@@ -18,7 +18,7 @@ pub(super) struct Lane {
     pub(super) rung: Option<(Picos, Picos)>,
 }
 
-impl Lane {
+impl Connection {
     pub(super) fn new(node: u16) -> Self {
         Self { node, front: NONE, back: NONE, rung: None }
     }
@@ -27,20 +27,23 @@ impl Lane {
 impl Thread {
     /// Its connection to `node`.
     #[inline]
-    pub(super) fn lane(&mut self, node: u16) -> &mut Lane {
-        let first = self.first_lane.get_or_insert_with(|| Lane::new(node));
+    pub(super) fn connection(&mut self, node: u16) -> &mut Connection {
+        let first = self.first_connection.get_or_insert_with(|| Connection::new(node));
         if first.node == node {
             return first;
         }
-        let position = self.other_lanes.iter().position(|lane| lane.node == node).unwrap_or_else(|| {
-            self.other_lanes.push(Lane::new(node));
-            self.other_lanes.len() - 1
-        });
-        &mut self.other_lanes[position]
+        let position =
+            self.other_connections.iter().position(|connection| connection.node == node).unwrap_or_else(
+                || {
+                    self.other_connections.push(Connection::new(node));
+                    self.other_connections.len() - 1
+                },
+            );
+        &mut self.other_connections[position]
     }
 
-    pub(super) fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.first_lane.iter().chain(&self.other_lanes)
+    pub(super) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.first_connection.iter().chain(&self.other_connections)
     }
 }
 
@@ -48,17 +51,17 @@ impl World {
     /// Announces a chain that is ready at `posted_at` to the compute node's NIC; gives when it departs and whether a doorbell was rung for
     /// it. What one thread posts to one memory node in one poll shares a doorbell.
     pub(super) fn ring(&mut self, thread: u32, compute: usize, node: u16, posted_at: Picos) -> (Picos, bool) {
-        let mut lane = self.threads.get_mut(thread as usize).map(|thread| thread.lane(node));
-        if let Some(Lane { rung: Some((at, departs_at)), .. }) = lane
+        let mut connection = self.threads.get_mut(thread as usize).map(|thread| thread.connection(node));
+        if let Some(Connection { rung: Some((at, departs_at)), .. }) = connection
             && *at == self.now
         {
             return (posted_at.max(*departs_at), false);
         }
-        let nic = &mut self.computes[compute].nic_free_at;
+        let nic = &mut self.compute_nodes[compute].nic_free_at;
         let departs_at = posted_at.max(*nic);
         *nic = departs_at + self.config.doorbell;
-        if let Some(lane) = &mut lane {
-            lane.rung = Some((self.now, departs_at));
+        if let Some(connection) = &mut connection {
+            connection.rung = Some((self.now, departs_at));
         }
         (departs_at, true)
     }
@@ -66,31 +69,31 @@ impl World {
     /// Whether chains of a thread have not been executed.
     pub(super) fn is_underway(&self, thread: u32) -> bool {
         let thread = self.threads.get(thread as usize);
-        thread.is_some_and(|thread| thread.lanes().any(|lane| lane.front != NONE))
+        thread.is_some_and(|thread| thread.connections().any(|connection| connection.front != NONE))
     }
 
     /// Chains of a thread that have not been executed: for each of its connections, in order.
     pub(super) fn underway(&self, thread: u32) -> Vec<Vec<u32>> {
         let after = |flight: u32| (flight != NONE).then_some(flight);
-        let chains = |lane: &Lane| {
-            successors(after(lane.front), |flight| after(self.flights[*flight as usize].next)).collect()
+        let chains = |connection: &Connection| {
+            successors(after(connection.front), |flight| after(self.flights[*flight as usize].next)).collect()
         };
-        self.threads[thread as usize].lanes().map(chains).collect()
+        self.threads[thread as usize].connections().map(chains).collect()
     }
 
     /// Whether it is a chain's turn on its connection; if not, it is woken when it is.
     pub(super) fn is_its_turn(&mut self, index: u32) -> bool {
         let Flight { thread, node, .. } = self.flights[index as usize];
         let Some(thread) = self.threads.get_mut(thread as usize) else { return true };
-        let turn = thread.lane(node).front == index;
-        self.flights[index as usize].early = !turn;
+        let turn = thread.connection(node).front == index;
+        self.flights[index as usize].awaits_turn = !turn;
         turn
     }
 
     /// The chain whose turn it is on a chain's connection.
-    pub(super) fn front_of_lane(&mut self, index: u32) -> Option<u32> {
+    pub(super) fn front_of_connection(&mut self, index: u32) -> Option<u32> {
         let Flight { thread, node, .. } = self.flights[index as usize];
-        let front = self.threads.get_mut(thread as usize)?.lane(node).front;
+        let front = self.threads.get_mut(thread as usize)?.connection(node).front;
         (front != NONE).then_some(front)
     }
 
@@ -98,20 +101,20 @@ impl World {
     pub(super) fn is_followed(&self, index: u32) -> bool {
         // A flight that is begun is the first of its connection.
         let next = self.flights[index as usize].next;
-        next != NONE && self.flights[next as usize].early
+        next != NONE && self.flights[next as usize].awaits_turn
     }
 
     /// A chain has been executed, or never will be: the next one of its connection has its turn, if it is there.
     pub(super) fn end_turn(&mut self, index: u32) {
         let Flight { thread, node, .. } = self.flights[index as usize];
         let Some(thread) = self.threads.get_mut(thread as usize) else { return };
-        let lane = thread.lane(node);
-        if lane.front == index {
-            lane.front = self.flights[index as usize].next;
+        let connection = thread.connection(node);
+        if connection.front == index {
+            connection.front = self.flights[index as usize].next;
         }
-        let next = lane.front;
-        if next != NONE && std::mem::take(&mut self.flights[next as usize].early) {
-            self.agenda.push(self.now, Event::Arrive(next));
+        let next = connection.front;
+        if next != NONE && std::mem::take(&mut self.flights[next as usize].awaits_turn) {
+            self.events.push(self.now, Event::Arrive(next));
         }
     }
 }

@@ -69,36 +69,36 @@ impl Ord for Entry {
 }
 
 /// Events in the order in which they will happen.
-pub(super) struct Agenda {
-    events: BinaryHeap<Entry>,
+pub(super) struct EventQueue {
+    heap: BinaryHeap<Entry>,
     /// Orders what happens at the same time, and decides everything else that is left to chance.
     pub(super) rng: SmallRng,
     /// Tells events apart, so that the order is total whatever the generator gives.
     pushed: u32,
 }
 
-impl Agenda {
+impl EventQueue {
     pub(super) fn new(seed: u64) -> Self {
-        Self { events: BinaryHeap::new(), rng: SmallRng::seed_from_u64(seed), pushed: 0 }
+        Self { heap: BinaryHeap::new(), rng: SmallRng::seed_from_u64(seed), pushed: 0 }
     }
 
     pub(super) fn push(&mut self, at: Picos, event: Event) {
         self.pushed = self.pushed.wrapping_add(1);
         let tie = self.rng.next_u64() << 32 | u64::from(self.pushed);
-        self.events.push(Entry { at, tie, event });
+        self.heap.push(Entry { at, tie, event });
     }
 
     pub(super) fn pop(&mut self) -> Option<(Picos, Event)> {
-        self.events.pop().map(|Entry { at, event, .. }| (at, event))
+        self.heap.pop().map(|Entry { at, event, .. }| (at, event))
     }
 
     /// When the next event is due.
     pub(super) fn next_at(&self) -> Option<Picos> {
-        self.events.peek().map(|entry| entry.at)
+        self.heap.peek().map(|entry| entry.at)
     }
 
     pub(super) fn clear(&mut self) {
-        self.events.clear();
+        self.heap.clear();
     }
 }
 
@@ -107,12 +107,12 @@ mod tests {
     use super::*;
 
     fn order(seed: u64) -> Vec<Event> {
-        let mut agenda = Agenda::new(seed);
+        let mut events = EventQueue::new(seed);
         for index in 0..8 {
-            agenda.push(7, Event::Start(index));
+            events.push(7, Event::Start(index));
         }
-        agenda.push(3, Event::Step(9));
-        std::iter::from_fn(|| agenda.pop()).map(|(_, event)| event).collect()
+        events.push(3, Event::Step(9));
+        std::iter::from_fn(|| events.pop()).map(|(_, event)| event).collect()
     }
 
     #[test]

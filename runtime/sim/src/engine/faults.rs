@@ -4,9 +4,9 @@ use rand::{Rng, RngExt};
 
 use super::events::Event;
 use super::world::{ThreadState, World};
-use crate::books::trace::What;
+use crate::books::trace::Action;
 use crate::config::{Odds, Picos, picos};
-use crate::fault::{Fault, FaultKind, When};
+use crate::fault::{Fault, FaultKind, FaultTime};
 use crate::plant::Plant;
 use farfield_fabric::error::{self, Error};
 use farfield_words::Address;
@@ -14,7 +14,7 @@ use farfield_words::Address;
 /// How many times slower a slow memory node is.
 const SLOWNESS: u64 = 10;
 /// How long stalls and cuts last at most, in round trips.
-const LONGEST_RTTS: u64 = 100;
+const MAX_RTTS: u64 = 100;
 
 /// A link that loses everything.
 pub(super) struct Cut {
@@ -28,34 +28,34 @@ pub(super) struct Cut {
 pub(super) struct Script {
     faults: Vec<Option<Fault>>,
     /// How many of them wait for an operation.
-    counting: usize,
+    waiting_for_chains: usize,
 }
 
 impl Script {
     /// Whether no fault waits for an operation.
     pub(super) fn is_empty(&self) -> bool {
-        self.counting == 0
+        self.waiting_for_chains == 0
     }
 
     fn take(&mut self, index: usize) -> Option<Fault> {
         let fault = self.faults[index].take()?;
-        self.counting -= usize::from(matches!(fault.when, When::AfterChains(_)));
+        self.waiting_for_chains -= usize::from(matches!(fault.when, FaultTime::AfterChains(_)));
         Some(fault)
     }
 }
 
 /// Why a thread may have died while it posted a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Befallen {
-    Nothing,
-    ByScript,
-    ByChance,
+pub(super) enum FaultOrigin {
+    NoFault,
+    Scripted,
+    Drawn,
 }
 
 impl World {
     /// Takes a fault into the script; one that is due at once happens, if a run is under way.
     pub fn inject(&mut self, fault: Fault) {
-        self.script.counting += usize::from(matches!(fault.when, When::AfterChains(_)));
+        self.script.waiting_for_chains += usize::from(matches!(fault.when, FaultTime::AfterChains(_)));
         self.script.faults.push(Some(fault));
         if self.running {
             self.schedule(self.script.faults.len() - 1);
@@ -75,80 +75,82 @@ impl World {
             self.threads_of(compute).any(|thread| self.threads[thread as usize].state == ThreadState::Running)
         };
         self.script.faults.iter().flatten().any(|fault| match fault.when {
-            When::Now => false,
-            When::At(time) => picos(time) < self.patience.give_up_at,
-            When::AfterChains(_) => fault.compute().is_some_and(runs),
+            FaultTime::Now => false,
+            FaultTime::At(time) => picos(time) < self.monitor.give_up_at,
+            FaultTime::AfterChains(_) => fault.compute().is_some_and(runs),
         })
     }
 
     fn schedule(&mut self, index: usize) {
         match self.script.faults[index].map(|fault| fault.when) {
-            Some(When::Now) => self.befall_by_script(index as u32),
-            Some(When::At(time)) => self.agenda.push(picos(time).max(self.now), Event::Fault(index as u32)),
-            Some(When::AfterChains(_)) | None => {}
+            Some(FaultTime::Now) => self.apply_scripted_fault(index as u32),
+            Some(FaultTime::At(time)) => {
+                self.events.push(picos(time).max(self.now), Event::Fault(index as u32))
+            }
+            Some(FaultTime::AfterChains(_)) | None => {}
         }
     }
 
     /// A fault of the script is due.
-    pub(super) fn befall_by_script(&mut self, index: u32) {
+    pub(super) fn apply_scripted_fault(&mut self, index: u32) {
         if let Some(fault) = self.script.take(index as usize) {
-            self.happen(fault.kind);
+            self.apply_fault(fault.kind);
         }
     }
 
     /// What goes wrong as a thread posts a chain to memory node `node`.
-    pub(super) fn befall(&mut self, thread: u32, node: u16) -> Befallen {
-        let compute = self.compute_of(thread);
-        let mut befallen = Befallen::Nothing;
+    pub(super) fn apply_faults_of_post(&mut self, thread: u32, node: u16) -> FaultOrigin {
+        let compute = self.compute_node_of(thread);
+        let mut origin = FaultOrigin::NoFault;
         if !self.script.is_empty() {
-            let posted = self.computes[compute].posted;
+            let posted = self.compute_nodes[compute].posted;
             for index in 0..self.script.faults.len() {
                 let due = self.script.faults[index].is_some_and(|fault| {
                     fault.compute() == Some(compute)
-                        && matches!(fault.when, When::AfterChains(chains) if posted > chains)
+                        && matches!(fault.when, FaultTime::AfterChains(chains) if posted > chains)
                 });
                 if due {
-                    self.befall_by_script(index as u32);
-                    befallen = Befallen::ByScript;
+                    self.apply_scripted_fault(index as u32);
+                    origin = FaultOrigin::Scripted;
                 }
             }
         }
-        if self.chance(self.config.crash) && self.computes_alive() > 1 {
-            self.happen(FaultKind::Crash { compute });
-            befallen = Befallen::ByChance;
+        if self.draw(self.config.crash) && self.compute_nodes_alive() > 1 {
+            self.apply_fault(FaultKind::Crash { compute });
+            origin = FaultOrigin::Drawn;
         }
-        if self.chance(self.config.stall) {
-            let until = self.now + self.some_round_trips();
+        if self.draw(self.config.stall) {
+            let until = self.now + self.random_duration();
             self.stall(compute, until);
         }
-        if self.chance(self.config.cut) {
-            let until = self.now + self.some_round_trips();
+        if self.draw(self.config.cut) {
+            let until = self.now + self.random_duration();
             self.cut(compute, node, until);
         }
-        if self.chance(self.config.memory_crash) {
-            self.happen(FaultKind::MemoryCrash { memory: node });
+        if self.draw(self.config.memory_crash) {
+            self.apply_fault(FaultKind::MemoryCrash { memory: node });
         }
-        befallen
+        origin
     }
 
-    fn chance(&mut self, odds: Odds) -> bool {
-        odds > 0 && self.agenda.rng.next_u32() <= odds
+    fn draw(&mut self, odds: Odds) -> bool {
+        odds > 0 && self.events.rng.next_u32() <= odds
     }
 
-    fn some_round_trips(&mut self) -> Picos {
-        self.config.rtt * self.agenda.rng.random_range(1..=LONGEST_RTTS)
+    fn random_duration(&mut self) -> Picos {
+        self.config.rtt * self.events.rng.random_range(1..=MAX_RTTS)
     }
 
     /// Makes some memory nodes slow from the start.
-    pub(super) fn slow_some_down(&mut self) {
-        for node in 0..self.memories.len() {
-            if self.chance(self.config.slow) {
+    pub(super) fn slow_random_nodes(&mut self) {
+        for node in 0..self.memory_nodes.len() {
+            if self.draw(self.config.slow) {
                 self.slow(node as u16, SLOWNESS);
             }
         }
     }
 
-    fn happen(&mut self, kind: FaultKind) {
+    fn apply_fault(&mut self, kind: FaultKind) {
         match kind {
             FaultKind::Crash { compute } => self.crash(compute),
             FaultKind::Stall { compute, duration } => self.stall(compute, self.now + picos(duration)),
@@ -156,9 +158,9 @@ impl World {
                 self.cut(compute, memory, self.now + picos(duration));
             }
             FaultKind::MemoryCrash { memory } => {
-                if let Some(node) = self.memories.get_mut(usize::from(memory)) {
+                if let Some(node) = self.memory_nodes.get_mut(usize::from(memory)) {
                     node.dead = true;
-                    self.books.note(None, self.now, What::MemoryDied { node: memory });
+                    self.books.note(None, self.now, Action::MemoryDied { node: memory });
                 }
             }
             FaultKind::Slow { memory, factor } => self.slow(memory, factor.into()),
@@ -166,9 +168,9 @@ impl World {
     }
 
     fn slow(&mut self, memory: u16, factor: u64) {
-        if let Some(node) = self.memories.get_mut(usize::from(memory)) {
+        if let Some(node) = self.memory_nodes.get_mut(usize::from(memory)) {
             node.slowness = factor;
-            self.books.note(None, self.now, What::Slowed { node: memory, factor: factor as u32 });
+            self.books.note(None, self.now, Action::Slowed { node: memory, factor: factor as u32 });
         }
     }
 
@@ -179,27 +181,27 @@ impl World {
                 self.unfinished -= 1;
                 self.dying.push(thread);
                 self.books.died(thread, self.now);
-                self.break_off(thread);
+                self.truncate_posted(thread);
             }
         }
     }
 
     /// Breaks off what a dead thread has posted, on each connection at any word: what was behind that had not left yet.
-    fn break_off(&mut self, thread: u32) {
+    fn truncate_posted(&mut self, thread: u32) {
         for pending in self.underway(thread) {
             let words = |flight: &u32| u64::from(self.flights[*flight as usize].words_left);
             let all: u64 = pending.iter().map(words).sum();
-            let mut left = self.agenda.rng.random_range(0..=all);
+            let mut left = self.events.rng.random_range(0..=all);
             for flight in pending {
                 let words = u64::from(self.flights[flight as usize].words_left).min(left);
-                self.shorten(flight, words as u32);
+                self.truncate_chain(flight, words as u32);
                 left -= words;
             }
         }
     }
 
     /// Breaks a chain off after so many further words. Nobody learns what it brought.
-    pub(super) fn shorten(&mut self, flight: u32, words: u32) {
+    pub(super) fn truncate_chain(&mut self, flight: u32, words: u32) {
         let timeout_us = self.config.timeout / 1_000_000;
         let flight = &mut self.flights[flight as usize];
         if words < flight.words_left {
@@ -224,10 +226,10 @@ impl World {
     }
 
     fn stall(&mut self, compute: usize, until: Picos) {
-        let Some(node) = self.computes.get_mut(compute) else { return };
+        let Some(node) = self.compute_nodes.get_mut(compute) else { return };
         node.stalled_until = node.stalled_until.max(until);
         let thread = self.threads_of(compute).start;
-        self.books.note(Some(thread), self.now, What::Stalled { until });
+        self.books.note(Some(thread), self.now, Action::Stalled { until });
     }
 
     fn cut(&mut self, compute: usize, memory: u16, until: Picos) {
@@ -235,7 +237,7 @@ impl World {
         self.cuts.retain(|cut| cut.until > now);
         self.cuts.push(Cut { compute, memory, until });
         let thread = self.threads_of(compute).start;
-        self.books.note(Some(thread), self.now, What::Cut { node: memory, until });
+        self.books.note(Some(thread), self.now, Action::Cut { node: memory, until });
     }
 
     /// When the link between a thread and a memory node heals, if it is cut.
@@ -243,7 +245,7 @@ impl World {
         if self.cuts.is_empty() {
             return None;
         }
-        let compute = self.compute_of(thread);
+        let compute = self.compute_node_of(thread);
         let cut = |cut: &&Cut| cut.compute == compute && cut.memory == memory && cut.until > self.now;
         self.cuts.iter().filter(cut).map(|cut| cut.until).max()
     }
@@ -255,11 +257,11 @@ impl World {
         start as u32..(start + each).min(threads) as u32
     }
 
-    fn computes_alive(&self) -> usize {
+    fn compute_nodes_alive(&self) -> usize {
         let alive = |compute: &usize| {
             self.threads_of(*compute)
                 .any(|thread| self.threads[thread as usize].state == ThreadState::Running)
         };
-        (0..self.computes.len()).filter(alive).count()
+        (0..self.compute_nodes.len()).filter(alive).count()
     }
 }

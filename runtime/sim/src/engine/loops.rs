@@ -24,11 +24,11 @@ pub enum LoopKind {
     #[default]
     Attempt,
     /// Waiting for a lock, or for another word that a thread owns, at this address.
-    Turn(Address),
+    Ownership(Address),
     /// Waiting until other threads have come.
-    Others,
+    Rendezvous,
     /// Attempts whose number is limited, or the time that they take.
-    Ends,
+    Bounded,
 }
 
 /// A loop in the table: its place there, which is its own until it ends.
@@ -52,7 +52,7 @@ pub(super) struct Loop {
     pub(super) tries_before: u64,
     /// What the thread had last done when it last waited.
     pub(super) last: Option<Record>,
-    /// How often others had [interfered](super::stuck::InVain) with its task when it began, and how many chains threads had posted
+    /// How often others had [interfered](super::progress::ThreadProgress) with its task when it began, and how many chains threads had posted
     /// outside of loops.
     pub(super) interfered_before: u64,
     pub(super) useful_before: u64,
@@ -61,12 +61,12 @@ pub(super) struct Loop {
 impl Loop {
     /// Whether it ends only if what it waits for comes.
     pub(super) fn is_endless(&self) -> bool {
-        self.purpose != LoopKind::Ends
+        self.purpose != LoopKind::Bounded
     }
 
     /// The word that it waits for.
     pub(super) fn awaited(&self) -> Option<Address> {
-        if let LoopKind::Turn(at) = self.purpose { Some(at) } else { None }
+        if let LoopKind::Ownership(at) = self.purpose { Some(at) } else { None }
     }
 
     /// Whether it is a part of an attempt of an older loop of the same thread.

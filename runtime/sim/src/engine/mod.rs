@@ -34,7 +34,7 @@
 //! | [`network`] | what becomes of a chain between its doorbell and its completion |
 //! | [`faults`] | faults, by the seed and by script |
 //! | [`loops`] | retry loops that have waited |
-//! | [`stuck`] | when to give up |
+//! | [`progress`] | when to give up |
 //! | [`report`] | which thread waits for what then, and which has it |
 //! | [`stalls`] | what has waited for long in virtual time |
 //! | [`run`] | polls compute threads as their completions arrive |
@@ -49,11 +49,11 @@ mod events;
 mod faults;
 mod loops;
 mod network;
+mod progress;
 mod report;
 mod run;
 mod simulation;
 mod stalls;
-mod stuck;
 mod watch;
 mod world;
 
@@ -70,7 +70,7 @@ use farfield_fabric::error::Result;
 use farfield_fabric::{Endpoint, Posted, Ticket};
 use farfield_words::Address;
 pub use loops::{LoopId, LoopKind};
-pub use run::{Body, Ran, ThreadFuture, simulate};
+pub use run::{Body, ThreadFuture, ThreadOutcome, simulate};
 pub use simulation::Simulation;
 pub use watch::Watch;
 pub use world::World;
@@ -87,9 +87,9 @@ const NEVER: Ticket = Ticket(u64::MAX);
 /// A simulated world, shared by its threads' endpoints. All of them run in one OS thread, so the lock is never
 /// contended; it is there because a `Cluster` may be sent to another.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<World>>);
+pub struct SharedWorld(Arc<Mutex<World>>);
 
-impl Shared {
+impl SharedWorld {
     /// A world to be shared.
     pub fn new(world: World) -> Self {
         Self(Arc::new(Mutex::new(world)))
@@ -104,7 +104,7 @@ impl Shared {
 
 /// A simulated thread's access to its world.
 pub struct Sim {
-    world: Shared,
+    world: SharedWorld,
     thread: u32,
     /// Doorbells that it has rung.
     doorbells: Cell<u64>,
@@ -116,7 +116,7 @@ pub struct Sim {
 
 impl Sim {
     /// The access of a thread of the run, by its index.
-    pub fn new(world: Shared, thread: u32) -> Self {
+    pub fn new(world: SharedWorld, thread: u32) -> Self {
         let plant = world.lock().config().plant;
         Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant }
     }
@@ -126,16 +126,16 @@ impl Sim {
         let until = config::picos(time);
         self.world
             .lock()
-            .sleep(self.thread, task, until, stuck::Wait::Sleep)
+            .sleep(self.thread, task, until, progress::TimerPurpose::Sleep)
             .map_or(NEVER, |flight| Ticket(flight.into()))
     }
 
     /// A ticket that completes after a pause: to give way.
-    pub fn give_way(&self, task: u32) -> Ticket {
+    pub fn yield_now(&self, task: u32) -> Ticket {
         let mut world = self.world.lock();
         let until = world.clock(self.thread) + PAUSE;
         world
-            .sleep(self.thread, task, until, stuck::Wait::Yield)
+            .sleep(self.thread, task, until, progress::TimerPurpose::Yield)
             .map_or(NEVER, |flight| Ticket(flight.into()))
     }
 
@@ -144,7 +144,9 @@ impl Sim {
     pub fn retry(&self, pauses: u32, task: u32, purpose: LoopKind, entry: &mut Option<LoopId>) -> Ticket {
         let mut world = self.world.lock();
         let until = world.clock(self.thread) + PAUSE * u64::from(pauses.max(1));
-        let Some(flight) = world.sleep(self.thread, task, until, stuck::Wait::Retry) else { return NEVER };
+        let Some(flight) = world.sleep(self.thread, task, until, progress::TimerPurpose::Retry) else {
+            return NEVER;
+        };
         world.loop_waits((self.thread, task), entry, purpose, until);
         Ticket(flight.into())
     }
@@ -175,34 +177,34 @@ impl Sim {
     }
 
     /// A future of the thread waits at a barrier.
-    pub fn arrives(&self, barrier: &str) {
-        self.world.lock().arrives(self.thread, barrier);
+    pub fn enters_barrier(&self, barrier: &str) {
+        self.world.lock().enters_barrier(self.thread, barrier);
     }
 
     /// It no longer does.
-    pub fn passes(&self, barrier: &str) {
-        self.world.lock().passes(self.thread, barrier);
+    pub fn leaves_barrier(&self, barrier: &str) {
+        self.world.lock().leaves_barrier(self.thread, barrier);
     }
 
     /// The program asks for the time.
-    pub fn is_asked_for_time(&self) {
-        self.world.lock().is_asked_for_time(self.thread);
+    pub fn reads_clock(&self) {
+        self.world.lock().reads_clock(self.thread);
     }
 
     /// Whether the object is alive that somebody uses a cached copy of.
     pub fn check_cached(&self, at: Address, words: usize, task: u32) -> Result<()> {
         let mut world = self.world.lock();
         let cost = world.config().compute.of(Work::CachedAccess);
-        world.works(self.thread, cost);
-        let who = world.who(self.thread, task);
-        world.books.check_cached(at, words, who)
+        world.spend(self.thread, cost);
+        let actor = world.actor(self.thread, task);
+        world.books.check_cached(at, words, actor)
     }
 
     /// The thread works.
     pub fn compute(&self, work: Work) {
         let mut world = self.world.lock();
         let cost = world.config().compute.of(work);
-        world.works(self.thread, cost);
+        world.spend(self.thread, cost);
     }
 
     /// Whether a bug is planted.
@@ -211,8 +213,8 @@ impl Sim {
     }
 
     /// Whether what the thread has is lost with it.
-    pub fn has_lost(&self) -> bool {
-        self.world.lock().has_lost(self.thread)
+    pub fn has_lost_memory(&self) -> bool {
+        self.world.lock().has_lost_memory(self.thread)
     }
 
     /// About how many pauses a time is.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rand::Rng;
 
 use super::events::Event;
-use super::world::{Flight, Progress, Stage, ThreadState, World};
-use crate::books::trace::{Record, SHOWN_WORDS, What, Who};
+use super::world::{Flight, ServiceState, Stage, ThreadState, World};
+use crate::books::trace::{Action, Actor, Record, SHOWN_WORDS};
 use crate::config::Picos;
 use farfield_fabric::chain::Op;
 use farfield_fabric::error::{self, Error, Result};
@@ -20,7 +20,7 @@ const REPEATS: u32 = 16;
 
 impl World {
     /// An event takes place; gives the thread that is to be polled, if it is one's turn.
-    pub(super) fn happens(&mut self, at: Picos, event: Event) -> Option<u32> {
+    pub(super) fn handle_event(&mut self, at: Picos, event: Event) -> Option<u32> {
         self.now = at;
         match event {
             Event::Start(thread) => {
@@ -30,8 +30,8 @@ impl World {
             Event::Serve(node) => self.serve(node),
             Event::Step(flight) => self.step(flight),
             Event::Complete(flight) => return self.complete(flight),
-            Event::Fault(index) => self.befall_by_script(index),
-            Event::Wake(thread) => return self.wakes(thread),
+            Event::Fault(index) => self.apply_scripted_fault(index),
+            Event::Wake(thread) => return self.wake_thread(thread),
         }
         None
     }
@@ -43,16 +43,16 @@ impl World {
         }
         let flight = &self.flights[index as usize];
         let node = flight.node;
-        let memory = &self.memories[usize::from(node)];
+        let memory = &self.memory_nodes[usize::from(node)];
         if memory.dead {
-            return self.is_unreachable(index);
+            return self.fail_unreachable(index);
         }
         if let Some(heals_at) = self.cut_until(flight.thread, flight.node) {
             let retried_at = heals_at + self.config.one_way();
             if retried_at > flight.posted_at + self.config.timeout {
-                return self.is_unreachable(index);
+                return self.fail_unreachable(index);
             }
-            return self.agenda.push(retried_at, Event::Arrive(index));
+            return self.events.push(retried_at, Event::Arrive(index));
         }
         let (mut busy, mut last) = (0, 0);
         for op in flight.chain.ops() {
@@ -62,12 +62,12 @@ impl World {
         let begins_at = self.now.max(memory.free_at);
         let answer_at = begins_at + busy - last * memory.slowness + self.config.window() * memory.slowness;
         self.flights[index as usize].answer_at = answer_at;
-        let memory = &mut self.memories[usize::from(node)];
+        let memory = &mut self.memory_nodes[usize::from(node)];
         memory.free_at = begins_at + busy;
         if begins_at > self.now {
             memory.queue.push_back((begins_at, index));
             if memory.queue.len() == 1 {
-                self.agenda.push(begins_at, Event::Serve(node));
+                self.events.push(begins_at, Event::Serve(node));
             }
         } else {
             self.access(index);
@@ -76,10 +76,10 @@ impl World {
 
     /// A memory node begins the first chain of its queue.
     fn serve(&mut self, node: u16) {
-        let queue = &mut self.memories[usize::from(node)].queue;
+        let queue = &mut self.memory_nodes[usize::from(node)].queue;
         let Some((_, index)) = queue.pop_front() else { return };
         if let Some((begins_at, _)) = queue.front() {
-            self.agenda.push(*begins_at, Event::Serve(node));
+            self.events.push(*begins_at, Event::Serve(node));
         }
         if self.fetches_ahead {
             self.fetch_ahead(node);
@@ -90,7 +90,7 @@ impl World {
     /// It is time for a chain's next word, unless it was hurried and is done.
     fn step(&mut self, index: u32) {
         // A chain's completion comes after its last step, so the flight is still its own.
-        if self.flights[index as usize].progress != Progress::Executed {
+        if self.flights[index as usize].service_state != ServiceState::Executed {
             self.access(index);
         }
     }
@@ -98,8 +98,8 @@ impl World {
     /// A chain waits for its turn on its connection. The one before it, if it has begun, does not pause any more: it has
     /// its order to keep and nothing else to wait for, so the two share the memory node's time as in a pipeline.
     fn hurry(&mut self, waiting: u32) {
-        if let Some(front) = self.front_of_lane(waiting)
-            && self.flights[front as usize].progress == Progress::Begun
+        if let Some(front) = self.front_of_connection(waiting)
+            && self.flights[front as usize].service_state == ServiceState::Begun
         {
             self.access(front);
         }
@@ -107,7 +107,7 @@ impl World {
 
     /// Accesses word after word until it is some other event's turn, or the chain is done.
     fn access(&mut self, index: u32) {
-        self.flights[index as usize].progress = Progress::Begun;
+        self.flights[index as usize].service_state = ServiceState::Begun;
         let hurried = self.is_followed(index);
         loop {
             let words_left = self.flights[index as usize].words_left;
@@ -118,7 +118,7 @@ impl World {
             // odds of a pause there are 1 in n; so the number of words left at the next pause is anything from 1 to all but
             // one, each as likely. Evenly spaced accesses of two chains would rarely overtake each other.
             let pauses = !hurried && words_left > 1;
-            let draw = if pauses { self.agenda.rng.next_u64() } else { 0 };
+            let draw = if pauses { self.events.rng.next_u64() } else { 0 };
             let left = if pauses { 1 + scaled(u64::from(words_left) - 1, draw as u32) as u32 } else { 0 };
             if let Err(error) = self.access_words(index, (words_left - left) as usize) {
                 let flight = &mut self.flights[index as usize];
@@ -131,8 +131,8 @@ impl World {
             }
             let rest = self.flights[index as usize].answer_at.saturating_sub(self.now);
             let next_at = self.now + scaled(rest, (draw >> 32) as u32);
-            if self.agenda.next_at().is_some_and(|other| other <= next_at) {
-                return self.agenda.push(next_at, Event::Step(index));
+            if self.events.next_at().is_some_and(|other| other <= next_at) {
+                return self.events.push(next_at, Event::Step(index));
             }
             self.now = next_at;
         }
@@ -141,16 +141,16 @@ impl World {
 
     /// Sends a chain's completion on its way.
     fn answer(&mut self, index: u32) {
-        self.flights[index as usize].progress = Progress::Executed;
+        self.flights[index as usize].service_state = ServiceState::Executed;
         self.end_turn(index);
         let Flight { answer_at, bytes, .. } = self.flights[index as usize];
         let leaves_at = answer_at.max(self.now);
         let back = self.jittered(self.config.one_way());
-        self.agenda.push(leaves_at + back + self.config.transfer(bytes), Event::Complete(index));
+        self.events.push(leaves_at + back + self.config.transfer(bytes), Event::Complete(index));
     }
 
     /// A chain that gets no answer fails at its timeout.
-    fn is_unreachable(&mut self, index: u32) {
+    fn fail_unreachable(&mut self, index: u32) {
         let timeout = self.config.timeout;
         let flight = &mut self.flights[index as usize];
         let (node, timeout_us) = (flight.node, timeout / 1_000_000);
@@ -160,41 +160,41 @@ impl World {
         flight.result = Err(Error::from(error));
         flight.words_left = 0;
         let fails_at = self.now.max(flight.posted_at + timeout);
-        let what = What::Unreachable { node };
+        let action = Action::Unreachable { node };
         let at = address;
-        let who = Who { thread: flight.thread, task: flight.task, at: self.now };
-        self.agenda.push(fails_at, Event::Complete(index));
+        let actor = Actor { thread: flight.thread, task: flight.task, at: self.now };
+        self.events.push(fails_at, Event::Complete(index));
         self.end_turn(index);
-        self.books.trace.record(Record { who, what, at, object: None });
+        self.books.trace.record(Record { actor, action, at, object: None });
     }
 
     /// A completion or a timer reaches its thread, which is to be polled if it can.
     fn complete(&mut self, index: u32) -> Option<u32> {
         let Flight { thread, stage, .. } = self.flights[index as usize];
         if stage == Stage::Forgotten {
-            self.land(index);
+            self.free_flight(index);
             return None;
         }
         if !self.running {
-            self.flights[index as usize].stage = Stage::Arrived;
+            self.flights[index as usize].stage = Stage::Completed;
             return None;
         }
         if let Some(heals_at) = self.answer_is_lost(index) {
             // The requester asks again, and the memory node remembers its answer.
             let deadline = self.flights[index as usize].posted_at + self.config.timeout;
             if heals_at > deadline {
-                self.is_unreachable(index);
+                self.fail_unreachable(index);
             } else {
-                self.agenda.push(heals_at + self.config.one_way(), Event::Complete(index));
+                self.events.push(heals_at + self.config.one_way(), Event::Complete(index));
             }
             return None;
         }
-        let stalled_until = self.computes[self.compute_of(thread)].stalled_until;
+        let stalled_until = self.compute_nodes[self.compute_node_of(thread)].stalled_until;
         if stalled_until > self.now {
-            self.agenda.push(stalled_until, Event::Complete(index));
+            self.events.push(stalled_until, Event::Complete(index));
             return None;
         }
-        self.reaches_thread(index)
+        self.deliver(index)
     }
 
     /// Whether the link is cut on which an answer arrives; gives when it heals. Timers and failures need no link.
@@ -213,7 +213,7 @@ impl World {
             return mean;
         }
         let spread = scaled(mean, self.config.jitter);
-        mean - spread + scaled(2 * spread, self.agenda.rng.next_u32())
+        mean - spread + scaled(2 * spread, self.events.rng.next_u32())
     }
 
     // ---- memory ------------------------------------------------------------------------------------------------
@@ -226,19 +226,19 @@ impl World {
             let (ops, words) = flight.chain.parts();
             let op = &ops[flight.next_op as usize];
             let word = flight.next_word as usize;
-            let who = Who { thread: flight.thread, task: flight.task, at: self.now };
+            let actor = Actor { thread: flight.thread, task: flight.task, at: self.now };
             let burst = count.min(op.words() - word);
             if word == 0 {
                 // The whole range, so that an operation with an invalid address changes nothing.
                 self.arena.words(op.at(), op.words())?;
-                self.books.check(op, who)?;
+                self.books.check(op, actor)?;
             } else {
-                self.books.check_again(op, word..word + burst, who)?;
+                self.books.check_again(op, word..word + burst, actor)?;
             }
             let cells = self.arena.words(op.at().add((word * WORD_BYTES) as u64), burst)?;
             let (op_at, changed) = (op.at(), access(op, word, words, cells));
             if changed && !self.books.is_of_epochs(op_at) {
-                self.patience.memory_changed();
+                self.monitor.memory_changed();
             }
             count -= burst;
             flight.words_left -= burst as u32;
@@ -247,13 +247,14 @@ impl World {
                 break;
             }
             (flight.next_op, flight.next_word) = (flight.next_op + 1, 0);
-            let record = Record { who, what: what(op, words), at: op_at, object: self.books.object(op_at) };
+            let record =
+                Record { actor, action: action_of(op, words), at: op_at, object: self.books.object(op_at) };
             let mut repeated = false;
-            if let Some(thread) = self.threads.get_mut(who.thread as usize) {
-                if let What::CompareExchange { expected, found, .. } = record.what
+            if let Some(thread) = self.threads.get_mut(actor.thread as usize) {
+                if let Action::CompareExchange { expected, found, .. } = record.action
                     && found != expected
                 {
-                    thread.in_vain.exchange_failed(who.task, found);
+                    thread.progress.exchange_failed(actor.task, found);
                 }
                 // What the runtime does for epochs now and then says nothing of what the thread does.
                 let of_epochs = self.books.is_of_epochs(op_at);
@@ -268,10 +269,10 @@ impl World {
                     (thread.last, thread.repeats) = (Some(record), 0);
                 }
             }
-            if let Some(since) = self.patience.suspicious_since()
-                && let Some(thread) = self.threads.get_mut(who.thread as usize)
+            if let Some(since) = self.monitor.suspicious_since()
+                && let Some(thread) = self.threads.get_mut(actor.thread as usize)
             {
-                thread.in_vain.does(self.books.fingerprint(op, words, since));
+                thread.progress.add_fingerprint(self.books.fingerprint(op, words, since));
             }
             self.books.executed(record, repeated);
         }
@@ -325,7 +326,7 @@ fn scaled(number: u64, share: u32) -> u64 {
 }
 
 /// What an executed operation did.
-fn what(op: &Op, words: &[u64]) -> What {
+fn action_of(op: &Op, words: &[u64]) -> Action {
     let shown = |slot: &std::ops::Range<usize>| {
         let mut shown = [0; SHOWN_WORDS];
         let count = slot.len().min(SHOWN_WORDS);
@@ -333,11 +334,11 @@ fn what(op: &Op, words: &[u64]) -> What {
         shown
     };
     match op {
-        Op::Read { slot, .. } => What::Read { words: slot.len() as u32, seen: shown(slot) },
-        Op::Write { slot, .. } => What::Write { words: slot.len() as u32, written: shown(slot) },
+        Op::Read { slot, .. } => Action::Read { words: slot.len() as u32, seen: shown(slot) },
+        Op::Write { slot, .. } => Action::Write { words: slot.len() as u32, written: shown(slot) },
         Op::CompareExchange { expected, new, slot, .. } => {
-            What::CompareExchange { expected: *expected, new: *new, found: words[*slot] }
+            Action::CompareExchange { expected: *expected, new: *new, found: words[*slot] }
         }
-        Op::FetchAdd { addend, slot, .. } => What::FetchAdd { addend: *addend, found: words[*slot] },
+        Op::FetchAdd { addend, slot, .. } => Action::FetchAdd { addend: *addend, found: words[*slot] },
     }
 }

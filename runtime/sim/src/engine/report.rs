@@ -5,16 +5,16 @@
 use std::fmt::Write;
 
 use super::loops::{Loop, LoopKind};
-use super::stuck::Waits;
+use super::progress::PendingWaits;
 use super::world::{Thread, ThreadState, World};
-use crate::books::trace::{Record, Time, Who};
+use crate::books::trace::{Actor, Micros, Record};
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
 /// How many threads, and how many of anything else, a report names.
-const NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 /// What it says if a thread waits though no operation, lock, sleep or barrier of the runtime's is pending in it.
-const STRANGERS: &str = "the runtime does not know what such a thread waits for, usually a channel or tokio's timers, tasks or locks: in \
+const FOREIGN_WAIT_HINT: &str = "the runtime does not know what such a thread waits for, usually a channel or tokio's timers, tasks or locks: in \
                          virtual time nothing wakes it";
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         if !self.running {
             return String::new();
         }
-        let (waits, loops) = (self.waits(), self.patience.loops.outermost(self.threads.len()));
+        let (waits, loops) = (self.waits(), self.monitor.loops.outermost(self.threads.len()));
         let tries = |index: usize| loops[index].iter().map(|each| each.tries).max().unwrap_or_default();
         let mut running: Vec<usize> = (0..self.threads.len())
             .filter(|index| self.threads[*index].state == ThreadState::Running)
@@ -31,19 +31,19 @@ impl World {
         running.sort_by_key(|index| std::cmp::Reverse(tries(*index)));
         let mut parts: Vec<String> = running
             .iter()
-            .take(NAMED)
+            .take(MAX_NAMED)
             .map(|index| self.thread_waits(*index, waits[*index], &loops[*index]))
             .collect();
-        if running.len() > NAMED {
-            parts.push(format!("and {} more", running.len() - NAMED));
+        if running.len() > MAX_NAMED {
+            parts.push(format!("and {} more", running.len() - MAX_NAMED));
         }
         for (index, thread) in self.threads.iter().enumerate() {
             if let ThreadState::Dead(at) = thread.state {
-                parts.push(format!("thread {index} died at {}", Time(at)));
+                parts.push(format!("thread {index} died at {}", Micros(at)));
             }
         }
         if running.iter().any(|index| waits[*index].is_nothing()) {
-            parts.push(STRANGERS.to_owned());
+            parts.push(FOREIGN_WAIT_HINT.to_owned());
         }
         let awaited: Vec<Address> = loops.iter().flatten().filter_map(Loop::awaited).collect();
         parts.extend(self.locks(&awaited));
@@ -53,8 +53,8 @@ impl World {
     }
 
     /// The objects that the threads of a report wait for, or last did something to.
-    pub(super) fn concerned(&self) -> Vec<Address> {
-        let loops = self.patience.loops.outermost(self.threads.len());
+    pub(super) fn awaited_objects(&self) -> Vec<Address> {
+        let loops = self.monitor.loops.outermost(self.threads.len());
         let loops = loops.iter().flatten();
         let awaited = loops.clone().filter_map(Loop::awaited);
         let tried = loops.filter_map(|each| each.last.map(|last| last.at));
@@ -65,17 +65,17 @@ impl World {
 
     /// Which locks are held: those that are waited for first.
     fn locks(&self, awaited: &[Address]) -> Option<String> {
-        let mut held = self.books.held.all();
+        let mut held = self.books.held_words.all();
         held.retain(|(at, word, _)| ThreadId::of_token(*word).is_some() && self.peek(*at) == *word);
         held.retain(|(at, ..)| self.books.object(*at).is_some());
         held.sort_by_key(|(at, ..)| !awaited.contains(at));
         let names = self.books.names();
-        let each = |(at, _, who): &(Address, u64, Who)| {
-            let dead = match self.threads.get(who.thread as usize).map(|thread| thread.state) {
+        let each = |(at, _, actor): &(Address, u64, Actor)| {
+            let dead = match self.threads.get(actor.thread as usize).map(|thread| thread.state) {
                 Some(ThreadState::Running) => "",
                 _ => ", which is gone",
             };
-            let Who { thread, task, at: since } = *who;
+            let Actor { thread, task, at: since } = *actor;
             let waiting = match awaited.iter().filter(|awaited| *awaited == at).count() {
                 0 => String::new(),
                 1 => " (1 waits for it)".to_owned(),
@@ -84,7 +84,7 @@ impl World {
             format!(
                 "{} by thread {thread}, task {task}{dead} since {}{waiting}",
                 names.place_of(*at),
-                Time(since)
+                Micros(since)
             )
         };
         list("held", &held, each)
@@ -111,7 +111,7 @@ impl World {
             let missing: Vec<usize> =
                 running().filter(|(_, thread)| !waits(thread)).map(|(index, _)| index).collect();
             let missing = if missing.is_empty() { "no thread".to_owned() } else { numbers(&missing) };
-            format!("`{name}` since {}: {} arrived, {missing} missing", Time(since), numbers(&arrived))
+            format!("`{name}` since {}: {} arrived, {missing} missing", Micros(since), numbers(&arrived))
         };
         list("barriers", &names, each)
     }
@@ -121,8 +121,11 @@ impl World {
         let claims = self.books.claims(|at| self.peek(at));
         let each = |(at, name, owner): &(Address, String, ThreadId)| {
             let name = if name.is_empty() { String::new() } else { format!("`{name}` ") };
-            let since =
-                self.books.held.of(*at).map_or(String::new(), |(_, who)| format!(" since {}", Time(who.at)));
+            let since = self
+                .books
+                .held_words
+                .of(*at)
+                .map_or(String::new(), |(_, actor)| format!(" since {}", Micros(actor.at)));
             match owner.number().get().checked_sub(self.books.first_id) {
                 Some(thread) => format!("{name}by thread {thread}{since}"),
                 None => format!("{name}by a thread of an earlier run ({owner})"),
@@ -132,37 +135,37 @@ impl World {
     }
 
     /// `thread 2 waits after "CAS 0:0x4150 Node.lock …" at 12.000 us, tried 128 times since 3.000 us`.
-    fn thread_waits(&self, index: usize, waits: Waits, loops: &[Loop]) -> String {
+    fn thread_waits(&self, index: usize, waits: PendingWaits, loops: &[Loop]) -> String {
         let mut text = match self.threads[index].last {
             None => format!("thread {index} waits after no operation"),
             Some(last) => {
-                format!("thread {index} waits after {} at {}", self.action(&last), Time(last.who.at))
+                format!("thread {index} waits after {} at {}", self.action(&last), Micros(last.actor.at))
             }
         };
         if waits.is_nothing() {
             text += ", for nothing that the runtime knows of";
         }
         if let Some((since, epoch)) = self.threads[index].pinned {
-            let _ = write!(text, ", with a guard since {} (epoch {epoch})", Time(since));
+            let _ = write!(text, ", with a guard since {} (epoch {epoch})", Micros(since));
         }
         let mut loops: Vec<&Loop> = loops.iter().collect();
         loops.sort_by_key(|each| std::cmp::Reverse(each.tries));
-        for each in loops.iter().take(NAMED) {
+        for each in loops.iter().take(MAX_NAMED) {
             let _ = write!(text, ", {}", self.loop_waits_for(index, each));
         }
-        if loops.len() > NAMED {
-            let _ = write!(text, " and in {} loops more", loops.len() - NAMED);
+        if loops.len() > MAX_NAMED {
+            let _ = write!(text, " and in {} loops more", loops.len() - MAX_NAMED);
         }
         text
     }
 
     fn loop_waits_for(&self, index: usize, each: &Loop) -> String {
         let task = if each.task > 0 { format!("task {} ", each.task) } else { String::new() };
-        let tried = format!("{task}tried {} times since {}", each.tries, Time(each.since));
+        let tried = format!("{task}tried {} times since {}", each.tries, Micros(each.since));
         let what = match each.purpose {
-            LoopKind::Turn(at) => format!(" to get {}", self.books.names().place_of(at)),
-            LoopKind::Others => " for others to come".to_owned(),
-            LoopKind::Attempt | LoopKind::Ends => match each.last {
+            LoopKind::Ownership(at) => format!(" to get {}", self.books.names().place_of(at)),
+            LoopKind::Rendezvous => " for others to come".to_owned(),
+            LoopKind::Attempt | LoopKind::Bounded => match each.last {
                 // Another task of the thread did what the thread did last.
                 Some(last) if self.threads[index].last.is_some_and(|of_thread| of_thread.at != last.at) => {
                     format!(", last {}", self.action(&last))
@@ -184,15 +187,19 @@ fn list<T>(what: &str, all: &[T], each: impl Fn(&T) -> String) -> Option<String>
     if all.is_empty() {
         return None;
     }
-    let named: Vec<String> = all.iter().take(NAMED).map(each).collect();
-    let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+    let named: Vec<String> = all.iter().take(MAX_NAMED).map(each).collect();
+    let more =
+        if all.len() > MAX_NAMED { format!(" and {} more", all.len() - MAX_NAMED) } else { String::new() };
     Some(format!("{what}: {}{more}", named.join(", ")))
 }
 
 /// `thread 1`, or `threads 1, 2, 3, 4 and 7 more`.
 fn numbers(threads: &[usize]) -> String {
-    let named: Vec<String> = threads.iter().take(NAMED).map(usize::to_string).collect();
-    let more =
-        if threads.len() > NAMED { format!(" and {} more", threads.len() - NAMED) } else { String::new() };
+    let named: Vec<String> = threads.iter().take(MAX_NAMED).map(usize::to_string).collect();
+    let more = if threads.len() > MAX_NAMED {
+        format!(" and {} more", threads.len() - MAX_NAMED)
+    } else {
+        String::new()
+    };
     format!("thread{} {}{more}", if threads.len() == 1 { "" } else { "s" }, named.join(", "))
 }

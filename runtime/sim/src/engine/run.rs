@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::Shared;
+use super::SharedWorld;
 use super::events::Event;
-use super::world::{Compute, MANY_THREADS, Thread, ThreadState, World};
+use super::world::{ComputeNode, MANY_THREADS, Thread, ThreadState, World};
 use crate::config::duration;
 use farfield_fabric::error::{self, Error, Result};
 
 /// How a simulated thread ended.
-pub enum Ran<R> {
+pub enum ThreadOutcome<R> {
     /// It returned this.
     Returned(R),
     /// A fault killed it.
@@ -43,16 +43,16 @@ pub trait Body {
 /// # Panics
 /// With the panic of a thread; the others go no further.
 pub fn simulate<B: Body>(
-    world: &Shared,
+    world: &SharedWorld,
     threads: usize,
     first_id: u64,
     body: &B,
-) -> Result<Vec<Ran<B::Output>>> {
+) -> Result<Vec<ThreadOutcome<B::Output>>> {
     world.lock().begin(threads, first_id)?;
     let mut futures: Vec<Option<ThreadFuture<'_, B::Output>>> = Vec::new();
     futures.resize_with(threads, || None);
-    let mut ran: Vec<Ran<B::Output>> = Vec::new();
-    ran.resize_with(threads, || Ran::Died);
+    let mut outcomes: Vec<ThreadOutcome<B::Output>> = Vec::new();
+    outcomes.resize_with(threads, || ThreadOutcome::Died);
     let mut context = Context::from_waker(Waker::noop());
     let mut panicked = None;
     let watched = world.lock().stalls.clone();
@@ -79,7 +79,7 @@ pub fn simulate<B: Body>(
                 // Dropped before it counts as ended: what it holds is given back at this moment of virtual time.
                 futures[thread] = None;
                 world.lock().ended(thread as u32, B::failed(&output));
-                ran[thread] = Ran::Returned(output);
+                outcomes[thread] = ThreadOutcome::Returned(output);
             }
             Err(panic) => {
                 panicked = Some(panic);
@@ -105,7 +105,7 @@ pub fn simulate<B: Body>(
     }
     match world.lock().books.finding() {
         Some(finding) => Err(finding),
-        None => Ok(ran),
+        None => Ok(outcomes),
     }
 }
 
@@ -121,33 +121,33 @@ impl World {
         }
         self.threads.clear();
         self.threads.resize_with(threads, Thread::default);
-        let computes = threads.div_ceil(self.config.threads_per_node as usize);
-        self.computes.clear();
-        self.computes.resize(computes, Compute::default());
+        let compute_nodes = threads.div_ceil(self.config.threads_per_node as usize);
+        self.compute_nodes.clear();
+        self.compute_nodes.resize(compute_nodes, ComputeNode::default());
         self.books.first_id = first_id;
         self.books.run_begins(self.now);
-        self.patience.begin(self.now);
+        self.monitor.begin(self.now);
         (self.running, self.stopped) = (true, false);
         self.unfinished = threads;
         self.fetches_ahead = threads >= MANY_THREADS;
         self.schedule_script();
         for thread in 0..threads {
-            self.agenda.push(self.now, Event::Start(thread as u32));
+            self.events.push(self.now, Event::Start(thread as u32));
         }
         Ok(())
     }
 
     /// Lets time pass until a thread is to be polled; none if the run is over.
     fn advance(&mut self) -> Option<u32> {
-        self.look_if_due();
+        self.check_progress_if_due();
         loop {
             if self.books.finding().is_some() {
                 return None;
             }
             let running = self.unfinished > 0;
-            let Some((at, event)) = self.agenda.pop() else {
+            let Some((at, event)) = self.events.pop() else {
                 if running {
-                    self.is_deadlocked();
+                    self.report_deadlock();
                 }
                 return None;
             };
@@ -157,15 +157,15 @@ impl World {
             if !running {
                 // What was posted takes effect; faults that are not due yet wait for the next run.
                 if !matches!(event, Event::Fault(_)) {
-                    self.happens(at, event);
+                    self.handle_event(at, event);
                 }
                 continue;
             }
-            if at > self.patience.give_up_at {
-                self.is_out_of_time();
+            if at > self.monitor.give_up_at {
+                self.report_out_of_time();
                 return None;
             }
-            let next = self.happens(at, event);
+            let next = self.handle_event(at, event);
             self.announce_deaths();
             if next.is_some() {
                 self.polled = next;
@@ -190,8 +190,8 @@ impl World {
     fn end(&mut self) {
         self.finish_work();
         self.polled = None;
-        self.agenda.clear();
-        self.memories.iter_mut().for_each(|memory| memory.queue.clear());
+        self.events.clear();
+        self.memory_nodes.iter_mut().for_each(|memory| memory.queue.clear());
         self.cuts.clear();
         self.dying.clear();
         self.running = false;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Shared;
+use super::SharedWorld;
 use crate::books::trace::since_start;
 use crate::fault::Fault;
 
@@ -12,12 +12,12 @@ use crate::fault::Fault;
 /// Cloning it is cheap and gives the same one.
 #[derive(Clone)]
 pub struct Simulation {
-    world: Shared,
+    world: SharedWorld,
 }
 
 impl Simulation {
     /// The view on a world.
-    pub fn new(world: Shared) -> Self {
+    pub fn new(world: SharedWorld) -> Self {
         Self { world }
     }
 

@@ -33,18 +33,18 @@ impl World {
         let books = &self.books;
         let field = |at: Address| {
             let object = books.object(at);
-            object.map_or_else(String::new, |(kind, start)| {
-                format!(" ({})", field_name(kind, at.bits() - start.bits()))
+            object.map_or_else(String::new, |(object_type, start)| {
+                format!(" ({})", field_name(object_type, at.bits() - start.bits()))
             })
         };
         let mut lines = Vec::new();
         for flight in &mut self.flights {
             let waited = now.saturating_sub(flight.posted_at);
-            let is_under_way = matches!(flight.stage, Stage::Travelling | Stage::Forgotten);
+            let is_under_way = matches!(flight.stage, Stage::Scheduled | Stage::Forgotten);
             let op =
-                flight.chain.ops().first().filter(|_| is_under_way && waited >= limit && !flight.is_told);
+                flight.chain.ops().first().filter(|_| is_under_way && waited >= limit && !flight.is_reported);
             let Some(op) = op else { continue };
-            flight.is_told = true;
+            flight.is_reported = true;
             lines.push(format!(
                 "thread {}, task {}: has waited for {:.1?}: {} of {} words at {}{}, in flight to memory node {}",
                 flight.thread,

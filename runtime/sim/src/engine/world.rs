@@ -12,14 +12,14 @@ use std::task::Poll;
 
 use rand::{Rng, RngExt};
 
-use super::connection::Lane;
-use super::events::{Agenda, Event};
-use super::faults::{Befallen, Cut, Script};
-use super::stuck::{Patience, Wait};
+use super::connection::Connection;
+use super::events::{Event, EventQueue};
+use super::faults::{Cut, FaultOrigin, Script};
+use super::progress::{ProgressMonitor, TimerPurpose};
 use crate::books::Books;
-use crate::books::trace::{Record, Who, field_name};
+use crate::books::trace::{Actor, Record, field_name};
 use crate::config::{Picos, SimConfig};
-use crate::meaning::{Meaning, Meaningless};
+use crate::meaning::{Meaning, NoMeaning};
 use farfield_fabric::chain::{Chain, Op};
 use farfield_fabric::error::{Error, Result};
 use farfield_fabric::host::Arena;
@@ -37,17 +37,17 @@ pub struct World {
     geometry: Geometry,
     pub(super) arena: Arc<Arena>,
     pub(super) now: Picos,
-    pub(super) agenda: Agenda,
+    pub(super) events: EventQueue,
     pub(super) flights: Vec<Flight>,
     free_flights: Vec<u32>,
     /// The threads of the run that is under way, or of the last.
     pub(super) threads: Vec<Thread>,
     /// Their compute nodes.
-    pub(super) computes: Vec<Compute>,
-    pub(super) memories: Vec<Memory>,
+    pub(super) compute_nodes: Vec<ComputeNode>,
+    pub(super) memory_nodes: Vec<MemoryNode>,
     pub(super) cuts: Vec<Cut>,
     pub(super) script: Script,
-    pub(super) patience: Patience,
+    pub(super) monitor: ProgressMonitor,
     /// Where stalls are reported: what the watcher sees of this, and when the threads' waits are looked at next.
     pub stalls: Option<Arc<Simulated>>,
     pub(super) look_for_stalls_at: Picos,
@@ -78,7 +78,7 @@ pub(super) const MANY_THREADS: usize = 128;
 const FLIGHTS_AHEAD: usize = 8;
 const CHAINS_AHEAD: usize = 4;
 
-/// No flight: the end of a [lane](Lane).
+/// No flight: the end of a [lane](Connection).
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A compute thread.
@@ -90,14 +90,14 @@ pub(super) struct Thread {
     /// How often it has done the same again, with the same result.
     pub(super) repeats: u32,
     /// How often it has waited in vain, and how little else it did.
-    pub(super) in_vain: super::stuck::InVain,
+    pub(super) progress: super::progress::ThreadProgress,
     /// Since when it has always held a guard, and in which epoch it pinned the first, if it does.
     pub(super) pinned: Option<(Picos, u64)>,
     /// The barriers that its futures wait at, and since when.
     pub(super) barriers: Vec<(Box<str>, Picos)>,
     /// Its connections to memory nodes: the first that it used, and the others.
-    pub(super) first_lane: Option<Lane>,
-    pub(super) other_lanes: Vec<Lane>,
+    pub(super) first_connection: Option<Connection>,
+    pub(super) other_connections: Vec<Connection>,
     /// It is busy until then.
     pub(super) busy_until: Picos,
     /// What has arrived meanwhile, in this order.
@@ -115,7 +115,7 @@ pub(super) enum ThreadState {
 
 /// A compute node.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Compute {
+pub(super) struct ComputeNode {
     /// When its NIC is done with the doorbells so far.
     pub(super) nic_free_at: Picos,
     /// Its threads do nothing until then.
@@ -126,7 +126,7 @@ pub(super) struct Compute {
 
 /// A memory node.
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(super) struct MemoryNode {
     /// When its NIC can begin another operation.
     pub(super) free_at: Picos,
     /// Chains that have arrived and when each begins, in that order. If there are any, the agenda has an [`Event::Serve`]
@@ -148,14 +148,14 @@ pub(super) struct Flight {
     /// The memory node that it is for.
     pub(super) node: u16,
     /// Whether it is at its memory node and waits for an earlier chain of its thread.
-    pub(super) early: bool,
+    pub(super) awaits_turn: bool,
     /// Whether no future waits for it, though its thread has its ticket.
     pub(super) in_background: bool,
     /// The operation, and the word of it, that comes next.
     pub(super) next_op: u32,
     pub(super) next_word: u32,
     pub(super) words_left: u32,
-    pub(super) progress: Progress,
+    pub(super) service_state: ServiceState,
     /// When the answer leaves, if nothing delays the last word.
     pub(super) answer_at: Picos,
     /// Bytes that it moves.
@@ -163,14 +163,14 @@ pub(super) struct Flight {
     pub(super) result: Result<()>,
     pub(super) stage: Stage,
     /// Whether it has been reported as stalled.
-    pub(super) is_told: bool,
+    pub(super) is_reported: bool,
 }
 
 /// How far a memory node is with a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ServiceState {
     /// It has not arrived, or waits there.
-    Outside,
+    NotBegun,
     Begun,
     Executed,
 }
@@ -178,11 +178,11 @@ pub(super) enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The agenda has it.
-    Travelling,
+    Scheduled,
     /// The agenda has it, and nobody waits for it.
     Forgotten,
     /// Its ticket has it.
-    Arrived,
+    Completed,
     /// Nobody has it.
     Free,
 }
@@ -196,23 +196,23 @@ impl World {
         seed: u64,
         meaning: Option<Box<dyn Meaning>>,
     ) -> Self {
-        let books = Books::new(seed, meaning.is_some(), meaning.unwrap_or_else(|| Box::new(Meaningless)));
-        let memory = Memory { free_at: 0, queue: VecDeque::new(), dead: false, slowness: 1 };
+        let books = Books::new(seed, meaning.is_some(), meaning.unwrap_or_else(|| Box::new(NoMeaning)));
+        let memory = MemoryNode { free_at: 0, queue: VecDeque::new(), dead: false, slowness: 1 };
         let mut world = Self {
             stalls: None,
             look_for_stalls_at: Picos::MAX,
             stalled: None,
-            patience: Patience::new(&config),
+            monitor: ProgressMonitor::new(&config),
             config,
             geometry,
             arena,
             now: 0,
-            agenda: Agenda::new(seed),
+            events: EventQueue::new(seed),
             flights: Vec::new(),
             free_flights: Vec::new(),
             threads: Vec::new(),
-            computes: Vec::new(),
-            memories: vec![memory; usize::from(geometry.nodes())],
+            compute_nodes: Vec::new(),
+            memory_nodes: vec![memory; usize::from(geometry.nodes())],
             cuts: Vec::new(),
             script: Script::default(),
             books,
@@ -224,7 +224,7 @@ impl World {
             running: false,
             stopped: false,
         };
-        world.slow_some_down();
+        world.slow_random_nodes();
         world
     }
 
@@ -243,17 +243,17 @@ impl World {
         self.polled.map_or(self.now, |thread| self.clock(thread))
     }
 
-    pub(super) fn compute_of(&self, thread: u32) -> usize {
+    pub(super) fn compute_node_of(&self, thread: u32) -> usize {
         (thread / self.config.threads_per_node) as usize
     }
 
     /// Whether what a thread has is lost with it, as it is where processes are real.
-    pub fn has_lost(&self, thread: u32) -> bool {
+    pub fn has_lost_memory(&self, thread: u32) -> bool {
         self.config.has_keepers() && self.is_dead(thread)
     }
 
     /// Whether what a thread does still takes effect.
-    fn acts(&self, thread: u32) -> bool {
+    fn takes_effect(&self, thread: u32) -> bool {
         !self.stopped && !self.is_dead(thread)
     }
 
@@ -262,102 +262,104 @@ impl World {
         self.threads.get(thread as usize).is_some_and(dead)
     }
 
-    pub(crate) fn who(&self, thread: u32, task: u32) -> Who {
-        Who { thread, task, at: self.now }
+    pub(crate) fn actor(&self, thread: u32, task: u32) -> Actor {
+        Actor { thread, task, at: self.now }
     }
 
     // ---- what threads do ---------------------------------------------------------------------------------------
 
     /// Posts a chain; gives its flight and whether that took a doorbell of its own, or nothing if the thread is dead.
     pub(super) fn post(&mut self, thread: u32, task: u32, chain: Chain) -> Option<(u32, bool)> {
-        if !self.acts(thread) {
+        if !self.takes_effect(thread) {
             return None;
         }
-        let compute = self.compute_of(thread);
-        if self.computes.len() <= compute {
+        let compute = self.compute_node_of(thread);
+        if self.compute_nodes.len() <= compute {
             // Outside a run there may be endpoints of any thread: the conformance suite's.
-            self.computes.resize_with(compute + 1, Compute::default);
+            self.compute_nodes.resize_with(compute + 1, ComputeNode::default);
         }
         let node = chain.ops().first().map_or(0, |op| self.geometry.node_of(op.at().segment()));
         // An address in no segment is refused by a node that exists.
         let node = node.min(self.geometry.nodes() - 1);
-        self.computes[compute].posted += 1;
+        self.compute_nodes[compute].posted += 1;
         if self.config.has_odds() || !self.script.is_empty() {
-            let befallen = self.befall(thread, node);
+            let origin = self.apply_faults_of_post(thread, node);
             // A thread that dies by chance while it posts may have rung the doorbell or not.
-            if !self.acts(thread) && (befallen == Befallen::ByScript || self.agenda.rng.next_u64() & 1 == 0) {
+            if !self.takes_effect(thread)
+                && (origin == FaultOrigin::Scripted || self.events.rng.next_u64() & 1 == 0)
+            {
                 return None;
             }
         }
-        self.makes_an_effort(thread);
-        let posted_at = self.works(thread, self.config.compute.of_posting(chain.ops().len()));
+        self.count_post(thread);
+        let posted_at = self.spend(thread, self.config.compute.of_posting(chain.ops().len()));
         let (departs_at, rings) = self.ring(thread, compute, node, posted_at);
         let arrives_at = departs_at + self.jittered(self.config.one_way());
         let (words_left, bytes) = size(&chain);
-        let flight = self.take_off(Flight {
+        let flight = self.add_flight(Flight {
             chain,
             thread,
             task,
             posted_at,
             next: NONE,
             node,
-            early: false,
+            awaits_turn: false,
             in_background: false,
             next_op: 0,
             next_word: 0,
             words_left,
-            progress: Progress::Outside,
+            service_state: ServiceState::NotBegun,
             answer_at: 0,
             bytes,
             result: Ok(()),
-            stage: Stage::Travelling,
-            is_told: false,
+            stage: Stage::Scheduled,
+            is_reported: false,
         });
-        if !self.acts(thread) {
+        if !self.takes_effect(thread) {
             // It has died meanwhile: any part of it may have left.
-            let words = self.agenda.rng.random_range(0..=words_left);
-            self.shorten(flight, words);
+            let words = self.events.rng.random_range(0..=words_left);
+            self.truncate_chain(flight, words);
         }
-        self.agenda.push(arrives_at, Event::Arrive(flight));
+        self.events.push(arrives_at, Event::Arrive(flight));
         if let Some(thread) = self.threads.get_mut(thread as usize) {
-            let lane = thread.lane(node);
-            match lane.front {
-                NONE => lane.front = flight,
-                _ => self.flights[lane.back as usize].next = flight,
+            let connection = thread.connection(node);
+            match connection.front {
+                NONE => connection.front = flight,
+                _ => self.flights[connection.back as usize].next = flight,
             }
-            lane.back = flight;
+            connection.back = flight;
         }
         Some((flight, rings))
     }
 
     /// Starts a timer; gives its flight, or none if the thread is dead.
-    pub(super) fn sleep(&mut self, thread: u32, task: u32, until: Picos, wait: Wait) -> Option<u32> {
-        if !self.acts(thread) {
+    pub(super) fn sleep(&mut self, thread: u32, task: u32, until: Picos, wait: TimerPurpose) -> Option<u32> {
+        if !self.takes_effect(thread) {
             return None;
         }
         if task != super::KEEPER_TASK {
-            self.waits_for(thread, wait);
+            self.count_wait(thread, wait);
         }
-        let flight = self.take_off(Flight {
+        let flight = self.add_flight(Flight {
             chain: Chain::default(),
             thread,
             task,
             posted_at: self.now,
             next: NONE,
             node: 0,
-            early: false,
+            awaits_turn: false,
             in_background: false,
             next_op: 0,
             next_word: 0,
             words_left: 0,
-            progress: Progress::Outside,
+            service_state: ServiceState::NotBegun,
             answer_at: 0,
             bytes: 0,
             result: Ok(()),
-            stage: Stage::Travelling,
-            is_told: false,
+            stage: Stage::Scheduled,
+            is_reported: false,
         });
-        self.agenda.push(until.max(self.now), Event::Complete(flight));
+        self.events.push(until.max(self.now), Event::Complete(flight));
         Some(flight)
     }
 
@@ -371,14 +373,14 @@ impl World {
     }
 
     /// A future of a thread waits at a barrier, or no longer does.
-    pub(super) fn arrives(&mut self, thread: u32, barrier: &str) {
+    pub(super) fn enters_barrier(&mut self, thread: u32, barrier: &str) {
         let now = self.now;
         if let Some(thread) = self.threads.get_mut(thread as usize) {
             thread.barriers.push((barrier.into(), now));
         }
     }
 
-    pub(super) fn passes(&mut self, thread: u32, barrier: &str) {
+    pub(super) fn leaves_barrier(&mut self, thread: u32, barrier: &str) {
         if let Some(thread) = self.threads.get_mut(thread as usize)
             && let Some(index) = thread.barriers.iter().position(|(name, _)| **name == *barrier)
         {
@@ -390,7 +392,7 @@ impl World {
     /// leads to.
     #[inline]
     pub(super) fn fetch_ahead(&self, node: u16) {
-        let queue = &self.memories[usize::from(node)].queue;
+        let queue = &self.memory_nodes[usize::from(node)].queue;
         if let Some((_, index)) = queue.get(FLIGHTS_AHEAD) {
             prefetch(&self.flights[*index as usize]);
         }
@@ -403,7 +405,7 @@ impl World {
         }
     }
 
-    fn take_off(&mut self, flight: Flight) -> u32 {
+    fn add_flight(&mut self, flight: Flight) -> u32 {
         if let Some(index) = self.free_flights.pop() {
             self.flights[index as usize] = flight;
             return index;
@@ -413,13 +415,13 @@ impl World {
     }
 
     pub(super) fn poll(&mut self, index: u32) -> Poll<(Chain, Result<()>)> {
-        while !self.running && self.flights[index as usize].stage == Stage::Travelling {
+        while !self.running && self.flights[index as usize].stage == Stage::Scheduled {
             // Nobody else moves time on outside a run.
-            let (at, event) = self.agenda.pop().expect("what travels is on the agenda");
-            self.happens(at, event);
+            let (at, event) = self.events.pop().expect("what travels is on the agenda");
+            self.handle_event(at, event);
         }
         let flight = &mut self.flights[index as usize];
-        if flight.stage != Stage::Arrived {
+        if flight.stage != Stage::Completed {
             return Poll::Pending;
         }
         flight.stage = Stage::Free;
@@ -434,14 +436,14 @@ impl World {
 
     pub(super) fn forget(&mut self, index: u32) {
         let flight = &mut self.flights[index as usize];
-        if flight.stage == Stage::Arrived {
-            self.land(index);
+        if flight.stage == Stage::Completed {
+            self.free_flight(index);
         } else {
             flight.stage = Stage::Forgotten;
         }
     }
 
-    pub(super) fn land(&mut self, index: u32) {
+    pub(super) fn free_flight(&mut self, index: u32) {
         let flight = &mut self.flights[index as usize];
         flight.stage = Stage::Free;
         flight.chain = Chain::default();
@@ -460,8 +462,8 @@ impl World {
 
     /// The field that an address is in: `Node.next`; `None` outside objects.
     pub fn field_at(&self, at: Address) -> Option<String> {
-        let (kind, start) = self.books.object(at)?;
-        Some(field_name(kind, at.bits().saturating_sub(start.bits())))
+        let (object_type, start) = self.books.object(at)?;
+        Some(field_name(object_type, at.bits().saturating_sub(start.bits())))
     }
 
     /// Notes objects that `roots` do not lead to.
@@ -483,13 +485,13 @@ impl World {
             words.take_while(|at| self.arena.word(*at).is_ok())
         });
         let pointing: Vec<Address> = words.filter(points).collect();
-        self.books.are_lost(blocks, &pointing, self.now);
+        self.books.report_lost_blocks(blocks, &pointing, self.now);
     }
 
     /// The epoch is `epoch`: the objects at these addresses that have waited for it count as freed.
     pub fn expired(&mut self, objects: impl Iterator<Item = Address>, epoch: u64) {
         for at in objects {
-            self.books.blocks.expired(at, epoch, self.now);
+            self.books.allocations.expired(at, epoch, self.now);
         }
     }
 

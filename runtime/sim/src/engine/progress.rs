@@ -13,17 +13,17 @@
 //! threads are judged, not words. At a look every thread must be one of these:
 //!
 //! 1. *In loops.* Each chain and timer that the thread waits for is matched by an [outermost loop](super::loops) that has waited
-//!    [`TRIES`] times. A thread with a future outside of such loops is at work.
+//!    [`MIN_TRIES`] times. A thread with a future outside of such loops is at work.
 //! 2. *Going round.* For loops that never await a `Backoff`, and those that make a new one for each wait: what the thread does repeats
 //!    itself. Each operation has a fingerprint of its kind, its place and its words; new objects count by their types,
-//!    locks by their owners, and the runtime's own words not at all. A thread that has done [`TURNS`] things, of which no more than
-//!    [`MOST_THINGS`] were different, goes round; so does one whose only future outside of loops has backed off [`TRIES`] times while no
+//!    locks by their owners, and the runtime's own words not at all. A thread that has done [`MIN_STEPS`] things, of which no more than
+//!    [`MAX_DIFFERENT_OPERATIONS`] were different, goes round; so does one whose only future outside of loops has backed off [`MIN_TRIES`] times while no
 //!    word of far memory changed. A thread that asks for the time may be waiting for it, and does not.
 //! 3. *Lost.* It waits for nothing of the runtime's: nobody will ever poll it again.
 //!
 //! The first such look only raises a *suspicion*. If, from then on, no thread leaves its loops or does something new, and
 //! all have gone round as often once more, no thread has anything to wait for but the others: it is a livelock. So each loop has been
-//! tried [`TRIES`] times after the last thread had entered its own. A thread that sleeps, or whose link is cut or whose node is stalled,
+//! tried [`MIN_TRIES`] times after the last thread had entered its own. A thread that sleeps, or whose link is cut or whose node is stalled,
 //! waits for what was begun before the suspicion, and is not judged; nor is a run whose script has a fault to come.
 //!
 //! | in every thread | found after |
@@ -47,18 +47,18 @@ use std::collections::HashSet;
 
 use super::loops::{Loop, LoopId, LoopKind, Loops};
 use super::world::{Stage, ThreadState, World};
-use crate::books::trace::Time;
+use crate::books::trace::Micros;
 use crate::config::{Picos, SimConfig};
 use farfield_fabric::error::Finding;
 
 /// How often a loop must have waited, or a thread backed off, at least.
-const TRIES: u64 = 64;
+const MIN_TRIES: u64 = 64;
 /// How many times giving way counts as one backing off.
 const YIELDS_PER_TRY: u64 = 500;
 /// How many chains and timers are many, for a thread that does not back off.
-const TURNS: u64 = 100_000;
+const MIN_STEPS: u64 = 100_000;
 /// How many different things one does that goes round.
-const MOST_THINGS: usize = 256;
+const MAX_DIFFERENT_OPERATIONS: usize = 256;
 /// How many round trips a suspicion lasts at least, and the part of the `limit` that is enough.
 const ROUND_TRIPS: u64 = 10_000;
 const PART_OF_LIMIT: u64 = 16;
@@ -75,7 +75,7 @@ const USEFUL_CHAINS_PER_THREAD: u64 = 4_000;
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(super) enum TimerPurpose {
     /// The program wants to wait for so long.
     Sleep,
     /// It wants to try again.
@@ -85,7 +85,7 @@ pub(super) enum Wait {
 }
 
 /// Knows how long nothing has come of what threads do.
-pub(super) struct Patience {
+pub(super) struct ProgressMonitor {
     pub(super) loops: Loops,
     /// Changes of far memory so far, but for those of epochs.
     changes: u64,
@@ -93,7 +93,7 @@ pub(super) struct Patience {
     useful: u64,
     /// Threads whose effort has been worth a look since the last, and whether one is due.
     efforts: usize,
-    look_is_due: bool,
+    check_is_due: bool,
     suspicion: Option<Suspicion>,
     limit: Picos,
     /// When the run is out of time.
@@ -108,14 +108,14 @@ struct Suspicion {
     waits: u64,
 }
 
-impl Patience {
+impl ProgressMonitor {
     pub(super) fn new(config: &SimConfig) -> Self {
         Self {
             loops: Loops::default(),
             changes: 0,
             useful: 0,
             efforts: 0,
-            look_is_due: false,
+            check_is_due: false,
             suspicion: None,
             limit: config.limit,
             give_up_at: 0,
@@ -124,7 +124,7 @@ impl Patience {
 
     pub(super) fn begin(&mut self, now: Picos) {
         self.loops.clear();
-        (self.suspicion, self.look_is_due) = (None, false);
+        (self.suspicion, self.check_is_due) = (None, false);
         self.give_up_at = now.saturating_add(self.limit);
     }
 
@@ -142,10 +142,10 @@ impl Patience {
 
 /// How often a thread has waited in vain, and how little else it did.
 #[derive(Default)]
-pub(super) struct InVain {
-    /// Chains and timers; and, while `changes` was [`Patience::changes`], how often it gave way, and in units of that how often it
+pub(super) struct ThreadProgress {
+    /// Chains and timers; and, while `changes` was [`ProgressMonitor::changes`], how often it gave way, and in units of that how often it
     /// waited in loops that had not waited before.
-    turns: u64,
+    steps: u64,
     waited: u64,
     changes: u64,
     /// Since all threads were looked at on its behalf.
@@ -153,36 +153,36 @@ pub(super) struct InVain {
     /// Its loops that have waited.
     pub(super) loops: u32,
     /// When it last asked for the time.
-    asked_at: Option<Picos>,
+    clock_read_at: Option<Picos>,
     /// Fingerprints of what it has done since the suspicion began, up to one too many.
-    things: Option<HashSet<u64>>,
+    fingerprints: Option<HashSet<u64>>,
     /// By task: what its last exchange in vain found, and how often that was not what the one before had found.
     interfered: Vec<(u32, u64, u64)>,
 }
 
-impl InVain {
+impl ThreadProgress {
     /// What it does from now on counts.
     fn begin(&mut self) {
-        (self.turns, self.waited, self.things) = (0, 0, None);
+        (self.steps, self.waited, self.fingerprints) = (0, 0, None);
     }
 
     /// The thread has done something, with this fingerprint, while it is suspected of doing nothing new.
     #[cold]
-    pub(super) fn does(&mut self, fingerprint: Option<u64>) {
-        let things = self.things.get_or_insert_default();
-        if things.len() <= MOST_THINGS {
-            things.extend(fingerprint);
+    pub(super) fn add_fingerprint(&mut self, fingerprint: Option<u64>) {
+        let fingerprints = self.fingerprints.get_or_insert_default();
+        if fingerprints.len() <= MAX_DIFFERENT_OPERATIONS {
+            fingerprints.extend(fingerprint);
         }
     }
 
-    fn does_new_things(&self) -> bool {
-        self.things.as_ref().is_some_and(|things| things.len() > MOST_THINGS)
+    fn does_new_operations(&self) -> bool {
+        self.fingerprints.as_ref().is_some_and(|fingerprints| fingerprints.len() > MAX_DIFFERENT_OPERATIONS)
     }
 
     /// Whether a future of it, the only one outside of so many loops, has backed off often, and far memory is as it was.
-    fn is_idle(&self, patience: &Patience, waits: Waits, loops: usize) -> bool {
-        self.changes == patience.changes
-            && self.waited >= TRIES * YIELDS_PER_TRY
+    fn is_idle(&self, monitor: &ProgressMonitor, waits: PendingWaits, loops: usize) -> bool {
+        self.changes == monitor.changes
+            && self.waited >= MIN_TRIES * YIELDS_PER_TRY
             && waits.awaited <= loops + 1
     }
 
@@ -204,7 +204,7 @@ impl InVain {
 
 /// What a thread waits for, as far as it is the runtime's.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Waits {
+pub(super) struct PendingWaits {
     /// Chains and timers that a future waits for, and the others.
     pub(super) awaited: usize,
     pub(super) background: usize,
@@ -212,7 +212,7 @@ pub(super) struct Waits {
     oldest: Option<Picos>,
 }
 
-impl Waits {
+impl PendingWaits {
     /// Whether it waits for nothing that the runtime knows of: if it waits at all, then for ever.
     pub(super) fn is_nothing(self) -> bool {
         self.awaited + self.background == 0
@@ -221,59 +221,59 @@ impl Waits {
 
 /// What a look finds of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum Verdict {
     /// It may get on.
     Alive,
     /// It is as it was, but has not been so for long.
-    GoesRound,
+    Repeats,
     /// It has entered its loops since the suspicion began.
-    IsNew,
+    Entered,
     Stuck,
 }
 
 impl World {
     /// A thread posts a chain.
     #[inline]
-    pub(super) fn makes_an_effort(&mut self, thread: u32) {
+    pub(super) fn count_post(&mut self, thread: u32) {
         let Some(thread) = self.threads.get_mut(thread as usize) else { return };
-        let in_vain = &mut thread.in_vain;
-        self.patience.useful += u64::from(in_vain.loops == 0);
-        in_vain.turns += 1;
-        in_vain.efforts += 1;
-        if in_vain.efforts >= EFFORTS_PER_LOOK {
-            in_vain.efforts = 0;
-            self.is_worth_a_look();
+        let progress = &mut thread.progress;
+        self.monitor.useful += u64::from(progress.loops == 0);
+        progress.steps += 1;
+        progress.efforts += 1;
+        if progress.efforts >= EFFORTS_PER_LOOK {
+            progress.efforts = 0;
+            self.count_effort();
         }
     }
 
     #[cold]
-    fn is_worth_a_look(&mut self) {
-        self.patience.efforts += 1;
+    fn count_effort(&mut self) {
+        self.monitor.efforts += 1;
         // One look at all threads for the efforts of as many.
-        if self.patience.efforts >= self.unfinished {
-            (self.patience.efforts, self.patience.look_is_due) = (0, true);
+        if self.monitor.efforts >= self.unfinished {
+            (self.monitor.efforts, self.monitor.check_is_due) = (0, true);
         }
     }
 
     /// A thread waits for a time.
-    pub(super) fn waits_for(&mut self, thread: u32, wait: Wait) {
+    pub(super) fn count_wait(&mut self, thread: u32, wait: TimerPurpose) {
         let Some(thread) = self.threads.get_mut(thread as usize) else { return };
-        let in_vain = &mut thread.in_vain;
-        if in_vain.changes != self.patience.changes {
-            (in_vain.changes, in_vain.waited) = (self.patience.changes, 0);
+        let progress = &mut thread.progress;
+        if progress.changes != self.monitor.changes {
+            (progress.changes, progress.waited) = (self.monitor.changes, 0);
         }
         let (waited, effort) = match wait {
-            Wait::Sleep => (0, 1),
+            TimerPurpose::Sleep => (0, 1),
             // Counted below, where it is known for how long the loop has waited.
-            Wait::Retry => (0, EFFORTS_PER_TRY),
-            Wait::Yield => (1, 1),
+            TimerPurpose::Retry => (0, EFFORTS_PER_TRY),
+            TimerPurpose::Yield => (1, 1),
         };
-        in_vain.turns += 1;
-        in_vain.waited += waited;
-        in_vain.efforts += effort;
-        if in_vain.efforts >= EFFORTS_PER_LOOK {
-            in_vain.efforts = 0;
-            self.is_worth_a_look();
+        progress.steps += 1;
+        progress.waited += waited;
+        progress.efforts += effort;
+        if progress.efforts >= EFFORTS_PER_LOOK {
+            progress.efforts = 0;
+            self.count_effort();
         }
     }
 
@@ -287,42 +287,42 @@ impl World {
     ) {
         let now = self.clock(thread);
         let Some(state) = self.threads.get_mut(thread as usize) else { return };
-        let interfered = state.in_vain.interfered(task);
+        let interfered = state.progress.interfered(task);
         let id = *entry.get_or_insert_with(|| {
-            state.in_vain.loops += 1;
-            let before = (interfered, self.patience.useful);
-            self.patience.loops.begins((thread, task), purpose, now, before)
+            state.progress.loops += 1;
+            let before = (interfered, self.monitor.useful);
+            self.monitor.loops.begins((thread, task), purpose, now, before)
         });
-        let Some(waiting) = self.patience.loops.waits(id, purpose, until, state.last) else { return };
+        let Some(waiting) = self.monitor.loops.waits(id, purpose, until, state.last) else { return };
         if waiting.tries == 1 {
-            state.in_vain.waited += YIELDS_PER_TRY;
+            state.progress.waited += YIELDS_PER_TRY;
         }
-        if waiting.tries.is_multiple_of(TRIES) {
-            self.look_for_starvation(&waiting, interfered - waiting.interfered_before);
+        if waiting.tries.is_multiple_of(MIN_TRIES) {
+            self.check_for_starvation(&waiting, interfered - waiting.interfered_before);
         }
     }
 
     /// A loop has ended.
     pub(super) fn loop_ends(&mut self, thread: u32, id: LoopId) {
-        self.patience.loops.ends(id);
+        self.monitor.loops.ends(id);
         if let Some(thread) = self.threads.get_mut(thread as usize) {
-            thread.in_vain.loops = thread.in_vain.loops.saturating_sub(1);
+            thread.progress.loops = thread.progress.loops.saturating_sub(1);
         }
     }
 
     /// The program asks for the time: it may be waiting for it.
-    pub(super) fn is_asked_for_time(&mut self, thread: u32) {
+    pub(super) fn reads_clock(&mut self, thread: u32) {
         if let Some(thread) = self.threads.get_mut(thread as usize) {
-            thread.in_vain.asked_at = Some(self.now);
-            thread.in_vain.turns = 0;
+            thread.progress.clock_read_at = Some(self.now);
+            thread.progress.steps = 0;
         }
     }
 
     // ---- livelocks ---------------------------------------------------------------------------------------------
 
     /// What each thread waits for.
-    pub(super) fn waits(&self) -> Vec<Waits> {
-        let mut waits = vec![Waits::default(); self.threads.len()];
+    pub(super) fn waits(&self) -> Vec<PendingWaits> {
+        let mut waits = vec![PendingWaits::default(); self.threads.len()];
         for flight in &self.flights {
             let Some(of) = waits.get_mut(flight.thread as usize) else { continue };
             match flight.stage {
@@ -340,110 +340,111 @@ impl World {
 
     /// Looks at all threads, if that is due. Not while one is polled: it might be about to do something.
     #[inline]
-    pub(super) fn look_if_due(&mut self) {
-        if self.patience.look_is_due {
-            self.look_for_livelock();
+    pub(super) fn check_progress_if_due(&mut self) {
+        if self.monitor.check_is_due {
+            self.check_for_livelock();
         }
     }
 
     #[cold]
-    fn look_for_livelock(&mut self) {
-        self.patience.look_is_due = false;
+    fn check_for_livelock(&mut self) {
+        self.monitor.check_is_due = false;
         if self.expects_fault() {
-            self.patience.suspicion = None;
+            self.monitor.suspicion = None;
             return;
         }
-        let (waits, loops) = (self.waits(), self.patience.loops.outermost(self.threads.len()));
+        let (waits, loops) = (self.waits(), self.monitor.loops.outermost(self.threads.len()));
         let running = |world: &Self, index: &usize| world.threads[*index].state == ThreadState::Running;
         let indices: Vec<usize> = (0..self.threads.len()).filter(|index| running(self, index)).collect();
-        let Some(suspicion) = self.patience.suspicion else {
+        let Some(suspicion) = self.monitor.suspicion else {
             if indices.iter().all(|index| self.is_suspect(*index, waits[*index], &loops[*index])) {
-                self.suspect();
+                self.begin_suspicion();
             }
             return;
         };
-        let mut worst = Found::Stuck;
+        let mut worst = Verdict::Stuck;
         for index in indices {
             match self.judge(index, waits[index], &loops[index], suspicion) {
-                Found::GoesRound if worst == Found::Stuck => worst = Found::GoesRound,
-                Found::Stuck | Found::GoesRound => {}
-                Found::IsNew => worst = Found::IsNew,
-                Found::Alive => {
-                    self.patience.suspicion = None;
-                    return self.threads[index].in_vain.begin();
+                Verdict::Repeats if worst == Verdict::Stuck => worst = Verdict::Repeats,
+                Verdict::Stuck | Verdict::Repeats => {}
+                Verdict::Entered => worst = Verdict::Entered,
+                Verdict::Alive => {
+                    self.monitor.suspicion = None;
+                    return self.threads[index].progress.begin();
                 }
             }
         }
         let lasted = self.now - suspicion.since;
-        if worst == Found::IsNew {
-            self.suspect();
-        } else if worst == Found::Stuck && lasted >= self.shortest_suspicion() {
+        if worst == Verdict::Entered {
+            self.begin_suspicion();
+        } else if worst == Verdict::Stuck && lasted >= self.shortest_suspicion() {
             let report = format!("every thread tries again for ever: {}", self.waiting());
-            self.is_found(Finding::Livelock, report);
+            self.report_finding(Finding::Livelock, report);
         }
     }
 
     fn shortest_suspicion(&self) -> Picos {
-        (self.config.rtt.saturating_mul(ROUND_TRIPS)).min(self.patience.limit / PART_OF_LIMIT)
+        (self.config.rtt.saturating_mul(ROUND_TRIPS)).min(self.monitor.limit / PART_OF_LIMIT)
     }
 
     /// All threads have gone round for a while: from now on it counts.
-    fn suspect(&mut self) {
-        self.patience.suspicion = Some(Suspicion { since: self.now, waits: self.patience.loops.waits });
-        for each in self.patience.loops.iter_mut() {
+    fn begin_suspicion(&mut self) {
+        self.monitor.suspicion = Some(Suspicion { since: self.now, waits: self.monitor.loops.waits });
+        for each in self.monitor.loops.iter_mut() {
             each.tries_before = each.tries;
         }
         for thread in &mut self.threads {
-            thread.in_vain.begin();
+            thread.progress.begin();
         }
     }
 
     /// Whether everything that a thread waits for is in so many loops.
-    fn are_enough(loops: usize, waits: Waits) -> bool {
+    fn cover_waits(loops: usize, waits: PendingWaits) -> bool {
         loops > 0 && loops >= waits.awaited
     }
 
     /// Whether a thread may be stuck.
-    fn is_suspect(&self, index: usize, waits: Waits, loops: &[Loop]) -> bool {
-        let in_vain = &self.threads[index].in_vain;
+    fn is_suspect(&self, index: usize, waits: PendingWaits, loops: &[Loop]) -> bool {
+        let progress = &self.threads[index].progress;
         if loops.iter().any(|each| !each.is_endless()) {
             return false;
         }
-        let tried = loops.iter().filter(|each| each.tries >= TRIES).count();
+        let tried = loops.iter().filter(|each| each.tries >= MIN_TRIES).count();
         waits.is_nothing()
-            || Self::are_enough(tried, waits)
-            || in_vain.turns >= TURNS
-            || in_vain.is_idle(&self.patience, waits, tried)
+            || Self::cover_waits(tried, waits)
+            || progress.steps >= MIN_STEPS
+            || progress.is_idle(&self.monitor, waits, tried)
     }
 
     /// What has become of a suspicion.
-    fn judge(&self, index: usize, waits: Waits, loops: &[Loop], suspicion: Suspicion) -> Found {
-        let in_vain = &self.threads[index].in_vain;
+    fn judge(&self, index: usize, waits: PendingWaits, loops: &[Loop], suspicion: Suspicion) -> Verdict {
+        let progress = &self.threads[index].progress;
         let Suspicion { since, waits: first } = suspicion;
-        if loops.iter().any(|each| !each.is_endless()) || in_vain.asked_at.is_some_and(|at| at >= since) {
-            return Found::Alive;
+        if loops.iter().any(|each| !each.is_endless()) || progress.clock_read_at.is_some_and(|at| at >= since)
+        {
+            return Verdict::Alive;
         }
         if waits.is_nothing() {
-            return Found::Stuck;
+            return Verdict::Stuck;
         }
         let known = || loops.iter().filter(|each| each.born <= first);
-        let tried_again = || known().filter(|each| each.tries >= each.tries_before + TRIES).count();
-        if Self::are_enough(known().count(), waits) {
-            return if Self::are_enough(tried_again(), waits) { Found::Stuck } else { Found::GoesRound };
+        let tried_again = || known().filter(|each| each.tries >= each.tries_before + MIN_TRIES).count();
+        if Self::cover_waits(known().count(), waits) {
+            return if Self::cover_waits(tried_again(), waits) { Verdict::Stuck } else { Verdict::Repeats };
         }
-        if in_vain.does_new_things() {
-            return Found::Alive;
+        if progress.does_new_operations() {
+            return Verdict::Alive;
         }
-        let is_long = self.now - since >= self.patience.limit / PART_OF_LIMIT;
+        let is_long = self.now - since >= self.monitor.limit / PART_OF_LIMIT;
         let has_gone_round =
-            in_vain.is_idle(&self.patience, waits, tried_again()) || (in_vain.turns >= TURNS && is_long);
-        let tried = loops.iter().filter(|each| each.tries >= TRIES).count();
+            progress.is_idle(&self.monitor, waits, tried_again()) || (progress.steps >= MIN_STEPS && is_long);
+        let tried = loops.iter().filter(|each| each.tries >= MIN_TRIES).count();
         if has_gone_round && waits.oldest.is_none_or(|oldest| oldest >= since) {
-            Found::Stuck
-        } else if Self::are_enough(tried, waits) {
-            Found::IsNew
+            Verdict::Stuck
+        } else if Self::cover_waits(tried, waits) {
+            Verdict::Entered
         } else {
-            Found::GoesRound
+            Verdict::Repeats
         }
     }
 
@@ -451,10 +452,10 @@ impl World {
 
     /// Looks whether a task fails for ever, because others are faster.
     #[cold]
-    fn look_for_starvation(&mut self, each: &Loop, interfered: u64) {
+    fn check_for_starvation(&mut self, each: &Loop, interfered: u64) {
         let threads = self.threads.len() as u64;
-        let useful = self.patience.useful - each.useful_before;
-        let may_starve = matches!(each.purpose, LoopKind::Attempt | LoopKind::Turn(_));
+        let useful = self.monitor.useful - each.useful_before;
+        let may_starve = matches!(each.purpose, LoopKind::Attempt | LoopKind::Ownership(_));
         if may_starve
             && each.tries >= STARVED_TRIES.max(STARVED_TRIES_PER_THREAD * threads)
             && interfered >= each.tries - each.tries / 8
@@ -466,32 +467,32 @@ impl World {
                 each.task,
                 each.thread,
                 each.tries,
-                Time(each.since),
+                Micros(each.since),
                 self.waiting()
             );
-            self.is_found(Finding::Starved, report);
+            self.report_finding(Finding::Starved, report);
         }
     }
 
     /// The run does not get on: notes it, and what its threads wait for.
-    fn is_found(&mut self, finding: Finding, report: String) {
-        let concerned = self.concerned();
-        self.books.concerns(concerned);
+    fn report_finding(&mut self, finding: Finding, report: String) {
+        let awaited_objects = self.awaited_objects();
+        self.books.add_awaited_objects(awaited_objects);
         self.books.find(finding, self.now, report);
     }
 
     // ---- other ends --------------------------------------------------------------------------------------------
 
     /// Notes that the agenda is empty though threads wait.
-    pub(super) fn is_deadlocked(&mut self) {
+    pub(super) fn report_deadlock(&mut self) {
         let report = format!("nothing will ever happen: {}", self.waiting());
-        self.is_found(Finding::Deadlock, report);
+        self.report_finding(Finding::Deadlock, report);
     }
 
     /// Notes that the run is out of time.
-    pub(super) fn is_out_of_time(&mut self) {
-        let limit = Time(self.patience.limit);
+    pub(super) fn report_out_of_time(&mut self) {
+        let limit = Micros(self.monitor.limit);
         let report = format!("not done after {limit} (option `limit`): {}", self.waiting());
-        self.is_found(Finding::OutOfTime, report);
+        self.report_finding(Finding::OutOfTime, report);
     }
 }
