@@ -15,7 +15,8 @@
 //! facade imports the room of the definition. A re-export in any other file counts as an import of that file.
 //!
 //! Not counted: code that `cfg` leaves out of every ordinary build (`test`, `fuzzing`, `doc`), functions with `#[test]`, files called `tests.rs`, files in a
-//! folder `tests`, doc comments, and the paths of `pub(in path)`. Method calls are not seen, since their receivers' types are not known here.
+//! folder `tests`, doc comments, and the paths of `pub(in path)`. Method calls are not seen, since their receivers' types are not known here. So an `impl` block
+//! in another room than its type's hides imports: `--imports` lists those blocks.
 //!
 //! The rules, each of which `cargo xtask tidy` holds:
 //!

@@ -141,6 +141,15 @@ impl<'a> Names<'a> {
         found
     }
 
+    /// Where the type of an `impl` block is defined, and its name.
+    pub(super) fn type_of(&self, associated: &Associated) -> Option<(ModuleId, String)> {
+        let found = self.resolve(&associated.of, associated.module, &mut Vec::new());
+        found.into_iter().find_map(|meaning| match meaning {
+            Meaning::Item { module, name, is_type: true } => Some((module, name)),
+            _ => None,
+        })
+    }
+
     /// The module whose `impl` block has this function or constant of a type.
     fn associated(
         &self,

@@ -20,6 +20,8 @@ pub(crate) struct Graph<'a> {
     /// By package: its imports of other crates, by their index.
     crates: Vec<BTreeMap<usize, BTreeSet<Import>>>,
     hidden: Vec<Hidden>,
+    /// By package: types with `impl` blocks in other rooms than their own, and how many functions and constants these have in which room.
+    spread: Vec<BTreeMap<String, BTreeMap<String, usize>>>,
 }
 
 /// What a graph is made of.
@@ -53,7 +55,8 @@ impl<'a> Graph<'a> {
         let count = packages.packages.len();
         let (rooms, files) = (vec![Edges::new(); count], vec![Edges::new(); count]);
         let crates = vec![BTreeMap::new(); count];
-        let mut graph = Self { packages, rooms, files, crates, hidden: tree.hidden.clone() };
+        let spread = vec![BTreeMap::new(); count];
+        let mut graph = Self { packages, rooms, files, crates, hidden: tree.hidden.clone(), spread };
         graph.fill(&tree);
         Ok(graph)
     }
@@ -61,6 +64,15 @@ impl<'a> Graph<'a> {
     fn fill(&mut self, tree: &Tree) {
         let names = Names::new(tree, self.packages);
         let rooms = self.rooms_of_modules(tree);
+        for associated in &tree.associated {
+            let Some((module, name)) = names.type_of(associated) else { continue };
+            let (own, other) = (&rooms[module], &rooms[associated.module]);
+            if own != other {
+                let of =
+                    self.spread[tree.modules[module].package].entry(format!("{name} of {own}")).or_default();
+                *of.entry(other.clone()).or_default() += 1;
+            }
+        }
         let files: Vec<String> =
             tree.modules.iter().map(|module| self.inside(module.package, &module.file)).collect();
         for (id, module) in tree.modules.iter().enumerate() {
@@ -199,7 +211,7 @@ impl<'a> Graph<'a> {
             Level::Rooms => (&self.rooms, "rooms"),
             Level::Files => (&self.files, "files"),
         };
-        for (package, rooms) in self.packages.packages.iter().zip(edges) {
+        for ((package, rooms), spread) in self.packages.packages.iter().zip(edges).zip(&self.spread) {
             if of.is_some_and(|of| of != package.name) {
                 continue;
             }
@@ -211,6 +223,11 @@ impl<'a> Graph<'a> {
                 let each: Vec<String> = each.collect();
                 let mark = if cycles.iter().any(|cycle| cycle.contains(room)) { '*' } else { ' ' };
                 writeln!(text, "{mark} {room} -> {}", each.join(", ")).expect("a text");
+            }
+            for (of, rooms) in spread {
+                let each: Vec<String> =
+                    rooms.iter().map(|(room, count)| format!("{room} ({count})")).collect();
+                writeln!(text, "  {of} has methods in {}", each.join(", ")).expect("a text");
             }
             for line in cyclic_imports(rooms) {
                 writeln!(text, "  {line}").expect("a text");

@@ -249,6 +249,10 @@ fn an_associated_function_is_where_its_block_is() {
     let c = ("c/mod.rs", "use crate::b::B;\npub use crate::a::f;\nimpl B {\n    pub fn extended() {}\n}\n");
     let found = breaches(&[("lib.rs", "mod a;\nmod b;\nmod c;\n"), a, b, c]);
     assert_eq!(found[0], "x/src/a/mod.rs:3: imports `B::extended` of c; c imports a at x/src/c/mod.rs:2");
+    let sources = [("x/src/lib.rs", "mod b;\nmod c;\n"), ("x/src/b/mod.rs", b.1), ("x/src/c/mod.rs", c.1)];
+    let packages = workspace(&sources, &[]);
+    let listed = Graph::new(&packages).unwrap().list(None, Level::Rooms).unwrap();
+    assert!(listed.contains("  B of b has methods in c (1)\n"), "{listed}");
 }
 
 #[test]
