@@ -49,7 +49,7 @@ pub fn run_test<E: Display + 'static>(
     threads: usize,
     body: impl AsyncFn(&ComputeThread) -> Result<(), E> + Sync,
 ) {
-    stall::unless_told(TEST_STALLS);
+    stall::set_default_limit(TEST_STALLS);
     let body = async |ct: &ComputeThread| body(ct).await.map_err(own_error);
     if let Err(error) = Cluster::connect(url).and_then(|cluster| cluster.run(threads, body)) {
         panic!("{error}");
@@ -69,7 +69,7 @@ pub fn run_sim_test<E: Display + 'static>(
     seeds: impl IntoIterator<Item = u64>,
     body: impl AsyncFn(&ComputeThread) -> Result<(), E> + Sync,
 ) {
-    stall::unless_told(TEST_STALLS);
+    stall::set_default_limit(TEST_STALLS);
     // The test harness knows a test by its path inside the crate.
     let name = name.split_once("::").map_or(name, |(_, path)| path);
     let replayed = number(SEED_VARIABLE);

@@ -7,8 +7,8 @@ use crate::observer::{NodeMetrics, Observer};
 use crate::segment::grid;
 use farfield_fabric::files;
 use farfield_words::Address;
-use farfield_words::described::Layouts;
 use farfield_words::geometry;
+use farfield_words::layouts::Layouts;
 
 /// A cluster URL.
 pub fn url(data: &[u8]) {
@@ -36,7 +36,7 @@ pub fn geometry(data: &[u8]) {
         data.as_chunks().0.get(index).map_or(0, |word| u64::from_le_bytes(*word))
     });
     let [nodes, segments, bytes, at] = words;
-    geometry::derive(nodes, segments, bytes, Address::from_bits(at));
+    geometry::exercise(nodes, segments, bytes, Address::from_bits(at));
     if let Ok(geometry) = geometry::Geometry::new(nodes, segments, bytes) {
         grid::derive(geometry);
     }
@@ -72,7 +72,7 @@ pub fn description(data: &[u8]) {
     let Some(layouts) = std::str::from_utf8(text).ok().and_then(Layouts::parse) else { return };
     let words: Vec<u64> = object.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
     for of in 0..layouts.types.len().min(4) {
-        layouts.look(of, &words, &mut |_| ());
+        layouts.visit(of, &words, &mut |_| ());
     }
     thread_local! {
         static CLUSTER: Cluster = Cluster::connect("local:size=1MiB").expect("a small cluster");

@@ -79,18 +79,22 @@ impl MemoryNode {
         let MemoryNodeOptions { listen, segments, segment_bytes, secret_file, lease, sweep } = options;
         let lease_ms = lease_ms(*lease)?;
         let secret = secret::of_node(secret_file.as_deref())?;
-        let options =
-            verbs::Options { listen: *listen, segments: *segments, segment_bytes: *segment_bytes, lease_ms };
+        let options = verbs::VerbsNodeOptions {
+            listen: *listen,
+            segments: *segments,
+            segment_bytes: *segment_bytes,
+            lease_ms,
+        };
         let contents = Box::new(ClusterContents { sweeps: *sweep });
         Ok(Self(Server::listen(&options, secret, contents)?))
     }
 
     /// What tells how its part of the cluster stands, from any thread.
     pub fn observer(&self) -> Observer {
-        let seen = self.0.seen();
+        let status = self.0.status();
         Observer::new(move || {
-            let (node, geometry) = seen.place();
-            NodeMetrics::of(geometry, node..node + 1, |at| seen.load(at), seen.counts())
+            let (node, geometry) = status.position();
+            NodeMetrics::of(geometry, node..node + 1, |at| status.load(at), status.counts())
         })
     }
 

@@ -38,7 +38,7 @@ pub use crate::observer::{NodeMetrics, Observer};
 pub use farfield_fabric::Stopper;
 use farfield_fabric::lease_ms;
 use farfield_fabric::secret;
-use farfield_fabric::shm::{Options, Server};
+use farfield_fabric::shm::{Server, ShmNodeOptions};
 use farfield_words::geometry::Geometry;
 
 /// How long a process may go without a sign of life, if nobody says.
@@ -95,8 +95,11 @@ impl MemoryNode {
         let geometry =
             Geometry::rounded(options.nodes.into(), options.segments.into(), options.segment_bytes)
                 .map_err(farfield_words::Error::from)?;
-        let of_server =
-            Options { name: options.name.as_str().into(), geometry, lease_ms: lease_ms(options.lease)? };
+        let of_server = ShmNodeOptions {
+            name: options.name.as_str().into(),
+            geometry,
+            lease_ms: lease_ms(options.lease)?,
+        };
         let secret = secret::of_node(options.secret_file.as_deref())?;
         let contents = Box::new(ClusterContents { sweeps: options.sweep });
         let server = Server::listen(of_server, secret, contents)?;

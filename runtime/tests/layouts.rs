@@ -2,7 +2,7 @@
 
 use farfield::prelude::*;
 use farfield_words::describe::describe;
-use farfield_words::described::{Found, Layouts};
+use farfield_words::layouts::{Found, Layouts};
 
 #[remote]
 struct Leaf {
@@ -30,7 +30,7 @@ struct Root {
 fn pointers(words: &[u64]) -> Vec<(u64, Option<Box<str>>)> {
     let layouts = Layouts::parse(&describe::<Root>()).unwrap();
     let mut found = Vec::new();
-    layouts.look(Layouts::ROOT, words, &mut |what| {
+    layouts.visit(Layouts::ROOT, words, &mut |what| {
         if let Found::Pointer(at, of) = what {
             let name = of.map(|of| layouts.types[of].name.rsplit("::").next().unwrap_or_default().into());
             found.push((at.bits(), name));

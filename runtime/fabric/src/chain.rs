@@ -10,7 +10,7 @@ use crate::prefetch;
 use farfield_words::Address;
 
 /// The largest buffer that a thread keeps for its next chain, in words.
-const MOST_KEPT_WORDS: usize = 512;
+const MAX_KEPT_WORDS: usize = 512;
 
 /// A batch under construction, in flight or completed.
 #[derive(Debug, Default)]
@@ -23,13 +23,13 @@ pub struct Chain {
 
 /// What a READ may find: for the simulator, which refuses the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum ReadScope {
     /// An object.
     Object,
     /// One that may have been freed: a *peek*, whose poster knows how to tell whether it has.
-    Past,
+    MaybeFreed,
     /// Anything.
-    Anything,
+    Any,
 }
 
 /// One operation. `slot` is its first word in the chain's buffer.
@@ -42,7 +42,7 @@ pub enum Op {
         /// Where they go.
         slot: Range<usize>,
         /// What may be found there.
-        sight: Sight,
+        scope: ReadScope,
     },
     /// Copies words of the buffer into far memory.
     Write {
@@ -102,7 +102,7 @@ impl Op {
     /// What it is called.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Read { sight: Sight::Object, .. } => "READ",
+            Self::Read { scope: ReadScope::Object, .. } => "READ",
             Self::Read { .. } => "peek",
             Self::Write { .. } => "WRITE",
             Self::CompareExchange { .. } => "CAS",
@@ -114,7 +114,7 @@ impl Op {
 impl Chain {
     /// Whether its buffers are worth keeping: there are some, and they are not those of a rare, large transfer.
     pub fn is_worth_keeping(&self) -> bool {
-        (1..=MOST_KEPT_WORDS).contains(&self.words.capacity())
+        (1..=MAX_KEPT_WORDS).contains(&self.words.capacity())
     }
 
     /// Asks the processor for the operations and the first words.
@@ -149,21 +149,21 @@ impl Chain {
     /// Adds a READ of an object's words.
     pub fn read(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), sight: Sight::Object });
+        self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::Object });
         Slot(slot)
     }
 
     /// A READ of what may not be an object any more.
     pub fn peek(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), sight: Sight::Past });
+        self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::MaybeFreed });
         Slot(slot)
     }
 
     /// A READ of whatever is there.
     pub fn scan(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), sight: Sight::Anything });
+        self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::Any });
         Slot(slot)
     }
 

@@ -9,11 +9,11 @@ use farfield_words::Address;
 
 /// How far a client is gone, as its memory node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum Departure {
     /// From this memory node: the others are yet to be asked.
-    Here,
+    FromNode,
     /// Nothing of it takes effect anywhere any more.
-    Everywhere,
+    FromCluster,
 }
 
 /// The meaning of a memory node's words.
@@ -25,7 +25,12 @@ pub trait Contents: Send + Sync {
     fn initial_words(&self, is_first: bool) -> Vec<(u64, u64)>;
 
     /// Marks a client process that is gone. Called by the first memory node alone, which has segment 0 in `word`.
-    fn mark_gone<'a>(&self, process: u32, gone: Gone, word: &dyn Fn(Address) -> Option<&'a AtomicU64>);
+    fn mark_departed<'a>(
+        &self,
+        process: u32,
+        departure: Departure,
+        word: &dyn Fn(Address) -> Option<&'a AtomicU64>,
+    );
 }
 
 #[cfg(test)]
@@ -48,6 +53,6 @@ pub(crate) mod tests {
             Vec::new()
         }
 
-        fn mark_gone<'a>(&self, _: u32, _: Gone, _: &dyn Fn(Address) -> Option<&'a AtomicU64>) {}
+        fn mark_departed<'a>(&self, _: u32, _: Departure, _: &dyn Fn(Address) -> Option<&'a AtomicU64>) {}
     }
 }

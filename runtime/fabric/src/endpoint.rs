@@ -33,13 +33,13 @@ pub trait Endpoint {
 
     /// True if chains stay in flight while their thread goes on, so that a chain without a future must be polled.
     #[inline]
-    fn takes_time(&self) -> bool {
+    fn is_asynchronous(&self) -> bool {
         true
     }
 
     /// No future waits for a chain any more; but it is polled to completion, and nothing that is posted from now on may take effect
     /// before it. Needs no action where all chains keep their order.
-    fn leave(&self, ticket: Ticket) {
+    fn detach(&self, ticket: Ticket) {
         self.in_background(ticket);
     }
 

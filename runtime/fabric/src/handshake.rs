@@ -55,7 +55,7 @@ pub(crate) const MAX_REASON_BYTES: usize = 120;
 /// A request for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    pub kind: Kind,
+    pub kind: ConnectionKind,
     /// Which of the cluster's memory nodes the client takes the other for.
     pub node: u16,
     /// The cluster; 0 if the client does not know it yet.
@@ -69,7 +69,7 @@ pub(crate) struct Hello {
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ConnectionKind {
     Control,
     Lane,
 }
@@ -84,14 +84,14 @@ pub(crate) struct Reply {
 /// What the client wants the memory node to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Join {
-    pub place: Place,
+    pub position: NodePosition,
     /// The number that the first memory node has given the client; 0 there.
     pub process: u32,
 }
 
 /// A memory node's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct NodePosition {
     pub cluster: u64,
     pub node: u16,
     pub nodes: u16,
@@ -103,7 +103,7 @@ pub struct Secret(Box<[u8]>);
 
 /// What a proof is about: proofs of one kind are of no use as another.
 #[derive(Clone, Copy)]
-enum About {
+enum ProofPurpose {
     Hello = 1,
     Reply = 2,
     Join = 3,
@@ -117,13 +117,13 @@ impl Secret {
 
     /// What lanes are opened with after a handshake with these numbers.
     pub fn key(&self, client: &Nonce, node: &Nonce) -> Key {
-        mac(&self.0, About::Key, &[client, node]).finalize().into_bytes().into()
+        mac(&self.0, ProofPurpose::Key, &[client, node]).finalize().into_bytes().into()
     }
 }
 
-fn mac(key: &[u8], about: About, parts: &[&[u8]]) -> Hmac<Sha256> {
+fn mac(key: &[u8], purpose: ProofPurpose, parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    mac.update(&[about as u8]);
+    mac.update(&[purpose as u8]);
     for part in parts {
         mac.update(part);
     }
@@ -180,7 +180,7 @@ impl Hello {
 
     pub(crate) fn to_bytes(self, key: &[u8]) -> [u8; HELLO_BYTES] {
         let head = self.head();
-        let proof: Proof = mac(key, About::Hello, &[&head]).finalize().into_bytes().into();
+        let proof: Proof = mac(key, ProofPurpose::Hello, &[&head]).finalize().into_bytes().into();
         let mut bytes = [0; HELLO_BYTES];
         bytes[..head.len()].copy_from_slice(&head);
         bytes[head.len()..].copy_from_slice(&proof[..size_of::<ShortProof>()]);
@@ -203,8 +203,8 @@ impl Hello {
             return Err("client and memory node speak different versions of the protocol");
         }
         let kind = match fields.take::<2>().ok_or(short)?[0] {
-            0 => Kind::Control,
-            1 => Kind::Lane,
+            0 => ConnectionKind::Control,
+            1 => ConnectionKind::Lane,
             _ => return Err("the request is for an unknown kind of connection"),
         };
         Ok(Self {
@@ -220,7 +220,7 @@ impl Hello {
     pub(crate) fn is_proven(&self, bytes: &[u8], key: &[u8]) -> bool {
         let head = self.head();
         let proof = bytes.get(head.len()..HELLO_BYTES).unwrap_or_default();
-        mac(key, About::Hello, &[&head]).verify_truncated_left(proof).is_ok()
+        mac(key, ProofPurpose::Hello, &[&head]).verify_truncated_left(proof).is_ok()
     }
 
     pub(crate) fn is_proven_by(&self, bytes: &[u8], secret: &Secret) -> bool {
@@ -239,7 +239,8 @@ impl Reply {
 
     pub(crate) fn to_bytes(self, secret: &Secret, client: &Nonce) -> [u8; REPLY_BYTES] {
         let head = self.head();
-        let proof: Proof = mac(&secret.0, About::Reply, &[&head, client]).finalize().into_bytes().into();
+        let proof: Proof =
+            mac(&secret.0, ProofPurpose::Reply, &[&head, client]).finalize().into_bytes().into();
         let mut bytes = [0; REPLY_BYTES];
         bytes[..head.len()].copy_from_slice(&head);
         bytes[head.len()..].copy_from_slice(&proof);
@@ -256,7 +257,7 @@ impl Reply {
         }
         let incarnation = fields.u64().ok_or(strange)?;
         let reply = Self { incarnation, nonce: fields.take().ok_or(strange)? };
-        let proven = mac(&secret.0, About::Reply, &[&reply.head(), client]).verify_slice(fields.0);
+        let proven = mac(&secret.0, ProofPurpose::Reply, &[&reply.head(), client]).verify_slice(fields.0);
         proven.map(|()| reply).map_err(|_| "it does not know the cluster's secret")
     }
 }
@@ -265,16 +266,17 @@ impl Join {
     fn head(&self) -> [u8; JOIN_BYTES - size_of::<Proof>()] {
         let mut head = [0; _];
         head[..4].copy_from_slice(&MAGIC);
-        head[8..16].copy_from_slice(&self.place.cluster.to_le_bytes());
-        head[16..18].copy_from_slice(&self.place.node.to_le_bytes());
-        head[18..20].copy_from_slice(&self.place.nodes.to_le_bytes());
+        head[8..16].copy_from_slice(&self.position.cluster.to_le_bytes());
+        head[16..18].copy_from_slice(&self.position.node.to_le_bytes());
+        head[18..20].copy_from_slice(&self.position.nodes.to_le_bytes());
         head[20..24].copy_from_slice(&self.process.to_le_bytes());
         head
     }
 
     pub(crate) fn to_bytes(self, secret: &Secret, client: &Nonce, node: &Nonce) -> [u8; JOIN_BYTES] {
         let head = self.head();
-        let proof: Proof = mac(&secret.0, About::Join, &[&head, client, node]).finalize().into_bytes().into();
+        let proof: Proof =
+            mac(&secret.0, ProofPurpose::Join, &[&head, client, node]).finalize().into_bytes().into();
         let mut bytes = [0; JOIN_BYTES];
         bytes[..head.len()].copy_from_slice(&head);
         bytes[head.len()..].copy_from_slice(&proof);
@@ -295,13 +297,13 @@ impl Join {
         if fields.take() != Some(MAGIC) || fields.u32().is_none() {
             return Err(strange);
         }
-        let place = Place {
+        let position = NodePosition {
             cluster: fields.u64().ok_or(strange)?,
             node: fields.u16().ok_or(strange)?,
             nodes: fields.u16().ok_or(strange)?,
         };
-        let join = Self { place, process: fields.u32().ok_or(strange)? };
-        let proven = mac(&secret.0, About::Join, &[&join.head(), client, node]).verify_slice(fields.0);
+        let join = Self { position, process: fields.u32().ok_or(strange)? };
+        let proven = mac(&secret.0, ProofPurpose::Join, &[&join.head(), client, node]).verify_slice(fields.0);
         proven.map(|()| join).map_err(|_| "the client does not know the cluster's secret")
     }
 }
@@ -317,11 +319,11 @@ pub(crate) fn parse_any(bytes: &[u8]) {
     let _ = Reply::parse(bytes, &secret, &[0; 16]);
     let _ = Join::parse(bytes, &secret, &[0; 16], &[0; 16]);
     drop(Welcome::parse(bytes, 0));
-    reason(bytes);
+    printable_reason(bytes);
 }
 
 /// A reason as it is sent.
-pub(crate) fn cut(reason: &str) -> &str {
+pub(crate) fn truncate_reason(reason: &str) -> &str {
     let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {
         end -= 1;
@@ -330,7 +332,7 @@ pub(crate) fn cut(reason: &str) -> &str {
 }
 
 /// A reason as it was sent by somebody who may be anybody: one line of printable text.
-pub(crate) fn reason(bytes: &[u8]) -> String {
+pub(crate) fn printable_reason(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(MAX_REASON_BYTES)];
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end]);

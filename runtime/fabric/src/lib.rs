@@ -72,7 +72,7 @@ mod stopper;
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
 pub mod verbs;
 
-pub use contents::{Contents, Gone};
+pub use contents::{Contents, Departure};
 pub use endpoint::{Endpoint, Posted, Ticket};
 pub use error::{Error, Result};
 pub use park::Parker;

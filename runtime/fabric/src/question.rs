@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 /// A control connection, as questions see it.
-pub(super) trait Carrier {
+pub(super) trait Transport {
     /// Sends a message, until a time.
     ///
     /// # Errors
@@ -37,16 +37,16 @@ impl Asker {
     /// Those of the carrier; also if the answer takes longer than `patience`.
     pub(super) fn ask(
         &mut self,
-        carrier: &mut impl Carrier,
+        transport: &mut impl Transport,
         of: u32,
         patience: Duration,
     ) -> Result<Answer, String> {
         let until = Instant::now() + patience;
         self.asked = self.asked.wrapping_add(1);
         let question = Question { number: self.asked, of };
-        carrier.send(&question.to_bytes(), until)?;
+        transport.send(&question.to_bytes(), until)?;
         loop {
-            let message = carrier.receive(until)?;
+            let message = transport.receive(until)?;
             if let Some(answer) = message.try_into().ok().and_then(|bytes| question.answer_in(bytes)) {
                 return Ok(answer);
             }
@@ -109,7 +109,7 @@ mod tests {
         arrives: VecDeque<Option<Vec<u8>>>,
     }
 
-    impl Carrier for Fake {
+    impl Transport for Fake {
         fn send(&mut self, message: &[u8], _until: Instant) -> Result<(), String> {
             self.sent.push(Question::from_bytes(message.try_into().unwrap()));
             Ok(())

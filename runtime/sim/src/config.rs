@@ -6,7 +6,7 @@
 use crate::plant::Plant;
 use crate::work::Costs;
 
-use farfield_words::units::{MICROSECOND, SECOND, split, time};
+use farfield_words::units::{MICROSECOND, SECOND, parse_duration, split};
 pub(crate) use farfield_words::units::{Picos, duration, picos};
 
 /// How many faults there are in 2^32 tries.
@@ -122,10 +122,10 @@ impl SimConfig {
     /// A reason that names the option and its value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
-            "rtt" => self.rtt = time(name, value, MICROSECOND / 1000)?,
-            "timeout" => self.timeout = time(name, value, MICROSECOND / 1000)?,
-            "limit" => self.limit = time(name, value, MICROSECOND)?,
-            "doorbell" => self.doorbell = time(name, value, 0)?,
+            "rtt" => self.rtt = parse_duration(name, value, MICROSECOND / 1000)?,
+            "timeout" => self.timeout = parse_duration(name, value, MICROSECOND / 1000)?,
+            "limit" => self.limit = parse_duration(name, value, MICROSECOND)?,
+            "doorbell" => self.doorbell = parse_duration(name, value, 0)?,
             "compute" => self.compute = Costs::parse(name, value)?,
             "bandwidth" => {
                 let bits = quantity(name, value, "bps", "100Gbps")?;

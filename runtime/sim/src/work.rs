@@ -1,6 +1,6 @@
 //! Work: what a thread's own work costs in virtual time.
 
-use farfield_words::units::{Picos, picos, time};
+use farfield_words::units::{Picos, parse_duration, picos};
 
 const NANOSECOND: Picos = 1000;
 
@@ -77,7 +77,7 @@ impl Costs {
                 "served" => &mut costs.served,
                 _ => return Err(wrong()),
             };
-            *place = time(name, cost, 0).map_err(|_| wrong())?;
+            *place = parse_duration(name, cost, 0).map_err(|_| wrong())?;
         }
         Ok(costs)
     }

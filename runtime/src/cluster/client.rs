@@ -51,7 +51,7 @@ use super::run::{Run, reserve};
 use super::thread::ComputeThread;
 use super::{Cluster, lock};
 use crate::error::{self, Error, Result};
-use farfield_fabric::host::{Alarm, Alarms, Background, Moment};
+use farfield_fabric::host::{Alarm, Alarms, BackgroundThread, Moment};
 use farfield_fabric::stall::{Waiting, blocked, blocked_for};
 use life::{End, Life};
 use queue::{Offered, Queue};
@@ -130,7 +130,7 @@ struct Service {
     queue: Arc<Queue>,
     deadline: Option<Duration>,
     alarms: Alarms,
-    threads: Mutex<Vec<Background>>,
+    threads: Mutex<Vec<BackgroundThread>>,
 }
 
 impl Drop for Service {
@@ -195,7 +195,7 @@ impl Cluster {
             };
             let (ready, wait) = mpsc::channel();
             waits.push(wait);
-            match Background::start(&format!("client-{index}"), move |_| life.live(tasks, &ready)) {
+            match BackgroundThread::start(&format!("client-{index}"), move |_| life.live(tasks, &ready)) {
                 Ok(thread) => lock(&service.threads).push(thread),
                 Err(error) => {
                     for index in index..threads {

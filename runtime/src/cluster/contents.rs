@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use farfield_fabric::{Contents, Gone};
+use farfield_fabric::{Contents, Departure};
 use farfield_words::Address;
 
 use super::members;
@@ -23,7 +23,12 @@ impl Contents for ClusterContents {
         control::initial_words(is_first, if self.sweeps { control::SWEEPS } else { 0 }).collect()
     }
 
-    fn mark_gone<'a>(&self, process: u32, gone: Gone, word: &dyn Fn(Address) -> Option<&'a AtomicU64>) {
-        members::mark(process, gone, word);
+    fn mark_departed<'a>(
+        &self,
+        process: u32,
+        departure: Departure,
+        word: &dyn Fn(Address) -> Option<&'a AtomicU64>,
+    ) {
+        members::mark(process, departure, word);
     }
 }

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use super::ComputeThread;
 use crate::error::{self, Error, Result};
 use farfield_words::Address;
-use farfield_words::described::{Kind, Layouts, Type};
+use farfield_words::layouts::{FieldKind, Layouts, TypeLayout};
 use farfield_words::{Pod, WORD_BYTES};
 
 /// An object as its description shows it.
@@ -206,7 +206,7 @@ impl Dump<'_> {
     /// The fields of a struct at `at`, which `bytes` begin with.
     async fn fields(
         &mut self,
-        of: &Type,
+        of: &TypeLayout,
         at: Address,
         bytes: &[u8],
         depth: usize,
@@ -227,7 +227,7 @@ impl Dump<'_> {
     /// A value at `at`, which `bytes` begin with.
     fn value<'a>(
         &'a mut self,
-        kind: &'a Kind,
+        kind: &'a FieldKind,
         at: Address,
         bytes: &'a [u8],
         depth: usize,
@@ -244,28 +244,34 @@ impl Dump<'_> {
         })
     }
 
-    async fn shown(&mut self, kind: &Kind, at: Address, bytes: &[u8], depth: usize) -> Result<DumpedValue> {
+    async fn shown(
+        &mut self,
+        kind: &FieldKind,
+        at: Address,
+        bytes: &[u8],
+        depth: usize,
+    ) -> Result<DumpedValue> {
         let word = bytes.first_chunk().map(|word| u64::from_ne_bytes(*word));
         Ok(match (kind, word) {
-            (Kind::Plain { name, bytes: size }, _) => match part_of(bytes, *size) {
+            (FieldKind::Plain { name, bytes: size }, _) => match part_of(bytes, *size) {
                 Some(bytes) if self.take(bytes.len() / BYTES_PER_VALUE) => {
                     DumpedValue::Plain(plain(name, bytes))
                 }
                 _ => DumpedValue::Omitted,
             },
             // The value inside is the one that was counted.
-            (Kind::Atomic(value), _) => {
+            (FieldKind::Atomic(value), _) => {
                 self.left += 1;
                 self.value(value, at, bytes, depth).await?
             }
-            (Kind::Versioned { offset, value }, _) => {
+            (FieldKind::Versioned { offset, value }, _) => {
                 self.left += 1;
                 self.value(value, at.add(*offset), part(bytes, *offset), depth).await?
             }
-            (Kind::Array { count, stride, element }, _) => {
+            (FieldKind::Array { count, stride, element }, _) => {
                 self.list(element, at, bytes, (*count, *stride), depth).await?
             }
-            (Kind::Struct(name), _) => match self.layouts.find(name) {
+            (FieldKind::Struct(name), _) => match self.layouts.find(name) {
                 Some(of) => {
                     let layouts = self.layouts;
                     self.level += 1;
@@ -275,21 +281,26 @@ impl Dump<'_> {
                 }
                 None => DumpedValue::Plain(format!("a {name}")),
             },
-            (Kind::Pointer(to) | Kind::Link(to), Some(word)) => {
+            (FieldKind::Pointer(to) | FieldKind::Link(to), Some(word)) => {
                 self.pointer(Address::from_bits(word & !7), word & 7, to, depth)
             }
-            (Kind::Stamped(to), Some(word)) => {
+            (FieldKind::Stamped(to), Some(word)) => {
                 self.pointer(Address::from_compressed(word), word >> 48, to, depth)
             }
-            (Kind::Lock, Some(word)) => DumpedValue::Lock(word),
-            (Kind::Tail { offset, stride, element }, Some(count)) => {
+            (FieldKind::Lock, Some(word)) => DumpedValue::Lock(word),
+            (FieldKind::Tail { offset, stride, element }, Some(count)) => {
                 let from = at.add(*offset);
                 let bytes = self.tail(from, count, *stride).await?;
                 self.list(element, from, bytemuck::cast_slice(&bytes), (count, *stride), depth).await?
             }
-            (Kind::Pointer(_) | Kind::Link(_) | Kind::Stamped(_) | Kind::Lock | Kind::Tail { .. }, None) => {
-                DumpedValue::Omitted
-            }
+            (
+                FieldKind::Pointer(_)
+                | FieldKind::Link(_)
+                | FieldKind::Stamped(_)
+                | FieldKind::Lock
+                | FieldKind::Tail { .. },
+                None,
+            ) => DumpedValue::Omitted,
         })
     }
 
@@ -307,13 +318,13 @@ impl Dump<'_> {
     /// The elements that `bytes` begin with: `count` of them, so many bytes apart.
     async fn list(
         &mut self,
-        element: &Kind,
+        element: &FieldKind,
         at: Address,
         bytes: &[u8],
         (count, stride): (u64, u64),
         depth: usize,
     ) -> Result<DumpedValue> {
-        if matches!(element, Kind::Plain { name, .. } if &**name == "u8")
+        if matches!(element, FieldKind::Plain { name, .. } if &**name == "u8")
             && stride == 1
             && let Some(text) = part_of(bytes, count).and_then(text)
             && self.take(text.len() / BYTES_PER_VALUE)
@@ -331,7 +342,7 @@ impl Dump<'_> {
     /// As many elements as there are in `bytes` and may be shown.
     async fn elements(
         &mut self,
-        element: &Kind,
+        element: &FieldKind,
         at: Address,
         bytes: &[u8],
         (count, stride): (u64, u64),

@@ -38,7 +38,7 @@ use crate::memory::sweep::{Pace, Swept};
 use crate::segment::control::Record;
 use crate::segment::{control, decode};
 use crate::task::block_on;
-use farfield_fabric::host::{Background, Stop, first_line};
+use farfield_fabric::host::{BackgroundThread, StopSignal, first_line};
 use farfield_fabric::stall::{Waiting, blocked};
 
 /// How long the keeper sleeps: what is noticed by it is noticed so much later.
@@ -115,10 +115,10 @@ impl Shared {
 }
 
 /// Starts a process's keeper, and waits until the process has joined; returns how many lost bytes it has collected.
-pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(Background, u64)> {
+pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(BackgroundThread, u64)> {
     let (joined, waits) = mpsc::channel();
     let kept = cluster.without_keeper();
-    let keeper = Background::start("keeper", move |stop| keep_on(&kept, at_first, stop, joined))?;
+    let keeper = BackgroundThread::start("keeper", move |stop| keep_on(&kept, at_first, stop, joined))?;
     let _waiting = blocked(|| "the keeper to join the cluster".to_owned());
     match waits.recv() {
         Ok(Ok(bytes)) => Ok((keeper, bytes)),
@@ -128,7 +128,7 @@ pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(Background,
 }
 
 /// Has one keeper after another, until one has left in order.
-fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &Stop, joined: Sender<Result<u64>>) {
+fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &StopSignal, joined: Sender<Result<u64>>) {
     let (joined, mut pause, mut is_told) = (Cell::new(Some((at_first, joined))), RESTART, false);
     loop {
         let life = AssertUnwindSafe(|| -> Result<()> {
@@ -162,7 +162,7 @@ fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &Stop, joined: Sender<Res
 type ToBegin = Cell<Option<(AtFirst, Sender<Result<u64>>)>>;
 
 /// A keeper's life. An error is that of one who could not begin.
-async fn keep(ct: &ComputeThread, stop: &Stop, to_begin: &ToBegin) -> Result<()> {
+async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Result<()> {
     ct.join_members().await?;
     let options = match ct.read_word(control::options()).await.and_then(decode::options) {
         Ok(options) => options,

@@ -116,7 +116,7 @@ impl ComputeThread {
 
     /// As [`leave`](Self::leave), where something is to be done if the chain fails.
     pub(super) fn leave_otherwise(&self, ticket: Ticket, otherwise: Otherwise) {
-        if self.endpoint.takes_time() {
+        if self.endpoint.is_asynchronous() {
             self.keep(ticket, false, None, otherwise);
         } else {
             // Such a fabric has no memory nodes that could fail to answer.
@@ -129,7 +129,7 @@ impl ComputeThread {
 
     /// Keeps a chain in flight among those that are left.
     fn keep(&self, ticket: Ticket, owed: bool, then: Option<Then>, otherwise: Otherwise) {
-        self.endpoint.leave(ticket);
+        self.endpoint.detach(ticket);
         let is_guarded = !self.has(Plant::UnguardedChain);
         let pin = if is_guarded { self.enter_oldest_epoch() } else { self.epoch.pin_nothing() };
         self.left.borrow_mut().push(Left { ticket, pin, owed, then, otherwise });
@@ -140,7 +140,7 @@ impl ComputeThread {
     pub(crate) fn post(&self, chain: Chain, results: &Rc<Results>) -> Result<bool> {
         let mut submitted = self.submit(chain);
         match submitted.posted.take() {
-            Some(Posted::InFlight(ticket)) if self.endpoint.takes_time() => {
+            Some(Posted::InFlight(ticket)) if self.endpoint.is_asynchronous() => {
                 self.keep(ticket, true, None, Otherwise::Releases(Rc::clone(results)));
                 Ok(false)
             }
@@ -188,7 +188,7 @@ impl ComputeThread {
 
     fn look_at(&self, posted: Posted, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
         match posted {
-            Posted::InFlight(ticket) if self.endpoint.takes_time() => {
+            Posted::InFlight(ticket) if self.endpoint.is_asynchronous() => {
                 self.keep(ticket, false, Some(Box::new(then)), Otherwise::Nothing);
             }
             Posted::InFlight(ticket) => loop {

@@ -30,7 +30,7 @@ use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE};
 use crate::segment::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
 use crate::segment::record::Places;
-use farfield_fabric::Gone;
+use farfield_fabric::Departure;
 use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::ThreadId;
@@ -52,14 +52,14 @@ pub(super) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Place
 }
 
 /// Marks the record of a process that is gone. For the first memory node, which alone writes this word.
-pub(crate) fn mark<'a>(identity: u32, gone: Gone, word: impl Fn(Address) -> Option<&'a AtomicU64>) {
+pub(crate) fn mark<'a>(identity: u32, departure: Departure, word: impl Fn(Address) -> Option<&'a AtomicU64>) {
     let load = |at| word(at).map_or(0, |word| word.load(Ordering::SeqCst));
     let mark = u64::from(identity) + 1;
     if let Some(places) = find(identity, load)
         && let Some(word) = word(field(places.record, offset_of!(Record, gone)))
         && word.load(Ordering::SeqCst) != mark
     {
-        word.store(if gone == Gone::Here { mark | HINT } else { mark }, Ordering::SeqCst);
+        word.store(if departure == Departure::FromNode { mark | HINT } else { mark }, Ordering::SeqCst);
     }
 }
 

@@ -82,7 +82,7 @@ use crate::memory::process::Process;
 use crate::memory::registry::Registry;
 use crate::task::block_on;
 use backing::Backing;
-use farfield_fabric::host::{Background, run_threads};
+use farfield_fabric::host::{BackgroundThread, run_threads};
 use farfield_fabric::stall::{self, Waits};
 use farfield_sim::Simulation;
 use farfield_sim::{self as sim, ThreadOutcome};
@@ -113,7 +113,7 @@ pub struct Cluster {
     pub(crate) shared: Arc<Shared>,
     /// The keeper, if there is one and this is not its own.
     #[allow(dead_code)] // it ends when it is dropped
-    keeper: Option<Arc<Background>>,
+    keeper: Option<Arc<BackgroundThread>>,
     /// Which part of a group of processes this one is in the runs that are started here.
     group: Option<Arc<Group>>,
 }

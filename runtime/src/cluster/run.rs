@@ -13,7 +13,7 @@ use crate::memory::eager::Eager;
 use crate::memory::process::Process;
 use crate::segment::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
 use crate::segment::grid::Grid;
-use farfield_fabric::host::Reserved;
+use farfield_fabric::host::ThreadReservation;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
@@ -25,14 +25,16 @@ const MOST_SIMULATED: usize = 1 << 18;
 ///
 /// # Errors
 /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for none and for too many, naming the limit.
-pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<Reserved> {
+pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<ThreadReservation> {
     let refused = |value: String, reason| {
         Err(Error::from(error::InvalidArgument { argument: "threads", value: value.into(), reason }))
     };
     if threads == 0 {
         return refused(threads.to_string(), "a run needs at least one thread");
     }
-    let Some(threads_per_process) = shared.threads_per_process() else { return Ok(Reserved::new(threads)?) };
+    let Some(threads_per_process) = shared.threads_per_process() else {
+        return Ok(ThreadReservation::new(threads)?);
+    };
     if threads > MOST_SIMULATED {
         return refused(threads.to_string(), "a simulated run has at most 262144 threads");
     }
@@ -47,7 +49,7 @@ pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<Reserved> {
             "their epoch slots do not fit in segment 0; raise the option `size` or `threads-per-node`";
         return refused(on_nodes(), reason);
     }
-    Ok(Reserved::new(0)?)
+    Ok(ThreadReservation::new(0)?)
 }
 
 /// The threads of one [`Cluster::run`].

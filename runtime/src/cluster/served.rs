@@ -3,12 +3,12 @@
 use super::Cluster;
 use crate::shm::{MemoryNode, MemoryNodeOptions};
 use farfield_fabric::Stopper;
-use farfield_fabric::host::Background;
+use farfield_fabric::host::BackgroundThread;
 
 pub(crate) struct Served {
     pub(crate) url: String,
     stopper: Stopper,
-    _serves: Background,
+    _serves: BackgroundThread,
 }
 
 impl Served {
@@ -24,7 +24,7 @@ impl Served {
         let node = MemoryNode::listen(&options).unwrap();
         let stopper = node.stopper().unwrap();
         let url = format!("shm:{}", options.name);
-        let serves = Background::start("memory node", move |_| node.serve()).unwrap();
+        let serves = BackgroundThread::start("memory node", move |_| node.serve()).unwrap();
         Self { url, stopper, _serves: serves }
     }
 

@@ -12,7 +12,7 @@ use super::{Shared, lock};
 use crate::cluster::ComputeThread;
 use crate::error::Printable;
 use crate::memory::process::Process;
-use farfield_fabric::stall::{self, Clock, Task, Waiting, Waits, What};
+use farfield_fabric::stall::{self, Clock, DescribeWait, Task, Waiting, Waits};
 use farfield_sim::KEEPER_TASK;
 use farfield_words::Address;
 use farfield_words::ThreadId;
@@ -184,8 +184,8 @@ impl ComputeThread {
             _ => 0,
         };
         match waiting {
-            Some(waiting) if waiting.is_about(about) => waiting.found(word),
-            Some(waiting) => waiting.turns_to(about, word, self.what(purpose)),
+            Some(waiting) if waiting.is_about(about) => waiting.set_word(word),
+            Some(waiting) => waiting.change_target(about, word, self.what(purpose)),
             None => {
                 *waiting = Some(waits.enter(self.waiting_task(), about, word, self.what(purpose)));
             }
@@ -209,7 +209,7 @@ impl ComputeThread {
     }
 
     /// What a wait is for, as a function that says so when it is asked.
-    pub(crate) fn what(&self, purpose: Purpose<'_>) -> What {
+    pub(crate) fn what(&self, purpose: Purpose<'_>) -> DescribeWait {
         let (shared, asks) = (Arc::clone(&self.cluster().shared), self.id());
         let (run, process) = (Arc::clone(&self.run), Arc::clone(&self.process));
         match purpose {

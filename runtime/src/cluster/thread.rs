@@ -263,7 +263,7 @@ impl ComputeThread {
     /// Sleeps: for waiting until somebody does something in another process, when nothing of this thread is under way.
     #[allow(clippy::unused_self)] // whoever has no thread has nothing to sleep with
     pub(crate) fn rest(&self, duration: Duration) {
-        farfield_fabric::host::rest(duration);
+        farfield_fabric::host::sleep(duration);
     }
 
     /// Tells the other threads of the run that the thread has ended, unless they have been told.

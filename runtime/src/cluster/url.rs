@@ -5,9 +5,9 @@ use crate::memory::site::Policy;
 #[cfg(target_os = "linux")]
 use farfield_fabric::shm;
 #[cfg(feature = "_verbs")]
-use farfield_fabric::verbs::config::Config as VerbsConfig;
+use farfield_fabric::verbs::config::VerbsConfig;
 use farfield_sim::SimConfig;
-use farfield_words::geometry::{Geometry, Misshapen};
+use farfield_words::geometry::{Geometry, GeometryError};
 #[cfg(feature = "_verbs")]
 use farfield_words::units;
 use farfield_words::units::parse_size;
@@ -38,7 +38,7 @@ pub(crate) enum Fabric {
     },
     Sim(SimConfig),
     #[cfg(target_os = "linux")]
-    Shared(shm::Config),
+    Shared(shm::ShmConfig),
     #[cfg(feature = "_verbs")]
     Verbs(VerbsConfig),
 }
@@ -84,7 +84,7 @@ fn parse(url: &str) -> Result<Config, String> {
         "shm" => {
             let (name, after) = options.split_once('?').unwrap_or((options, ""));
             options = after;
-            Fabric::Shared(shm::Config::new(name)?)
+            Fabric::Shared(shm::ShmConfig::new(name)?)
         }
         #[cfg(feature = "_verbs")]
         "rdma" => {
@@ -127,12 +127,17 @@ fn parse(url: &str) -> Result<Config, String> {
                     Fabric::Sim(sim) => (sim.set(name, value)?, SimConfig::OPTIONS),
                     Fabric::Host | Fabric::Delayed { .. } => (false, "`delay`"),
                     #[cfg(target_os = "linux")]
-                    Fabric::Shared(shared) => (shared.set(name, value), shm::Config::OPTIONS),
+                    Fabric::Shared(shared) => (shared.set(name, value), shm::ShmConfig::OPTIONS),
                     #[cfg(feature = "_verbs")]
                     Fabric::Verbs(verbs) => {
                         let number = |least, most| number(name, value, least, most);
-                        let duration =
-                            || Ok(units::duration(units::time(name, value, units::picos(SHORTEST_TIMEOUT))?));
+                        let duration = || {
+                            Ok(units::duration(units::parse_duration(
+                                name,
+                                value,
+                                units::picos(SHORTEST_TIMEOUT),
+                            )?))
+                        };
                         (verbs.set(name, value, number, duration)?, VerbsConfig::OPTIONS)
                     }
                 };
@@ -149,7 +154,7 @@ fn parse(url: &str) -> Result<Config, String> {
     if let Fabric::Verbs(verbs) = &mut fabric {
         verbs.seed = seed;
     }
-    let geometry = Geometry::rounded(nodes, segments, size).map_err(Misshapen::of_options)?;
+    let geometry = Geometry::rounded(nodes, segments, size).map_err(GeometryError::of_options)?;
     Ok(Config { geometry, fabric, seed, policy, max_retired })
 }
 

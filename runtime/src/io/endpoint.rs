@@ -80,12 +80,12 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(crate) fn takes_time(&self) -> bool {
-        of_fabric!(self, endpoint => endpoint.takes_time())
+    pub(crate) fn is_asynchronous(&self) -> bool {
+        of_fabric!(self, endpoint => endpoint.is_asynchronous())
     }
 
-    pub(crate) fn leave(&self, ticket: Ticket) {
-        of_fabric!(self, endpoint => endpoint.leave(ticket));
+    pub(crate) fn detach(&self, ticket: Ticket) {
+        of_fabric!(self, endpoint => endpoint.detach(ticket));
     }
 
     pub(crate) fn in_background(&self, ticket: Ticket) {

@@ -45,7 +45,7 @@ use crate::segment::grid::Use;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
-use farfield_words::described::{Found, Layouts};
+use farfield_words::layouts::{Found, Layouts};
 use farfield_words::link_targets;
 
 /// How many words are read at a time.
@@ -321,7 +321,7 @@ impl ComputeThread {
                     match (&layouts, of) {
                         (Some(layouts), Some(of)) => {
                             let (mut locks, mut rights) = (Vec::new(), Vec::new());
-                            layouts.look(of, words, &mut |found| match found {
+                            layouts.visit(of, words, &mut |found| match found {
                                 Found::Pointer(at, of) => pending.push((at, of)),
                                 Found::Lock(offset) => locks.push(offset),
                                 Found::WriteRight(offset) => rights.push(offset),

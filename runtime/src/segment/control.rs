@@ -20,7 +20,7 @@ use memoffset::{offset_of, span_of};
 use crate::epoch::FIRST_EPOCH;
 use crate::segment::classes::{CLASSES, Class};
 use farfield_words::Address;
-use farfield_words::geometry::LEAST_SEGMENT_BYTES;
+use farfield_words::geometry::MIN_SEGMENT_BYTES;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.
@@ -156,7 +156,7 @@ pub(crate) const DIRECTORY_ENTRIES: usize = 128;
 pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
 /// The smallest segment has room for the control block and a word.
-const _: () = assert!(LEAST_SEGMENT_BYTES == CONTROL_BYTES + size_of::<u64>() as u64);
+const _: () = assert!(MIN_SEGMENT_BYTES == CONTROL_BYTES + size_of::<u64>() as u64);
 pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
 pub(crate) const RECORD_WORDS: usize = 8;
 /// The bytes of a page of further slots, behind which are their records.

@@ -51,7 +51,7 @@ impl Eq for Describe {}
 /// The description of a type and of all that it leads to.
 pub fn describe<T: Remote>() -> String {
     let mut describer = Describer::default();
-    describer.know::<T>();
+    describer.enqueue::<T>();
     while let Some(describe) = describer.pending.pop() {
         describe(&mut describer);
     }
@@ -59,17 +59,17 @@ pub fn describe<T: Remote>() -> String {
 }
 
 impl Describer {
-    fn put(&mut self, what: impl fmt::Display) {
+    fn write_part(&mut self, what: impl fmt::Display) {
         let _ = write!(self.text, "\t{what}");
     }
 
-    fn know<T: Remote>(&mut self) {
+    fn enqueue<T: Remote>(&mut self) {
         if self.known.insert(std::any::type_name::<T>()) {
-            self.pending.push(Self::lines::<T>);
+            self.pending.push(Self::write_type::<T>);
         }
     }
 
-    fn lines<T: Remote>(&mut self) {
+    fn write_type<T: Remote>(&mut self) {
         let _ = writeln!(self.text, "{}\t{}", std::any::type_name::<T>(), T::SIZE);
         for field in T::FIELDS {
             let _ = write!(self.text, "\t{}\t{}", field.name, field.offset);
@@ -78,70 +78,70 @@ impl Describer {
         }
     }
 
-    fn leads_to<T: Remote>(&mut self, kind: &str) {
-        self.know::<T>();
-        self.put(kind);
-        self.put(std::any::type_name::<T>());
+    fn write_pointer<T: Remote>(&mut self, kind: &str) {
+        self.enqueue::<T>();
+        self.write_part(kind);
+        self.write_part(std::any::type_name::<T>());
     }
 
     /// A plain value.
     pub fn plain<T: Pod>(&mut self) {
-        self.put("plain");
-        self.put(std::any::type_name::<T>());
-        self.put(size_of::<T>());
+        self.write_part("plain");
+        self.write_part(std::any::type_name::<T>());
+        self.write_part(size_of::<T>());
     }
 
     /// A remote pointer to a `T`.
     pub fn pointer<T: Remote>(&mut self) {
-        self.leads_to::<T>("pointer");
+        self.write_pointer::<T>("pointer");
     }
 
     /// A link to a `T`.
     pub fn link<T: Remote>(&mut self) {
-        self.leads_to::<T>("link");
+        self.write_pointer::<T>("link");
     }
 
     /// A stamped link to a `T`.
     pub fn stamped<T: Remote>(&mut self) {
-        self.leads_to::<T>("stamped");
+        self.write_pointer::<T>("stamped");
     }
 
     /// A nested `T`.
     pub fn nested<T: Remote>(&mut self) {
-        self.leads_to::<T>("struct");
+        self.write_pointer::<T>("struct");
     }
 
     /// An atomic, whose value describes itself by `value`.
     pub fn atomic(&mut self, value: fn(&mut Self)) {
-        self.put("atomic");
+        self.write_part("atomic");
         value(self);
     }
 
     /// A lock.
     pub fn lock(&mut self) {
-        self.put("lock");
+        self.write_part("lock");
     }
 
     /// A versioned value, `offset` bytes behind the start of its field.
     pub fn versioned(&mut self, offset: usize, value: fn(&mut Self)) {
-        self.put("versioned");
-        self.put(offset);
+        self.write_part("versioned");
+        self.write_part(offset);
         value(self);
     }
 
     /// An array of `count` elements, `stride` bytes apart.
     pub fn array(&mut self, count: usize, stride: usize, element: fn(&mut Self)) {
-        self.put("array");
-        self.put(count);
-        self.put(stride);
+        self.write_part("array");
+        self.write_part(count);
+        self.write_part(stride);
         element(self);
     }
 
     /// A count, and as many elements, the first `offset` bytes behind it.
     pub fn tail(&mut self, offset: usize, stride: usize, element: fn(&mut Self)) {
-        self.put("tail");
-        self.put(offset);
-        self.put(stride);
+        self.write_part("tail");
+        self.write_part(offset);
+        self.write_part(stride);
         element(self);
     }
 }

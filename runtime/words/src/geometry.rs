@@ -18,11 +18,11 @@ use crate::WORD_BYTES;
 use crate::error::{self, Error, PointerFault, Result};
 
 /// The smallest segment. The layer above puts a control block in front, and asserts that it and a word have room.
-pub const LEAST_SEGMENT_BYTES: u64 = 27_336;
+pub const MIN_SEGMENT_BYTES: u64 = 27_336;
 /// The largest segment: what 48 bits of offset can name.
-pub const MOST_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
+pub const MAX_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
 /// The most segments: what 16 bits can name.
-const MOST_SEGMENTS: u64 = Address::MAX_SEGMENTS as u64;
+const MAX_SEGMENTS: u64 = Address::MAX_SEGMENTS as u64;
 /// Below so many bytes of all segments, an offset fits the system's signed one.
 const BYTES_END: u64 = 1 << 63;
 
@@ -36,43 +36,47 @@ pub struct Geometry {
 
 /// Numbers that are no geometry: the first that is out of its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misshapen {
+pub enum GeometryError {
     /// Memory nodes, and segments of each.
-    Segments(u64, u64),
+    SegmentCount(u64, u64),
     /// The bytes of a segment are too few or too many.
-    Size(u64),
+    SegmentSize(u64),
     /// The bytes of a segment are not whole words.
-    Odd(u64),
+    PartialWord(u64),
     /// So many segments of so many bytes are too much together.
-    Together(u64, u64),
+    TotalSize(u64, u64),
 }
 
 impl Geometry {
     /// Memory nodes, segments of each, and the bytes of each segment, as they were received.
-    pub const fn new(nodes: u64, segments_per_node: u64, segment_bytes: u64) -> Result<Self, Misshapen> {
+    pub const fn new(nodes: u64, segments_per_node: u64, segment_bytes: u64) -> Result<Self, GeometryError> {
         if segment_bytes.is_multiple_of(WORD_BYTES as u64) {
             Self::rounded(nodes, segments_per_node, segment_bytes)
         } else {
-            Err(Misshapen::Odd(segment_bytes))
+            Err(GeometryError::PartialWord(segment_bytes))
         }
     }
 
     /// As [`new`](Self::new), for a size that a person gives: it is rounded down to words.
-    pub const fn rounded(nodes: u64, segments_per_node: u64, segment_bytes: u64) -> Result<Self, Misshapen> {
+    pub const fn rounded(
+        nodes: u64,
+        segments_per_node: u64,
+        segment_bytes: u64,
+    ) -> Result<Self, GeometryError> {
         let segments = nodes.saturating_mul(segments_per_node);
-        if segments == 0 || segments > MOST_SEGMENTS {
-            return Err(Misshapen::Segments(nodes, segments_per_node));
+        if segments == 0 || segments > MAX_SEGMENTS {
+            return Err(GeometryError::SegmentCount(nodes, segments_per_node));
         }
         // With 2^16 nodes of one segment, or one node of 2^16, one of the two does not fit.
         if nodes > u16::MAX as u64 || segments_per_node > u16::MAX as u64 {
-            return Err(Misshapen::Segments(nodes, segments_per_node));
+            return Err(GeometryError::SegmentCount(nodes, segments_per_node));
         }
-        if segment_bytes < LEAST_SEGMENT_BYTES || segment_bytes > MOST_SEGMENT_BYTES {
-            return Err(Misshapen::Size(segment_bytes));
+        if segment_bytes < MIN_SEGMENT_BYTES || segment_bytes > MAX_SEGMENT_BYTES {
+            return Err(GeometryError::SegmentSize(segment_bytes));
         }
         // At most 2^48 times 2^16, which is one too many.
         if segment_bytes.next_power_of_two() > (BYTES_END - 1) / segments {
-            return Err(Misshapen::Together(segments, segment_bytes));
+            return Err(GeometryError::TotalSize(segments, segment_bytes));
         }
         Ok(Self {
             nodes: nodes as u16,
@@ -91,7 +95,7 @@ impl Geometry {
         self.segments_per_node
     }
 
-    /// Bytes of each segment: a multiple of 8, from [`LEAST_SEGMENT_BYTES`] to [`MOST_SEGMENT_BYTES`].
+    /// Bytes of each segment: a multiple of 8, from [`MIN_SEGMENT_BYTES`] to [`MAX_SEGMENT_BYTES`].
     pub const fn segment_bytes(&self) -> u64 {
         self.segment_bytes
     }
@@ -154,14 +158,14 @@ impl Geometry {
     }
 }
 
-impl Misshapen {
+impl GeometryError {
     /// The same of options of a URL, `nodes`, `segments` and `size`.
     pub fn of_options(self) -> String {
         let (options, (_, _, reason)) = (
             match self {
-                Self::Segments(nodes, per_node) => format!("nodes={nodes},segments={per_node}"),
-                Self::Size(bytes) | Self::Odd(bytes) => format!("size={bytes}"),
-                Self::Together(segments, bytes) => format!("size={bytes} for {segments} segments"),
+                Self::SegmentCount(nodes, per_node) => format!("nodes={nodes},segments={per_node}"),
+                Self::SegmentSize(bytes) | Self::PartialWord(bytes) => format!("size={bytes}"),
+                Self::TotalSize(segments, bytes) => format!("size={bytes} for {segments} segments"),
             },
             self.parts(),
         );
@@ -171,16 +175,18 @@ impl Misshapen {
     /// What is wrong, its value, and its bounds.
     fn parts(self) -> (&'static str, String, &'static str) {
         match self {
-            Self::Segments(nodes, per_node) => {
+            Self::SegmentCount(nodes, per_node) => {
                 let reason = "a cluster has 1 to 65536 segments, on up to 65535 memory nodes";
                 ("number of segments", format!("{nodes} times {per_node}"), reason)
             }
-            Self::Size(bytes) => {
+            Self::SegmentSize(bytes) => {
                 let reason = "a segment has 27336 bytes (its control block and a word) to 256 TiB";
                 ("segment size", bytes.to_string(), reason)
             }
-            Self::Odd(bytes) => ("segment size", bytes.to_string(), "a segment consists of words of 8 bytes"),
-            Self::Together(segments, bytes) => {
+            Self::PartialWord(bytes) => {
+                ("segment size", bytes.to_string(), "a segment consists of words of 8 bytes")
+            }
+            Self::TotalSize(segments, bytes) => {
                 let reason = "all segments together, each rounded up to a power of two, have less than 8 EiB";
                 ("memory size", format!("{segments} segments of {bytes} bytes"), reason)
             }
@@ -188,7 +194,7 @@ impl Misshapen {
     }
 }
 
-impl fmt::Display for Misshapen {
+impl fmt::Display for GeometryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, value, reason) = self.parts();
         write!(f, "{what} is {value}: {reason}")
@@ -196,8 +202,8 @@ impl fmt::Display for Misshapen {
 }
 
 /// For numbers that a program has given.
-impl From<Misshapen> for Error {
-    fn from(wrong: Misshapen) -> Self {
+impl From<GeometryError> for Error {
+    fn from(wrong: GeometryError) -> Self {
         let (argument, value, reason) = wrong.parts();
         Self::from(error::InvalidArgument { argument, value: value.into(), reason })
     }
@@ -205,7 +211,7 @@ impl From<Misshapen> for Error {
 
 /// What every user of a geometry computes from it, with numbers that anybody may have sent.
 #[cfg(any(fuzzing, test))]
-pub fn derive(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Address) {
+pub fn exercise(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Address) {
     let made = Geometry::new(nodes, segments_per_node, segment_bytes);
     let rounded = Geometry::rounded(nodes, segments_per_node, segment_bytes);
     let Ok(geometry) = made else {
@@ -215,7 +221,7 @@ pub fn derive(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Addres
     };
     assert_eq!(rounded, made);
     let (segments, bytes) = (geometry.segments(), geometry.segment_bytes());
-    assert!(bytes >= LEAST_SEGMENT_BYTES && bytes.is_multiple_of(8) && bytes <= MOST_SEGMENT_BYTES);
+    assert!(bytes >= MIN_SEGMENT_BYTES && bytes.is_multiple_of(8) && bytes <= MAX_SEGMENT_BYTES);
     assert_eq!(u64::from(segments), nodes * segments_per_node);
     assert!(geometry.bytes() <= geometry.mapped_bytes() && geometry.mapped_bytes() < BYTES_END);
     assert!(bytes <= 1 << geometry.stride_log2());
@@ -239,8 +245,8 @@ pub fn derive(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Addres
 mod tests {
     use super::*;
 
-    const LEAST: u64 = LEAST_SEGMENT_BYTES;
-    const MOST: u64 = MOST_SEGMENT_BYTES;
+    const LEAST: u64 = MIN_SEGMENT_BYTES;
+    const MOST: u64 = MAX_SEGMENT_BYTES;
 
     #[test]
     fn what_is_in_bounds_is_taken_as_it_is() {
@@ -262,30 +268,37 @@ mod tests {
         for (nodes, per_node) in
             [(0, 1), (1, 0), (0, 0), (65_536, 1), (1, 65_536), (257, 256), (u64::MAX, 2), (1 << 32, 1 << 32)]
         {
-            assert_eq!(said(nodes, per_node, LEAST), Misshapen::Segments(nodes, per_node));
+            assert_eq!(said(nodes, per_node, LEAST), GeometryError::SegmentCount(nodes, per_node));
         }
         for bytes in [0, 8, LEAST - 8, MOST + 8, u64::MAX - 7] {
-            assert_eq!(said(1, 1, bytes), Misshapen::Size(bytes));
-            assert_eq!(Geometry::rounded(1, 1, bytes), Err(Misshapen::Size(bytes)));
+            assert_eq!(said(1, 1, bytes), GeometryError::SegmentSize(bytes));
+            assert_eq!(Geometry::rounded(1, 1, bytes), Err(GeometryError::SegmentSize(bytes)));
         }
         for bytes in [1, LEAST + 1, LEAST + 4, u64::MAX] {
-            assert_eq!(said(1, 1, bytes), Misshapen::Odd(bytes));
+            assert_eq!(said(1, 1, bytes), GeometryError::PartialWord(bytes));
         }
         // The bytes of all would be 2^63, and 2^64, which is 0.
-        assert_eq!(said(2, 1 << 14, MOST), Misshapen::Together(1 << 15, MOST));
-        assert_eq!(said(2, 1 << 15, MOST), Misshapen::Together(1 << 16, MOST));
-        assert_eq!(said(2, 1 << 14, (1 << 47) + 8), Misshapen::Together(1 << 15, (1 << 47) + 8));
+        assert_eq!(said(2, 1 << 14, MOST), GeometryError::TotalSize(1 << 15, MOST));
+        assert_eq!(said(2, 1 << 15, MOST), GeometryError::TotalSize(1 << 16, MOST));
+        assert_eq!(said(2, 1 << 14, (1 << 47) + 8), GeometryError::TotalSize(1 << 15, (1 << 47) + 8));
     }
 
     #[test]
     fn what_is_said_names_the_bounds_as_they_are() {
-        assert!(Misshapen::Size(0).to_string().contains(&format!("has {LEAST} bytes")));
-        assert!(Misshapen::Size(0).to_string().ends_with(&format!("{} TiB", MOST >> 40)));
-        assert!(Misshapen::Segments(0, 3).to_string().starts_with("number of segments is 0 times 3: "));
-        assert!(Misshapen::Segments(0, 3).to_string().contains(&format!("1 to {MOST_SEGMENTS} segments")));
-        for wrong in
-            [Misshapen::Segments(0, 3), Misshapen::Size(0), Misshapen::Odd(1), Misshapen::Together(1, 2)]
-        {
+        assert!(GeometryError::SegmentSize(0).to_string().contains(&format!("has {LEAST} bytes")));
+        assert!(GeometryError::SegmentSize(0).to_string().ends_with(&format!("{} TiB", MOST >> 40)));
+        assert!(
+            GeometryError::SegmentCount(0, 3).to_string().starts_with("number of segments is 0 times 3: ")
+        );
+        assert!(
+            GeometryError::SegmentCount(0, 3).to_string().contains(&format!("1 to {MAX_SEGMENTS} segments"))
+        );
+        for wrong in [
+            GeometryError::SegmentCount(0, 3),
+            GeometryError::SegmentSize(0),
+            GeometryError::PartialWord(1),
+            GeometryError::TotalSize(1, 2),
+        ] {
             assert_eq!(Error::from(wrong).to_string(), wrong.to_string(), "one text for all who say it");
         }
     }
@@ -294,8 +307,8 @@ mod tests {
         #[test]
         fn any_numbers_are_a_geometry_or_an_error(numbers: [u64; 3], shifts in [0..64_u32, 0..64, 0..64], at: u64) {
             let [nodes, per_node, bytes] = std::array::from_fn(|index| numbers[index] >> shifts[index]);
-            derive(nodes, per_node, bytes, Address::from_bits(at));
-            derive(nodes % 300, per_node % 300, bytes / 8 * 8, Address::from_bits(at));
+            exercise(nodes, per_node, bytes, Address::from_bits(at));
+            exercise(nodes % 300, per_node % 300, bytes / 8 * 8, Address::from_bits(at));
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | [`Pod`], [`Word`], [`Field`] | what may lie in far memory, and how it is encoded | add a plain type |
 //! | [`Remote`], [`FieldInfo`], [`Shape`] | what `#[remote]` implements for a struct | change what a layout promises |
 //! | [`fingerprint`] | 64 bits that tell layouts apart | |
-//! | [`describe`], [`described`] | layouts as text, for programs that do not have the type | add a kind of field |
+//! | [`describe`], [`layouts`] | layouts as text, for programs that do not have the type | add a kind of field |
 //! | [`scratch`] | a buffer of words on the stack | |
 //! | [`ThreadId`] | names a compute thread, in the words of locks | |
 //! | [`units`] | sizes and durations as URLs write them | |
@@ -39,11 +39,11 @@
 mod address;
 mod block;
 pub mod describe;
-pub mod described;
 pub mod error;
 mod field;
 pub mod fingerprint;
 pub mod geometry;
+pub mod layouts;
 mod pod;
 mod printable;
 mod remote;

@@ -27,7 +27,7 @@ pub fn duration(time: Picos) -> Duration {
 
 /// A duration of at least `least`: a decimal number with its unit.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // checked to be positive and below an hour
-pub fn time(name: &str, value: &str, least: Picos) -> Result<Picos, String> {
+pub fn parse_duration(name: &str, value: &str, least: Picos) -> Result<Picos, String> {
     let wrong = || format!("{name}={value} is not a duration; write it like 500ns, 2us, 1.5ms or 3s");
     let (number, unit) = split(value).ok_or_else(wrong)?;
     let unit = match unit {

@@ -47,25 +47,25 @@ pub const GEOMETRY: Geometry = match Geometry::new(2, 2, SEGMENT_BYTES) {
 };
 
 /// What the suite asks of an endpoint.
-trait Subject: Send {
+trait TestEndpoint: Send {
     fn post(&self, chain: Chain) -> Posted;
 
     fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)>;
 
     /// No future waits for the chain any more. As a compute thread does it: where chains take time, they are polled later.
-    fn give_up(&self, ticket: Ticket);
+    fn detach(&self, ticket: Ticket);
 
     /// Polls once what was given up, as a compute thread does now and then.
-    fn tend(&self);
+    fn poll_detached(&self);
 }
 
 /// An endpoint, and what it has in flight that was given up.
-struct Real<E> {
+struct RealEndpoint<E> {
     endpoint: E,
-    given_up: RefCell<Vec<Ticket>>,
+    detached: RefCell<Vec<Ticket>>,
 }
 
-impl<E: Endpoint + Send> Subject for Real<E> {
+impl<E: Endpoint + Send> TestEndpoint for RealEndpoint<E> {
     fn post(&self, chain: Chain) -> Posted {
         self.endpoint.post(chain, 0)
     }
@@ -74,30 +74,30 @@ impl<E: Endpoint + Send> Subject for Real<E> {
         self.endpoint.poll(ticket)
     }
 
-    fn give_up(&self, ticket: Ticket) {
-        if self.endpoint.takes_time() {
-            self.endpoint.leave(ticket);
-            self.given_up.borrow_mut().push(ticket);
+    fn detach(&self, ticket: Ticket) {
+        if self.endpoint.is_asynchronous() {
+            self.endpoint.detach(ticket);
+            self.detached.borrow_mut().push(ticket);
         } else {
             self.endpoint.forget(ticket);
         }
     }
 
-    fn tend(&self) {
-        self.given_up.borrow_mut().retain(|ticket| self.endpoint.poll(*ticket).is_pending());
+    fn poll_detached(&self) {
+        self.detached.borrow_mut().retain(|ticket| self.endpoint.poll(*ticket).is_pending());
     }
 }
 
 /// Makes endpoints of one fabric that share its memory.
-pub struct Fabric(Box<dyn Fn() -> Box<dyn Subject>>);
+pub struct Fabric(Box<dyn Fn() -> Box<dyn TestEndpoint>>);
 
 impl Fabric {
     /// Each call of `endpoint` is another compute thread's.
     pub fn new<E: Endpoint + Send + 'static>(endpoint: impl Fn() -> E + 'static) -> Self {
-        Self(Box::new(move || Box::new(Real { endpoint: endpoint(), given_up: RefCell::default() })))
+        Self(Box::new(move || Box::new(RealEndpoint { endpoint: endpoint(), detached: RefCell::default() })))
     }
 
-    fn endpoint(&self) -> Box<dyn Subject> {
+    fn endpoint(&self) -> Box<dyn TestEndpoint> {
         (self.0)()
     }
 }

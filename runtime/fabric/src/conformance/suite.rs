@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use super::{Fabric, SEGMENT_BYTES, Subject};
+use super::{Fabric, SEGMENT_BYTES, TestEndpoint};
 use crate::chain::Chain;
 use crate::error::{Error, PointerFault, Result};
 use crate::{Posted, Ticket};
@@ -29,8 +29,8 @@ suite! {
     endpoints_see_each_others_writes,
     a_word_is_never_torn,
     an_invalid_address_is_named_and_stops_the_chain,
-    chains_nobody_waits_for_take_effect_once,
-    chains_nobody_waits_for_keep_their_order,
+    detached_chains_take_effect_once,
+    detached_chains_keep_their_order,
     what_is_undone_does_not_come_back,
     chains_in_flight_together_all_complete,
     of_two_exchanges_in_flight_one_succeeds,
@@ -41,7 +41,7 @@ suite! {
 /// How often a check is repeated that depends on how chains meet.
 const ROUNDS: u64 = 50;
 
-fn wait(endpoint: &dyn Subject, ticket: Ticket) -> (Chain, Result<()>) {
+fn wait(endpoint: &dyn TestEndpoint, ticket: Ticket) -> (Chain, Result<()>) {
     loop {
         if let Poll::Ready(done) = endpoint.poll(ticket) {
             return done;
@@ -49,27 +49,27 @@ fn wait(endpoint: &dyn Subject, ticket: Ticket) -> (Chain, Result<()>) {
     }
 }
 
-fn complete(endpoint: &dyn Subject, chain: Chain) -> (Chain, Result<()>) {
+fn complete(endpoint: &dyn TestEndpoint, chain: Chain) -> (Chain, Result<()>) {
     match endpoint.post(chain) {
         Posted::Done(chain, result) => (chain, result),
         Posted::InFlight(ticket) => wait(endpoint, ticket),
     }
 }
 
-fn succeed(endpoint: &dyn Subject, chain: Chain) -> Chain {
+fn succeed(endpoint: &dyn TestEndpoint, chain: Chain) -> Chain {
     let (chain, result) = complete(endpoint, chain);
     result.unwrap();
     chain
 }
 
 /// Posts a chain, and nobody waits for it.
-fn give_up(endpoint: &dyn Subject, chain: Chain) {
+fn detach(endpoint: &dyn TestEndpoint, chain: Chain) {
     if let Posted::InFlight(ticket) = endpoint.post(chain) {
-        endpoint.give_up(ticket);
+        endpoint.detach(ticket);
     }
 }
 
-fn write(endpoint: &dyn Subject, at: Address, words: &[u64]) {
+fn write(endpoint: &dyn TestEndpoint, at: Address, words: &[u64]) {
     succeed(endpoint, writing(at, words));
 }
 
@@ -85,18 +85,18 @@ fn adding(at: Address, addend: u64) -> Chain {
     chain
 }
 
-fn read(endpoint: &dyn Subject, at: Address, words: usize) -> Vec<u64> {
+fn read(endpoint: &dyn TestEndpoint, at: Address, words: usize) -> Vec<u64> {
     let mut chain = Chain::default();
     let slot = chain.read(at, words);
     succeed(endpoint, chain).words(&slot).to_vec()
 }
 
-fn word(endpoint: &dyn Subject, at: Address) -> u64 {
+fn word(endpoint: &dyn TestEndpoint, at: Address) -> u64 {
     read(endpoint, at, 1)[0]
 }
 
 /// Exchanges a word; returns what was there.
-fn exchange(endpoint: &dyn Subject, at: Address, expected: u64, new: u64) -> u64 {
+fn exchange(endpoint: &dyn TestEndpoint, at: Address, expected: u64, new: u64) -> u64 {
     let mut chain = Chain::default();
     let found = chain.compare_exchange(at, expected, new);
     succeed(endpoint, chain).word(&found)
@@ -271,29 +271,29 @@ fn an_invalid_address_is_named_and_stops_the_chain(fabric: &Fabric) {
     assert_eq!(word(endpoint, after), 0, "nothing after the fault takes effect");
 }
 
-fn chains_nobody_waits_for_take_effect_once(fabric: &Fabric) {
+fn detached_chains_take_effect_once(fabric: &Fabric) {
     let endpoint = &*fabric.endpoint();
     let at = Address::new(0, 256);
     for round in 1..=ROUNDS {
-        give_up(endpoint, adding(at, 1));
+        detach(endpoint, adding(at, 1));
         if round % 3 == 0 {
-            endpoint.tend();
+            endpoint.poll_detached();
         }
     }
     assert_eq!(word(endpoint, at), ROUNDS);
-    endpoint.tend();
+    endpoint.poll_detached();
     assert_eq!(word(endpoint, at), ROUNDS);
 }
 
-fn chains_nobody_waits_for_keep_their_order(fabric: &Fabric) {
+fn detached_chains_keep_their_order(fabric: &Fabric) {
     let endpoint = &*fabric.endpoint();
     let at = Address::new(0, 256);
     for round in 1..=ROUNDS {
         for step in 0..4 {
-            give_up(endpoint, writing(at, &[4 * round + step]));
+            detach(endpoint, writing(at, &[4 * round + step]));
         }
         assert_eq!(word(endpoint, at), 4 * round + 3);
-        endpoint.tend();
+        endpoint.poll_detached();
     }
     assert_eq!(word(endpoint, at), 4 * ROUNDS + 3);
 }
@@ -305,10 +305,10 @@ fn what_is_undone_does_not_come_back(fabric: &Fabric) {
     for round in 1..=ROUNDS {
         let mut chain = Chain::default();
         chain.compare_exchange(at, 0, round);
-        give_up(endpoint, chain);
+        detach(endpoint, chain);
         write(endpoint, at, &[0]);
         assert_eq!(word(other, at), 0);
-        endpoint.tend();
+        endpoint.poll_detached();
         assert_eq!(exchange(other, at, 0, 1 << 32), 0, "the lock is free");
         write(other, at, &[0]);
     }
@@ -369,7 +369,7 @@ fn of_two_exchanges_in_flight_one_succeeds(fabric: &Fabric) {
 }
 
 /// Four endpoints, each in a system thread.
-fn on_threads(fabric: &Fabric, work: impl Fn(&dyn Subject) + Sync) {
+fn on_threads(fabric: &Fabric, work: impl Fn(&dyn TestEndpoint) + Sync) {
     let endpoints: Vec<_> = (0..4).map(|_| fabric.endpoint()).collect();
     std::thread::scope(|scope| {
         for endpoint in endpoints {

@@ -37,7 +37,7 @@ fn the_delayed_fabric_conforms() {
 #[test]
 fn shared_memory_conforms() {
     use crate::handshake::Secret;
-    use crate::shm::{Client, Config, Options, Server};
+    use crate::shm::{Client, Server, ShmConfig, ShmNodeOptions};
     use crate::{Stopper, contents::tests::Empty};
 
     struct Node {
@@ -57,13 +57,13 @@ fn shared_memory_conforms() {
     check(|| {
         number.set(number.get() + 1);
         let name = format!("conformance-{}-{}", std::process::id(), number.get());
-        let options = Options { name: name.as_str().into(), geometry: GEOMETRY, lease_ms: 60_000 };
+        let options = ShmNodeOptions { name: name.as_str().into(), geometry: GEOMETRY, lease_ms: 60_000 };
         let server = Server::listen(options, Secret::new(b""), Box::new(Empty)).unwrap();
         let stopper = Some(server.stopper().unwrap());
         let node = Node { name, stopper, serving: Some(std::thread::spawn(move || server.serve())) };
         let clients = RefCell::new(Vec::new());
         Fabric::new(move || {
-            let client = Client::connect(&Config::new(&node.name).unwrap(), Empty::VERSION).unwrap();
+            let client = Client::connect(&ShmConfig::new(&node.name).unwrap(), Empty::VERSION).unwrap();
             let host = Host::new(Arc::clone(client.arena()));
             clients.borrow_mut().push(client);
             host
@@ -81,7 +81,7 @@ fn shared_memory_conforms() {
 #[test]
 fn rdma_conforms() {
     use crate::contents::tests::Empty;
-    use crate::verbs::config::Config;
+    use crate::verbs::config::VerbsConfig;
     use crate::verbs::tests::{Nodes, address};
     use crate::verbs::{Client, Verbs};
 
@@ -89,7 +89,7 @@ fn rdma_conforms() {
     check(|| {
         let nodes = Nodes::serve(&address, 2, 2, SEGMENT_BYTES, None);
         let client =
-            Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
+            Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
         let next = Cell::new(0);
         Fabric::new(move || {
             let _ = &nodes;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 
-use super::Subject;
+use super::TestEndpoint;
 use crate::chain::{Chain, Op};
 use crate::error::Result;
 use crate::host::Arena;
@@ -22,13 +22,13 @@ use farfield_words::WORD_BYTES;
 pub(super) enum Violation {
     None,
     /// Chains that were given up are executed last first.
-    ReordersGivenUp,
+    ReordersDetached,
     /// A chain that was given up is executed only when the thread polls it, after what was posted later.
-    DelaysGivenUp,
+    DelaysDetached,
     /// A chain that was given up is not executed.
-    LosesGivenUp,
+    LosesDetached,
     /// A chain that was given up is executed twice.
-    RepeatsGivenUp,
+    RepeatsDetached,
     /// A chain that completes is executed twice.
     RepeatsCompleted,
     /// A chain completes before it is executed.
@@ -75,13 +75,10 @@ impl Violation {
     /// Each violation, and checks that have to find it.
     pub(super) const ALL: &[(Self, &[&str])] = &[
         (Self::None, &[]),
-        (Self::ReordersGivenUp, &["chains_nobody_waits_for_keep_their_order"]),
-        (
-            Self::DelaysGivenUp,
-            &["chains_nobody_waits_for_keep_their_order", "what_is_undone_does_not_come_back"],
-        ),
-        (Self::LosesGivenUp, &["chains_nobody_waits_for_take_effect_once"]),
-        (Self::RepeatsGivenUp, &["chains_nobody_waits_for_take_effect_once"]),
+        (Self::ReordersDetached, &["detached_chains_keep_their_order"]),
+        (Self::DelaysDetached, &["detached_chains_keep_their_order", "what_is_undone_does_not_come_back"]),
+        (Self::LosesDetached, &["detached_chains_take_effect_once"]),
+        (Self::RepeatsDetached, &["detached_chains_take_effect_once"]),
         (
             Self::RepeatsCompleted,
             &["an_addition_says_what_was_there", "chains_in_flight_together_all_complete"],
@@ -115,7 +112,7 @@ struct InFlight {
     polls: u32,
     /// What its operations found when it was posted, for violations that look too early.
     seen: Vec<Vec<u64>>,
-    is_given_up: bool,
+    is_detached: bool,
 }
 
 /// An endpoint of a fabric that breaks a rule.
@@ -157,20 +154,20 @@ impl Faulty {
 
     /// Executes what was given up: nothing that is posted from now on takes effect before it.
     fn settle(&self) {
-        if self.has(Violation::DelaysGivenUp) {
+        if self.has(Violation::DelaysDetached) {
             return;
         }
-        let (mut given_up, waiting): (Vec<InFlight>, Vec<InFlight>) =
-            self.in_flight.take().into_iter().partition(|flight| flight.is_given_up);
+        let (mut detached, waiting): (Vec<InFlight>, Vec<InFlight>) =
+            self.in_flight.take().into_iter().partition(|flight| flight.is_detached);
         self.in_flight.replace(waiting);
-        if self.has(Violation::ReordersGivenUp) {
-            given_up.reverse();
+        if self.has(Violation::ReordersDetached) {
+            detached.reverse();
         }
-        for mut flight in given_up {
-            if !self.has(Violation::LosesGivenUp) {
+        for mut flight in detached {
+            if !self.has(Violation::LosesDetached) {
                 let _ = self.execute(&mut flight);
             }
-            if self.has(Violation::RepeatsGivenUp) {
+            if self.has(Violation::RepeatsDetached) {
                 let _ = self.execute(&mut flight);
             }
         }
@@ -271,9 +268,9 @@ impl Faulty {
     }
 }
 
-impl Subject for Faulty {
+impl TestEndpoint for Faulty {
     fn post(&self, mut chain: Chain) -> Posted {
-        if !self.has(Violation::ReordersGivenUp) {
+        if !self.has(Violation::ReordersDetached) {
             self.settle();
         }
         for mut flight in self.late.take() {
@@ -282,7 +279,7 @@ impl Subject for Faulty {
         let seen = chain.ops().iter().map(|op| self.load(op)).collect();
         let _ = self.begin(&mut chain);
         let ticket = Ticket(self.next_ticket.replace(self.next_ticket.get() + 1));
-        self.in_flight.borrow_mut().push(InFlight { ticket, chain, polls: 0, seen, is_given_up: false });
+        self.in_flight.borrow_mut().push(InFlight { ticket, chain, polls: 0, seen, is_detached: false });
         Posted::InFlight(ticket)
     }
 
@@ -292,7 +289,7 @@ impl Subject for Faulty {
             let position = in_flight.iter().position(|flight| flight.ticket == ticket).unwrap();
             in_flight[position].polls += 1;
             // Chains that are waited for are executed in order.
-            let is_next = in_flight[..position].iter().all(|flight| flight.is_given_up);
+            let is_next = in_flight[..position].iter().all(|flight| flight.is_detached);
             if in_flight[position].polls < 2 || !is_next {
                 return Poll::Pending;
             }
@@ -310,7 +307,7 @@ impl Subject for Faulty {
                     chain.write(*at, flight.chain.written(slot));
                 }
             }
-            let late = InFlight { ticket, chain, polls: 0, seen: seen.clone(), is_given_up: false };
+            let late = InFlight { ticket, chain, polls: 0, seen: seen.clone(), is_detached: false };
             self.late.borrow_mut().push(late);
             return Poll::Ready((flight.chain, Ok(())));
         }
@@ -327,17 +324,17 @@ impl Subject for Faulty {
         Poll::Ready((flight.chain, result))
     }
 
-    fn give_up(&self, ticket: Ticket) {
+    fn detach(&self, ticket: Ticket) {
         let mut in_flight = self.in_flight.borrow_mut();
-        in_flight.iter_mut().find(|flight| flight.ticket == ticket).unwrap().is_given_up = true;
+        in_flight.iter_mut().find(|flight| flight.ticket == ticket).unwrap().is_detached = true;
     }
 
-    fn tend(&self) {
-        if self.has(Violation::DelaysGivenUp) {
-            let (given_up, waiting): (Vec<InFlight>, Vec<InFlight>) =
-                self.in_flight.take().into_iter().partition(|flight| flight.is_given_up);
+    fn poll_detached(&self) {
+        if self.has(Violation::DelaysDetached) {
+            let (detached, waiting): (Vec<InFlight>, Vec<InFlight>) =
+                self.in_flight.take().into_iter().partition(|flight| flight.is_detached);
             self.in_flight.replace(waiting);
-            for mut flight in given_up {
+            for mut flight in detached {
                 let _ = self.execute(&mut flight);
             }
         } else {

@@ -4,7 +4,8 @@ use super::*;
 use farfield_words::Address;
 use farfield_words::geometry::Geometry;
 
-const HELLO: Hello = Hello { kind: Kind::Control, node: 2, cluster: 7, incarnation: 9, nonce: [5; 16] };
+const HELLO: Hello =
+    Hello { kind: ConnectionKind::Control, node: 2, cluster: 7, incarnation: 9, nonce: [5; 16] };
 
 fn secret() -> Secret {
     Secret::new(b"open sesame")
@@ -17,7 +18,7 @@ fn a_request_is_read_as_it_was_written() {
     assert_eq!(read, HELLO);
     assert!(read.is_proven_by(&bytes, &secret()));
     assert!(!read.is_proven_by(&bytes, &Secret::new(b"open barley")));
-    let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(3, 4, 2), ..HELLO };
+    let lane = Hello { kind: ConnectionKind::Lane, nonce: Hello::lane(3, 4, 2), ..HELLO };
     assert_eq!(Hello::parse(&lane.to_bytes(&[1; 32])).unwrap().client_and_lanes(), [3, 4, 2]);
 }
 
@@ -48,7 +49,7 @@ fn replies_and_joins_prove_that_the_secret_is_known() {
     assert_eq!(Reply::parse(&bytes, &secret(), &[5; 16]), Ok(reply));
     assert!(Reply::parse(&bytes, &secret(), &[4; 16]).is_err(), "a reply to somebody else");
     assert!(Reply::parse(&bytes, &Secret::new(b""), &[5; 16]).is_err());
-    let join = Join { place: Place { cluster: 1, node: 0, nodes: 3 }, process: 7 };
+    let join = Join { position: NodePosition { cluster: 1, node: 0, nodes: 3 }, process: 7 };
     let bytes = join.to_bytes(&secret(), &[5; 16], &[6; 16]);
     assert_eq!(Join::parse(&bytes, &secret(), &[5; 16], &[6; 16]), Ok(join));
     assert!(Join::parse(&bytes, &secret(), &[5; 16], &[7; 16]).is_err(), "what was said once, again");
@@ -112,7 +113,7 @@ fn a_welcome_with_an_impossible_geometry_is_refused() {
 #[test]
 fn memory_nodes_make_a_cluster_whose_geometry_is_checked() {
     let own = |segments, bytes| Geometry::new(1, segments, bytes).unwrap();
-    let cluster = |node, nodes, own| Place { cluster: 1, node, nodes }.cluster_of(own);
+    let cluster = |node, nodes, own| NodePosition { cluster: 1, node, nodes }.cluster_of(own);
     assert_eq!(cluster(2, 3, own(4, 1 << 30)), Ok(Geometry::new(3, 4, 1 << 30).unwrap()));
     let refused = |node, nodes, own, said: &str| {
         let reason = cluster(node, nodes, own).unwrap_err();
@@ -142,13 +143,13 @@ proptest::proptest! {
     #[test]
     fn no_numbers_in_a_welcome_panic(nodes: u16, count: u32, sizes: [u64; 2], shift in 0..64_u32, at: u64, node: u16) {
         let mut bytes = Welcome::to_bytes(Ok(&welcome(2, 1, 1 << 30)));
-        let place = (node, nodes.wrapping_add(7));
-        join_any(&bytes, place, Address::from_bits(at));
+        let position = (node, nodes.wrapping_add(7));
+        join_any(&bytes, position, Address::from_bits(at));
         bytes[24..32].copy_from_slice(&(sizes[0] >> shift).to_le_bytes());
-        join_any(&bytes, place, Address::from_bits(at >> shift));
+        join_any(&bytes, position, Address::from_bits(at >> shift));
         bytes[12..16].copy_from_slice(&count.to_le_bytes());
         bytes[36..38].copy_from_slice(&nodes.to_le_bytes());
         bytes[40..48].copy_from_slice(&sizes[1].to_le_bytes());
-        join_any(&bytes, place, Address::from_bits(at));
+        join_any(&bytes, position, Address::from_bits(at));
     }
 }

@@ -4,7 +4,7 @@
 //! checked to the end: a [`Welcome`] has a [`Geometry`], as many segments as that has, each of which begins at a word and ends in the address
 //! space.
 
-use super::{Fields, MAGIC, Place, cut, reason};
+use super::{Fields, MAGIC, NodePosition, printable_reason, truncate_reason};
 #[cfg(any(fuzzing, test))]
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
@@ -62,7 +62,7 @@ impl Welcome {
                 }
             }
             Err(reason) => {
-                let reason = cut(reason);
+                let reason = truncate_reason(reason);
                 bytes.extend((reason.len() as u32).to_le_bytes());
                 bytes.extend(reason.as_bytes());
             }
@@ -80,7 +80,7 @@ impl Welcome {
         }
         match fields.u32() {
             Some(0) => {}
-            Some(_) => return Err(reason(fields.0)),
+            Some(_) => return Err(printable_reason(fields.0)),
             None => return Err(strange()),
         }
         let client = fields.u32().ok_or_else(strange)?;
@@ -121,7 +121,7 @@ impl Welcome {
     }
 }
 
-impl Place {
+impl NodePosition {
     /// The geometry of the cluster, given that of the memory node in this place. All memory nodes are alike.
     ///
     /// # Errors
@@ -162,13 +162,13 @@ pub(crate) fn join_any(bytes: &[u8], (node, nodes): (u16, u16), at: Address) {
         }
     }
     // On `rdma:`.
-    let place = Place { cluster: 1, node, nodes };
-    match place.cluster_of(own) {
+    let position = NodePosition { cluster: 1, node, nodes };
+    match position.cluster_of(own) {
         Err(reason) => assert!(!reason.contains('\n'), "{reason:?}"),
         Ok(cluster) => {
-            let segments = cluster.segments_of(place.node);
+            let segments = cluster.segments_of(position.node);
             assert!(usize::from(segments.end - segments.start) + 1 >= welcome.segments.len());
-            if cluster.check(at, 1).is_ok() && cluster.node_of(at.segment()) == place.node {
+            if cluster.check(at, 1).is_ok() && cluster.node_of(at.segment()) == position.node {
                 let segment = welcome.segments[usize::from(at.segment() - segments.start)];
                 assert!(segment.base + at.offset() < segment.base + own.segment_bytes());
             }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::spawn::Background;
+use super::spawn::BackgroundThread;
 use crate::error::Result;
 
 /// A point of real time.
@@ -33,18 +33,18 @@ impl Moment {
 /// Alarms, and the thread that looks after them.
 #[derive(Default)]
 pub struct Alarms {
-    clock: Arc<Clock>,
-    thread: Mutex<Option<Background>>,
+    clock: Arc<AlarmClock>,
+    thread: Mutex<Option<BackgroundThread>>,
 }
 
 #[derive(Default)]
-struct Clock {
-    state: Mutex<State>,
+struct AlarmClock {
+    state: Mutex<AlarmState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct AlarmState {
     alarms: BTreeMap<(Moment, u64), Waker>,
     /// How many alarms have been set.
     set: u64,
@@ -55,12 +55,12 @@ struct State {
 
 /// An alarm that is set; taken back when it is dropped.
 pub struct Alarm {
-    clock: Arc<Clock>,
+    clock: Arc<AlarmClock>,
     key: (Moment, u64),
 }
 
-impl Clock {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl AlarmClock {
+    fn state(&self) -> MutexGuard<'_, AlarmState> {
         // Nothing that panics is called while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +98,7 @@ impl Alarms {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let clock = Arc::clone(&self.clock);
-            *thread = Some(Background::start("alarms", move |_| clock.run())?);
+            *thread = Some(BackgroundThread::start("alarms", move |_| clock.run())?);
         }
         drop(thread);
         let mut state = self.clock.state();

@@ -1,4 +1,4 @@
-//! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a [sealed](super::Sealed) file for one in
+//! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a [sealed](super::SealedMemory) file for one in
 //! shared memory.
 //!
 //! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a
@@ -25,7 +25,7 @@ use std::time::Instant;
 use memmap2::MmapMut;
 
 #[cfg(target_os = "linux")]
-use super::sealed::Sealed;
+use super::sealed::SealedMemory;
 use crate::Contents;
 use crate::error::{self, Error, Result};
 use farfield_words::Address;
@@ -70,13 +70,13 @@ impl Arena {
     /// # Errors
     /// Those of the system; also if the file has fewer bytes than the segments need.
     #[cfg(target_os = "linux")]
-    pub fn shared(memory: &Sealed, in_use: File, geometry: Geometry) -> Result<Self> {
+    pub fn shared(memory: &SealedMemory, in_use: File, geometry: Geometry) -> Result<Self> {
         if memory.bytes() < geometry.mapped_bytes() {
             let cause = std::io::ErrorKind::UnexpectedEof.into();
             return Err(Error::from(error::System { action: ACTION, cause }));
         }
         // SAFETY: the file has the bytes that are mapped, by the check above, and keeps them as long as it is mapped, by what
-        // `Sealed` is: the kernel lets no process change its size. What other processes write there at the same time is
+        // `SealedMemory` is: the kernel lets no process change its size. What other processes write there at the same time is
         // harmless, since all accesses of this process are atomic (invariant 3).
         Self::mapped(geometry, |options| unsafe { options.map_mut(memory.file()) }, Some(in_use))
     }

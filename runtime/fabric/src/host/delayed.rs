@@ -93,7 +93,7 @@ impl Endpoint for Delayed {
         drop(self.host.execute(&mut chain));
     }
 
-    fn takes_time(&self) -> bool {
+    fn is_asynchronous(&self) -> bool {
         false
     }
 

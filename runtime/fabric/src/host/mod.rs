@@ -23,8 +23,8 @@ pub use alarm::{Alarm, Alarms, Moment};
 pub use arena::Arena;
 pub use delayed::Delayed;
 #[cfg(target_os = "linux")]
-pub use sealed::{Sealed, Unsealed};
-pub use spawn::{Background, Reserved, Stop, first_line, run_threads};
+pub use sealed::{SealedMemory, SharedMemoryError};
+pub use spawn::{BackgroundThread, StopSignal, ThreadReservation, first_line, run_threads};
 
 use crate::chain::{Chain, Op};
 use crate::error::Result;
@@ -32,7 +32,7 @@ use crate::{Endpoint, Posted, Ticket};
 use farfield_words::Address;
 
 /// Lets this thread sleep.
-pub fn rest(duration: Duration) {
+pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
@@ -134,7 +134,7 @@ impl Endpoint for Host {
     }
 
     #[inline]
-    fn takes_time(&self) -> bool {
+    fn is_asynchronous(&self) -> bool {
         false
     }
 

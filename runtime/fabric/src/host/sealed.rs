@@ -4,13 +4,13 @@
 //! shorten the file can kill all that map it, the memory node included. A file in a directory can be shortened by every process of its
 //! user. This one is a `memfd`, and its size is sealed before any other process gets it:
 //!
-//! 1. [`Sealed::new`] makes the file, gives it its size, takes the pages of the segments, and seals it against shrinking, growing, and
+//! 1. [`SealedMemory::new`] makes the file, gives it its size, takes the pages of the segments, and seals it against shrinking, growing, and
 //!    further seals. From then on the kernel refuses to change the size, through any descriptor, for every user.
 //! 2. The descriptor is passed to processes over a socket. The file has no path.
-//! 3. [`Sealed::received`] asks the kernel for the seals and the size of what was passed. A seal can not be taken back, so what is true
+//! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of what was passed. A seal can not be taken back, so what is true
 //!    then is true for ever.
 //!
-//! A [`Sealed`] is made in these two ways only. So a mapping of as many bytes as it has needs no trust in other processes:
+//! A [`SealedMemory`] is made in these two ways only. So a mapping of as many bytes as it has needs no trust in other processes:
 //! that is the argument of the arena.
 //!
 //! Seals do not protect contents: who has the descriptor may write, and may punch holes. A page in a hole reads as zero and is given anew by
@@ -36,21 +36,21 @@ const TMPFS: u64 = 0x0102_1994;
 
 /// A file of memory that keeps its size: see the [module](self).
 #[derive(Debug)]
-pub struct Sealed {
+pub struct SealedMemory {
     file: File,
     bytes: u64,
 }
 
 /// Why there is no memory.
 #[derive(Debug)]
-pub enum Unsealed {
+pub enum SharedMemoryError {
     /// The system has too little; about so much, if that is known.
     NoRoom(Option<u64>),
     /// The system refused.
     System(io::Error),
 }
 
-impl From<Errno> for Unsealed {
+impl From<Errno> for SharedMemoryError {
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOSPC | Errno::NOMEM => Self::NoRoom(available_bytes()),
@@ -59,18 +59,18 @@ impl From<Errno> for Unsealed {
     }
 }
 
-impl Sealed {
+impl SealedMemory {
     /// Memory of `bytes` bytes, all zero, of which only the given ranges take pages. They are taken now, so that no process is killed later
     /// because there is none left; if the system has too few, none is taken. `name` is shown where the system lists mappings.
     pub fn new(
         name: &str,
         bytes: u64,
         ranges: impl Iterator<Item = (u64, u64)> + Clone,
-    ) -> Result<Self, Unsealed> {
+    ) -> Result<Self, SharedMemoryError> {
         // Nothing limits a file like this, and the kernel would end other processes for the sake of it.
         let taken: u64 = ranges.clone().map(|(_, length)| length).sum();
         if let Some(available) = available_bytes().filter(|available| *available < taken) {
-            return Err(Unsealed::NoRoom(Some(available)));
+            return Err(SharedMemoryError::NoRoom(Some(available)));
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Linux before 6.3 does not know that files like this need not be programs; later ones may insist on it.
@@ -84,7 +84,7 @@ impl Sealed {
             fallocate(&file, FallocateFlags::empty(), start, length)?;
         }
         fcntl_add_seals(&file, SEALS)?;
-        Self::received(file).map_err(|reason| Unsealed::System(io::Error::other(reason)))
+        Self::received(file).map_err(|reason| SharedMemoryError::System(io::Error::other(reason)))
     }
 
     /// Takes a descriptor that another process has passed.
@@ -117,7 +117,7 @@ impl Sealed {
     }
 }
 
-impl AsFd for Sealed {
+impl AsFd for SealedMemory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -144,7 +144,7 @@ mod tests {
     /// By the descriptor that is passed, by one of another mode, by name in /proc: it is the file that keeps its size.
     #[test]
     fn nothing_changes_the_size() {
-        let sealed = Sealed::new("farfield-test", BYTES, std::iter::once((0, BYTES))).unwrap();
+        let sealed = SealedMemory::new("farfield-test", BYTES, std::iter::once((0, BYTES))).unwrap();
         let path = format!("/proc/self/fd/{}", sealed.file.as_raw_fd());
         let other = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         for file in [&sealed.file, &other] {
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn what_is_not_sealed_is_refused() {
         let sealing = MemfdFlags::ALLOW_SEALING;
-        let refused = |file: OwnedFd| Sealed::received(file).unwrap_err();
-        assert!(Sealed::received(memory(sealing, BYTES, SEALS)).is_ok());
+        let refused = |file: OwnedFd| SealedMemory::received(file).unwrap_err();
+        assert!(SealedMemory::received(memory(sealing, BYTES, SEALS)).is_ok());
         for seal in [SealFlags::SHRINK, SealFlags::GROW, SealFlags::SEAL] {
             let refused = refused(memory(sealing, BYTES, SEALS.difference(seal)));
             assert_eq!(refused, "its size is not sealed", "without {seal:?}");
@@ -196,13 +196,13 @@ mod tests {
     #[test]
     fn more_than_there_is_is_refused_before_it_is_taken() {
         let asked = 1 << 45;
-        match Sealed::new("farfield-test", asked, std::iter::once((0, asked))) {
-            Err(Unsealed::NoRoom(Some(available))) => {
+        match SealedMemory::new("farfield-test", asked, std::iter::once((0, asked))) {
+            Err(SharedMemoryError::NoRoom(Some(available))) => {
                 assert!((1 << 20..asked).contains(&available), "{available}");
             }
             other => panic!("{other:?}"),
         }
         // What is not taken needs no room.
-        assert_eq!(Sealed::new("farfield-test", asked, std::iter::empty()).unwrap().bytes(), asked);
+        assert_eq!(SealedMemory::new("farfield-test", asked, std::iter::empty()).unwrap().bytes(), asked);
     }
 }

@@ -15,19 +15,19 @@ use crate::stall::blocked;
 /// A thread takes four mappings: its stack, the stack of its signal handler, and a guard page for each. Linux lets a process have 65,530
 /// unless told otherwise. Where they run out the system does not refuse to start a thread; the new thread aborts the process, because it
 /// gets no stack for its signal handler. So the limit is half of what there is room for.
-pub(super) const MOST_THREADS: usize = 8192;
+pub(super) const MAX_THREADS: usize = 8192;
 
 /// The compute threads that this process has promised to start, or has started.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
 /// Leave to run so many compute threads, until it is dropped.
-pub struct Reserved(usize);
+pub struct ThreadReservation(usize);
 
-impl Reserved {
+impl ThreadReservation {
     /// # Errors
-    /// [`Error::InvalidArgument`] if the process would have more than [`MOST_THREADS`].
+    /// [`Error::InvalidArgument`] if the process would have more than [`MAX_THREADS`].
     pub fn new(threads: usize) -> Result<Self> {
-        let more = |reserved: usize| reserved.checked_add(threads).filter(|sum| *sum <= MOST_THREADS);
+        let more = |reserved: usize| reserved.checked_add(threads).filter(|sum| *sum <= MAX_THREADS);
         match RESERVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(_) => Ok(Self(threads)),
             Err(_) => Err(Error::from(error::InvalidArgument {
@@ -39,7 +39,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for ThreadReservation {
     fn drop(&mut self) {
         RESERVED.fetch_sub(self.0, Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ impl Drop for Reserved {
 /// # Panics
 /// With the panic of the first thread, by index, that panicked.
 pub fn run_threads<R: Send>(
-    &Reserved(threads): &Reserved,
+    &ThreadReservation(threads): &ThreadReservation,
     body: impl Fn(usize) -> R + Sync,
     missing: impl FnOnce(std::ops::Range<usize>),
 ) -> Result<Vec<R>> {
@@ -91,19 +91,19 @@ pub fn first_line(panic: Box<dyn Any + Send>) -> String {
 }
 
 /// A thread in the background; told to stop, and waited for, when this is dropped.
-pub struct Background {
-    stop: Arc<Stop>,
+pub struct BackgroundThread {
+    stop: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What a thread in the background waits with.
 #[derive(Default)]
-pub struct Stop {
+pub struct StopSignal {
     is_told: Mutex<bool>,
     told: Condvar,
 }
 
-impl Stop {
+impl StopSignal {
     /// Waits for so long, or until the thread is told to stop; gives whether it is.
     pub fn wait(&self, duration: Duration) -> bool {
         let is_told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,11 +112,11 @@ impl Stop {
     }
 }
 
-impl Background {
+impl BackgroundThread {
     /// # Errors
     /// [`Error::System`] if the system starts no more threads.
-    pub fn start(name: &str, body: impl FnOnce(&Stop) + Send + 'static) -> Result<Self> {
-        let stop = Arc::new(Stop::default());
+    pub fn start(name: &str, body: impl FnOnce(&StopSignal) + Send + 'static) -> Result<Self> {
+        let stop = Arc::new(StopSignal::default());
         let of_thread = Arc::clone(&stop);
         let started = thread::Builder::new().name(name.to_owned()).spawn(move || body(&of_thread));
         let failed = |cause| Error::from(error::System { action: "start a thread", cause });
@@ -124,7 +124,7 @@ impl Background {
     }
 }
 
-impl Drop for Background {
+impl Drop for BackgroundThread {
     fn drop(&mut self) {
         *self.stop.is_told.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.told.notify_all();
@@ -146,17 +146,17 @@ mod tests {
     #[test]
     fn a_process_has_so_many_threads_and_no_more() {
         // Other tests of this process run at the same time, with a few threads.
-        assert!(Reserved::new(MOST_THREADS + 1).is_err());
+        assert!(ThreadReservation::new(MAX_THREADS + 1).is_err());
         assert_eq!(
-            Reserved::new(usize::MAX).err().unwrap().to_string(),
+            ThreadReservation::new(usize::MAX).err().unwrap().to_string(),
             format!(
-                "threads is {}: a process has at most {MOST_THREADS} compute threads at a time",
+                "threads is {}: a process has at most {MAX_THREADS} compute threads at a time",
                 usize::MAX
             )
         );
-        let half = Reserved::new(MOST_THREADS / 2 + 1).unwrap();
-        assert!(Reserved::new(MOST_THREADS / 2).is_err(), "of all runs together");
+        let half = ThreadReservation::new(MAX_THREADS / 2 + 1).unwrap();
+        assert!(ThreadReservation::new(MAX_THREADS / 2).is_err(), "of all runs together");
         drop(half);
-        drop(Reserved::new(MOST_THREADS / 2).unwrap());
+        drop(ThreadReservation::new(MAX_THREADS / 2).unwrap());
     }
 }

@@ -10,13 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
+use super::directory::ClusterDirectory;
 use super::passing::Passed;
-use super::place::Place;
-use super::{Config, PATIENCE, Until, receive};
+use super::{CONTROL_TIMEOUT, DeadlineStream, ShmConfig, receive};
 use crate::error::Result;
-use crate::handshake::{self, Hello, Join, Kind, Nonce, Reply, Welcome};
-use crate::host::{Arena, Sealed};
-use crate::question::{ANSWER_BYTES, Answer, Asker, Carrier};
+use crate::handshake::{self, ConnectionKind, Hello, Join, Nonce, Reply, Welcome};
+use crate::host::{Arena, SealedMemory};
+use crate::question::{ANSWER_BYTES, Answer, Asker, Transport};
 use crate::secret;
 use crate::stall::{blocked, lock};
 
@@ -42,13 +42,15 @@ struct Line {
     arrived: usize,
 }
 
-impl Carrier for Line {
+impl Transport for Line {
     fn send(&mut self, message: &[u8], until: Instant) -> Result<(), String> {
-        Until { stream: &self.stream, time: until }.write_all(message).map_err(|error| error.to_string())
+        DeadlineStream { stream: &self.stream, time: until }
+            .write_all(message)
+            .map_err(|error| error.to_string())
     }
 
     fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String> {
-        let mut stream = Until { stream: &self.stream, time: until };
+        let mut stream = DeadlineStream { stream: &self.stream, time: until };
         while self.arrived < ANSWER_BYTES {
             match stream.read(&mut self.answer[self.arrived..]) {
                 Ok(0) => return Err("it has closed the connection".to_owned()),
@@ -69,8 +71,8 @@ impl Control {
     }
 
     /// Whether a process has gone; nothing if the memory node does not say so in time.
-    pub(super) fn is_gone(&mut self, client: u32, patience: Duration) -> Option<bool> {
-        let answer = self.asker.ask(&mut self.line, client, patience).ok()?;
+    pub(super) fn is_gone(&mut self, client: u32, timeout: Duration) -> Option<bool> {
+        let answer = self.asker.ask(&mut self.line, client, timeout).ok()?;
         Some(answer == Answer::Gone)
     }
 
@@ -84,9 +86,9 @@ impl Control {
 }
 
 /// Connects to a memory node. One that is stopped, and has as many connections waiting as the kernel holds for it, is waited for so long.
-pub(super) fn connect(socket: &Path, patience: Duration) -> std::io::Result<UnixStream> {
+pub(super) fn connect(socket: &Path, timeout: Duration) -> std::io::Result<UnixStream> {
     let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_timeout(&stream, Timeout::Send, Some(patience))?;
+    set_socket_timeout(&stream, Timeout::Send, Some(timeout))?;
     rustix::net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
     Ok(stream.into())
 }
@@ -94,13 +96,13 @@ pub(super) fn connect(socket: &Path, patience: Duration) -> std::io::Result<Unix
 impl Client {
     /// # Errors
     /// [`Error::CannotConnect`](crate::Error::CannotConnect) with the reason; those of mapping memory.
-    pub fn connect(config: &Config, layout: u64) -> Result<Self> {
-        let place = Place::of_client(&config.name);
+    pub fn connect(config: &ShmConfig, layout: u64) -> Result<Self> {
+        let directory = ClusterDirectory::of_client(&config.name);
         let _waiting = blocked(|| format!("the memory node of `shm:{}` to let this process in", config.name));
-        let failed = |reason: String| place.failed(reason);
+        let failed = |reason: String| directory.failed(reason);
         let secret = secret::of_client(config.secret_file.as_deref())?;
-        place.check()?;
-        let connection = connect(&place.socket(), PATIENCE).map_err(|error| {
+        directory.check()?;
+        let connection = connect(&directory.socket(), CONTROL_TIMEOUT).map_err(|error| {
             failed(match error.kind() {
                 ErrorKind::ConnectionRefused | ErrorKind::NotFound => "its memory node has ended".to_owned(),
                 ErrorKind::WouldBlock => "its memory node accepts no connections".to_owned(),
@@ -113,14 +115,14 @@ impl Client {
                 _ => format!("its memory node has closed the connection ({error})"),
             })
         };
-        let mut control = Until::after(&connection, PATIENCE);
+        let mut control = DeadlineStream::after(&connection, CONTROL_TIMEOUT);
         let mut nonce = Nonce::default();
         getrandom::fill(&mut nonce).map_err(|error| failed(error.to_string()))?;
-        let hello = Hello { kind: Kind::Control, node: 0, cluster: 0, incarnation: 0, nonce };
+        let hello = Hello { kind: ConnectionKind::Control, node: 0, cluster: 0, incarnation: 0, nonce };
         control.write_all(&hello.with_secret(&secret)).map_err(silent)?;
         let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
         let reply = Reply::parse(&bytes, &secret, &nonce).map_err(|reason| failed(reason.to_owned()))?;
-        let join = Join { place: handshake::Place { cluster: 0, node: 0, nodes: 1 }, process: 0 };
+        let join = Join { position: handshake::NodePosition { cluster: 0, node: 0, nodes: 1 }, process: 0 };
         control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
         // From here on with descriptors; before, any would be closed.
         let mut passed = Passed::new(&mut control);
@@ -131,7 +133,7 @@ impl Client {
         }
         let [memory, in_use] = passed.descriptors().map_err(failed)?;
         let unfit = |reason| failed(format!("its memory can not be used: {reason}"));
-        let memory = Sealed::received(memory).map_err(unfit)?;
+        let memory = SealedMemory::received(memory).map_err(unfit)?;
         if memory.bytes() != welcome.geometry.mapped_bytes() {
             let [has, needs] = [memory.bytes(), welcome.geometry.mapped_bytes()];
             return Err(unfit(format!("it has {has} bytes, and its segments take {needs}")));
@@ -168,7 +170,7 @@ impl Client {
     /// Whether a process has gone, and nothing of it writes to the memory any more; nothing if the memory node does not say.
     pub fn is_gone(&self, client: u32) -> Option<bool> {
         let _waiting = blocked(|| format!("the memory node to say whether process {client} has gone"));
-        self.control().is_gone(client, PATIENCE)
+        self.control().is_gone(client, CONTROL_TIMEOUT)
     }
 
     /// Whether the memory node is gone. A system call.

@@ -1,11 +1,11 @@
-//! The shared-memory fabric: far memory is a [sealed](super::host::Sealed) file of memory that processes of one machine map.
+//! The shared-memory fabric: far memory is a [sealed](super::host::SealedMemory) file of memory that processes of one machine map.
 //!
 //! Operations are those of the [host fabric](super::host): a mapped word is a word. So nothing here is on their path. What there
 //! is besides is how processes find the memory and each other:
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`place`] | the directory of a cluster: whose it is, who uses it, what is left over |
+//! | [`directory`] | the directory of a cluster: whose it is, who uses it, what is left over |
 //! | [`server`] | the memory node: makes the memory, lets clients in, knows when they are gone |
 //! | [`client`] | a process that has been let in |
 //! | [`passing`] | how it gets the memory: by a descriptor, with the welcome |
@@ -18,8 +18,8 @@
 //! has forked without `exec` has the memory, its lock and the connection, too; it counts as the client.)
 
 mod client;
+mod directory;
 mod passing;
-mod place;
 mod server;
 
 use std::io::{self, Read, Write};
@@ -28,29 +28,29 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use client::Client;
-pub use server::{Options, Server};
+pub use server::{Server, ShmNodeOptions};
 
-use super::handshake::{MAX_WELCOME_BYTES, cut, reason};
+use super::handshake::{MAX_WELCOME_BYTES, printable_reason, truncate_reason};
 
 /// How long a process may take to let another in, or to answer it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a `shm:` URL asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ShmConfig {
     /// The name of the cluster.
     pub name: Box<str>,
     /// The file with its secret, if the URL names one.
     pub secret_file: Option<PathBuf>,
 }
 
-impl Config {
+impl ShmConfig {
     /// The options that only this fabric has.
     pub const OPTIONS: &'static str = "`secret-file`";
 
     /// A cluster by its name, as it stands in a URL behind `shm:`.
     pub fn new(name: &str) -> Result<Self, String> {
-        place::check_name(name)?;
+        directory::check_name(name)?;
         Ok(Self { name: name.into(), secret_file: None })
     }
 
@@ -64,15 +64,15 @@ impl Config {
 }
 
 /// A stream until a time: all that is read and written has to be done by then, however it arrives.
-struct Until<'a> {
+struct DeadlineStream<'a> {
     stream: &'a UnixStream,
     time: Instant,
 }
 
-impl<'a> Until<'a> {
+impl<'a> DeadlineStream<'a> {
     /// From now on for so long.
-    fn after(stream: &'a UnixStream, patience: Duration) -> Self {
-        Self { stream, time: Instant::now() + patience }
+    fn after(stream: &'a UnixStream, timeout: Duration) -> Self {
+        Self { stream, time: Instant::now() + timeout }
     }
 
     /// The stream, which waits no longer than until then for bytes to read.
@@ -93,13 +93,13 @@ impl<'a> Until<'a> {
     }
 }
 
-impl Read for Until<'_> {
+impl Read for DeadlineStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.to_read()?.read(buffer)
     }
 }
 
-impl Write for Until<'_> {
+impl Write for DeadlineStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.to_write()?.write(bytes)
     }
@@ -118,7 +118,7 @@ fn send(stream: &mut impl Write, message: Result<&[u8], &str>) -> io::Result<()>
 fn framed(message: Result<&[u8], &str>) -> Vec<u8> {
     let (kind, body) = match message {
         Ok(body) => (0, body),
-        Err(reason) => (1, cut(reason).as_bytes()),
+        Err(reason) => (1, truncate_reason(reason).as_bytes()),
     };
     let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
     bytes.push(kind);
@@ -137,7 +137,7 @@ fn receive(stream: &mut impl Read) -> io::Result<Result<Vec<u8>, String>> {
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
-    Ok(if kind == 0 { Ok(body) } else { Err(reason(&body)) })
+    Ok(if kind == 0 { Ok(body) } else { Err(printable_reason(&body)) })
 }
 
 #[cfg(test)]

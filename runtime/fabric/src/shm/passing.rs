@@ -12,7 +12,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::Until;
+use super::DeadlineStream;
 
 /// How many descriptors a welcome passes: that of the memory, and that of the lock which says that the memory is used.
 pub(super) const DESCRIPTORS: usize = 2;
@@ -21,7 +21,7 @@ const ROOM: usize = DESCRIPTORS + 1;
 
 /// Writes a message, and passes descriptors with its first byte.
 pub(super) fn write_with(
-    stream: &mut Until<'_>,
+    stream: &mut DeadlineStream<'_>,
     message: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
@@ -41,7 +41,7 @@ pub(super) fn write_with(
 
 /// A stream whose bytes may bring descriptors.
 pub(super) struct Passed<'a, 'b> {
-    stream: &'a mut Until<'b>,
+    stream: &'a mut DeadlineStream<'b>,
     descriptors: Vec<OwnedFd>,
     /// How many were passed, and whether some could not be taken.
     count: usize,
@@ -49,7 +49,7 @@ pub(super) struct Passed<'a, 'b> {
 }
 
 impl<'a, 'b> Passed<'a, 'b> {
-    pub(super) fn new(stream: &'a mut Until<'b>) -> Self {
+    pub(super) fn new(stream: &'a mut DeadlineStream<'b>) -> Self {
         Self { stream, descriptors: Vec::new(), count: 0, were_cut_off: false }
     }
 

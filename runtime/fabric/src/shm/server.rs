@@ -14,26 +14,27 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::directory::{ClusterDirectory, NameLock};
 use super::passing::{DESCRIPTORS, write_with};
-use super::place::{Held, Place};
-use super::{PATIENCE, Until, framed, send};
+use super::{CONTROL_TIMEOUT, DeadlineStream, framed, send};
 use crate::error::{self, Error, Result};
 use crate::handshake::{
-    HELLO_BYTES, Hello, JOIN_BYTES, Join, Kind, MAX_SEGMENTS, Nonce, Reply, Secret, Segment, Welcome,
+    ConnectionKind, HELLO_BYTES, Hello, JOIN_BYTES, Join, MAX_SEGMENTS, Nonce, Reply, Secret, Segment,
+    Welcome,
 };
-use crate::host::{Arena, Sealed};
+use crate::host::{Arena, SealedMemory};
 use crate::question::{Answer, QUESTION_BYTES, Question};
-use crate::{Contents, Gone, Stopper};
+use crate::{Contents, Departure, Stopper};
 use farfield_words::geometry::Geometry;
 
 /// Client numbers end here: compute threads' identities are made of them.
-const MOST_CLIENTS: u32 = 1 << 24;
+const MAX_CLIENTS: u32 = 1 << 24;
 /// How long a memory node waits after an `accept` that failed.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// What a memory node hosts.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ShmNodeOptions {
     /// The name under which it serves.
     pub name: Box<str>,
     /// How much memory it makes.
@@ -44,15 +45,15 @@ pub struct Options {
 
 /// A memory node that listens.
 pub struct Server {
-    options: Options,
+    options: ShmNodeOptions,
     contents: Box<dyn Contents>,
     secret: Secret,
     incarnation: u64,
-    place: Place,
-    held: Held,
+    directory: ClusterDirectory,
+    name_lock: NameLock,
     listener: UnixListener,
     /// What is passed to clients: the memory, and the lock that shows that it is used.
-    memory: Sealed,
+    memory: SealedMemory,
     in_use: File,
     arena: Arc<Arena>,
     next_client: AtomicU32,
@@ -64,9 +65,9 @@ pub struct Server {
 
 impl Server {
     /// Makes the memory, has it formatted, and listens.
-    pub fn listen(options: Options, secret: Secret, contents: Box<dyn Contents>) -> Result<Self> {
-        let place = Place::of_node(&options.name);
-        super::place::check_name(&options.name).map_err(|reason| place.failed(reason))?;
+    pub fn listen(options: ShmNodeOptions, secret: Secret, contents: Box<dyn Contents>) -> Result<Self> {
+        let directory = ClusterDirectory::of_node(&options.name);
+        super::directory::check_name(&options.name).map_err(|reason| directory.failed(reason))?;
         let geometry = options.geometry;
         if geometry.segments() as usize > MAX_SEGMENTS {
             let value = geometry.segments().to_string().into();
@@ -75,26 +76,27 @@ impl Server {
         }
         let system = |cause| Error::from(error::System { action: "start a memory node", cause });
         let incarnation = getrandom::u64().map_err(Error::other)?.max(1);
-        let held = place.claim()?;
+        let name_lock = directory.claim()?;
         let ranges = (0..u64::from(geometry.segments()))
             .map(|segment| (segment << geometry.stride_log2(), geometry.segment_bytes()));
-        let in_use = place.prepare().inspect_err(|_| place.give_up(&held))?;
+        let in_use = directory.prepare().inspect_err(|_| directory.give_up(&name_lock))?;
         let prepare = || {
-            let memory = place.make_memory(geometry.mapped_bytes(), ranges)?;
+            let memory = directory.make_memory(geometry.mapped_bytes(), ranges)?;
             let arena = Arena::shared(&memory, in_use.try_clone().map_err(system)?, geometry)?;
             arena.format(&*contents)?;
-            let listener = UnixListener::bind(place.socket()).map_err(system)?;
+            let listener = UnixListener::bind(directory.socket()).map_err(system)?;
             listener.set_nonblocking(true).map_err(system)?;
             Ok((memory, arena, listener, UnixStream::pair().map_err(system)?))
         };
-        let (memory, arena, listener, stop) = prepare().inspect_err(|_: &Error| place.remove(&held))?;
+        let (memory, arena, listener, stop) =
+            prepare().inspect_err(|_: &Error| directory.remove(&name_lock))?;
         Ok(Self {
             options,
             contents,
             secret,
             incarnation,
-            place,
-            held,
+            directory,
+            name_lock,
             listener,
             memory,
             in_use,
@@ -153,7 +155,7 @@ impl Server {
                     };
                     let started = thread::Builder::new()
                         .name("client".to_owned())
-                        .spawn_scoped(scope, move || self.attend(stream));
+                        .spawn_scoped(scope, move || self.serve_client(stream));
                     if let Err(error) = started {
                         tracing::warn!(%error, "no thread for a client");
                     }
@@ -163,13 +165,13 @@ impl Server {
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         });
-        self.place.remove(&self.held);
+        self.directory.remove(&self.name_lock);
     }
 
     /// Lets a process in, and answers it until it ends.
-    fn attend(&self, mut stream: UnixStream) {
+    fn serve_client(&self, mut stream: UnixStream) {
         let _ = stream.set_nonblocking(false);
-        let client = match self.let_in(&stream) {
+        let client = match self.admit(&stream) {
             Ok(client) => client,
             Err(reason) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +180,7 @@ impl Server {
         };
         tracing::info!(client, "client has joined");
         let _ = stream.set_read_timeout(None);
-        let _ = stream.set_write_timeout(Some(PATIENCE));
+        let _ = stream.set_write_timeout(Some(CONTROL_TIMEOUT));
         let mut bytes = [0; QUESTION_BYTES];
         while stream.read_exact(&mut bytes).is_ok() {
             let question = Question::from_bytes(bytes);
@@ -192,14 +194,14 @@ impl Server {
         while !matches!(stream.read(&mut bytes), Ok(0) | Err(_)) {}
         self.clients().remove(&client);
         tracing::info!(client, "client has ended");
-        self.contents.mark_gone(client, Gone::Everywhere, &|at| self.arena.word(at).ok());
+        self.contents.mark_departed(client, Departure::FromCluster, &|at| self.arena.word(at).ok());
     }
 
     /// The handshake; gives the client's number.
-    fn let_in(&self, stream: &UnixStream) -> Result<u32, String> {
+    fn admit(&self, stream: &UnixStream) -> Result<u32, String> {
         let text = |error: std::io::Error| error.to_string();
         let connection = stream;
-        let stream = &mut Until::after(connection, PATIENCE);
+        let stream = &mut DeadlineStream::after(connection, CONTROL_TIMEOUT);
         let mut hello_bytes = [0; HELLO_BYTES];
         stream.read_exact(&mut hello_bytes).map_err(text)?;
         let mut refuse = |reason: &str| {
@@ -207,7 +209,7 @@ impl Server {
             reason.to_owned()
         };
         let hello = Hello::parse(&hello_bytes).map_err(&mut refuse)?;
-        if hello.kind != Kind::Control || !hello.is_proven_by(&hello_bytes, &self.secret) {
+        if hello.kind != ConnectionKind::Control || !hello.is_proven_by(&hello_bytes, &self.secret) {
             return Err(refuse("the client does not know the cluster's secret"));
         }
         let mut nonce = Nonce::default();
@@ -223,7 +225,7 @@ impl Server {
         Join::parse(&join, &self.secret, &hello.nonce, &nonce).map_err(&mut refuse)?;
         let order = Ordering::Relaxed;
         let client =
-            self.next_client.fetch_update(order, order, |next| (next < MOST_CLIENTS).then_some(next + 1));
+            self.next_client.fetch_update(order, order, |next| (next < MAX_CLIENTS).then_some(next + 1));
         let client = client.map_err(|_| refuse("too many clients have connected since it was started"))?;
         let geometry = self.options.geometry;
         let segments = (0..u64::from(geometry.segments()))

@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use super::*;
 use crate::contents::tests::Empty;
 use crate::handshake::{HELLO_BYTES, Hello, JOIN_BYTES, Nonce, Reply, Secret, Segment, Welcome};
-use crate::host::Sealed;
+use crate::host::SealedMemory;
 use crate::question::{Answer, QUESTION_BYTES, Question};
 use client::Control;
 use farfield_words::geometry::Geometry;
@@ -25,13 +25,13 @@ fn pass(
     descriptors: &[&[BorrowedFd<'_>]],
 ) -> Result<(), String> {
     let name = format!("fake-{name}-{}", std::process::id());
-    let place = place::Place::of_node(&name);
-    let held = place.claim().unwrap();
-    let _in_use = place.prepare().unwrap();
-    let listener = UnixListener::bind(place.socket()).unwrap();
+    let directory = directory::ClusterDirectory::of_node(&name);
+    let name_lock = directory.claim().unwrap();
+    let _in_use = directory.prepare().unwrap();
+    let listener = UnixListener::bind(directory.socket()).unwrap();
     let connect = {
         let name = name.clone();
-        thread::spawn(move || Client::connect(&Config::new(&name).unwrap(), Empty::VERSION).map(drop))
+        thread::spawn(move || Client::connect(&ShmConfig::new(&name).unwrap(), Empty::VERSION).map(drop))
     };
     let (mut stream, _) = listener.accept().unwrap();
     let mut hello = [0; HELLO_BYTES];
@@ -40,7 +40,7 @@ fn pass(
     send(&mut stream, Ok(&reply(&Secret::new(b""), &hello.nonce))).unwrap();
     // A client that does not believe it says no more.
     if stream.read_exact(&mut [0; JOIN_BYTES]).is_ok() {
-        let mut stream = Until::after(&stream, PATIENCE);
+        let mut stream = DeadlineStream::after(&stream, CONTROL_TIMEOUT);
         let message = framed(Ok(welcome));
         let (begin, rest) = message.split_at(message.len() - descriptors.len() + 1);
         let mut parts = std::iter::once(begin).chain(rest.chunks(1));
@@ -50,7 +50,7 @@ fn pass(
         assert!(parts.next().is_none(), "all of it was sent");
     }
     let refused = connect.join().unwrap();
-    place.remove(&held);
+    directory.remove(&name_lock);
     refused.map_err(|error| error.to_string())
 }
 
@@ -60,8 +60,8 @@ fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welco
     pass(name, reply, &welcome, &[&[memory.as_fd(), lock.as_fd()]]).unwrap_err()
 }
 
-fn sealed(bytes: u64) -> Sealed {
-    Sealed::new("farfield-fake", bytes, std::iter::empty()).unwrap()
+fn sealed(bytes: u64) -> SealedMemory {
+    SealedMemory::new("farfield-fake", bytes, std::iter::empty()).unwrap()
 }
 
 /// A file on a disk, or one as good as that.
@@ -104,7 +104,7 @@ fn a_directory_of_another_user_is_refused() {
     // Only the superuser may give a directory away; for all others the superuser's is another's.
     let given = std::os::unix::fs::chown(&folder, Some(65534), None).is_ok();
     let other = if given { folder.as_path() } else { std::path::Path::new("/") };
-    let refused = place::Place::of_node("owner").check_owner(other).unwrap_err().to_string();
+    let refused = directory::ClusterDirectory::of_node("owner").check_owner(other).unwrap_err().to_string();
     std::fs::remove_dir(&folder).unwrap();
     assert!(refused.contains(&format!("{} is somebody else's: user ", other.display())), "{refused}");
 }
@@ -248,10 +248,10 @@ fn an_answer_that_comes_late_is_not_taken_for_the_next_one() {
     assert!(!control.is_lost(), "there is something to read, and the node is there");
     node.write_all(&begin[2..]).unwrap();
     node.write_all(&end).unwrap();
-    assert_eq!(control.is_gone(3, PATIENCE), Some(false), "and not what was said of the others");
+    assert_eq!(control.is_gone(3, CONTROL_TIMEOUT), Some(false), "and not what was said of the others");
     drop(node);
     assert!(control.is_lost());
-    assert_eq!(control.is_gone(4, PATIENCE), None);
+    assert_eq!(control.is_gone(4, CONTROL_TIMEOUT), None);
 }
 
 #[test]
@@ -271,10 +271,10 @@ fn a_memory_node_that_accepts_nobody_is_given_up() {
     assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     assert!(!waiting.is_empty() && waiting.len() < 10, "{}", waiting.len());
     listener.accept().unwrap();
-    client::connect(&path, PATIENCE).expect("there is room again");
+    client::connect(&path, CONTROL_TIMEOUT).expect("there is room again");
     std::fs::remove_file(&path).unwrap();
     drop(listener);
-    assert_eq!(client::connect(&path, PATIENCE).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(client::connect(&path, CONTROL_TIMEOUT).unwrap_err().kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn an_exchange_ends_in_time_however_slowly_it_arrives() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let mut stream = Until::after(&ours, Duration::from_millis(30));
+    let mut stream = DeadlineStream::after(&ours, Duration::from_millis(30));
     let refused = stream.read_exact(&mut vec![0; 1 << 20]).unwrap_err();
     assert!(matches!(refused.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{refused}");
     drop(ours);

@@ -34,12 +34,12 @@ use std::time::Duration;
 
 use super::chain::Chain;
 
-pub use setting::{limit, unless_told};
-pub use waits::{Clock, Detail, Task, Waiting, Waits, What, blocked, blocked_for, lock};
-pub use watcher::{Simulated, watch, watch_simulation};
+pub use setting::{limit, set_default_limit};
+pub use waits::{Clock, DescribeFlight, DescribeWait, Task, Waiting, Waits, blocked, blocked_for, lock};
+pub use watcher::{WatchedSimulation, watch, watch_simulation};
 
 /// A chain is in flight for a task; gives the key to leave by. `why` has what the fabric knows of it.
-pub fn enter_flight(waits: &Waits, task: u32, chain: &Chain, why: Detail) -> u64 {
+pub fn enter_flight(waits: &Waits, task: u32, chain: &Chain, why: DescribeFlight) -> u64 {
     let ops = chain.ops();
     let text = ops.first().map_or_else(String::new, |first| {
         let more =
@@ -50,7 +50,7 @@ pub fn enter_flight(waits: &Waits, task: u32, chain: &Chain, why: Detail) -> u64
 }
 
 /// Prints one line.
-fn say(text: &str) {
+fn print_line(text: &str) {
     let line = format!("farfield: stalled: {}\n", crate::error::Printable(text));
     // There is nobody to tell that nobody can be told.
     let _ = std::io::stderr().write_all(line.as_bytes());

@@ -10,12 +10,12 @@ use farfield_words::units;
 const VARIABLE: &str = "FARFIELD_STALL";
 
 /// What holds if the variable is not set, and what was found when this process last connected; in nanoseconds, 0 for off.
-static UNLESS_TOLD: AtomicU64 = AtomicU64::new(0);
-static FOUND: AtomicU64 = AtomicU64::new(0);
+static DEFAULT_LIMIT: AtomicU64 = AtomicU64::new(0);
+static LAST_LIMIT: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the limit for a process whose environment sets none.
-pub fn unless_told(limit: Duration) {
-    UNLESS_TOLD.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+pub fn set_default_limit(limit: Duration) {
+    DEFAULT_LIMIT.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// The limit, if stalls are to be reported.
@@ -25,15 +25,15 @@ pub fn unless_told(limit: Duration) {
 pub fn limit() -> Result<Option<Duration>> {
     let limit = match std::env::var_os(VARIABLE) {
         Some(value) => parse(&value.to_string_lossy())?,
-        None => Duration::from_nanos(UNLESS_TOLD.load(Ordering::Relaxed)),
+        None => Duration::from_nanos(DEFAULT_LIMIT.load(Ordering::Relaxed)),
     };
-    FOUND.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    LAST_LIMIT.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     Ok(Some(limit).filter(|limit| !limit.is_zero()))
 }
 
 /// The limit as it was found when this process last connected: for waits that belong to no cluster.
 pub(super) fn last() -> Option<Duration> {
-    Some(Duration::from_nanos(FOUND.load(Ordering::Relaxed))).filter(|limit| !limit.is_zero())
+    Some(Duration::from_nanos(LAST_LIMIT.load(Ordering::Relaxed))).filter(|limit| !limit.is_zero())
 }
 
 fn parse(value: &str) -> Result<Duration> {
@@ -45,7 +45,7 @@ fn parse(value: &str) -> Result<Duration> {
         let reason = "write it like 50ms or 5s, from 1ms to an hour, or 0 for off";
         Error::from(error::InvalidArgument { argument: VARIABLE, value: value.into(), reason })
     };
-    units::time(VARIABLE, value, least).map(units::duration).map_err(wrong)
+    units::parse_duration(VARIABLE, value, least).map(units::duration).map_err(wrong)
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::watcher::{Watched, watch};
-use super::{say, setting, shown};
+use super::{print_line, setting, shown};
 
 /// What a wait is for, given its word.
-pub type What = Box<dyn Fn(u64) -> String + Send>;
+pub type DescribeWait = Box<dyn Fn(u64) -> String + Send>;
 /// What a fabric has to add about an operation in flight.
-pub type Detail = Box<dyn Fn() -> String + Send>;
+pub type DescribeFlight = Box<dyn Fn() -> String + Send>;
 
 /// How a table's times are told.
 pub enum Clock {
@@ -39,7 +39,7 @@ pub enum Task {
 
 /// The waits of one thread.
 pub struct Waits {
-    who: Box<str>,
+    thread_name: Box<str>,
     limit: Duration,
     clock: Clock,
     table: Mutex<Table>,
@@ -59,7 +59,7 @@ struct Table {
     /// Tasks whose last poll used nothing of this library, by their numbers.
     foreign: BTreeMap<u64, Foreign>,
     /// The poll that was last reported.
-    told_poll: u64,
+    reported_poll: u64,
 }
 
 struct Wait {
@@ -67,13 +67,13 @@ struct Wait {
     task: Task,
     word: u64,
     /// None once it has been told.
-    what: Option<What>,
+    what: Option<DescribeWait>,
 }
 
 struct Foreign {
     since: Duration,
     task: u32,
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The time since the process first asked.
@@ -88,10 +88,10 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Waits {
-    /// Those of a thread that is called `who`.
-    pub fn new(who: String, limit: Duration, clock: Clock) -> Arc<Self> {
+    /// Those of a thread that is called `thread_name`.
+    pub fn new(thread_name: String, limit: Duration, clock: Clock) -> Arc<Self> {
         let waits = Self {
-            who: who.into(),
+            thread_name: thread_name.into(),
             limit,
             clock,
             table: Mutex::default(),
@@ -122,12 +122,12 @@ impl Waits {
     }
 
     /// A wait begins.
-    pub fn enter(self: &Arc<Self>, task: Task, about: u64, word: u64, what: What) -> Waiting {
+    pub fn enter(self: &Arc<Self>, task: Task, about: u64, word: u64, what: DescribeWait) -> Waiting {
         Waiting { key: self.enter_key(task, word, what), about, waits: Arc::clone(self) }
     }
 
     /// As [`enter`](Self::enter), for whoever keeps the key, and [leaves](Self::leave) by it.
-    pub fn enter_key(&self, task: Task, word: u64, what: What) -> u64 {
+    pub fn enter_key(&self, task: Task, word: u64, what: DescribeWait) -> u64 {
         let since = self.now();
         let mut table = self.table();
         table.entered += 1;
@@ -173,7 +173,7 @@ impl Waits {
         let since = self.now();
         let mut table = self.table();
         if is_foreign {
-            table.foreign.entry(number).or_insert(Foreign { since, task, is_told: false });
+            table.foreign.entry(number).or_insert(Foreign { since, task, is_reported: false });
         } else {
             table.foreign.remove(&number);
         }
@@ -186,8 +186,10 @@ impl Waits {
 
     fn by(&self, task: Task) -> String {
         match task {
-            Task::Number(task) if !self.who.is_empty() => format!("{}, task {task}: ", self.who),
-            _ if !self.who.is_empty() => format!("{}: ", self.who),
+            Task::Number(task) if !self.thread_name.is_empty() => {
+                format!("{}, task {task}: ", self.thread_name)
+            }
+            _ if !self.thread_name.is_empty() => format!("{}: ", self.thread_name),
             _ => String::new(),
         }
     }
@@ -206,12 +208,12 @@ impl Waits {
         }
         let polls_since = self.polls_since.load(Ordering::Relaxed);
         let is_polling = polls_since > 0 && matches!(self.clock, Clock::Real);
-        if is_polling && polls_since != table.told_poll {
+        if is_polling && polls_since != table.reported_poll {
             let (busy, task) =
                 (now.saturating_sub(Duration::from_nanos(polls_since)), self.task.load(Ordering::Relaxed));
             let others = self.tasks.load(Ordering::Relaxed).saturating_sub(1);
             if busy >= self.limit && others > 0 {
-                table.told_poll = polls_since;
+                table.reported_poll = polls_since;
                 lines.push(format!(
                     "{}has not given way for {}: the other tasks of the thread ({others}) can not go on; what computes for long should call \
                      `yield_now`, or run on a thread of its own",
@@ -225,8 +227,8 @@ impl Waits {
             let waited = now.saturating_sub(foreign.since);
             let waits_too = || waits.values().any(|wait| wait.task == Task::Number(foreign.task));
             let is_server = *number == 0 && self.serves.load(Ordering::Relaxed);
-            if waited >= self.limit && !foreign.is_told && !is_server && !is_polling && !waits_too() {
-                foreign.is_told = true;
+            if waited >= self.limit && !foreign.is_reported && !is_server && !is_polling && !waits_too() {
+                foreign.is_reported = true;
                 lines.push(format!(
                     "{}has waited for {} for something that this library does not know, and that has not woken it: a channel, a timer or a \
                      future of another crate",
@@ -240,13 +242,13 @@ impl Waits {
             lines.push(format!("{}has waited for {}: {}", self.by(task), shown(waited), what(word)));
         }
         for line in &lines {
-            say(line);
+            print_line(line);
         }
     }
 }
 
 impl Watched for Waits {
-    fn look(&self) -> Duration {
+    fn check(&self) -> Duration {
         self.report();
         self.limit
     }
@@ -267,7 +269,7 @@ impl Waiting {
     }
 
     /// It goes on, for something else: of several locks another one is taken now. A wait that has been reported is not reported again.
-    pub fn turns_to(&mut self, about: u64, word: u64, what: What) {
+    pub fn change_target(&mut self, about: u64, word: u64, what: DescribeWait) {
         self.about = about;
         if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
             wait.word = word;
@@ -276,7 +278,7 @@ impl Waiting {
     }
 
     /// What the last attempt has found.
-    pub fn found(&self, word: u64) {
+    pub fn set_word(&self, word: u64) {
         if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
             wait.word = word;
         }
@@ -314,7 +316,7 @@ pub fn blocked_for(what: impl Fn() -> String + Send + 'static) -> Option<Waiting
     enter_of_process(setting::last()?, Box::new(move |_| what()))
 }
 
-fn enter_of_process(limit: Duration, what: What) -> Option<Waiting> {
+fn enter_of_process(limit: Duration, what: DescribeWait) -> Option<Waiting> {
     static PROCESS: Mutex<Vec<Arc<Waits>>> = Mutex::new(Vec::new());
     let mut tables = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     // Processes have one limit, but for those that test this.

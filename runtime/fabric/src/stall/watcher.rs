@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::waits::{Waits, now};
-use super::{say, shown};
+use super::{print_line, shown};
 use crate::error::{self, Error, Result};
 
 /// How long the watcher sleeps at most, and at least.
@@ -19,16 +19,16 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// What the watcher looks at.
 pub(super) trait Watched: Send + Sync {
     /// Reports what has stalled; returns the limit.
-    fn look(&self) -> Duration;
+    fn check(&self) -> Duration;
 }
 
 #[derive(Default)]
 struct Watcher {
-    is_there: bool,
+    is_started: bool,
     watched: Vec<Weak<dyn Watched>>,
 }
 
-static WATCHER: Mutex<Watcher> = Mutex::new(Watcher { is_there: false, watched: Vec::new() });
+static WATCHER: Mutex<Watcher> = Mutex::new(Watcher { is_started: false, watched: Vec::new() });
 static CHANGED: Condvar = Condvar::new();
 
 /// Looks at a thread's waits from now on.
@@ -44,18 +44,18 @@ pub fn watch(waits: &Arc<Waits>) -> Result<()> {
 ///
 /// # Errors
 /// As for [`watch`].
-pub fn watch_simulation(simulated: &Arc<Simulated>) -> Result<()> {
-    let simulated: Arc<dyn Watched> = Arc::<Simulated>::clone(simulated);
+pub fn watch_simulation(simulated: &Arc<WatchedSimulation>) -> Result<()> {
+    let simulated: Arc<dyn Watched> = Arc::<WatchedSimulation>::clone(simulated);
     add(Arc::downgrade(&simulated))
 }
 
 fn add(one: Weak<dyn Watched>) -> Result<()> {
     let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
     watcher.watched.push(one);
-    if !watcher.is_there {
+    if !watcher.is_started {
         let started = thread::Builder::new().name("farfield-stalls".to_owned()).spawn(run);
         started.map_err(|cause| Error::from(error::System { action: "start a thread", cause }))?;
-        watcher.is_there = true;
+        watcher.is_started = true;
     }
     CHANGED.notify_one();
     Ok(())
@@ -67,7 +67,7 @@ fn run() {
         watcher.watched.retain(|one| one.strong_count() > 0);
         let all: Vec<_> = watcher.watched.iter().filter_map(Weak::upgrade).collect();
         drop(watcher);
-        let shortest = all.iter().map(|one| one.look()).min();
+        let shortest = all.iter().map(|one| one.check()).min();
         drop(all);
         let watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
         match shortest {
@@ -84,30 +84,30 @@ fn run() {
 }
 
 /// A simulation, as the watcher sees it: whether it moves, and whom it polls.
-pub struct Simulated {
+pub struct WatchedSimulation {
     limit: Duration,
     /// Virtual time in nanoseconds, for the tables of its threads.
     pub now: Arc<AtomicU64>,
     /// How often it has gone on, and the thread that it polls.
-    moves: AtomicU64,
+    poll_count: AtomicU64,
     thread: AtomicU32,
     is_running: AtomicBool,
     /// What was seen last, since when, and whether that was told.
-    seen: Mutex<(u64, Duration, bool)>,
+    last_check: Mutex<(u64, Duration, bool)>,
     tables: Mutex<Vec<Weak<Waits>>>,
 }
 
-impl Simulated {
+impl WatchedSimulation {
     /// Waits are stalls from `limit` on, in virtual time.
     pub fn new(limit: Duration) -> Arc<Self> {
         let simulated = Self {
             limit,
             now: Arc::default(),
-            moves: AtomicU64::new(0),
+            poll_count: AtomicU64::new(0),
             thread: AtomicU32::new(0),
             is_running: AtomicBool::new(false),
             // The first look may fall into the first poll.
-            seen: Mutex::new((0, now(), false)),
+            last_check: Mutex::new((0, now(), false)),
             tables: Mutex::default(),
         };
         Arc::new(simulated)
@@ -126,27 +126,27 @@ impl Simulated {
     }
 
     /// It is at a time.
-    pub fn stands_at(&self, now: Duration) {
+    pub fn set_time(&self, now: Duration) {
         self.now.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// It polls a thread, at a time.
-    pub fn polls(&self, thread: u32, now: Duration) {
-        self.stands_at(now);
+    pub fn set_polled_thread(&self, thread: u32, now: Duration) {
+        self.set_time(now);
         self.thread.store(thread, Ordering::Relaxed);
-        self.moves.fetch_add(1, Ordering::Relaxed);
+        self.poll_count.fetch_add(1, Ordering::Relaxed);
         self.is_running.store(true, Ordering::Relaxed);
     }
 
     /// The run is over.
-    pub fn ends(&self) {
+    pub fn run_ended(&self) {
         self.is_running.store(false, Ordering::Relaxed);
     }
 
     /// Looks at the threads' tables: time has passed. `lines` say what has stalled on the network.
     pub fn report(&self, lines: &[String]) {
         for line in lines {
-            say(line);
+            print_line(line);
         }
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let tables: Vec<_> = tables.iter().filter_map(Weak::upgrade).collect();
@@ -156,16 +156,16 @@ impl Simulated {
     }
 }
 
-impl Watched for Simulated {
-    fn look(&self) -> Duration {
-        let moves = self.moves.load(Ordering::Relaxed);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, since, is_told) = *seen;
-        if moves != last || !self.is_running.load(Ordering::Relaxed) {
-            *seen = (moves, now(), false);
-        } else if !is_told && now().saturating_sub(since) >= self.limit {
-            seen.2 = true;
-            say(&format!(
+impl Watched for WatchedSimulation {
+    fn check(&self) -> Duration {
+        let poll_count = self.poll_count.load(Ordering::Relaxed);
+        let mut last_check = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, since, is_reported) = *last_check;
+        if poll_count != last || !self.is_running.load(Ordering::Relaxed) {
+            *last_check = (poll_count, now(), false);
+        } else if !is_reported && now().saturating_sub(since) >= self.limit {
+            last_check.2 = true;
+            print_line(&format!(
                 "the simulation has stood at {} for {} of real time: thread {} computes and does not give way, or blocks",
                 shown(Duration::from_nanos(self.now.load(Ordering::Relaxed))),
                 shown(now().saturating_sub(since)),

@@ -255,7 +255,7 @@ mod tests {
         let (mut batch, mut pipeline) = (Batch::of(CAPACITY, RING, KEY), Pipeline::new(CREDITS));
         for word in 0..3 {
             let number = pipeline.push(writing(&[word]));
-            pipeline.leave(number);
+            pipeline.detach(number);
             pipeline.forget(number);
         }
         let inline: Vec<_> = post(&mut batch, &mut pipeline).into_iter().map(|(_, _, words)| words).collect();

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::config::{Config, Sharing};
+use super::config::{Sharing, VerbsConfig};
 use super::device::Device;
 use super::manager::cannot_connect;
 use super::node::{Control, Node, ThreadLane};
 use crate::chain::Chain;
 use crate::error::{Error, Result};
-use crate::handshake::{Hello, Join, Kind, Place};
+use crate::handshake::{ConnectionKind, Hello, Join, NodePosition};
 use crate::stall::lock;
 use farfield_words::Address;
 use farfield_words::geometry::Geometry;
@@ -47,14 +47,19 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::CannotConnect`] naming the first that can not be connected to; [`Error::System`].
-    pub fn connect(config: &Config, layout: u64) -> Result<Self> {
+    pub fn connect(config: &VerbsConfig, layout: u64) -> Result<Self> {
         Device::all()?;
         let secret = config.secret()?;
         let mut opened = Vec::new();
         for (number, name) in (0_u16..).zip(&config.nodes) {
             let address = resolve_name(name)?;
-            let hello =
-                Hello { kind: Kind::Control, node: number, cluster: 0, incarnation: 0, nonce: [0; 16] };
+            let hello = Hello {
+                kind: ConnectionKind::Control,
+                node: number,
+                cluster: 0,
+                incarnation: 0,
+                nonce: [0; 16],
+            };
             let control = Control::open(address, hello, &secret, config.timeout)
                 .map_err(|reason| cannot_connect(name, reason))?;
             opened.push((number, name, address, control));
@@ -66,11 +71,11 @@ impl Client {
         let (mut process, mut lease) = (0, Duration::ZERO);
         for (number, name, address, mut control) in opened {
             let failed = |reason: String| cannot_connect(name, reason);
-            let place = Place { cluster, node: number, nodes };
-            let join = Join { place, process };
+            let position = NodePosition { cluster, node: number, nodes };
+            let join = Join { position, process };
             let welcome = control.join(join, &secret, layout, config.timeout).map_err(failed)?;
             let own = welcome.geometry;
-            let cluster = place.cluster_of(own).map_err(failed)?;
+            let cluster = position.cluster_of(own).map_err(failed)?;
             let first = *geometry.get_or_insert(cluster);
             if cluster != first {
                 return Err(failed(format!(
@@ -87,7 +92,7 @@ impl Client {
                 lease = Duration::from_millis(u64::from(welcome.lease_ms));
             }
             let node = Node::new(
-                (place, process),
+                (position, process),
                 (name.clone(), address),
                 cluster,
                 &secret,
@@ -232,9 +237,11 @@ mod tests {
     fn nothing_stays_connected_when_the_client_is_gone() {
         let Some(address) = super::super::tests::address() else { return };
         let nodes = super::super::tests::Nodes::serve(&address, 2, 1, 1 << 16, None);
-        let client =
-            Client::connect(&Config::new(&nodes.names()).unwrap(), crate::contents::tests::Empty::VERSION)
-                .unwrap();
+        let client = Client::connect(
+            &VerbsConfig::new(&nodes.names()).unwrap(),
+            crate::contents::tests::Empty::VERSION,
+        )
+        .unwrap();
         client.prepare(3).unwrap();
         let node = Arc::downgrade(&client.nodes[1].0);
         assert!(node.upgrade().is_some());

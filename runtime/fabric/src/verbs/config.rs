@@ -14,7 +14,7 @@ const DEFAULT_LANES: usize = 4;
 
 /// How to reach a cluster, and how to use the connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct VerbsConfig {
     /// The memory nodes, each `host:port`, in the order of their numbers.
     pub nodes: Vec<Box<str>>,
     /// How long an operation may go without an answer, and an attempt to connect.
@@ -63,7 +63,7 @@ impl Sharing {
     }
 }
 
-impl Config {
+impl VerbsConfig {
     /// The options that only this fabric has.
     pub const OPTIONS: &'static str = "`timeout`, `qp-lanes`, `qp-policy`, `secret-file`, `ack-timeout`";
 

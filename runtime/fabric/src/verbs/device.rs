@@ -102,7 +102,7 @@ pub(super) fn cannot(
 }
 
 /// Makes reading from a descriptor return at once where there is nothing to read.
-pub(super) fn never_wait(fd: BorrowedFd<'_>, action: &'static str) -> Result<()> {
+pub(super) fn set_nonblocking_fd(fd: BorrowedFd<'_>, action: &'static str) -> Result<()> {
     let set = fcntl_getfl(fd).and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK));
     set.map_err(|cause| Error::from(error::System { action, cause: cause.into() }))
 }

@@ -56,7 +56,7 @@ impl Verbs {
     }
 
     /// Which lane a chain is on, and its number there.
-    fn place(ticket: Ticket) -> (usize, usize) {
+    fn locate(ticket: Ticket) -> (usize, usize) {
         ((ticket.0 >> 48) as usize, (ticket.0 & ((1 << 48) - 1)) as usize)
     }
 
@@ -99,7 +99,7 @@ impl Endpoint for Verbs {
         if self.newest.take() == Some(ticket) {
             return Poll::Pending;
         }
-        let (lane, number) = Self::place(ticket);
+        let (lane, number) = Self::locate(ticket);
         match self.lanes[lane].poll(number) {
             Some(done) => {
                 self.is_over(ticket);
@@ -112,15 +112,15 @@ impl Endpoint for Verbs {
     }
 
     fn forget(&self, ticket: Ticket) {
-        let (lane, number) = Self::place(ticket);
+        let (lane, number) = Self::locate(ticket);
         self.is_over(ticket);
         self.underway.set(self.underway.get() - 1);
         self.lanes[lane].forget(number);
     }
 
-    fn leave(&self, ticket: Ticket) {
-        let (lane, number) = Self::place(ticket);
-        self.lanes[lane].leave(number);
+    fn detach(&self, ticket: Ticket) {
+        let (lane, number) = Self::locate(ticket);
+        self.lanes[lane].detach(number);
     }
 
     /// Whether anything that this thread has posted is not over.
@@ -136,7 +136,7 @@ impl Endpoint for Verbs {
         // Those with nothing in flight cost a look.
         let looks = LOOKS_PER_ROUND / self.lanes.len().min(8) as u32;
         for lane in &self.lanes {
-            completed |= lane.go_on(looks);
+            completed |= lane.poll_round(looks);
         }
         let idle = if completed { 0 } else { self.idle.get().saturating_add(1) };
         self.idle.set(idle);

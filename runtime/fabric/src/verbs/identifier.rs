@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::binding::{OPTION_ID, OPTION_ID_ACK_TIMEOUT, sys};
 use super::device::{Device, last_error};
 use super::manager::Channel;
-use super::objects::{gone, made};
+use super::objects::{count_created, count_destroyed};
 use crate::error::Result;
 use crate::handshake;
 
@@ -97,7 +97,7 @@ impl Id {
     /// # Safety
     /// `raw` is an identifier of this channel that the library has made. It has no queue pair and no other owner: nothing else destroys it.
     pub(super) unsafe fn of(raw: NonNull<sys::rdma_cm_id>, channel: &Arc<Channel>) -> Self {
-        made();
+        count_created();
         Self { raw, channel: Arc::clone(channel) }
     }
 
@@ -198,7 +198,7 @@ impl Id {
 
     /// Refuses the request that it came with, for a reason.
     pub(super) fn reject(&self, reason: &str) {
-        let reason = handshake::cut(reason).as_bytes();
+        let reason = handshake::truncate_reason(reason).as_bytes();
         // SAFETY: `id` is alive and locked, and the library copies at most as many bytes as the reason has during the call.
         let told =
             self.call(|id| unsafe { sys::rdma_reject(id, reason.as_ptr().cast(), reason.len() as u8) });
@@ -220,7 +220,7 @@ impl Drop for Id {
         self.locked(|id| {
             // SAFETY: nothing destroys it but this, which runs once. All its events are acknowledged and its queue pair is destroyed (the invariant);
             // its channel is destroyed later, since it owns a share in it.
-            gone("connection", unsafe { sys::rdma_destroy_id(id) });
+            count_destroyed("connection", unsafe { sys::rdma_destroy_id(id) });
         });
     }
 }

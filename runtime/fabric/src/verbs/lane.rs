@@ -33,7 +33,7 @@ const ROUNDS_PER_POST: u32 = 4;
 /// How long a connection that is being torn down may take to give back what it had.
 const DRAIN: Duration = Duration::from_millis(100);
 /// How long a report waits for the thread that has the lane to say what is in flight: it does so when it looks at the clock.
-const ANSWER: Duration = Duration::from_millis(100);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A connection, as a lane uses it.
 pub(super) trait Wire {
@@ -51,7 +51,7 @@ pub(super) trait Wire {
     /// Whether the other side has ended it.
     fn has_ended(&mut self) -> bool;
     /// The state of its queue pair, in words.
-    fn condition(&mut self) -> &'static str;
+    fn queue_pair_state(&mut self) -> &'static str;
     /// Makes the device give back what it has not done. It touches nothing any more once this has been dropped.
     fn stop(&mut self);
 }
@@ -68,23 +68,23 @@ pub(super) trait Connect {
 
 pub(super) struct Lane<C: Connect> {
     connect: C,
-    state: Mutex<State<C::Wire>>,
+    state: Mutex<LaneState<C::Wire>>,
     doorbells: AtomicU64,
     /// Whether a report wants to know what is in flight, and what the thread that had the lane answered.
-    is_asked: AtomicBool,
+    is_description_wanted: AtomicBool,
     answer: Mutex<Option<String>>,
 }
 
-struct State<W> {
+struct LaneState<W> {
     pipeline: Pipeline,
     wire: Option<W>,
     /// Whether chains wait for credits, not for their thread.
-    starved: bool,
+    waits_for_credits: bool,
     /// When somebody first looked at the clock since something last completed, or was posted where nothing was.
     waiting_since: Option<Instant>,
     /// Counts the rounds of the threads that use it, and those without a completion since it last posted.
     round: u64,
-    in_vain: u32,
+    rounds_without_completion: u32,
     /// How often nothing was found since.
     looks: u32,
     /// When a connection was last tried for, if it failed.
@@ -97,13 +97,13 @@ impl<C: Connect> Lane<C> {
     /// A lane that is connected.
     pub(super) fn new(connect: C) -> Result<Self> {
         let wire = connect.connect()?;
-        let state = State {
+        let state = LaneState {
             pipeline: Pipeline::new(wire.credits()),
             wire: Some(wire),
-            starved: false,
+            waits_for_credits: false,
             waiting_since: None,
             round: 0,
-            in_vain: 0,
+            rounds_without_completion: 0,
             looks: 0,
             failed: None,
             evicted: None,
@@ -112,12 +112,12 @@ impl<C: Connect> Lane<C> {
             connect,
             state: Mutex::new(state),
             doorbells: AtomicU64::new(0),
-            is_asked: AtomicBool::new(false),
+            is_description_wanted: AtomicBool::new(false),
             answer: Mutex::new(None),
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State<C::Wire>> {
+    fn state(&self) -> MutexGuard<'_, LaneState<C::Wire>> {
         // A panic in here is a bug of ours; what it leaves behind is no worse than a lost connection.
         lock(&self.state, || "a thread that shares the lane, and posts on it or connects it anew".to_owned())
     }
@@ -140,34 +140,34 @@ impl<C: Connect> Lane<C> {
         if state.pipeline.is_queued(number) {
             self.post(&mut state);
         }
-        if self.look(&mut state) > 0 { state.pipeline.take(number) } else { None }
+        if self.poll_completions(&mut state) > 0 { state.pipeline.take(number) } else { None }
     }
 
     pub(super) fn forget(&self, number: usize) {
         self.state().pipeline.forget(number);
     }
 
-    pub(super) fn leave(&self, number: usize) {
-        self.state().pipeline.leave(number);
+    pub(super) fn detach(&self, number: usize) {
+        self.state().pipeline.detach(number);
     }
 
     /// A round of a thread that has nothing else to do: posts what waits, and looks for completions until as many chains are done
     /// as are still under way, or until it has looked so often in vain. Gives whether any is done.
     ///
     /// A thread looks at all of its tasks in a round, so the more of them can go on, the less each costs.
-    pub(super) fn go_on(&self, looks: u32) -> bool {
+    pub(super) fn poll_round(&self, looks: u32) -> bool {
         let mut state = self.state();
         state.round += 1;
-        let mut done = self.look(&mut state);
+        let mut done = self.poll_completions(&mut state);
         if state.pipeline.has_queued()
-            && (state.pipeline.has_many_queued() || state.in_vain >= ROUNDS_PER_POST)
+            && (state.pipeline.has_many_queued() || state.rounds_without_completion >= ROUNDS_PER_POST)
         {
-            state.in_vain = 0;
+            state.rounds_without_completion = 0;
             self.post(&mut state);
         }
         let mut left = looks;
         while left > 0 && state.pipeline.in_flight() > 0 && (done == 0 || done < state.pipeline.under_way()) {
-            let more = self.look(&mut state);
+            let more = self.poll_completions(&mut state);
             done += more;
             if more == 0 {
                 left -= 1;
@@ -175,7 +175,7 @@ impl<C: Connect> Lane<C> {
                 std::hint::spin_loop();
             }
         }
-        state.in_vain = if done > 0 { 0 } else { state.in_vain + 1 };
+        state.rounds_without_completion = if done > 0 { 0 } else { state.rounds_without_completion + 1 };
         done > 0
     }
 
@@ -186,7 +186,7 @@ impl<C: Connect> Lane<C> {
         while state.pipeline.has_queued() {
             self.post(&mut state);
             if state.pipeline.has_queued() {
-                self.look(&mut state);
+                self.poll_completions(&mut state);
             }
         }
     }
@@ -200,7 +200,7 @@ impl<C: Connect> Lane<C> {
     pub(super) fn describe(&self) -> String {
         let begun = Instant::now();
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.is_asked.store(true, Ordering::Relaxed);
+        self.is_description_wanted.store(true, Ordering::Relaxed);
         loop {
             let state = match self.state.try_lock() {
                 Ok(state) => Some(state),
@@ -208,20 +208,20 @@ impl<C: Connect> Lane<C> {
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(mut state) = state {
-                self.is_asked.store(false, Ordering::Relaxed);
+                self.is_description_wanted.store(false, Ordering::Relaxed);
                 return self.describe_state(&mut state);
             }
             if let Some(answer) = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 return answer;
             }
-            if begun.elapsed() >= ANSWER {
+            if begun.elapsed() >= DESCRIBE_TIMEOUT {
                 return format!("the lane to memory node {} connects anew", self.connect.node());
             }
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn describe_state(&self, state: &mut State<C::Wire>) -> String {
+    fn describe_state(&self, state: &mut LaneState<C::Wire>) -> String {
         let node = self.connect.node();
         let since = state.waiting_since.map_or_else(
             || "its clock does not run".to_owned(),
@@ -233,17 +233,19 @@ impl<C: Connect> Lane<C> {
                 )
             },
         );
-        let connection = state.wire.as_mut().map_or("which is not connected", Wire::condition);
+        let connection = state.wire.as_mut().map_or("which is not connected", Wire::queue_pair_state);
         format!("the lane to memory node {node}, {connection}, {since}: {}", state.pipeline.describe_use())
     }
 
     /// Posts as much as there are credits for, with one doorbell.
-    fn post(&self, state: &mut State<C::Wire>) {
+    fn post(&self, state: &mut LaneState<C::Wire>) {
         if state.wire.is_none() && !self.reconnect(state) {
             self.give_up(state, None);
             return;
         }
-        let State { pipeline, wire: Some(wire), waiting_since, starved, .. } = state else { return };
+        let LaneState { pipeline, wire: Some(wire), waiting_since, waits_for_credits, .. } = state else {
+            return;
+        };
         let was_idle = pipeline.in_flight() == 0;
         let (first, segments) = self.connect.segments();
         let mut requests = pipeline.requests();
@@ -254,7 +256,7 @@ impl<C: Connect> Lane<C> {
             let address = base.wrapping_add(request.at.offset());
             Some((request, Target { address, key: rkey }))
         });
-        *starved = pipeline.has_queued();
+        *waits_for_credits = pipeline.has_queued();
         if posted == Ok(0) {
             return;
         }
@@ -269,8 +271,8 @@ impl<C: Connect> Lane<C> {
 
     /// Looks for completions; gives how many chains are done, or have failed.
     #[inline]
-    fn look(&self, state: &mut State<C::Wire>) -> usize {
-        let State { pipeline, wire: Some(wire), .. } = state else { return 0 };
+    fn poll_completions(&self, state: &mut LaneState<C::Wire>) -> usize {
+        let LaneState { pipeline, wire: Some(wire), .. } = state else { return 0 };
         if pipeline.in_flight() == 0 {
             return 0;
         }
@@ -280,7 +282,7 @@ impl<C: Connect> Lane<C> {
             outcome => failure = failure.or(Some((completion.number, outcome))),
         });
         if found == 0 {
-            return self.look_around(state);
+            return self.check_connection(state);
         }
         // What was posted earlier is done, too.
         if let Some(number) = done {
@@ -290,7 +292,7 @@ impl<C: Connect> Lane<C> {
             return chains + self.tear_down(state, failure, false);
         }
         (state.waiting_since, state.looks) = (None, 0);
-        if state.starved {
+        if state.waits_for_credits {
             self.post(state);
         }
         chains
@@ -298,14 +300,14 @@ impl<C: Connect> Lane<C> {
 
     /// Nothing was found: now and then, looks at the clock and for news of the connection. If that was its end, gives how many
     /// chains have failed.
-    fn look_around(&self, state: &mut State<C::Wire>) -> usize {
+    fn check_connection(&self, state: &mut LaneState<C::Wire>) -> usize {
         state.looks += 1;
         if state.looks < LOOKS_PER_CLOCK {
             return 0;
         }
         state.looks = 0;
         let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
-        if self.is_asked.swap(false, Ordering::Relaxed) {
+        if self.is_description_wanted.swap(false, Ordering::Relaxed) {
             let answer = self.describe_state(state);
             *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         }
@@ -318,7 +320,7 @@ impl<C: Connect> Lane<C> {
     /// that the memory node has closed the connection. Gives how many chains have failed.
     fn tear_down(
         &self,
-        state: &mut State<C::Wire>,
+        state: &mut LaneState<C::Wire>,
         failure: Option<(u64, Outcome)>,
         has_ended: bool,
     ) -> usize {
@@ -359,7 +361,7 @@ impl<C: Connect> Lane<C> {
     /// Fails all chains that are not done; gives how many.
     fn give_up(
         &self,
-        state: &mut State<C::Wire>,
+        state: &mut LaneState<C::Wire>,
         failure: Option<((&'static str, Address), Outcome)>,
     ) -> usize {
         let (node, timeout) = (self.connect.node(), self.connect.timeout());
@@ -385,7 +387,7 @@ impl<C: Connect> Lane<C> {
     }
 
     /// Connects anew, unless that was tried a moment ago.
-    fn reconnect(&self, state: &mut State<C::Wire>) -> bool {
+    fn reconnect(&self, state: &mut LaneState<C::Wire>) -> bool {
         let is_too_soon = state.failed.is_some_and(|at| at.elapsed() < self.connect.timeout());
         if is_too_soon || state.evicted.is_some() {
             return false;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::binding::sys;
-use super::binding::sys::rdma_cm_event_type as kind;
-use super::device::{Device, last_error, never_wait};
+use super::binding::sys::rdma_cm_event_type as cm_event;
+use super::device::{Device, last_error, set_nonblocking_fd};
 use super::identifier::Id;
 use crate::error::{self, Error, Result};
 use crate::handshake;
@@ -39,14 +39,14 @@ unsafe impl Sync for Channel {}
 
 /// What happened to which end of a connection.
 #[derive(Debug)]
-pub(super) struct Event {
-    pub(super) what: What,
+pub(super) struct CmEvent {
+    pub(super) kind: EventKind,
     /// Tells the ends of a channel apart.
     pub(super) id: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum EventKind {
     AddressResolved,
     RouteResolved,
     /// A client asks for a connection: its end here, what came with the request, and how many READs without an
@@ -80,7 +80,7 @@ impl Channel {
         let fd = unsafe { raw.as_ref().fd };
         // From here on it is destroyed if the rest fails.
         let channel = Arc::new(Self { raw: Mutex::new(raw), fd });
-        never_wait(channel.as_fd(), ACTION)?;
+        set_nonblocking_fd(channel.as_fd(), ACTION)?;
         Ok(channel)
     }
 
@@ -92,7 +92,7 @@ impl Channel {
     }
 
     /// The next event, if there is one.
-    pub(super) fn next(self: &Arc<Self>) -> Option<Event> {
+    pub(super) fn next(self: &Arc<Self>) -> Option<CmEvent> {
         self.locked(|channel| {
             let mut event = null_mut();
             // SAFETY: the channel is alive and locked, and the call writes to `event`, which is ours.
@@ -113,39 +113,45 @@ impl Channel {
                 // SAFETY: the library points a connection's event to so many bytes inside the event itself. They are copied here.
                 unsafe { std::slice::from_raw_parts(bytes, length) }.to_vec()
             };
-            let what = match seen.event {
-                kind::RDMA_CM_EVENT_ADDR_RESOLVED => What::AddressResolved,
-                kind::RDMA_CM_EVENT_ROUTE_RESOLVED => What::RouteResolved,
-                kind::RDMA_CM_EVENT_CONNECT_REQUEST => match NonNull::new(seen.id) {
+            let kind = match seen.event {
+                cm_event::RDMA_CM_EVENT_ADDR_RESOLVED => EventKind::AddressResolved,
+                cm_event::RDMA_CM_EVENT_ROUTE_RESOLVED => EventKind::RouteResolved,
+                cm_event::RDMA_CM_EVENT_CONNECT_REQUEST => match NonNull::new(seen.id) {
                     Some(id) => {
                         let data = data();
                         // SAFETY: the identifier of a request is one that the library has made for it, on the listener's channel, which is this one. It
                         // has no queue pair yet, and the library leaves destroying it to whom it tells of it, which happens once.
                         let id = unsafe { Id::of(id, self) };
-                        What::Request { id, data, reads: conn.responder_resources }
+                        EventKind::Request { id, data, reads: conn.responder_resources }
                     }
-                    None => What::Other,
+                    None => EventKind::Other,
                 },
-                kind::RDMA_CM_EVENT_ESTABLISHED => {
-                    What::Established { data: data(), reads: conn.initiator_depth }
+                cm_event::RDMA_CM_EVENT_ESTABLISHED => {
+                    EventKind::Established { data: data(), reads: conn.initiator_depth }
                 }
-                kind::RDMA_CM_EVENT_REJECTED => What::Refused(handshake::reason(&data())),
-                kind::RDMA_CM_EVENT_DISCONNECTED | kind::RDMA_CM_EVENT_DEVICE_REMOVAL => What::Ended,
-                kind::RDMA_CM_EVENT_ADDR_ERROR => What::Failed("no RDMA device leads to this address"),
-                kind::RDMA_CM_EVENT_ROUTE_ERROR => What::Failed("there is no route to this address"),
-                kind::RDMA_CM_EVENT_UNREACHABLE => What::Failed("it does not answer"),
-                kind::RDMA_CM_EVENT_CONNECT_ERROR => What::Failed("the connection could not be made"),
-                _ => What::Other,
+                cm_event::RDMA_CM_EVENT_REJECTED => EventKind::Refused(handshake::printable_reason(&data())),
+                cm_event::RDMA_CM_EVENT_DISCONNECTED | cm_event::RDMA_CM_EVENT_DEVICE_REMOVAL => {
+                    EventKind::Ended
+                }
+                cm_event::RDMA_CM_EVENT_ADDR_ERROR => {
+                    EventKind::Failed("no RDMA device leads to this address")
+                }
+                cm_event::RDMA_CM_EVENT_ROUTE_ERROR => EventKind::Failed("there is no route to this address"),
+                cm_event::RDMA_CM_EVENT_UNREACHABLE => EventKind::Failed("it does not answer"),
+                cm_event::RDMA_CM_EVENT_CONNECT_ERROR => {
+                    EventKind::Failed("the connection could not be made")
+                }
+                _ => EventKind::Other,
             };
             let id = seen.id.addr();
             // SAFETY: it was taken above, and is acknowledged once. What was read from it has been copied.
             unsafe { sys::rdma_ack_cm_event(event) };
-            Some(Event { what, id })
+            Some(CmEvent { kind, id })
         })
     }
 
     /// Waits for an event until a deadline.
-    pub(super) fn wait(self: &Arc<Self>, until: Instant) -> Option<Event> {
+    pub(super) fn wait(self: &Arc<Self>, until: Instant) -> Option<CmEvent> {
         loop {
             if let Some(event) = self.next() {
                 return Some(event);
@@ -195,11 +201,11 @@ pub(super) fn resolve(
     let id = Id::new(&channel).map_err(|error| error.to_string())?;
     let _waiting = blocked(|| format!("the connection manager to find a way to {address}"));
     id.resolve_address(address).map_err(failed)?;
-    expect(&id, deadline, |what| matches!(what, What::AddressResolved))?;
+    expect(&id, deadline, |kind| matches!(kind, EventKind::AddressResolved))?;
     let device = id.device().ok_or("no RDMA device leads to this address")?;
     id.set_ack_timeout(ack_timeout(device));
     id.resolve_route().map_err(failed)?;
-    expect(&id, deadline, |what| matches!(what, What::RouteResolved))?;
+    expect(&id, deadline, |kind| matches!(kind, EventKind::RouteResolved))?;
     Ok((id, device))
 }
 
@@ -208,24 +214,24 @@ pub(super) fn resolve(
 pub(super) fn connect(id: &Id, data: &[u8], reads: u8, deadline: Instant) -> Result<(Vec<u8>, u8), String> {
     let _waiting = blocked(|| "the connection manager to make a connection".to_owned());
     id.connect(data, 0, reads).map_err(|error| error.to_string())?;
-    match expect(id, deadline, |what| matches!(what, What::Established { .. }))? {
-        What::Established { data, reads } => Ok((data, reads)),
+    match expect(id, deadline, |kind| matches!(kind, EventKind::Established { .. }))? {
+        EventKind::Established { data, reads } => Ok((data, reads)),
         _ => unreachable!("it was expected"),
     }
 }
 
 /// Waits for something to happen to one end, which is the only one of its channel.
-fn expect(id: &Id, deadline: Instant, is_it: impl Fn(&What) -> bool) -> Result<What, String> {
+fn expect(id: &Id, deadline: Instant, is_it: impl Fn(&EventKind) -> bool) -> Result<EventKind, String> {
     loop {
         let Some(event) = id.channel().wait(deadline) else { return Err("it does not answer".to_owned()) };
-        match event.what {
-            what if is_it(&what) => return Ok(what),
-            What::Refused(reason) if reason.is_empty() => {
+        match event.kind {
+            kind if is_it(&kind) => return Ok(kind),
+            EventKind::Refused(reason) if reason.is_empty() => {
                 return Err("nobody listens there, or it refuses connections".to_owned());
             }
-            What::Refused(reason) => return Err(reason),
-            What::Failed(reason) => return Err(reason.to_owned()),
-            What::Ended => return Err("it has closed the connection".to_owned()),
+            EventKind::Refused(reason) => return Err(reason),
+            EventKind::Failed(reason) => return Err(reason.to_owned()),
+            EventKind::Ended => return Err("it has closed the connection".to_owned()),
             _ => {}
         }
     }

@@ -52,4 +52,4 @@ pub(crate) mod tests;
 pub use client::Client;
 pub use device::{Atomics, DeviceInfo, PortInfo, devices};
 pub use endpoint::Verbs;
-pub use server::{Options, Server};
+pub use server::{Server, VerbsNodeOptions};

@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::batch::{Batch, Refused, Target};
-use super::config::Config;
+use super::config::VerbsConfig;
 use super::device::{SPARE_COMPLETIONS, ack_timeout, check};
 use super::lane::{Connect, Lane, Wire};
-use super::manager::{What, cannot_connect, connect, resolve, wait_for};
+use super::manager::{EventKind, cannot_connect, connect, resolve, wait_for};
 use super::pipeline::{Credits, Request};
 use super::queue::{Completion, Completions, Messages, Outcome, RECEIVED};
 use super::queue_pair::QueuePair;
-use super::region::{Domain, Reach, Region};
+use super::region::{Access, Domain, Region};
 use crate::error::{self, Error, Result};
 use crate::handshake::{
-    Hello, JOIN_BYTES, Join, Key, Kind, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret, Segment, Welcome,
+    ConnectionKind, Hello, JOIN_BYTES, Join, Key, MAX_WELCOME_BYTES, NodePosition, Nonce, Reply, Secret,
+    Segment, Welcome,
 };
-use crate::question::{Answer, Asker, Carrier};
+use crate::question::{Answer, Asker, Transport};
 use crate::stall::{blocked, lock};
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
@@ -32,7 +33,7 @@ const INLINE_BYTES: u32 = 64;
 
 /// A memory node, as a client knows it.
 pub(super) struct Node {
-    place: Place,
+    position: NodePosition,
     /// The number of its first segment in the cluster, and this process's among all.
     first_segment: u16,
     process: u32,
@@ -140,7 +141,7 @@ impl Control {
     }
 }
 
-impl Carrier for Control {
+impl Transport for Control {
     fn send(&mut self, message: &[u8], _until: Instant) -> Result<(), String> {
         self.expect()?;
         self.messages.send(&self.queue_pair, message).map_err(|error| error.to_string())
@@ -150,7 +151,7 @@ impl Carrier for Control {
         let _waiting = blocked(|| "a memory node's answer on the control connection".to_owned());
         self.expect()?;
         while Instant::now() < until {
-            self.completions.tell_again();
+            self.completions.rearm();
             let (mut arrived, mut has_failed) = (None, false);
             self.completions.take(|completion| match completion.outcome {
                 Outcome::Done if completion.number == RECEIVED => arrived = Some(completion.bytes),
@@ -179,17 +180,17 @@ impl Drop for Control {
 impl Node {
     /// A memory node that has welcomed this process.
     pub(super) fn new(
-        (place, process): (Place, u32),
+        (position, process): (NodePosition, u32),
         (name, address): (Box<str>, SocketAddr),
         cluster: Geometry,
         secret: &Secret,
-        config: &Config,
+        config: &VerbsConfig,
         control: Control,
         welcome: Welcome,
     ) -> Self {
         Self {
-            place,
-            first_segment: cluster.segments_of(place.node).start,
+            position,
+            first_segment: cluster.segments_of(position.node).start,
             process,
             name,
             address,
@@ -243,16 +244,16 @@ impl Node {
         let requests =
             REQUESTS.min(limits.requests).min(limits.completions.saturating_sub(SPARE_COMPLETIONS));
         let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
-        let ring = Region::new(&domain, RING_BYTES, Reach::Local).map_err(text)?;
+        let ring = Region::new(&domain, RING_BYTES, Access::Local).map_err(text)?;
         // A device may have room for less than it is asked for, and refuse.
         let queue_pair = QueuePair::new(id, &domain, &completions, requests, INLINE_BYTES)
             .or_else(|(id, _)| QueuePair::new(id, &domain, &completions, requests, 0))
             .map_err(|(_, error)| text(error))?;
         session.lanes += 1;
         let nonce = Hello::lane(session.client, session.lanes, last.load(Ordering::Relaxed));
-        let Place { cluster, node, .. } = self.place;
+        let NodePosition { cluster, node, .. } = self.position;
         let incarnation = self.incarnation;
-        let hello = Hello { kind: Kind::Lane, node, cluster, incarnation, nonce };
+        let hello = Hello { kind: ConnectionKind::Lane, node, cluster, incarnation, nonce };
         let (_, reads) = connect(queue_pair.id(), &hello.to_bytes(&session.key), limits.reads_out, deadline)?;
         last.store(session.lanes, Ordering::Relaxed);
         if reads == 0 {
@@ -303,10 +304,10 @@ impl Wire for Connection {
         self.completions.take(each)
     }
     fn has_ended(&mut self) -> bool {
-        self.queue_pair.id().channel().next().is_some_and(|event| matches!(event.what, What::Ended))
+        self.queue_pair.id().channel().next().is_some_and(|event| matches!(event.kind, EventKind::Ended))
     }
-    fn condition(&mut self) -> &'static str {
-        self.queue_pair.condition()
+    fn queue_pair_state(&mut self) -> &'static str {
+        self.queue_pair.queue_pair_state()
     }
     fn stop(&mut self) {
         self.queue_pair.stop();
@@ -323,7 +324,7 @@ impl Connect for Connector {
         (self.node.first_segment, &self.node.segments)
     }
     fn node(&self) -> u16 {
-        self.node.place.node
+        self.node.position.node
     }
     fn timeout(&self) -> Duration {
         self.node.timeout

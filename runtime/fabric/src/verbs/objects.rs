@@ -13,11 +13,11 @@ struct Objects(AtomicU64);
 static OBJECTS: Objects = Objects(AtomicU64::new(0));
 
 impl Objects {
-    fn made(&self) {
+    fn count_created(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn gone(&self, what: &'static str, result: c_int) -> bool {
+    fn count_destroyed(&self, what: &'static str, result: c_int) -> bool {
         if result == 0 {
             self.0.fetch_sub(1, Ordering::Relaxed);
             return true;
@@ -31,13 +31,13 @@ impl Objects {
 }
 
 /// An object of a device has been made.
-pub(super) fn made() {
-    OBJECTS.made();
+pub(super) fn count_created() {
+    OBJECTS.count_created();
 }
 
 /// Destroying an object of a device gave `result`; returns whether the object is gone.
-pub(super) fn gone(what: &'static str, result: c_int) -> bool {
-    OBJECTS.gone(what, result)
+pub(super) fn count_destroyed(what: &'static str, result: c_int) -> bool {
+    OBJECTS.count_destroyed(what, result)
 }
 
 /// How many there are.
@@ -53,11 +53,11 @@ mod tests {
     #[test]
     fn an_object_that_is_not_destroyed_stays_counted() {
         let objects = Objects(AtomicU64::new(0));
-        objects.made();
-        objects.made();
-        assert!(objects.gone("queue pair", 0));
-        assert!(!objects.gone("queue pair", libc::EBUSY));
-        assert!(!objects.gone("connection", -1));
+        objects.count_created();
+        objects.count_created();
+        assert!(objects.count_destroyed("queue pair", 0));
+        assert!(!objects.count_destroyed("queue pair", libc::EBUSY));
+        assert!(!objects.count_destroyed("connection", -1));
         assert_eq!(objects.0.load(Ordering::Relaxed), 1);
     }
 }

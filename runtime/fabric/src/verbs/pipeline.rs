@@ -94,20 +94,20 @@ pub(super) enum Verb<'a> {
 struct Flight {
     chain: Chain,
     /// What is posted next; none once all of it is posted. It changes while [`Requests`] borrow the chain's words, so it is a cell.
-    next: Cell<Option<Next>>,
+    next: Cell<Option<NextPiece>>,
     /// How it ended, once it has.
     result: Option<Result<()>>,
     /// In which round of its thread it was looked at last.
     looked_at: Option<u64>,
     /// Whether nobody waits for it.
-    left: bool,
+    detached: bool,
     /// Whether nobody wants it back.
     forgotten: bool,
 }
 
 /// The operation that is posted next, and how many of its words have been.
 #[derive(Clone, Copy)]
-struct Next {
+struct NextPiece {
     op: usize,
     words: usize,
 }
@@ -129,13 +129,13 @@ struct Piece {
 
 /// Positions of pieces that others may have to wait for: one past the last.
 #[derive(Clone, Copy, Debug, Default)]
-struct Behind {
+struct FencePoints {
     reads: u64,
     atomics: u64,
 }
 
 /// What of the ring is in use.
-struct Room {
+struct RingSpace {
     words: usize,
     used: usize,
     /// Where it is used next.
@@ -154,7 +154,7 @@ struct Posting {
     /// What of the credits is in use.
     requests: usize,
     reads: usize,
-    room: Room,
+    ring_space: RingSpace,
     /// Flights with something to post, in order.
     queue: VecDeque<usize>,
     /// Chains that are posted, whole or in part.
@@ -163,8 +163,8 @@ struct Posting {
     pieces: VecDeque<Piece>,
     first: u64,
     /// The READs and atomics of the chain at the head of the queue, and of chains that were left.
-    own: Behind,
-    left: Behind,
+    current: FencePoints,
+    detached: FencePoints,
 }
 
 impl Pipeline {
@@ -174,13 +174,13 @@ impl Pipeline {
             credits,
             requests: 0,
             reads: 0,
-            room: Room { words: credits.words, used: 0, head: 0 },
+            ring_space: RingSpace { words: credits.words, used: 0, head: 0 },
             queue: VecDeque::new(),
             under_way: 0,
             pieces: VecDeque::new(),
             first: 0,
-            own: Behind::default(),
-            left: Behind::default(),
+            current: FencePoints::default(),
+            detached: FencePoints::default(),
         };
         Self { flights: Vec::new(), free: Vec::new(), posting }
     }
@@ -189,16 +189,22 @@ impl Pipeline {
     pub(super) fn set_credits(&mut self, credits: Credits) {
         assert!(self.posting.pieces.is_empty());
         self.posting.credits = credits;
-        self.posting.room = Room { words: credits.words, used: 0, head: 0 };
+        self.posting.ring_space = RingSpace { words: credits.words, used: 0, head: 0 };
     }
 
     /// Takes a chain over; gives its number, which is that of no other until it is taken back.
     pub(super) fn push(&mut self, chain: Chain) -> usize {
         let waits = !chain.ops().is_empty();
         let (next, result) =
-            if waits { (Some(Next { op: 0, words: 0 }), None) } else { (None, Some(Ok(()))) };
-        let flight =
-            Flight { chain, next: Cell::new(next), result, looked_at: None, left: false, forgotten: false };
+            if waits { (Some(NextPiece { op: 0, words: 0 }), None) } else { (None, Some(Ok(()))) };
+        let flight = Flight {
+            chain,
+            next: Cell::new(next),
+            result,
+            looked_at: None,
+            detached: false,
+            forgotten: false,
+        };
         let number = self.free.pop().unwrap_or(self.flights.len());
         if number == self.flights.len() {
             self.flights.push(None);
@@ -255,13 +261,13 @@ impl Pipeline {
     }
 
     /// Nobody waits for a chain any more, but what is posted from now on must not overtake it.
-    pub(super) fn leave(&mut self, number: usize) {
-        self.flight(number).left = true;
-        let Posting { first, pieces, left, .. } = &mut self.posting;
+    pub(super) fn detach(&mut self, number: usize) {
+        self.flight(number).detached = true;
+        let Posting { first, pieces, detached, .. } = &mut self.posting;
         for (position, piece) in (*first..).zip(&*pieces) {
             if piece.flight == number && piece.reads {
                 let flight = self.flights[number].as_ref().expect("it has a piece in flight");
-                note(left, &flight.chain.ops()[piece.op], position);
+                note_fence_point(detached, &flight.chain.ops()[piece.op], position);
             }
         }
     }
@@ -299,7 +305,7 @@ impl Pipeline {
             posting.queue.len(),
             posting.requests,
             posting.reads,
-            posting.room.used
+            posting.ring_space.used
         )
     }
 
@@ -351,7 +357,7 @@ impl Pipeline {
         }
         while let Some(number) = self.posting.queue.pop_front() {
             if let Some(Flight { chain, next, result: None, .. }) = &self.flights[number]
-                && let Some(Next { op, .. }) = next.get()
+                && let Some(NextPiece { op, .. }) = next.get()
             {
                 let op = &chain.ops()[op];
                 let error = error(op.name(), op.at());
@@ -360,7 +366,7 @@ impl Pipeline {
             }
         }
         self.posting.under_way = 0;
-        (self.posting.own, self.posting.left) = Default::default();
+        (self.posting.current, self.posting.detached) = Default::default();
         failed
     }
 }
@@ -372,12 +378,12 @@ impl Posting {
         self.first += 1;
         self.requests -= 1;
         self.reads -= usize::from(piece.reads);
-        self.room.used -= piece.ring_words;
+        self.ring_space.used -= piece.ring_words;
         Some(piece)
     }
 }
 
-impl Room {
+impl RingSpace {
     /// Where so many words are free in one stretch, and how many that takes: what is left at the end is skipped.
     fn find(&self, words: usize) -> Option<(usize, usize)> {
         if words == 0 {
@@ -390,11 +396,11 @@ impl Room {
 }
 
 /// A READ or an atomic stands at a position.
-fn note(behind: &mut Behind, op: &Op, position: u64) {
+fn note_fence_point(fence_point: &mut FencePoints, op: &Op, position: u64) {
     match op {
-        Op::Read { .. } => behind.reads = behind.reads.max(position + 1),
+        Op::Read { .. } => fence_point.reads = fence_point.reads.max(position + 1),
         Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
-            behind.atomics = behind.atomics.max(position + 1);
+            fence_point.atomics = fence_point.atomics.max(position + 1);
         }
         Op::Write { replaces: false, .. } => {}
     }

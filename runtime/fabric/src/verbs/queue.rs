@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::binding::sys;
 use super::binding::sys::{ibv_wc_opcode as opcode, ibv_wc_status as status};
-use super::device::{Device, last_error, never_wait};
-use super::objects::{gone, made};
+use super::device::{Device, last_error, set_nonblocking_fd};
+use super::objects::{count_created, count_destroyed};
 use super::pipeline::Ring;
 use super::queue_pair::QueuePair;
-use super::region::{Domain, Reach, Region};
+use super::region::{Access, Domain, Region};
 use crate::error::Result;
 use farfield_words::WORD_BYTES;
 
@@ -73,9 +73,9 @@ impl Completions {
             sys::ibv_create_cq(device.as_ptr(), capacity.cast_signed(), null_mut(), channel_ptr, 0)
         };
         let cq = NonNull::new(cq).ok_or_else(|| last_error("create a completion queue"))?;
-        made();
+        count_created();
         let completions = Self { cq, channel };
-        completions.tell_again();
+        completions.rearm();
         Ok(Arc::new(completions))
     }
 
@@ -89,7 +89,7 @@ impl Completions {
     }
 
     /// Takes in what the descriptor said, and lets it speak again at the next completion. Look for completions afterwards.
-    pub(super) fn tell_again(&self) {
+    pub(super) fn rearm(&self) {
         let Some(channel) = &self.channel else { return };
         let (mut cq, mut context) = (null_mut(), null_mut());
         // SAFETY: the queue and its channel are alive, and the calls write to `cq` and `context`, which are ours. An event is of this queue, as
@@ -166,7 +166,7 @@ impl Drop for Completions {
     fn drop(&mut self) {
         // SAFETY: `new` created it and nothing destroys it but this, which runs once. Queue pairs own shares in their queues, so none is left that
         // would use it; if destroying one of those failed, the device refuses this and the queue stays.
-        gone("completion queue", unsafe { sys::ibv_destroy_cq(self.cq.as_ptr()) });
+        count_destroyed("completion queue", unsafe { sys::ibv_destroy_cq(self.cq.as_ptr()) });
     }
 }
 
@@ -176,9 +176,9 @@ impl CompletionChannel {
         // SAFETY: a `Device` is an open context, which is never closed.
         let raw = unsafe { sys::ibv_create_comp_channel(device.as_ptr()) };
         let channel = Self(NonNull::new(raw).ok_or_else(|| last_error(ACTION))?);
-        made();
-        // `Completions::tell_again` takes events until there are none.
-        never_wait(channel.as_fd(), ACTION)?;
+        count_created();
+        // `Completions::rearm` takes events until there are none.
+        set_nonblocking_fd(channel.as_fd(), ACTION)?;
         Ok(channel)
     }
 }
@@ -194,7 +194,7 @@ impl AsFd for CompletionChannel {
 impl Drop for CompletionChannel {
     fn drop(&mut self) {
         // SAFETY: `new` created it and nothing destroys it but this, which runs once. A queue that tells through it owns it, and is destroyed first.
-        gone("completion channel", unsafe { sys::ibv_destroy_comp_channel(self.0.as_ptr()) });
+        count_destroyed("completion channel", unsafe { sys::ibv_destroy_comp_channel(self.0.as_ptr()) });
     }
 }
 
@@ -214,7 +214,7 @@ impl Messages {
     /// For messages of up to so many bytes each way.
     pub(super) fn new(domain: &Arc<Domain>, bytes: usize) -> Result<Self> {
         let bytes = bytes.next_multiple_of(WORD_BYTES);
-        let region = Region::new(domain, 2 * bytes as u64, Reach::Local)?;
+        let region = Region::new(domain, 2 * bytes as u64, Access::Local)?;
         Ok(Self { region, bytes })
     }
 

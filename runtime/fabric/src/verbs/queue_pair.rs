@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::binding::sys;
 use super::device::last_error;
 use super::identifier::Id;
-use super::objects::{gone, made};
+use super::objects::{count_created, count_destroyed};
 use super::queue::Completions;
 use super::region::Domain;
 use crate::error::{self, Error, Result};
@@ -73,7 +73,7 @@ impl QueuePair {
         });
         match raw {
             Ok(raw) => {
-                made();
+                count_created();
                 let inline_bytes = attributes.cap.max_inline_data;
                 Ok(Self { raw, inline_bytes, id, _parts: (Arc::clone(domain), Arc::clone(completions)) })
             }
@@ -122,7 +122,7 @@ impl QueuePair {
     }
 
     /// Its state, as the device tells it.
-    pub(super) fn condition(&self) -> &'static str {
+    pub(super) fn queue_pair_state(&self) -> &'static str {
         let mut attributes = MaybeUninit::<sys::ibv_qp_attr>::zeroed();
         let mut first = MaybeUninit::<sys::ibv_qp_init_attr>::zeroed();
         // SAFETY: the queue pair is alive, and the call writes to the two structures only, which are ours. The state is read through a pointer:
@@ -161,7 +161,7 @@ impl Drop for QueuePair {
             // SAFETY: `new` created it and nothing destroys it but this, which runs once. `id` is alive and locked, so the connection manager does not
             // use its queue pair meanwhile, and finds none afterwards. This is what `rdma_destroy_qp` does, which does not say whether it succeeded.
             unsafe {
-                if gone("queue pair", sys::ibv_destroy_qp(raw)) {
+                if count_destroyed("queue pair", sys::ibv_destroy_qp(raw)) {
                     (*id).qp = null_mut();
                 }
             }

@@ -26,7 +26,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::binding::sys;
 use super::device::{Device, cannot, last_error};
-use super::objects::{gone, made};
+use super::objects::{count_created, count_destroyed};
 use super::pipeline::Ring;
 use crate::error::{self, Error, Result};
 use farfield_words::WORD_BYTES;
@@ -53,7 +53,7 @@ impl Domain {
         // SAFETY: a `Device` is an open context, which is never closed.
         let pd = unsafe { sys::ibv_alloc_pd(device.as_ptr()) };
         let pd = NonNull::new(pd).ok_or_else(|| last_error("allocate a protection domain"))?;
-        made();
+        count_created();
         Ok(Arc::new(Self { pd }))
     }
 
@@ -66,7 +66,7 @@ impl Drop for Domain {
     fn drop(&mut self) {
         // SAFETY: `new` allocated it and nothing frees it but this, which runs once. Queue pairs and regions own an `Arc` of it, so none is
         // left that would use it; if destroying one of those failed, the device refuses this and the domain stays.
-        gone("protection domain", unsafe { sys::ibv_dealloc_pd(self.pd.as_ptr()) });
+        count_destroyed("protection domain", unsafe { sys::ibv_dealloc_pd(self.pd.as_ptr()) });
     }
 }
 
@@ -90,7 +90,7 @@ unsafe impl Sync for Region {}
 
 /// Who may reach a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum Access {
     /// The own device.
     Local,
     /// Queue pairs of its domain, from the other end too: reading, writing, atomics.
@@ -99,13 +99,13 @@ pub(super) enum Reach {
 
 impl Region {
     /// Maps and registers memory: on huge pages if the system has some, on ordinary ones otherwise. `bytes` is a multiple of words.
-    pub(super) fn new(domain: &Arc<Domain>, bytes: u64, reach: Reach) -> Result<Self> {
+    pub(super) fn new(domain: &Arc<Domain>, bytes: u64, access: Access) -> Result<Self> {
         const ACTION: &str = "register memory with the RDMA device";
         let failed = |cause| Error::from(error::System { action: "map far memory", cause });
         let bytes = usize::try_from(bytes).map_err(|_| failed(io::ErrorKind::OutOfMemory.into()))?;
         let plain = || MmapOptions::new().len(bytes).map_anon();
         let huge = || MmapOptions::new().len(bytes).huge(Some(HUGE_PAGE_BITS)).map_anon();
-        let mut map = if reach == Reach::Remote && bytes >> HUGE_PAGE_BITS > 0 {
+        let mut map = if access == Access::Remote && bytes >> HUGE_PAGE_BITS > 0 {
             huge().or_else(|_| {
                 // Whether the system takes the advice makes no difference but in speed.
                 plain().inspect(|map| drop(map.advise(Advice::HugePage)))
@@ -114,9 +114,9 @@ impl Region {
             plain()
         }
         .map_err(failed)?;
-        let rights = match reach {
-            Reach::Local => sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE,
-            Reach::Remote => {
+        let rights = match access {
+            Access::Local => sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE,
+            Access::Remote => {
                 sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE
                     | sys::ibv_access_flags::IBV_ACCESS_REMOTE_READ
                     | sys::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE
@@ -142,7 +142,7 @@ impl Region {
                 _ => Error::from(error::System { action: ACTION, cause }),
             }
         })?;
-        made();
+        count_created();
         Ok(Self { mr, map: ManuallyDrop::new(map), _domain: Arc::clone(domain) })
     }
 
@@ -177,7 +177,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: `new` registered it and nothing ends that but this, which runs once.
-        if gone("memory region", unsafe { sys::ibv_dereg_mr(self.mr.as_ptr()) }) {
+        if count_destroyed("memory region", unsafe { sys::ibv_dereg_mr(self.mr.as_ptr()) }) {
             // SAFETY: `drop` runs once and nothing uses `map` after it. The device reaches it no more (fact 2 above).
             unsafe { ManuallyDrop::drop(&mut self.map) };
         }

@@ -6,7 +6,7 @@
 //! ends, so nobody posts who is not known.
 
 mod clients;
-mod seen;
+mod status;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
@@ -19,32 +19,32 @@ use std::time::{Duration, Instant};
 
 use super::device::{Device, Limits, check};
 use super::identifier::Id;
-use super::manager::{Channel, Event, What, wait_for};
+use super::manager::{Channel, CmEvent, EventKind, wait_for};
 use super::node::UNKNOWN_CLIENT;
 use super::queue::{Completions, Messages, Outcome, RECEIVED};
 use super::queue_pair::QueuePair;
-use super::region::{Domain, Reach, Region};
+use super::region::{Access, Domain, Region};
 use crate::error::{self, Error, Result};
 use crate::handshake::{
-    Hello, JOIN_BYTES, Join, Key, Kind, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Place, Reply, Secret,
-    Segment, Welcome,
+    ConnectionKind, Hello, JOIN_BYTES, Join, Key, MAX_SEGMENTS, MAX_WELCOME_BYTES, NodePosition, Nonce,
+    Reply, Secret, Segment, Welcome,
 };
-use crate::{Contents, Gone, Stopper};
+use crate::{Contents, Departure, Stopper};
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
-pub(super) use seen::Seen;
+pub(super) use status::NodeStatus;
 
 /// How long a client may take to prove that it knows the secret.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many may be at that at a time.
-const MOST_STRANGERS: usize = 64;
+const MAX_UNAUTHENTICATED: usize = 64;
 /// Client numbers end here: compute threads' identities are made of them.
-const MOST_CLIENTS: u32 = 1 << 24;
+const MAX_CLIENTS: u32 = 1 << 24;
 
 /// What a memory node hosts, and for whom.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct VerbsNodeOptions {
     /// An address of the device, and a port; 0 for any.
     pub listen: SocketAddr,
     /// How many segments it hosts.
@@ -61,11 +61,11 @@ pub struct Server {
     channel: Arc<Channel>,
     /// Where the segments are registered, and where strangers are let in.
     domain: Arc<Domain>,
-    anteroom: Arc<Domain>,
+    unauthenticated_domain: Arc<Domain>,
     device: Device,
     limits: Limits,
     /// Its segments, and what it has counted.
-    seen: Arc<Seen>,
+    status: Arc<NodeStatus>,
     /// Its segments alone.
     own: Geometry,
     lease_ms: u32,
@@ -73,10 +73,10 @@ pub struct Server {
     secret: Secret,
     incarnation: u64,
     /// Its place, once somebody has said.
-    place: Option<Place>,
+    position: Option<NodePosition>,
     next_client: u32,
     clients: HashMap<u32, Client>,
-    ends: HashMap<usize, End>,
+    connections: HashMap<usize, ServerConnection>,
     stop: (UnixStream, UnixStream),
 }
 
@@ -89,9 +89,9 @@ struct Client {
 }
 
 /// An end of a connection. The queue pair is destroyed first: after that no message arrives in its buffers.
-enum End {
+enum ServerConnection {
     /// Somebody who has yet to prove that he knows the secret.
-    Stranger {
+    Unauthenticated {
         queue_pair: QueuePair,
         completions: Arc<Completions>,
         messages: Messages,
@@ -111,10 +111,10 @@ enum End {
     },
 }
 
-impl End {
+impl ServerConnection {
     fn id(&self) -> &Id {
         match self {
-            Self::Stranger { queue_pair, .. }
+            Self::Unauthenticated { queue_pair, .. }
             | Self::Control { queue_pair, .. }
             | Self::Lane { queue_pair, .. } => queue_pair.id(),
         }
@@ -123,7 +123,7 @@ impl End {
 
 impl Server {
     /// Registers the memory and listens.
-    pub fn listen(options: &Options, secret: Secret, contents: Box<dyn Contents>) -> Result<Self> {
+    pub fn listen(options: &VerbsNodeOptions, secret: Secret, contents: Box<dyn Contents>) -> Result<Self> {
         let invalid = |argument, value: String, reason| {
             Error::from(error::InvalidArgument { argument, value: value.into(), reason })
         };
@@ -163,27 +163,27 @@ impl Server {
         }
         let domain = Domain::new(device)?;
         let regions: Result<Vec<Region>> =
-            (0..options.segments).map(|_| Region::new(&domain, bytes, Reach::Remote)).collect();
+            (0..options.segments).map(|_| Region::new(&domain, bytes, Access::Remote)).collect();
         let system = |cause| Error::from(error::System { action: "start a memory node", cause });
         let stop = UnixStream::pair().map_err(system)?;
         stop.0.set_nonblocking(true).map_err(system)?;
         Ok(Self {
             listener,
             channel,
-            anteroom: Domain::new(device)?,
+            unauthenticated_domain: Domain::new(device)?,
             domain,
             device,
             limits,
-            seen: Arc::new(Seen::new(regions?, own)),
+            status: Arc::new(NodeStatus::new(regions?, own)),
             own,
             lease_ms: options.lease_ms,
             contents,
             secret,
             incarnation: getrandom::u64().map_err(Error::other)?.max(1),
-            place: None,
+            position: None,
             next_client: 0,
             clients: HashMap::new(),
-            ends: HashMap::new(),
+            connections: HashMap::new(),
             stop,
         })
     }
@@ -199,8 +199,8 @@ impl Server {
     }
 
     /// What others may see of it.
-    pub fn seen(&self) -> Arc<Seen> {
-        Arc::clone(&self.seen)
+    pub fn status(&self) -> Arc<NodeStatus> {
+        Arc::clone(&self.status)
     }
 
     /// What makes it stop.
@@ -218,14 +218,16 @@ impl Server {
             let now = Instant::now();
             let mut descriptors = vec![self.stop.0.as_fd(), self.channel.as_fd()];
             let mut left = Duration::from_secs(3600);
-            for end in self.ends.values() {
-                match end {
-                    End::Stranger { completions, until, .. } => {
+            for connection in self.connections.values() {
+                match connection {
+                    ServerConnection::Unauthenticated { completions, until, .. } => {
                         descriptors.extend(completions.descriptor());
                         left = left.min(until.saturating_duration_since(now));
                     }
-                    End::Control { completions, .. } => descriptors.extend(completions.descriptor()),
-                    End::Lane { .. } => {}
+                    ServerConnection::Control { completions, .. } => {
+                        descriptors.extend(completions.descriptor())
+                    }
+                    ServerConnection::Lane { .. } => {}
                 }
             }
             wait_for(&descriptors, left);
@@ -234,75 +236,76 @@ impl Server {
                 return Ok(());
             }
             while let Some(event) = self.channel.next() {
-                if matches!(event.what, What::Ended) && event.id == self.listener.number() {
+                if matches!(event.kind, EventKind::Ended) && event.id == self.listener.number() {
                     self.close();
                     return Err(Error::other(format!("the RDMA device {} was removed", self.device.name())));
                 }
                 self.take(event);
             }
-            self.hear_strangers();
-            self.hear_clients();
+            self.poll_unauthenticated();
+            self.answer_clients();
         }
     }
 
     fn close(&mut self) {
-        for end in self.ends.values() {
-            end.id().disconnect();
+        for connection in self.connections.values() {
+            connection.id().disconnect();
         }
-        self.ends.clear();
+        self.connections.clear();
         self.clients.clear();
     }
 
-    fn take(&mut self, Event { what, id }: Event) {
-        match what {
-            What::Request { id, data, reads } => {
+    fn take(&mut self, CmEvent { kind, id }: CmEvent) {
+        match kind {
+            EventKind::Request { id, data, reads } => {
                 let number = id.number();
-                match self.admit(id, &data, reads) {
-                    Ok(end) => drop(self.ends.insert(number, end)),
+                match self.accept_connection(id, &data, reads) {
+                    Ok(connection) => drop(self.connections.insert(number, connection)),
                     Err(reason) => {
-                        self.seen.refused.fetch_add(1, Ordering::Relaxed);
+                        self.status.refused.fetch_add(1, Ordering::Relaxed);
                         tracing::info!(%reason, "connection refused");
                     }
                 }
             }
-            What::Ended | What::Failed(_) | What::Refused(_) => self.remove(id),
+            EventKind::Ended | EventKind::Failed(_) | EventKind::Refused(_) => self.remove(id),
             _ => {}
         }
     }
 
     /// An end of a connection that has ended, and if it was a client's control connection all of the client's.
     fn remove(&mut self, number: usize) {
-        let Some(end) = self.ends.remove(&number) else { return };
-        end.id().disconnect();
-        if let End::Control { client, .. } = end {
+        let Some(connection) = self.connections.remove(&number) else { return };
+        connection.id().disconnect();
+        if let ServerConnection::Control { client, .. } = connection {
             tracing::info!(client, "client has left");
-            self.shut_out(client, Gone::Here);
+            self.disconnect_client(client, Departure::FromNode);
         }
     }
 
     /// Closes the lanes that are chosen by their client and their number.
     fn close_lanes(&mut self, chosen: impl Fn(u32, u32) -> bool) {
-        self.ends.retain(|_, end| {
-            let goes = matches!(end, End::Lane { client, lane, .. } if chosen(*client, *lane));
+        self.connections.retain(|_, connection| {
+            let goes =
+                matches!(connection, ServerConnection::Lane { client, lane, .. } if chosen(*client, *lane));
             if goes {
-                end.id().disconnect();
+                connection.id().disconnect();
             }
             !goes
         });
     }
 
     /// Answers a request for a connection; the error says why it was refused.
-    fn admit(&mut self, id: Id, data: &[u8], reads: u8) -> Result<End, String> {
-        let hello = self.examine(&id, data).map_err(|reason| refuse(&id, reason))?;
+    fn accept_connection(&mut self, id: Id, data: &[u8], reads: u8) -> Result<ServerConnection, String> {
+        let hello = self.check_hello(&id, data).map_err(|reason| refuse(&id, reason))?;
         match hello.kind {
-            Kind::Control => self.admit_stranger(id, &hello),
-            Kind::Lane => self.admit_lane(id, &hello, data, reads),
+            ConnectionKind::Control => self.accept_control(id, &hello),
+            ConnectionKind::Lane => self.accept_lane(id, &hello, data, reads),
         }
     }
 
-    fn examine(&self, id: &Id, data: &[u8]) -> Result<Hello, &'static str> {
+    fn check_hello(&self, id: &Id, data: &[u8]) -> Result<Hello, &'static str> {
         let hello = Hello::parse(data)?;
-        if hello.kind == Kind::Control && !hello.is_proven_by(data, &self.secret) {
+        if hello.kind == ConnectionKind::Control && !hello.is_proven_by(data, &self.secret) {
             return Err("the client does not know the cluster's secret");
         }
         if hello.incarnation != 0 && hello.incarnation != self.incarnation {
@@ -314,16 +317,20 @@ impl Server {
         Ok(hello)
     }
 
-    fn admit_stranger(&self, id: Id, hello: &Hello) -> Result<End, String> {
-        let strangers = self.ends.values().filter(|end| matches!(end, End::Stranger { .. })).count();
-        if strangers >= MOST_STRANGERS {
+    fn accept_control(&self, id: Id, hello: &Hello) -> Result<ServerConnection, String> {
+        let unauthenticated = self
+            .connections
+            .values()
+            .filter(|connection| matches!(connection, ServerConnection::Unauthenticated { .. }))
+            .count();
+        if unauthenticated >= MAX_UNAUTHENTICATED {
             return Err(refuse(&id, "too many clients connect at once: try again"));
         }
         let bytes = MAX_WELCOME_BYTES.max(JOIN_BYTES);
         let parts = Completions::new(self.device, 8, true)
-            .and_then(|completions| Ok((completions, Messages::new(&self.anteroom, bytes)?)));
+            .and_then(|completions| Ok((completions, Messages::new(&self.unauthenticated_domain, bytes)?)));
         let (completions, messages) = parts.map_err(|error| refuse(&id, error))?;
-        let queue_pair = QueuePair::new(id, &self.anteroom, &completions, 4, 0)
+        let queue_pair = QueuePair::new(id, &self.unauthenticated_domain, &completions, 4, 0)
             .map_err(|(id, error)| refuse(&id, error))?;
         let mut nonce = Nonce::default();
         let reply = messages.expect(&queue_pair).and_then(|()| {
@@ -333,11 +340,23 @@ impl Server {
             queue_pair.id().accept(&reply, 0, 0).map_err(Error::other)
         });
         reply.map_err(|error| refuse(queue_pair.id(), error))?;
-        let until = Instant::now() + PATIENCE;
-        Ok(End::Stranger { queue_pair, completions, messages, nonces: (hello.nonce, nonce), until })
+        let until = Instant::now() + HANDSHAKE_TIMEOUT;
+        Ok(ServerConnection::Unauthenticated {
+            queue_pair,
+            completions,
+            messages,
+            nonces: (hello.nonce, nonce),
+            until,
+        })
     }
 
-    fn admit_lane(&mut self, id: Id, hello: &Hello, data: &[u8], reads: u8) -> Result<End, String> {
+    fn accept_lane(
+        &mut self,
+        id: Id,
+        hello: &Hello,
+        data: &[u8],
+        reads: u8,
+    ) -> Result<ServerConnection, String> {
         let [number, lane, replaced] = hello.client_and_lanes();
         let Some(client) = self.clients.get_mut(&number) else { return Err(refuse(&id, UNKNOWN_CLIENT)) };
         if !hello.is_proven(data, &client.key) || lane <= client.newest {
@@ -351,31 +370,31 @@ impl Server {
             QueuePair::new(id, &self.domain, &completions, 4, 0).map_err(|(id, error)| refuse(&id, error))?;
         let accepted = queue_pair.id().accept(&[], reads.min(self.limits.reads_in), 0);
         accepted.map_err(|error| refuse(queue_pair.id(), error))?;
-        Ok(End::Lane { queue_pair, client: number, lane })
+        Ok(ServerConnection::Lane { queue_pair, client: number, lane })
     }
 
     /// Looks whether strangers have said who they are, and shows those out who take too long.
-    fn hear_strangers(&mut self) {
+    fn poll_unauthenticated(&mut self) {
         let now = Instant::now();
-        let mut said = Vec::new();
-        for (number, end) in &self.ends {
-            if let End::Stranger { completions, until, .. } = end {
-                completions.tell_again();
-                let mut heard = None;
+        let mut arrived = Vec::new();
+        for (number, connection) in &self.connections {
+            if let ServerConnection::Unauthenticated { completions, until, .. } = connection {
+                completions.rearm();
+                let mut received = None;
                 completions.take(|completion| match completion.outcome {
-                    Outcome::Done if completion.number == RECEIVED => heard = Some(Some(completion.bytes)),
+                    Outcome::Done if completion.number == RECEIVED => received = Some(Some(completion.bytes)),
                     Outcome::Done => {}
-                    _ => heard = Some(None),
+                    _ => received = Some(None),
                 });
-                if heard.is_none() && *until <= now {
-                    heard = Some(None);
+                if received.is_none() && *until <= now {
+                    received = Some(None);
                 }
-                said.extend(heard.map(|heard| (*number, heard)));
+                arrived.extend(received.map(|received| (*number, received)));
             }
         }
-        for (number, bytes) in said {
-            let Some(End::Stranger { queue_pair, completions, messages, nonces, .. }) =
-                self.ends.remove(&number)
+        for (number, bytes) in arrived {
+            let Some(ServerConnection::Unauthenticated { queue_pair, completions, messages, nonces, .. }) =
+                self.connections.remove(&number)
             else {
                 continue;
             };
@@ -395,17 +414,25 @@ impl Server {
                     tracing::info!(client, process, "client has joined");
                     let key = self.secret.key(&nonces.0, &nonces.1);
                     self.clients.insert(client, Client { key, process, newest: 0 });
-                    self.seen.joined.fetch_add(1, Ordering::Relaxed);
-                    self.seen.connected.store(self.clients.len() as u64, Ordering::Relaxed);
-                    let end = End::Control { queue_pair, client, completions, messages };
-                    self.ends.insert(number, end);
+                    self.status.joined.fetch_add(1, Ordering::Relaxed);
+                    self.status.connected.store(self.clients.len() as u64, Ordering::Relaxed);
+                    let connection = ServerConnection::Control { queue_pair, client, completions, messages };
+                    self.connections.insert(number, connection);
                 }
                 refused => {
                     // It reads why before the connection is gone: it closes it itself, or is shown out in time.
                     tracing::info!(?refused, "client refused");
-                    let until = now + PATIENCE;
-                    self.ends
-                        .insert(number, End::Stranger { queue_pair, completions, messages, nonces, until });
+                    let until = now + HANDSHAKE_TIMEOUT;
+                    self.connections.insert(
+                        number,
+                        ServerConnection::Unauthenticated {
+                            queue_pair,
+                            completions,
+                            messages,
+                            nonces,
+                            until,
+                        },
+                    );
                 }
             }
         }
@@ -413,25 +440,25 @@ impl Server {
 
     /// What a client is told that wants to join, and its number as a process.
     fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<(Welcome, u32), String> {
-        let Join { place: join, process } = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
-        match self.place {
+        let Join { position: join, process } = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
+        match self.position {
             None => {
                 let cluster = join.cluster_of(self.own)?;
                 self.format(join.node);
                 // It has one place for good.
-                let _ = self.seen.place.set((join.node, cluster));
-                self.place = Some(join);
+                let _ = self.status.position.set((join.node, cluster));
+                self.position = Some(join);
                 tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
             }
-            Some(place) if place != join => {
-                let Place { node, nodes, .. } = place;
+            Some(position) if position != join => {
+                let NodePosition { node, nodes, .. } = position;
                 return Err(format!(
                     "it is memory node {node} of another cluster of {nodes}: give all of its nodes, in its order"
                 ));
             }
             Some(_) => {}
         }
-        if self.next_client == MOST_CLIENTS {
+        if self.next_client == MAX_CLIENTS {
             return Err("too many clients have connected since it was started".to_owned());
         }
         let client = self.next_client;
@@ -443,14 +470,14 @@ impl Server {
             layout: self.contents.layout_version(),
             lease_ms: self.lease_ms,
             geometry: self.own,
-            segments: self.seen.regions.iter().map(segment).collect(),
+            segments: self.status.regions.iter().map(segment).collect(),
         };
         Ok((welcome, process))
     }
 
     /// Writes the control blocks of its segments, which are all zero.
     fn format(&self, node: u16) {
-        for (number, region) in (0..).zip(&self.seen.regions) {
+        for (number, region) in (0..).zip(&self.status.regions) {
             let is_first = node == 0 && number == 0;
             for (offset, word) in self.contents.initial_words(is_first) {
                 region.words()[offset as usize / WORD_BYTES].store(word, Ordering::Release);

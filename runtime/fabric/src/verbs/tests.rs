@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::config::Config;
+use super::config::VerbsConfig;
 use super::manager::resolve;
 use super::objects::objects;
 use super::queue::{Completions, Messages, Outcome};
@@ -21,7 +21,7 @@ use super::*;
 use crate::chain::Chain;
 use crate::contents::tests::Empty;
 use crate::error::Error;
-use crate::handshake::{Hello, Join, Kind, Nonce, Place, Reply, Secret, Welcome};
+use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Nonce, Reply, Secret, Welcome};
 use crate::{Endpoint, Posted};
 use farfield_words::Address;
 
@@ -53,7 +53,7 @@ impl Nodes {
         let secret = crate::secret::of_node(secret).unwrap();
         let node = |_| {
             let listen = format!("{address}:0").parse().expect("an address");
-            let options = Options { listen, segments, segment_bytes: bytes, lease_ms: 60_000 };
+            let options = VerbsNodeOptions { listen, segments, segment_bytes: bytes, lease_ms: 60_000 };
             let mut server = Server::listen(&options, secret.clone(), Box::new(Empty)).unwrap();
             let (port, stopper) = (server.port(), server.stopper().unwrap());
             (port, stopper, Some(std::thread::spawn(move || server.serve().unwrap())))
@@ -89,7 +89,8 @@ impl Drop for Nodes {
 }
 
 /// What a client says first that does nothing wrong.
-const HELLO: Hello = Hello { kind: Kind::Control, node: 0, cluster: 0, incarnation: 0, nonce: [3; 16] };
+const HELLO: Hello =
+    Hello { kind: ConnectionKind::Control, node: 0, cluster: 0, incarnation: 0, nonce: [3; 16] };
 
 fn nobody() -> Secret {
     Secret::new(b"")
@@ -120,7 +121,8 @@ fn refused(to: SocketAddr, data: &[u8]) -> String {
 
 /// The service that everybody else gets meanwhile.
 fn works(nodes: &Nodes) {
-    let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
+    let client =
+        Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
     client.prepare(1).unwrap();
     let verbs = Verbs::new(&client, Some(0), None);
     let mut chain = Chain::default();
@@ -152,7 +154,8 @@ fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
     const AT_A_TIME: u64 = 8;
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
-    let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
+    let client =
+        Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
     client.prepare(2).unwrap();
     let at = Address::new(0, 4096);
     let is_over = AtomicBool::new(false);
@@ -206,7 +209,7 @@ fn strangers_are_refused_and_the_others_served() {
     assert!(refused(to, &HELLO.with_secret(&Secret::new(b"guess"))).contains("secret"));
     let old = Hello { incarnation: 7, ..HELLO };
     assert!(refused(to, &old.with_secret(&nobody())).contains("started anew"));
-    let lane = Hello { kind: Kind::Lane, nonce: Hello::lane(99, 1, 0), ..HELLO };
+    let lane = Hello { kind: ConnectionKind::Lane, nonce: Hello::lane(99, 1, 0), ..HELLO };
     assert!(refused(to, &lane.to_bytes(&[0; 32])).contains("does not know this client"));
     works(&nodes);
 }
@@ -224,7 +227,7 @@ fn connections_that_fail_leave_nothing_behind() {
     std::fs::write(&secret, "open sesame").unwrap();
     std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, Some(&secret));
-    let config = Config::new(&nodes.names()).unwrap();
+    let config = VerbsConfig::new(&nodes.names()).unwrap();
     let before = objects();
     let tried = AtomicUsize::new(0);
     let fail = || {
@@ -252,14 +255,14 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let (queue_pair, completions, messages) = end(nodes.first());
     let (data, _) = manager::connect(queue_pair.id(), &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
     let reply = Reply::parse(&data, &nobody(), &HELLO.nonce).unwrap();
-    let join = Join { place: Place { cluster: 5, node: 0, nodes: 1 }, process: 0 };
+    let join = Join { position: NodePosition { cluster: 5, node: 0, nodes: 1 }, process: 0 };
     messages.send(&queue_pair, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
     let bytes = message(&completions).expect("it is welcome");
     let welcome = Welcome::parse(&messages.received(bytes), Empty::VERSION).unwrap();
     let key = nobody().key(&HELLO.nonce, &reply.nonce);
     let replacing = |number, replaced, key: &[u8]| {
         let nonce = Hello::lane(welcome.client, number, replaced);
-        Hello { kind: Kind::Lane, nonce, ..HELLO }.to_bytes(key)
+        Hello { kind: ConnectionKind::Lane, nonce, ..HELLO }.to_bytes(key)
     };
     let lane = |number, key: &[u8]| replacing(number, 0, key);
     assert!(refused(nodes.first(), &lane(1, &[0; 32])).contains("secret"));
@@ -271,7 +274,7 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let (second, _completions, _messages) = end(nodes.first());
     manager::connect(second.id(), &replacing(3, 2, &key), 4, deadline()).unwrap();
     let event = first.id().channel().wait(deadline()).expect("the one that was replaced is closed");
-    assert!(matches!(event.what, manager::What::Ended));
+    assert!(matches!(event.kind, manager::EventKind::Ended));
 }
 
 /// How many bytes the next message has; none if the connection ends before.
@@ -317,7 +320,7 @@ fn a_memory_node_of_impossible_segments_is_refused() {
         (1, (1 << 48) + 8, "segment size is 281474976710664: "),
         (1024, u64::MAX, "segment size is 18446744073709551615: "),
     ] {
-        let options = Options { listen, segments, segment_bytes, lease_ms: 60_000 };
+        let options = VerbsNodeOptions { listen, segments, segment_bytes, lease_ms: 60_000 };
         let refused = Server::listen(&options, nobody(), Box::new(Empty)).map(drop).unwrap_err();
         assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
         let refused = refused.to_string();
@@ -333,8 +336,10 @@ fn a_memory_node_has_one_place() {
     let names = nodes.names();
     let (first, second) = names.split_once(',').unwrap();
     for wrong in [first.to_owned(), second.to_owned(), format!("{second},{first}")] {
-        let error =
-            Client::connect(&Config::new(&wrong).unwrap(), Empty::VERSION).map(drop).unwrap_err().to_string();
+        let error = Client::connect(&VerbsConfig::new(&wrong).unwrap(), Empty::VERSION)
+            .map(drop)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("of another cluster of 2"), "{error}");
     }
     works(&nodes);
@@ -344,7 +349,8 @@ fn a_memory_node_has_one_place() {
 fn fenced_operations_complete() {
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
-    let client = Arc::new(Client::connect(&Config::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
+    let client =
+        Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
     client.prepare(1).unwrap();
     let verbs = Verbs::new(&client, Some(0), None);
     for round in 0..500 {
@@ -370,7 +376,7 @@ fn fenced_operations_complete() {
 fn a_memory_node_that_stops_is_unreachable_within_the_timeout() {
     let Some(address) = address() else { return };
     let mut nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
-    let mut config = Config::new(&nodes.names()).unwrap();
+    let mut config = VerbsConfig::new(&nodes.names()).unwrap();
     config.timeout = Duration::from_secs(1);
     let client = Arc::new(Client::connect(&config, Empty::VERSION).unwrap());
     client.prepare(1).unwrap();

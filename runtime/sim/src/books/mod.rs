@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::meaning::Meaning;
 use allocations::{Allocations, InvalidUse, ObjectType};
 use changes::HeldWords;
-use farfield_fabric::chain::{Op, Sight};
+use farfield_fabric::chain::{Op, ReadScope};
 use farfield_fabric::error::{self, Error, Finding, Result};
 use farfield_words::Address;
 use farfield_words::Block;
@@ -48,8 +48,8 @@ pub(crate) struct Books {
 /// Whether an operation may find that.
 fn tolerates(op: &Op, invalid_use: &InvalidUse) -> bool {
     match op {
-        Op::Read { sight: Sight::Past, .. } => matches!(invalid_use, InvalidUse::Freed(_)),
-        Op::Read { sight: Sight::Anything, .. } => true,
+        Op::Read { scope: ReadScope::MaybeFreed, .. } => matches!(invalid_use, InvalidUse::Freed(_)),
+        Op::Read { scope: ReadScope::Any, .. } => true,
         _ => false,
     }
 }

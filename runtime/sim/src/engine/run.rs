@@ -70,7 +70,7 @@ pub fn simulate<B: Body>(
         let Some(thread) = next else { break };
         let thread = thread as usize;
         if let Some(watched) = &watched {
-            watched.polls(thread as u32, duration(world.lock().now()));
+            watched.set_polled_thread(thread as u32, duration(world.lock().now()));
         }
         let future = futures[thread].get_or_insert_with(|| body.start(thread));
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context))) {
@@ -88,7 +88,7 @@ pub fn simulate<B: Body>(
         }
     }
     if let Some(watched) = &watched {
-        watched.ends();
+        watched.run_ended();
     }
     {
         let mut world = world.lock();

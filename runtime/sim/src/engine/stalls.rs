@@ -12,7 +12,7 @@ use super::world::{Stage, World};
 use crate::books::trace::field_name;
 use crate::config::{self, Picos, duration, picos};
 use farfield_fabric::error::Result;
-use farfield_fabric::stall::{Simulated, watch_simulation};
+use farfield_fabric::stall::{WatchedSimulation, watch_simulation};
 use farfield_words::Address;
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
     /// # Errors
     /// [`Error::System`](farfield_fabric::Error::System) if the system starts no more threads.
     pub fn report_stalls(&mut self, limit: Duration) -> Result<()> {
-        let simulated = Simulated::new(limit);
+        let simulated = WatchedSimulation::new(limit);
         watch_simulation(&simulated)?;
         self.stalls = Some(simulated);
         self.look_for_stalls_at = 0;
@@ -68,6 +68,6 @@ impl World {
         self.look_for_stalls_at = at.saturating_add((limit / 4).max(1));
         let lines = self.stalled_flights(at, limit);
         self.stalled.get_or_insert_with(Vec::new).extend(lines);
-        stalls.stands_at(duration(at));
+        stalls.set_time(duration(at));
     }
 }

@@ -24,7 +24,7 @@ use farfield_fabric::chain::{Chain, Op};
 use farfield_fabric::error::{Error, Result};
 use farfield_fabric::host::Arena;
 use farfield_fabric::prefetch;
-use farfield_fabric::stall::Simulated;
+use farfield_fabric::stall::WatchedSimulation;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -49,7 +49,7 @@ pub struct World {
     pub(super) script: Script,
     pub(super) monitor: ProgressMonitor,
     /// Where stalls are reported: what the watcher sees of this, and when the threads' waits are looked at next.
-    pub stalls: Option<Arc<Simulated>>,
+    pub stalls: Option<Arc<WatchedSimulation>>,
     pub(super) look_for_stalls_at: Picos,
     /// What has stalled on the network and is yet to be reported, if the threads' waits are to be looked at.
     pub(super) stalled: Option<Vec<String>>,

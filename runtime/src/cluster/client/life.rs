@@ -9,13 +9,13 @@ use crate::cluster::runs::{Computing, UnderWay};
 use crate::cluster::{Cluster, ComputeThread, live};
 use crate::error::Result;
 use crate::task::block_on;
-use farfield_fabric::host::Reserved;
+use farfield_fabric::host::ThreadReservation;
 
 /// What a thread of a client has. Dropped from the last to the first.
 pub(super) struct Life {
     pub(super) cluster: Cluster,
     pub(super) run: Arc<Run>,
-    pub(super) at_end: Arc<(UnderWay, Reserved)>,
+    pub(super) at_end: Arc<(UnderWay, ThreadReservation)>,
     pub(super) end: End,
 }
 

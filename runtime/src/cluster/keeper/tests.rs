@@ -22,7 +22,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         if is_so() {
             return;
         }
-        farfield_fabric::host::rest(Duration::from_millis(1));
+        farfield_fabric::host::sleep(Duration::from_millis(1));
     }
     panic!("{what}");
 }

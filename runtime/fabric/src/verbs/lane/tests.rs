@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 
 /// How the device behaves.
 #[derive(Clone, Copy, PartialEq)]
-enum Mood {
+enum DeviceBehavior {
     Works,
     /// Takes requests and never answers.
     Silent,
@@ -23,7 +23,7 @@ enum Mood {
 
 struct Device {
     far: Mutex<Vec<u64>>,
-    mood: Mutex<Mood>,
+    behavior: Mutex<DeviceBehavior>,
     can_connect: Mutex<bool>,
     /// Whether it says that the process was evicted.
     evicts: Mutex<bool>,
@@ -89,15 +89,15 @@ impl Wire for ToVector {
     fn completions(&mut self, mut each: impl FnMut(Completion)) -> usize {
         let mut given = 0;
         while let Some((number, signal, work)) = self.posted.pop_front() {
-            let mood = *self.device.mood.lock().unwrap();
-            let outcome = match mood {
+            let behavior = *self.device.behavior.lock().unwrap();
+            let outcome = match behavior {
                 _ if self.flushing => Outcome::Flushed,
-                Mood::Fails(outcome) => {
+                DeviceBehavior::Fails(outcome) => {
                     self.flushing = true;
                     outcome
                 }
-                Mood::Works => Outcome::Done,
-                Mood::Silent | Mood::Ended => {
+                DeviceBehavior::Works => Outcome::Done,
+                DeviceBehavior::Silent | DeviceBehavior::Ended => {
                     self.posted.push_front((number, signal, work));
                     return given;
                 }
@@ -113,9 +113,9 @@ impl Wire for ToVector {
         given
     }
     fn has_ended(&mut self) -> bool {
-        *self.device.mood.lock().unwrap() == Mood::Ended
+        *self.device.behavior.lock().unwrap() == DeviceBehavior::Ended
     }
-    fn condition(&mut self) -> &'static str {
+    fn queue_pair_state(&mut self) -> &'static str {
         "which is made of vectors"
     }
     fn stop(&mut self) {
@@ -202,7 +202,7 @@ impl Connect for ToDevice {
 fn lane() -> (Arc<Device>, Lane<ToDevice>) {
     let device = Arc::new(Device {
         far: Mutex::new((0..128).collect()),
-        mood: Mutex::new(Mood::Works),
+        behavior: Mutex::new(DeviceBehavior::Works),
         can_connect: Mutex::new(true),
         evicts: Mutex::new(false),
         attempts: AtomicUsize::new(0),
@@ -228,7 +228,7 @@ fn wait(lane: &Lane<ToDevice>, number: usize) -> (Chain, Result<()>) {
         if let Some(done) = lane.poll(number) {
             return done;
         }
-        lane.go_on(4);
+        lane.poll_round(4);
     }
 }
 
@@ -237,7 +237,7 @@ fn what_a_threads_tasks_hand_over_goes_out_with_one_doorbell() {
     let (device, lane) = lane();
     let numbers: Vec<usize> = (1..=8).map(|index| lane.push(adding(index))).collect();
     assert!(numbers.iter().all(|number| lane.poll(*number).is_none()), "it waits for the round's end");
-    lane.go_on(1);
+    lane.poll_round(1);
     assert_eq!(lane.doorbells(), 1);
     assert!(numbers.iter().all(|number| wait(&lane, *number).1.is_ok()));
     assert_eq!(device.far.lock().unwrap()[1..=8], [2, 3, 4, 5, 6, 7, 8, 9]);
@@ -246,19 +246,19 @@ fn what_a_threads_tasks_hand_over_goes_out_with_one_doorbell() {
 #[test]
 fn what_waits_for_company_is_posted_when_its_thread_ends() {
     let (device, lane) = lane();
-    *device.mood.lock().unwrap() = Mood::Silent;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     for index in 1..=4 {
         lane.push(adding(index));
     }
-    lane.go_on(1);
+    lane.poll_round(1);
     lane.push(adding(5));
-    lane.go_on(1);
+    lane.poll_round(1);
     assert_eq!(lane.doorbells(), 1, "one of five waits for the others");
     assert!(lane.describe().contains("4 chains under way, 1 wait to be posted"), "{}", lane.describe());
     lane.post_all();
     assert_eq!(lane.doorbells(), 2);
-    *device.mood.lock().unwrap() = Mood::Works;
-    assert!(lane.go_on(1));
+    *device.behavior.lock().unwrap() = DeviceBehavior::Works;
+    assert!(lane.poll_round(1));
     assert_eq!(device.far.lock().unwrap()[1..=5], [2, 3, 4, 5, 6]);
 }
 
@@ -266,11 +266,11 @@ fn what_waits_for_company_is_posted_when_its_thread_ends() {
 #[test]
 fn a_report_of_a_stall_tells_what_is_in_flight_while_a_thread_looks() {
     let (device, lane) = lane();
-    *device.mood.lock().unwrap() = Mood::Silent;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     lane.push(adding(1));
-    lane.go_on(1);
+    lane.poll_round(1);
     thread::scope(|scope| {
-        let looks = scope.spawn(|| lane.go_on(u32::MAX));
+        let looks = scope.spawn(|| lane.poll_round(u32::MAX));
         let mut reports = 0;
         while !looks.is_finished() && reports < 5 {
             let report = lane.describe();
@@ -307,7 +307,7 @@ fn more_than_there_are_credits_for_goes_out_in_turn() {
 #[test]
 fn silence_ends_with_the_timeout() {
     let (device, lane) = lane();
-    *device.mood.lock().unwrap() = Mood::Silent;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     let began = Instant::now();
     let numbers = [lane.push(adding(1)), lane.push(adding(2))];
     let errors = numbers.map(|number| wait(&lane, number).1.unwrap_err());
@@ -323,7 +323,7 @@ fn silence_ends_with_the_timeout() {
 #[test]
 fn an_ended_connection_ends_the_wait_at_once() {
     let (device, lane) = lane();
-    *device.mood.lock().unwrap() = Mood::Ended;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     let number = lane.push(adding(1));
     assert!(matches!(wait(&lane, number).1, Err(Error::NodeUnreachable(_))));
 }
@@ -332,7 +332,7 @@ fn an_ended_connection_ends_the_wait_at_once() {
 fn who_was_evicted_hears_so_at_once_and_ever_after() {
     let (device, lane) = lane();
     *device.evicts.lock().unwrap() = true;
-    *device.mood.lock().unwrap() = Mood::Ended;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     for _ in 0..3 {
         let number = lane.push(adding(1));
         let Err(Error::Evicted(evicted)) = wait(&lane, number).1 else { panic!("it was evicted") };
@@ -345,10 +345,10 @@ fn who_was_evicted_hears_so_at_once_and_ever_after() {
 #[test]
 fn a_connection_that_the_other_side_has_closed_is_made_anew_at_once() {
     let (device, lane) = lane();
-    *device.mood.lock().unwrap() = Mood::Ended;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     let number = lane.push(adding(1));
     assert!(wait(&lane, number).1.is_err());
-    *device.mood.lock().unwrap() = Mood::Works;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Works;
     let number = lane.push(adding(1));
     wait(&lane, number).1.unwrap();
     assert_eq!(device.attempts.load(Ordering::Relaxed), 2);
@@ -358,9 +358,9 @@ fn a_connection_that_the_other_side_has_closed_is_made_anew_at_once() {
 fn what_the_device_refuses_is_named() {
     let (device, lane) = lane();
     let before = lane.push(adding(1));
-    lane.go_on(1);
+    lane.poll_round(1);
     wait(&lane, before).1.unwrap();
-    *device.mood.lock().unwrap() = Mood::Fails(Outcome::Failed("remote access error"));
+    *device.behavior.lock().unwrap() = DeviceBehavior::Fails(Outcome::Failed("remote access error"));
     let numbers = [lane.push(adding(2)), lane.push(adding(3))];
     let errors = numbers.map(|number| wait(&lane, number).1.unwrap_err().to_string());
     assert_eq!(errors[0], "FAA of 3:0x10 failed on memory node 1: remote access error");
@@ -372,10 +372,10 @@ fn what_the_device_refuses_is_named() {
 #[test]
 fn a_lost_connection_is_made_anew_but_not_at_every_chain() {
     let (device, lane) = lane();
-    *device.mood.lock().unwrap() = Mood::Fails(Outcome::NoAnswer);
+    *device.behavior.lock().unwrap() = DeviceBehavior::Fails(Outcome::NoAnswer);
     let number = lane.push(adding(1));
     assert!(matches!(wait(&lane, number).1, Err(Error::NodeUnreachable(_))));
-    *device.mood.lock().unwrap() = Mood::Works;
+    *device.behavior.lock().unwrap() = DeviceBehavior::Works;
     let number = lane.push(adding(1));
     assert!(wait(&lane, number).1.is_err(), "too soon");
     assert_eq!(device.attempts.load(Ordering::Relaxed), 1);

@@ -4,7 +4,9 @@
 //! a request borrows them, and it must be possible to hold all requests of a doorbell at a time. So what posting changes stands
 //! apart from the chains ([`Posting`]), but for one cell of each; [`Requests`] borrows the former mutably and the latter not.
 
-use super::{Behind, Flight, Next, Piece, Pipeline, Posting, Request, Ring, Verb, note};
+use super::{
+    FencePoints, Flight, NextPiece, Piece, Pipeline, Posting, Request, Ring, Verb, note_fence_point,
+};
 use crate::chain::Op;
 
 /// The requests that can be posted now. They borrow what they write inline from the chains, so any number of them can be held at a time,
@@ -28,7 +30,7 @@ impl<'a> Requests<'a> {
         let flights: &'a [Option<Flight>] = flights;
         let number = *posting.queue.front()?;
         let flight = flights[number].as_ref().expect("what is queued is not taken back");
-        let Next { op: index, words: first } =
+        let NextPiece { op: index, words: first } =
             flight.next.get().expect("what is queued has something to post");
         let op = &flight.chain.ops()[index];
         let reads = has_answer(op);
@@ -40,27 +42,31 @@ impl<'a> Requests<'a> {
         if posting.requests == posting.credits.requests || reads && posting.reads == posting.credits.reads {
             return None;
         }
-        let (ring_at, ring_words) = posting.room.find(ring_words)?;
+        let (ring_at, ring_words) = posting.ring_space.find(ring_words)?;
         let end_of_op = first + words == op.words();
         let starts = index == 0 && first == 0;
         let last = end_of_op && index + 1 == flight.chain.ops().len();
         let position = posting.first + posting.pieces.len() as u64;
-        let behind = |behind: &Behind| match op {
+        let fence_point = |fence_point: &FencePoints| match op {
             Op::Read { .. } => 0,
-            Op::Write { replaces: false, .. } => behind.reads.max(behind.atomics),
+            Op::Write { replaces: false, .. } => fence_point.reads.max(fence_point.atomics),
             Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
-                behind.reads
+                fence_point.reads
             }
         };
-        let fence = behind(&posting.own).max(behind(&posting.left)) > posting.first;
-        note(if flight.left { &mut posting.left } else { &mut posting.own }, op, position);
+        let fence = fence_point(&posting.current).max(fence_point(&posting.detached)) > posting.first;
+        note_fence_point(
+            if flight.detached { &mut posting.detached } else { &mut posting.current },
+            op,
+            position,
+        );
         posting.under_way += usize::from(starts);
         posting.requests += 1;
         posting.reads += usize::from(reads);
         if ring_words > 0 {
-            posting.room.used += ring_words;
+            posting.ring_space.used += ring_words;
             let head = ring_at + words;
-            posting.room.head = if head == posting.room.words { 0 } else { head };
+            posting.ring_space.head = if head == posting.ring_space.words { 0 } else { head };
         }
         posting.pieces.push_back(Piece {
             flight: number,
@@ -74,12 +80,12 @@ impl<'a> Requests<'a> {
         });
         flight.next.set(if last {
             posting.queue.pop_front();
-            posting.own = Behind::default();
+            posting.current = FencePoints::default();
             None
         } else if end_of_op {
-            Some(Next { op: index + 1, words: 0 })
+            Some(NextPiece { op: index + 1, words: 0 })
         } else {
-            Some(Next { op: index, words: first + words })
+            Some(NextPiece { op: index, words: first + words })
         });
         let verb = match op {
             Op::Read { .. } => Verb::Read { ring: ring_at, words },

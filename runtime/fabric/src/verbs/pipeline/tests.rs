@@ -34,10 +34,10 @@ struct Taken {
     position: u64,
     index: usize,
     ring: std::ops::Range<usize>,
-    what: What,
+    operation: Operation,
 }
 
-enum What {
+enum Operation {
     Read,
     Write(Vec<u64>),
     CompareExchange(u64, u64),
@@ -60,25 +60,25 @@ impl Device {
     fn post(&mut self, pipeline: &mut Pipeline) {
         let mut requests = pipeline.requests();
         while let Some(Request { verb, at, position, .. }) = requests.next(&self.ring) {
-            let (ring, what) = match verb {
-                Verb::Read { ring, words } => (ring..ring + words, What::Read),
+            let (ring, operation) = match verb {
+                Verb::Read { ring, words } => (ring..ring + words, Operation::Read),
                 Verb::Write { ring, words } => {
-                    let what = self.ring.0.borrow()[ring..ring + words].to_vec();
-                    (ring..ring + words, What::Write(what))
+                    let operation = self.ring.0.borrow()[ring..ring + words].to_vec();
+                    (ring..ring + words, Operation::Write(operation))
                 }
-                Verb::WriteInline(words) => (0..0, What::Write(words.to_vec())),
+                Verb::WriteInline(words) => (0..0, Operation::Write(words.to_vec())),
                 Verb::CompareExchange { ring, expected, new } => {
-                    (ring..ring + 1, What::CompareExchange(expected, new))
+                    (ring..ring + 1, Operation::CompareExchange(expected, new))
                 }
-                Verb::FetchAdd { ring, addend } => (ring..ring + 1, What::FetchAdd(addend)),
+                Verb::FetchAdd { ring, addend } => (ring..ring + 1, Operation::FetchAdd(addend)),
             };
             assert!(ring.end <= CREDITS.words);
             for other in &self.taken {
                 assert!(ring.end <= other.ring.start || other.ring.end <= ring.start, "one stretch twice");
             }
-            self.taken.push_back(Taken { position, index: at.offset() as usize / 8, ring, what });
+            self.taken.push_back(Taken { position, index: at.offset() as usize / 8, ring, operation });
         }
-        let reads = self.taken.iter().filter(|one| !matches!(one.what, What::Write(_))).count();
+        let reads = self.taken.iter().filter(|one| !matches!(one.operation, Operation::Write(_))).count();
         assert!(self.taken.len() <= CREDITS.requests && reads <= CREDITS.reads);
     }
 
@@ -86,16 +86,16 @@ impl Device {
     fn execute(&mut self, count: usize, pipeline: &mut Pipeline) {
         let mut done = None;
         for _ in 0..count {
-            let Some(Taken { position, index, ring, what }) = self.taken.pop_front() else { break };
+            let Some(Taken { position, index, ring, operation }) = self.taken.pop_front() else { break };
             let old = self.far[index];
-            match what {
-                What::Read => self.ring.write(ring.start, &self.far[index..index + ring.len()]),
-                What::Write(words) => self.far[index..index + words.len()].copy_from_slice(&words),
-                What::CompareExchange(expected, new) => {
+            match operation {
+                Operation::Read => self.ring.write(ring.start, &self.far[index..index + ring.len()]),
+                Operation::Write(words) => self.far[index..index + words.len()].copy_from_slice(&words),
+                Operation::CompareExchange(expected, new) => {
                     self.ring.write(ring.start, &[old]);
                     self.far[index] = if old == expected { new } else { old };
                 }
-                What::FetchAdd(addend) => {
+                Operation::FetchAdd(addend) => {
                     self.ring.write(ring.start, &[old]);
                     self.far[index] = old.wrapping_add(addend);
                 }
@@ -160,7 +160,7 @@ proptest! {
             }
             let number = pipeline.push(chain);
             if leave {
-                pipeline.leave(number);
+                pipeline.detach(number);
             }
             expected.push((number, results));
             device.post(&mut pipeline);
@@ -223,7 +223,7 @@ fn what_was_left_is_not_overtaken_until_it_is_done() {
     chain.fetch_add(at(2), 1);
     let number = pipeline.push(chain);
     assert_eq!(fences(&mut pipeline, &ring), [false]);
-    pipeline.leave(number);
+    pipeline.detach(number);
     pipeline.push(write());
     assert_eq!(fences(&mut pipeline, &ring), [true]);
     pipeline.complete(0, &ring);
@@ -233,7 +233,7 @@ fn what_was_left_is_not_overtaken_until_it_is_done() {
     let mut chain = Chain::default();
     chain.fetch_add(at(2), 1);
     let number = pipeline.push(chain);
-    pipeline.leave(number);
+    pipeline.detach(number);
     pipeline.push(write());
     assert_eq!(fences(&mut pipeline, &ring), [false, true]);
 }

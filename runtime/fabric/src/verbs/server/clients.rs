@@ -7,8 +7,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Client, End, Server};
-use crate::Gone;
+use super::{Client, Server, ServerConnection};
+use crate::Departure;
 use crate::question::{Answer, Question};
 use crate::verbs::queue::{Outcome, RECEIVED};
 use farfield_words::Address;
@@ -16,37 +16,39 @@ use farfield_words::WORD_BYTES;
 
 impl Server {
     /// Closes all of a client's connections: nothing of it takes effect in this node's memory any more.
-    pub(super) fn shut_out(&mut self, client: u32, gone: Gone) {
+    pub(super) fn disconnect_client(&mut self, client: u32, departure: Departure) {
         let Some(Client { process, .. }) = self.clients.remove(&client) else { return };
-        self.ends.retain(|_, end| {
-            let goes = match end {
-                End::Lane { client: of, .. } | End::Control { client: of, .. } => *of == client,
-                End::Stranger { .. } => false,
+        self.connections.retain(|_, connection| {
+            let goes = match connection {
+                ServerConnection::Lane { client: of, .. } | ServerConnection::Control { client: of, .. } => {
+                    *of == client
+                }
+                ServerConnection::Unauthenticated { .. } => false,
             };
             if goes {
-                end.id().disconnect();
+                connection.id().disconnect();
             }
             !goes
         });
-        self.seen.connected.store(self.clients.len() as u64, Ordering::Relaxed);
-        self.mark(process, gone);
+        self.status.connected.store(self.clients.len() as u64, Ordering::Relaxed);
+        self.mark(process, departure);
     }
 
     /// Marks a client's record, if it is this node's to do so.
-    fn mark(&self, process: u32, gone: Gone) {
-        if self.place.is_some_and(|place| place.node == 0) {
+    fn mark(&self, process: u32, departure: Departure) {
+        if self.position.is_some_and(|position| position.node == 0) {
             let word =
-                |at: Address| self.seen.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
-            self.contents.mark_gone(process, gone, &word);
+                |at: Address| self.status.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
+            self.contents.mark_departed(process, departure, &word);
         }
     }
 
     /// Answers clients' questions about others, which are shut out by that.
-    pub(super) fn hear_clients(&mut self) {
+    pub(super) fn answer_clients(&mut self) {
         let mut asked = Vec::new();
-        for (number, end) in &self.ends {
-            if let End::Control { completions, messages, .. } = end {
-                completions.tell_again();
+        for (number, connection) in &self.connections {
+            if let ServerConnection::Control { completions, messages, .. } = connection {
+                completions.rearm();
                 completions.take(|completion| {
                     if completion.outcome == Outcome::Done && completion.number == RECEIVED {
                         asked.push((*number, messages.received(completion.bytes)));
@@ -63,10 +65,13 @@ impl Server {
             let client = self.clients.iter().find(|(_, client)| client.process == process);
             if let Some((client, _)) = client.map(|(client, of)| (*client, of.process)) {
                 tracing::info!(process, "client shut out, since another has found it silent");
-                self.shut_out(client, Gone::Everywhere);
+                self.disconnect_client(client, Departure::FromCluster);
             }
-            self.mark(process, Gone::Everywhere);
-            let Some(End::Control { queue_pair, messages, .. }) = self.ends.get(&number) else { continue };
+            self.mark(process, Departure::FromCluster);
+            let Some(ServerConnection::Control { queue_pair, messages, .. }) = self.connections.get(&number)
+            else {
+                continue;
+            };
             let answer = question.answered(Answer::Gone);
             let answered = messages.expect(queue_pair).and_then(|()| messages.send(queue_pair, &answer));
             if answered.is_err() {

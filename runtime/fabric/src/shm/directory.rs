@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{self, Error, Result};
 use crate::files;
-use crate::host::{Sealed, Unsealed};
+use crate::host::{SealedMemory, SharedMemoryError};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 const DIRECTORY_VARIABLE: &str = "FARFIELD_SHM_DIR";
@@ -39,7 +39,7 @@ const CLAIMS: u32 = 1000;
 
 /// The files of a cluster.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ClusterDirectory {
     name: Box<str>,
     user: PathBuf,
     /// Makes an error of the cluster's address and a reason.
@@ -48,7 +48,7 @@ pub(super) struct Place {
 
 /// What tells who uses a cluster, as long as it is held.
 #[derive(Debug)]
-pub(super) struct Held(File);
+pub(super) struct NameLock(File);
 
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -64,7 +64,7 @@ fn system(action: &'static str) -> impl Fn(io::Error) -> Error {
     move |cause| Error::from(error::System { action, cause })
 }
 
-impl Place {
+impl ClusterDirectory {
     /// A cluster's place, for a client.
     pub(super) fn of_client(name: &str) -> Self {
         Self::new(name, |address, reason| Error::from(error::CannotConnect { address, reason }))
@@ -81,16 +81,16 @@ impl Place {
         Self { name: name.into(), user, error }
     }
 
-    fn directory(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.user.join(&*self.name)
     }
 
     fn in_use(&self) -> PathBuf {
-        self.directory().join("in-use")
+        self.path().join("in-use")
     }
 
     pub(super) fn socket(&self) -> PathBuf {
-        self.directory().join("socket")
+        self.path().join("socket")
     }
 
     pub(super) fn failed(&self, reason: impl Into<Box<str>>) -> Error {
@@ -122,11 +122,11 @@ impl Place {
     /// Whether both directories are this user's alone.
     pub(super) fn check(&self) -> Result<()> {
         self.check_owner(&self.user)?;
-        self.check_owner(&self.directory())
+        self.check_owner(&self.path())
     }
 
     /// Takes the name for a memory node; nobody else serves under it as long as this is held.
-    pub(super) fn claim(&self) -> Result<Held> {
+    pub(super) fn claim(&self) -> Result<NameLock> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.user);
         made.map_err(system("make a directory for shared memory"))?;
         self.check_owner(&self.user)?;
@@ -144,11 +144,11 @@ impl Place {
                 Err(TryLockError::Error(cause)) => return Err(system("lock a cluster's name")(cause)),
             }
             // One that gave the name up has removed the file: then this is the lock of nothing.
-            let (held, found) = (lock.metadata(), fs::symlink_metadata(&path));
-            if let (Ok(held), Ok(found)) = (held, found)
-                && held.ino() == found.ino()
+            let (name_lock, found) = (lock.metadata(), fs::symlink_metadata(&path));
+            if let (Ok(name_lock), Ok(found)) = (name_lock, found)
+                && name_lock.ino() == found.ino()
             {
-                return Ok(Held(lock));
+                return Ok(NameLock(lock));
             }
         }
         Err(self.failed(format!("others make and remove {} all the time", path.display())))
@@ -161,8 +161,8 @@ impl Place {
     /// Removes what an earlier memory node of this name left behind, and makes the directory. Gives the lock that shows that the memory
     /// is used. The name must be [claimed](Self::claim).
     pub(super) fn prepare(&self) -> Result<File> {
-        if fs::symlink_metadata(self.directory()).is_ok() {
-            self.check_owner(&self.directory())?;
+        if fs::symlink_metadata(self.path()).is_ok() {
+            self.check_owner(&self.path())?;
             if let Ok(left) = files::open_no_link(&self.in_use(), OpenOptions::new().read(true))
                 && let Err(TryLockError::WouldBlock) = left.try_lock()
             {
@@ -174,16 +174,16 @@ impl Place {
                 cluster = &*self.name,
                 "removed what a memory node that was killed had left behind"
             );
-            fs::remove_dir_all(self.directory()).map_err(system("remove what is left of a cluster"))?;
+            fs::remove_dir_all(self.path()).map_err(system("remove what is left of a cluster"))?;
         }
-        let made = DirBuilder::new().mode(0o700).create(self.directory());
+        let made = DirBuilder::new().mode(0o700).create(self.path());
         made.map_err(system("make a directory for a cluster"))?;
         let locked =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.in_use());
         let locked = locked.and_then(|file| file.lock_shared().map(|()| file));
         locked.map_err(|cause| {
             // Nothing was there before, and nothing is there after.
-            let _ = fs::remove_dir_all(self.directory());
+            let _ = fs::remove_dir_all(self.path());
             system("lock a cluster's memory")(cause)
         })
     }
@@ -193,28 +193,28 @@ impl Place {
         &self,
         bytes: u64,
         ranges: impl Iterator<Item = (u64, u64)> + Clone,
-    ) -> Result<Sealed> {
+    ) -> Result<SealedMemory> {
         let taken: u64 = ranges.clone().map(|(_, length)| length).sum();
-        Sealed::new(&format!("farfield-{}", self.name), bytes, ranges).map_err(|error| match error {
-            Unsealed::NoRoom(available) => {
+        SealedMemory::new(&format!("farfield-{}", self.name), bytes, ranges).map_err(|error| match error {
+            SharedMemoryError::NoRoom(available) => {
                 let known =
                     available.map(|bytes| format!(", about {bytes} are available")).unwrap_or_default();
                 self.failed(format!("no room for {taken} bytes of memory{known}: ask for less, or free some"))
             }
-            Unsealed::System(cause) => system("make shared memory")(cause),
+            SharedMemoryError::System(cause) => system("make shared memory")(cause),
         })
     }
 
     /// Removes the cluster's files, and gives its name up. The memory stays with processes that map it.
-    pub(super) fn remove(&self, held: &Held) {
-        let _ = fs::remove_dir_all(self.directory());
-        self.give_up(held);
+    pub(super) fn remove(&self, name_lock: &NameLock) {
+        let _ = fs::remove_dir_all(self.path());
+        self.give_up(name_lock);
     }
 
     /// Gives the cluster's name up.
-    pub(super) fn give_up(&self, held: &Held) {
+    pub(super) fn give_up(&self, name_lock: &NameLock) {
         let _ = fs::remove_file(self.lock_path());
         let _ = fs::remove_dir(&self.user);
-        let _ = held.0.unlock();
+        let _ = name_lock.0.unlock();
     }
 }

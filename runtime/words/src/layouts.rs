@@ -9,41 +9,41 @@ use crate::Address;
 use crate::WORD_BYTES;
 
 /// How deep kinds may be nested.
-const DEEPEST: u32 = 32;
+const MAX_DEPTH: u32 = 32;
 
 /// The types that a description describes.
 #[derive(Debug, Default)]
 pub struct Layouts {
     /// In the order in which the description has them; the root's type is the first.
-    pub types: Vec<Type>,
+    pub types: Vec<TypeLayout>,
     by_name: HashMap<Box<str>, usize>,
 }
 
 /// A type.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Type {
+pub struct TypeLayout {
     /// Its name, as `std::any::type_name` has it.
     pub name: Box<str>,
     /// The size of an object, in bytes, without the elements of a tail.
     pub bytes: u64,
     /// Its fields, in the order of their offsets.
-    pub fields: Vec<Described>,
+    pub fields: Vec<FieldLayout>,
 }
 
 /// A field of it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct FieldLayout {
     /// Its name.
     pub name: Box<str>,
     /// Bytes from the object's start.
     pub offset: u64,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FieldKind,
 }
 
 /// What a field is. Types are told by their names until all are known.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// A plain value.
     Plain {
         /// Its type.
@@ -58,7 +58,7 @@ pub enum Kind {
     /// A stamped link to one.
     Stamped(Box<str>),
     /// An atomic with a value of this kind.
-    Atomic(Box<Kind>),
+    Atomic(Box<FieldKind>),
     /// A lock.
     Lock,
     /// A versioned value.
@@ -66,7 +66,7 @@ pub enum Kind {
         /// Bytes from its start to the value.
         offset: u64,
         /// The value's kind.
-        value: Box<Kind>,
+        value: Box<FieldKind>,
     },
     /// An array.
     Array {
@@ -75,7 +75,7 @@ pub enum Kind {
         /// Bytes from one to the next.
         stride: u64,
         /// Their kind.
-        element: Box<Kind>,
+        element: Box<FieldKind>,
     },
     /// A nested struct of this type.
     Struct(Box<str>),
@@ -86,7 +86,7 @@ pub enum Kind {
         /// Bytes from one to the next.
         stride: u64,
         /// Their kind.
-        element: Box<Kind>,
+        element: Box<FieldKind>,
     },
 }
 
@@ -98,16 +98,16 @@ impl Layouts {
             let mut parts = line.split('\t');
             let first = parts.next()?;
             if first.is_empty() {
-                let field = Described {
+                let field = FieldLayout {
                     name: parts.next()?.into(),
                     offset: parts.next()?.parse().ok()?,
-                    kind: kind(&mut parts, DEEPEST)?,
+                    kind: kind(&mut parts, MAX_DEPTH)?,
                 };
                 layouts.types.last_mut()?.fields.push(field);
             } else {
                 let bytes = parts.next()?.parse().ok()?;
                 layouts.by_name.insert(first.into(), layouts.types.len());
-                layouts.types.push(Type { name: first.into(), bytes, fields: Vec::new() });
+                layouts.types.push(TypeLayout { name: first.into(), bytes, fields: Vec::new() });
             }
             if parts.next().is_some() {
                 return None;
@@ -125,10 +125,10 @@ impl Layouts {
     }
 
     /// Tells `visit` what there is to know of an object of a type, given its words.
-    pub fn look(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Found)) {
+    pub fn visit(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Found)) {
         // A description may be such that going through it never ends.
-        let looks = 16 * words.len() + 64;
-        Walk { layouts: self, words, looks, visit }.through_type(of, 0, DEEPEST);
+        let budget = 16 * words.len() + 64;
+        Walk { layouts: self, words, budget, visit }.walk_type(of, 0, MAX_DEPTH);
     }
 }
 
@@ -148,7 +148,7 @@ struct Walk<'a, V> {
     layouts: &'a Layouts,
     words: &'a [u64],
     /// How many more fields and elements are looked at.
-    looks: usize,
+    budget: usize,
     visit: &'a mut V,
 }
 
@@ -157,90 +157,90 @@ impl<V: FnMut(Found)> Walk<'_, V> {
         self.words.get(usize::try_from(offset).ok()? / WORD_BYTES).copied()
     }
 
-    fn through_type(&mut self, of: usize, offset: u64, depth: u32) {
+    fn walk_type(&mut self, of: usize, offset: u64, depth: u32) {
         let (Some(of), Some(depth)) = (self.layouts.types.get(of), depth.checked_sub(1)) else { return };
         for field in &of.fields {
-            self.through(&field.kind, offset.saturating_add(field.offset), depth);
+            self.walk_field(&field.kind, offset.saturating_add(field.offset), depth);
         }
     }
 
-    fn through(&mut self, kind: &Kind, offset: u64, depth: u32) {
-        let Some(depth) = depth.checked_sub(1).filter(|_| self.looks > 0) else { return };
-        self.looks -= 1;
+    fn walk_field(&mut self, kind: &FieldKind, offset: u64, depth: u32) {
+        let Some(depth) = depth.checked_sub(1).filter(|_| self.budget > 0) else { return };
+        self.budget -= 1;
         match kind {
-            Kind::Plain { .. } => {}
-            Kind::Lock => {
+            FieldKind::Plain { .. } => {}
+            FieldKind::Lock => {
                 if self.word(offset).is_some() {
                     (self.visit)(Found::Lock(offset));
                 }
             }
-            Kind::Pointer(target) | Kind::Link(target) => {
+            FieldKind::Pointer(target) | FieldKind::Link(target) => {
                 if let Some(word) = self.word(offset) {
                     (self.visit)(Found::Pointer(Address::from_bits(word & !7), self.layouts.find(target)));
                 }
             }
-            Kind::Stamped(target) => {
+            FieldKind::Stamped(target) => {
                 if let Some(word) = self.word(offset) {
                     (self.visit)(Found::Pointer(Address::from_compressed(word), self.layouts.find(target)));
                 }
             }
-            Kind::Atomic(value) => self.through(value, offset, depth),
-            Kind::Versioned { offset: behind, value } => {
+            FieldKind::Atomic(value) => self.walk_field(value, offset, depth),
+            FieldKind::Versioned { offset: behind, value } => {
                 if self.word(offset).is_some() {
                     (self.visit)(Found::WriteRight(offset));
                 }
-                self.through(value, offset.saturating_add(*behind), depth);
+                self.walk_field(value, offset.saturating_add(*behind), depth);
             }
-            Kind::Array { count, stride, element } => {
-                self.through_all(offset, *count, *stride, element, depth);
+            FieldKind::Array { count, stride, element } => {
+                self.walk_elements(offset, *count, *stride, element, depth);
             }
-            Kind::Struct(name) => {
+            FieldKind::Struct(name) => {
                 if let Some(of) = self.layouts.find(name) {
-                    self.through_type(of, offset, depth);
+                    self.walk_type(of, offset, depth);
                 }
             }
-            Kind::Tail { offset: behind, stride, element } => {
+            FieldKind::Tail { offset: behind, stride, element } => {
                 let count = self.word(offset).unwrap_or(0);
-                self.through_all(offset.saturating_add(*behind), count, *stride, element, depth);
+                self.walk_elements(offset.saturating_add(*behind), count, *stride, element, depth);
             }
         }
     }
 
     /// Through elements: no more than there is room for, whatever the count says.
-    fn through_all(&mut self, first: u64, count: u64, stride: u64, element: &Kind, depth: u32) {
+    fn walk_elements(&mut self, first: u64, count: u64, stride: u64, element: &FieldKind, depth: u32) {
         let room = ((self.words.len() * WORD_BYTES) as u64).saturating_sub(first) / stride.max(1);
         for index in 0..count.min(room) {
-            if self.looks == 0 {
+            if self.budget == 0 {
                 return;
             }
-            self.through(element, first + index * stride, depth);
+            self.walk_field(element, first + index * stride, depth);
         }
     }
 }
 
 /// A kind, from where it begins; what follows it is left.
-fn kind(parts: &mut dyn Iterator<Item = &str>, depth: u32) -> Option<Kind> {
+fn kind(parts: &mut dyn Iterator<Item = &str>, depth: u32) -> Option<FieldKind> {
     let depth = depth.checked_sub(1)?;
     let number = |part: Option<&str>| part?.parse::<u64>().ok();
     Some(match parts.next()? {
-        "plain" => Kind::Plain { name: parts.next()?.into(), bytes: number(parts.next())? },
-        "pointer" => Kind::Pointer(parts.next()?.into()),
-        "link" => Kind::Link(parts.next()?.into()),
-        "stamped" => Kind::Stamped(parts.next()?.into()),
-        "atomic" => Kind::Atomic(Box::new(kind(parts, depth)?)),
-        "lock" => Kind::Lock,
+        "plain" => FieldKind::Plain { name: parts.next()?.into(), bytes: number(parts.next())? },
+        "pointer" => FieldKind::Pointer(parts.next()?.into()),
+        "link" => FieldKind::Link(parts.next()?.into()),
+        "stamped" => FieldKind::Stamped(parts.next()?.into()),
+        "atomic" => FieldKind::Atomic(Box::new(kind(parts, depth)?)),
+        "lock" => FieldKind::Lock,
         "versioned" => {
             let offset = number(parts.next())?;
-            Kind::Versioned { offset, value: Box::new(kind(parts, depth)?) }
+            FieldKind::Versioned { offset, value: Box::new(kind(parts, depth)?) }
         }
         "array" => {
             let (count, stride) = (number(parts.next())?, number(parts.next())?);
-            Kind::Array { count, stride, element: Box::new(kind(parts, depth)?) }
+            FieldKind::Array { count, stride, element: Box::new(kind(parts, depth)?) }
         }
-        "struct" => Kind::Struct(parts.next()?.into()),
+        "struct" => FieldKind::Struct(parts.next()?.into()),
         "tail" => {
             let (offset, stride) = (number(parts.next())?, number(parts.next())?);
-            Kind::Tail { offset, stride, element: Box::new(kind(parts, depth)?) }
+            FieldKind::Tail { offset, stride, element: Box::new(kind(parts, depth)?) }
         }
         _ => return None,
     })
@@ -263,7 +263,7 @@ mod tests {
         #[test]
         fn no_text_and_no_words_panic(text in "(T\t8\n(\ta\t[0-9]{1,20}\t(link\tT|array\t[0-9]{1,20}\t[0-9]{1,20}\tstruct\tT|tail\t[0-9]{1,20}\t0\tstruct\tT)\n){0,4})?", words: Vec<u64>) {
             if let Some(layouts) = Layouts::parse(&text) {
-                layouts.look(0, &words[..words.len().min(4)], &mut |_| ());
+                layouts.visit(0, &words[..words.len().min(4)], &mut |_| ());
             }
         }
     }

@@ -9,31 +9,31 @@ use farfield_words::{Address, WORD_BYTES};
 
 /// Its segments, and what it has counted.
 #[derive(Debug)]
-pub struct Seen {
+pub struct NodeStatus {
     pub(super) regions: Vec<Region>,
     /// Its segments alone.
     own: Geometry,
     /// Its place in the cluster and the cluster's geometry, once a client has said.
-    pub(super) place: OnceLock<(u16, Geometry)>,
+    pub(super) position: OnceLock<(u16, Geometry)>,
     pub(super) joined: AtomicU64,
     pub(super) connected: AtomicU64,
     pub(super) refused: AtomicU64,
 }
 
-impl Seen {
+impl NodeStatus {
     pub(super) fn new(regions: Vec<Region>, own: Geometry) -> Self {
         let [joined, connected, refused] = [(); 3].map(|()| AtomicU64::new(0));
-        Self { regions, own, place: OnceLock::new(), joined, connected, refused }
+        Self { regions, own, position: OnceLock::new(), joined, connected, refused }
     }
 
     /// Which memory node it is and the geometry of its cluster, or what it would be alone as long as no client has said.
-    pub fn place(&self) -> (u16, Geometry) {
-        self.place.get().copied().unwrap_or((0, self.own))
+    pub fn position(&self) -> (u16, Geometry) {
+        self.position.get().copied().unwrap_or((0, self.own))
     }
 
     /// A word of its memory; 0 where it has none.
     pub fn load(&self, at: Address) -> u64 {
-        let (node, geometry) = self.place();
+        let (node, geometry) = self.position();
         let segment = at.segment().checked_sub(geometry.segments_of(node).start);
         let region = segment.and_then(|segment| self.regions.get(usize::from(segment)));
         let word = region.and_then(|region| region.words().get(at.offset() as usize / WORD_BYTES));
