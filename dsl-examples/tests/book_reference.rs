@@ -1,6 +1,7 @@
 //! The programs of the book's reference of `#[remote]`: one struct with everything, used as a stranger would.
 
 use std::cell::Cell;
+use std::path::Path;
 
 // ANCHOR: words
 use farfield::prelude::*;
@@ -151,3 +152,33 @@ async fn every_kind_of_field(ct: &ComputeThread) -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: places
+
+/// What the book's drawing of a job's layout shows is what the macro computes. `FARFIELD_BLESS=1` writes its text anew.
+#[test]
+fn the_drawing_of_a_job_shows_its_layout() {
+    use std::fmt::Write;
+
+    use farfield::Remote;
+
+    type Drawn = Job<u64, 2>;
+    let mut text = format!("struct Job {}\n", <Drawn as Remote>::SIZE);
+    for field in <Drawn as Remote>::FIELDS {
+        let kind = match (field.shape.tail_stride, field.shape.frozen) {
+            (0, false) => "place".to_owned(),
+            (0, true) => "frozen".to_owned(),
+            (stride, _) => format!("tail {stride}"),
+        };
+        writeln!(text, "field {} {} {} {kind}", field.name, field.offset, field.shape.size).unwrap();
+    }
+    // The handle's own fields: the compiler checks that they exist.
+    let locals = |job: &Drawn| (size_of_val(&job.looked_at), size_of_val(&job.label));
+    let _ = locals;
+    text.push_str("local looked_at\nlocal label\n");
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/drawings/layout.txt");
+    if std::env::var_os("FARFIELD_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, text, "book/drawings/layout.txt");
+}

@@ -5,6 +5,7 @@
 //! | `cargo xtask ci` | everything that a change must pass, in order; stops at the first failure |
 //! | `cargo xtask tidy` | holds the architecture's invariants and the house rules |
 //! | `cargo xtask book` | builds the book and checks its includes and links |
+//! | `cargo xtask drawings` | makes the book's drawings from their texts |
 //! | `cargo xtask results` | measures every figure that the project claims |
 //! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
 //! | `cargo xtask rdma-test` | tests over RDMA, in a virtual machine if this one has no device |
@@ -20,6 +21,7 @@ mod ci;
 mod corrupt;
 mod crash;
 mod decisions;
+mod drawings;
 mod epochs;
 mod figures;
 mod fuzz;
@@ -59,6 +61,8 @@ enum Task {
         #[arg(long)]
         open: bool,
     },
+    /// Make the book's drawings from their texts
+    Drawings,
     /// Measure the figures that the project claims
     Results(results::Options),
     /// Soak the example structures in the simulator, and hunt planted bugs
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Tidy(options) => tidy::run(&options),
         Task::Book { open } => book::run().and_then(|()| if open { book::open() } else { Ok(()) }),
+        Task::Drawings => drawings::run(),
         Task::Results(options) => results::run(&options),
         Task::SimSoak(options) => soak::run(&options),
         Task::RdmaTest(options) => rdma::run(&options),

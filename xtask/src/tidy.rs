@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::imports::{Graph, Level, Packages};
 use crate::workspace::{files, output, read, report, root};
-use crate::{decisions, links, results};
+use crate::{decisions, drawings, links, results};
 
 /// In place of a crate's name.
 const ALL: &str = "all";
@@ -168,6 +168,7 @@ fn rules() -> Result<Vec<String>, String> {
         .extend(readme_example(&read(&root.join("README.md"))?, &read(&root.join("runtime/src/lib.rs"))?));
     breaches.extend(links::broken(&root)?);
     breaches.extend(results::check_tables()?);
+    breaches.extend(drawings::breaches(&root)?);
     breaches.extend(decisions::breaches(&root.join("docs/decisions"))?);
     let needed = needed_rust(&read(&root.join("Cargo.toml"))?)?;
     let readme = root.join("README.md");

@@ -1,0 +1,115 @@
+//! The book's drawings: SVG that is made from small texts, so that it stays true.
+//!
+//! | drawing | made from | which is written by |
+//! |---|---|---|
+//! | `layout.svg` | `book/drawings/layout.txt` | a test, from what `#[remote]` computes for a struct |
+//! | `chain.svg` | `chain.txt` | a test, from the trace of a simulated run |
+//! | `removal.svg` | `removal.txt` | likewise |
+//! | `epochs.svg` | `epochs.txt` | hand; the drawing refuses what the rules of epochs forbid |
+//!
+//! The drawings are committed, and `cargo xtask tidy` compares them with what is made here.
+
+mod canvas;
+mod chain;
+mod epochs;
+mod layout;
+mod removal;
+
+use std::path::Path;
+
+use crate::workspace::{read, root};
+
+/// Makes a drawing of its text.
+type Draw = fn(&str) -> Result<String, String>;
+
+const DRAWINGS: &[(&str, Draw)] =
+    &[("layout", layout::draw), ("chain", chain::draw), ("removal", removal::draw), ("epochs", epochs::draw)];
+
+/// Draws all.
+pub(crate) fn run() -> Result<(), String> {
+    for (path, svg) in drawn(&root())? {
+        let path = root().join(path);
+        std::fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The drawings, each with its path in the workspace.
+fn drawn(root: &Path) -> Result<Vec<(String, String)>, String> {
+    let mut drawings = Vec::new();
+    for (name, draw) in DRAWINGS {
+        let text = read(&root.join(format!("book/drawings/{name}.txt")))?;
+        drawings.push((format!("book/src/drawings/{name}.svg"), draw(&text)?));
+    }
+    Ok(drawings)
+}
+
+/// The drawings of a workspace that are not what is made from their texts, or are on no page of the book.
+pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
+    let mut pages = String::new();
+    for page in crate::workspace::files(&root.join("book/src"), "md") {
+        pages.push_str(&read(&page)?);
+    }
+    let mut breaches = Vec::new();
+    for (path, svg) in drawn(root)? {
+        if std::fs::read_to_string(root.join(&path)).unwrap_or_default() != svg {
+            breaches.push(format!("{path}: not what `cargo xtask drawings` makes"));
+        }
+        let include = path.strip_prefix("book/src/").expect("it is in the book");
+        if !pages.contains(&format!("{{{{#include {include}}}}}")) {
+            breaches.push(format!("{path}: on no page of the book"));
+        }
+    }
+    Ok(breaches)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    #[test]
+    fn the_committed_drawings_are_those_that_are_made() {
+        assert_eq!(breaches(&root()), Ok(vec![]));
+        assert_eq!(drawn(&root()), drawn(&root()), "the same text makes the same drawing");
+    }
+
+    #[test]
+    fn a_drawing_that_is_not_true_is_found() {
+        let folder = std::env::temp_dir().join(format!("farfield-drawings-{}", std::process::id()));
+        for part in ["book/drawings", "book/src/drawings"] {
+            std::fs::create_dir_all(folder.join(part)).unwrap();
+        }
+        let copy = |file: &str| {
+            std::fs::copy(root().join(file), folder.join(file)).unwrap();
+        };
+        let mut page = String::new();
+        for (name, _) in DRAWINGS {
+            copy(&format!("book/drawings/{name}.txt"));
+            copy(&format!("book/src/drawings/{name}.svg"));
+            writeln!(page, "{{{{#include drawings/{name}.svg}}}}").unwrap();
+        }
+        std::fs::write(folder.join("book/src/page.md"), &page).unwrap();
+        assert_eq!(breaches(&folder), Ok(vec![]));
+
+        let svg = "book/src/drawings/chain.svg";
+        std::fs::write(folder.join(svg), read(&folder.join(svg)).unwrap().replace("NIC", "CPU")).unwrap();
+        assert_eq!(breaches(&folder).unwrap(), [format!("{svg}: not what `cargo xtask drawings` makes")]);
+        copy(svg);
+
+        let text = "book/drawings/removal.txt";
+        std::fs::write(
+            folder.join(text),
+            read(&folder.join(text)).unwrap().replace("retire node 2", "retire node 1"),
+        )
+        .unwrap();
+        let found = breaches(&folder).unwrap();
+        assert_eq!(found, ["book/src/drawings/removal.svg: not what `cargo xtask drawings` makes"]);
+        copy(text);
+
+        std::fs::write(folder.join("book/src/page.md"), page.replace("epochs.svg", "epoch.svg")).unwrap();
+        assert_eq!(breaches(&folder).unwrap(), ["book/src/drawings/epochs.svg: on no page of the book"]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
