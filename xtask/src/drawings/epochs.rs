@@ -165,6 +165,15 @@ mod tests {
     }
 
     #[test]
+    fn the_grace_period_is_the_runtimes() {
+        let declared = "const GRACE_EPOCHS: u64 = ";
+        let sources = crate::workspace::files(&crate::workspace::root().join("runtime"), "rs");
+        let texts: Vec<String> = sources.iter().map(|path| crate::workspace::read(path).unwrap()).collect();
+        let mut found = texts.iter().filter_map(|text| text.split_once(declared)?.1.split(';').next());
+        assert_eq!((found.next(), found.next()), (Some(GRACE.to_string().as_str()), None));
+    }
+
+    #[test]
     fn a_text_that_breaks_a_rule_of_the_epochs_is_refused() {
         for (sound, broken, why) in [
             ("epoch stays\n", "epoch advances\n", "a guard shows an older epoch"),

@@ -22,7 +22,7 @@ pub(super) const CRATES: &[&str] = &[
 pub(super) const ROOMS: &[(&str, &[&str])] = &[
     ("farfield-examples", &["src", "bin"]),
     ("farfield-soak", &["planted", "model", "src", "corrupt", "crash", "bin", "."]),
-    ("xtask", &["workspace", "imports", "tables", "corrupt", "rdma", "src"]),
+    ("xtask", &["workspace", "imports", "tables", "drawings", "corrupt", "rdma", "src"]),
 ];
 
 /// Crates none of whose files import each other in a cycle, also in one room.
