@@ -102,7 +102,8 @@ fn sources() -> &'static (String, String) {
     static SOURCES: OnceLock<(String, String)> = OnceLock::new();
     SOURCES.get_or_init(|| {
         let (mut tests, mut others) = (String::new(), String::new());
-        let mut folders: Vec<PathBuf> = ["dsl-examples", "runtime"].map(|folder| root().join(folder)).into();
+        let mut folders: Vec<PathBuf> =
+            ["cli", "dsl-examples", "runtime"].map(|folder| root().join(folder)).into();
         while let Some(folder) = folders.pop() {
             for path in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
                 if path.is_dir() && !path.ends_with("target") {
