@@ -51,7 +51,8 @@ pub(crate) fn run() -> Result<(), String> {
         workspace::run(&arguments, &[("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
     step("documentation with RDMA", || {
-        let doc = ["cargo", "doc", "--package", "farfield", "--features", "verbs", "--no-deps", "--quiet"];
+        let doc = ["cargo", "doc", "--features", "verbs", "--no-deps", "--quiet"];
+        let doc = [&doc[..], &["--package", "farfield-fabric", "--package", "farfield"]].concat();
         workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings"), ("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
     step("RDMA", || rdma::run(&rdma::Options::all()))?;

@@ -7,13 +7,14 @@ use crate::workspace::{output, root};
 /// Where the build goes: with other features every crate is another one, which would push the ordinary build out.
 pub(crate) const TARGET: &str = "target/verbs";
 /// What is built, and the features that make it speak RDMA.
-pub(crate) const PACKAGES: &[&str] = &["farfield", "farfield-cli", "farfield-examples", "farfield-benches"];
+pub(crate) const PACKAGES: &[&str] =
+    &["farfield-fabric", "farfield", "farfield-cli", "farfield-examples", "farfield-benches"];
 pub(crate) const FEATURES: &str =
-    "farfield/verbs,farfield-cli/verbs,farfield-examples/verbs,farfield-benches/verbs";
+    "farfield-fabric/verbs,farfield/verbs,farfield-cli/verbs,farfield-examples/verbs,farfield-benches/verbs";
 
 /// The programs.
 const PROGRAMS: &[&str] = &["farfield", "intset", "raw_verbs"];
-/// What the library's tests are called where they run: linked to rdma-core, and loading it.
+/// What the fabrics' tests are called where they run: linked to rdma-core, and loading it.
 pub(super) const TESTS: &str = "farfield-tests";
 pub(super) const TESTS_DLOPEN: &str = "farfield-tests-dlopen";
 
@@ -32,14 +33,14 @@ pub(super) fn build() -> Result<Vec<PathBuf>, String> {
     Ok(programs)
 }
 
-/// The library's own tests as a program, the fabrics' conformance suite among them; under a name that does not change.
+/// The fabrics' own tests as a program, the conformance suite among them; under a name that does not change.
 fn tests(feature: &str, name: &str) -> Result<PathBuf, String> {
     let messages = output(&[
         "cargo",
         "test",
         "--quiet",
         "--package",
-        "farfield",
+        "farfield-fabric",
         "--lib",
         "--features",
         feature,

@@ -25,7 +25,7 @@ fn test(name: &str, limit_s: u64, command: &str) -> Test {
     Test { name: name.to_owned(), command: command.to_owned(), limit: Duration::from_secs(limit_s) }
 }
 
-/// The library's tests that `filter` selects. A filter that selects no test makes the program succeed, so one whose name contains
+/// The fabrics' tests that `filter` selects. A filter that selects no test makes the program succeed, so one whose name contains
 /// `needed` must be among those that passed.
 fn library(program: &str, filter: &str, needed: &str) -> String {
     format!(
