@@ -75,11 +75,10 @@ mod segment;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
-mod task;
 
 pub use cluster::{
-    Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, KeeperFailures, MemberStatus,
-    Metrics, Random, Reclamation, RootStatus, Status,
+    Backoff, Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, MemberStatus, Random,
+    RootStatus, Status,
 };
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
@@ -214,17 +213,15 @@ pub use farfield_macros::remote;
 pub use farfield_macros::test;
 pub use farfield_words::units::parse_size;
 pub use farfield_words::{Address, Pod, Remote, ThreadId, Word};
+pub use io::{KeeperFailures, Metrics, Reclamation};
 pub use memory::chunks::HeapUse;
-pub use memory::guard::Guard;
-pub use memory::holdings::Held;
-pub use memory::site::{Policy, Site};
+pub use memory::placement::Policy;
 pub use place::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
     LockState, Pending, PendingLock, Place, Read, Readable, ReleaseError, Stamped, StampedLink, Tail,
     TailRef, Version, Versioned, Written,
 };
-pub use pointer::{Marks, Owned, Pointer, Publish, RemotePtr, Shared, Walk};
-pub use task::Backoff;
+pub use pointer::{Guard, Held, Marks, Owned, Pointer, Publish, RemotePtr, Shared, Site, Walk};
 
 /// Layouts: how values lie in far memory, word by word. From the crate `farfield-words`, which has the whole story.
 pub mod layout {

@@ -18,9 +18,10 @@
 use super::Cluster;
 use super::ComputeThread;
 use super::directory::{barrier_entry, check_name};
-use super::stalls::Purpose;
 use crate::error::{self, Error, Result};
-use crate::task::Backoff;
+use crate::io::Purpose;
+use crate::io::Retry;
+use crate::io::operations::*;
 use farfield_sim::Plant;
 
 /// How often a thread looks at a barrier between two looks whether the other processes of its run are there.
@@ -37,7 +38,7 @@ struct Arrived<'a> {
 
 impl<'a> Arrived<'a> {
     fn at(ct: &'a ComputeThread, barrier: &'a str) -> Self {
-        if let Some(sim) = ct.endpoint.virtual_time() {
+        if let Some(sim) = ct.io.endpoint.virtual_time() {
             sim.enters_barrier(barrier);
         }
         Self { ct, barrier }
@@ -46,7 +47,7 @@ impl<'a> Arrived<'a> {
 
 impl Drop for Arrived<'_> {
     fn drop(&mut self) {
-        if let Some(sim) = self.ct.endpoint.virtual_time() {
+        if let Some(sim) = self.ct.io.endpoint.virtual_time() {
             sim.leaves_barrier(self.barrier);
         }
     }
@@ -86,7 +87,7 @@ impl ComputeThread {
         };
         let complete = (arrival / threads + 1) * threads;
         let _arrived = Arrived::at(self, name);
-        let mut backoff = Backoff::for_others(self);
+        let mut backoff = Retry::for_others(self.worker());
         let mut looks = 0_u32;
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
@@ -117,7 +118,7 @@ impl ComputeThread {
         check_name(name)?;
         let threads = self.threads() as u64;
         let complete = self.run.arrive(name);
-        let mut backoff = Backoff::for_others(self);
+        let mut backoff = Retry::for_others(self.worker());
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
             let departed = self.run.anyone_departed();

@@ -24,6 +24,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
+use crate::io::operations::*;
 use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
 use crate::segment::grid::Grid;
 use farfield_fabric::files;

@@ -22,12 +22,15 @@
 //! A look-up costs one READ of 1 KiB for each eight names that there are, up to the one looked for; nothing here is on a
 //! data structure's path.
 
+use crate::io::operations::*;
 pub(crate) use crate::segment::entry::claims;
 use crate::segment::entry::{Body, PackedName, State, View, pack, unpack};
 
-use super::stalls::Purpose;
-use super::{ComputeThread, Exchange};
+use super::ComputeThread;
 use crate::error::{self, Error, Result};
+use crate::io::Exchange;
+use crate::io::Purpose;
+use crate::memory::worker::Worker;
 use crate::pointer::{Address, RemotePtr};
 use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES};
 use farfield_fabric::chain::Chain;
@@ -92,7 +95,7 @@ impl Drop for Claim<'_> {
 }
 
 /// Gives back the entry that this thread has claimed.
-fn give_back(ct: &ComputeThread, index: usize) {
+fn give_back(ct: &Worker, index: usize) {
     let (entry, me) = (control::entry(index), ct.id());
     ct.make_amends(Exchange::of_word(entry, State::Initialising(me).word(), State::Vacant.word()));
     ct.make_amends(Exchange::of_word(entry, State::Naming(me).word(), State::Empty.word()));
@@ -173,8 +176,8 @@ async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Res
 async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
     let mut chain = ct.empty_chain();
     let slot = chain.compare_exchange(control::entry(index), from.word(), to.word());
-    let is_claimed = move |_: &ComputeThread, done: &Chain| done.word(&slot) == from.word();
-    let unwanted = move |ct: &ComputeThread, is_claimed: bool| {
+    let is_claimed = move |_: &Worker, done: &Chain| done.word(&slot) == from.word();
+    let unwanted = move |ct: &Worker, is_claimed: bool| {
         if is_claimed && !ct.has(Plant::KeptName) {
             give_back(ct, index);
         }
@@ -191,7 +194,7 @@ enum RootOrClaim<'a> {
 
 async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Result<RootOrClaim<'a>> {
     let me = ct.id();
-    let mut backoff = ct.backoff();
+    let mut backoff = ct.retry();
     loop {
         let (index, from, to, old) = match find(ct, name, new.name, Kind::of(new.fingerprint)).await? {
             Found::Named { index, state: State::Ready, body } => return Ok(RootOrClaim::Root(index, body)),

@@ -17,9 +17,10 @@ use super::members::{DEPARTED_SHIFT, Seen, field};
 use super::run::Run;
 use super::thread::ComputeThread;
 use crate::error::{self, Error, Result};
+use crate::io::block_on;
+use crate::io::operations::*;
 use crate::segment::control;
 use crate::segment::control::Record;
-use crate::task::block_on;
 use farfield_words::Address;
 use farfield_words::fingerprint;
 use memoffset::offset_of;
@@ -106,7 +107,7 @@ impl Cluster {
         }
         let run = Arc::new(Run::alone(self)?);
         let ct = ComputeThread::new(self, &run, 0);
-        let done = block_on(&ct, async {
+        let done = block_on(ct.worker(), async {
             let done = ct.while_alone(body).await;
             ct.leave_heap().await;
             ct.leave_members().await;
@@ -120,7 +121,7 @@ impl Cluster {
         let Some(group) = &self.group else { return Ok(None) };
         let run = Arc::new(Run::alone(self)?);
         let ct = ComputeThread::new(self, &run, 0);
-        let met = block_on(&ct, async {
+        let met = block_on(ct.worker(), async {
             let met = meet(&ct, group, threads).await;
             ct.leave_members().await;
             met

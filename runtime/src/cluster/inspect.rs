@@ -3,6 +3,7 @@
 use super::ComputeThread;
 use super::directory::RootSeen;
 use crate::error::Result;
+use crate::io::operations::*;
 use crate::memory::chunks::HeapUse;
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control;

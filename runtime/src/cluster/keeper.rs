@@ -27,17 +27,19 @@ use std::time::Duration;
 
 use memoffset::offset_of;
 
+use super::Cluster;
 use super::group::in_the_way;
 use super::members::Seen;
 use super::run::Run;
-use super::stalls::Purpose;
 use super::thread::ComputeThread;
-use super::{Cluster, Shared, lock};
 use crate::error::{Error, Result};
+use crate::io::KeeperFailures;
+use crate::io::Purpose;
+use crate::io::block_on;
+use crate::io::operations::*;
 use crate::memory::sweep::{Pace, Swept};
 use crate::segment::control::Record;
 use crate::segment::{control, decode};
-use crate::task::block_on;
 use farfield_fabric::host::{BackgroundThread, StopSignal, first_line};
 use farfield_fabric::stall::{Waiting, blocked};
 
@@ -51,8 +53,6 @@ const PATIENCE: u32 = 4;
 const NAP: Duration = Duration::from_millis(1);
 /// For how many ticks nobody must have died before a sweep is begun: another death would disturb it.
 const QUIET_TICKS: u32 = 4;
-/// After what time a failure is told again that has not changed.
-const REPEATED: Duration = Duration::from_secs(10);
 /// How long a keeper that has panicked is waited with, which doubles with each that follows.
 const RESTART: Duration = Duration::from_millis(10);
 const LATEST_RESTART: Duration = Duration::from_secs(1);
@@ -68,49 +68,11 @@ pub(super) enum AtFirst {
     Collects,
 }
 
-/// What went wrong with the thread that looks after this process's part in its cluster.
-///
-/// From [`Cluster::keeper_failures`]. That thread goes on after each failure; but what it can not do for long is not done: processes that have
-/// died are not evicted, memory is not given back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KeeperFailures {
-    /// How often it could not do its work. It tries some 25 to 200 times a second.
-    pub errors: u64,
-    /// How often it has panicked, and was replaced.
-    pub panics: u64,
-    /// What it said the last time.
-    pub last: String,
-}
-
 impl Cluster {
     /// What went wrong with the thread that looks after this process's part in the cluster, as long as it is connected. Nothing does where a
     /// cluster is one process's own.
     pub fn keeper_failures(&self) -> KeeperFailures {
-        lock(&self.shared.standing.failures).counted.clone()
-    }
-}
-
-/// The failures, and which was told last, when: so that one that lasts is not told with each tick.
-#[derive(Debug, Default)]
-pub(super) struct Failures {
-    counted: KeeperFailures,
-    told: Option<Duration>,
-}
-
-impl Shared {
-    /// Something could not be done that the process's part in the cluster consists of. It will be tried again.
-    #[cold]
-    pub(crate) fn note_failure(&self, now: Duration, error: &Error, what: &'static str) {
-        let message = error.to_string();
-        let mut failures = lock(&self.standing.failures);
-        failures.counted.errors += 1;
-        let is_known = failures.counted.last == message;
-        if !failures.told.is_some_and(|told| is_known && now.saturating_sub(told) < REPEATED) {
-            tracing::warn!(error = message, "{what}");
-            failures.told = Some(now);
-        }
-        failures.counted.last = message;
+        self.shared.failures.counted()
     }
 }
 
@@ -134,7 +96,7 @@ fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &StopSignal, joined: Send
         let life = AssertUnwindSafe(|| -> Result<()> {
             let run = Arc::new(Run::of_keeper(cluster)?);
             let ct = ComputeThread::new(cluster, &run, 0);
-            block_on(&ct, keep(&ct, stop, &joined))
+            block_on(ct.worker(), keep(&ct, stop, &joined))
         });
         let (error, panics) = match catch_unwind(life) {
             Ok(Ok(())) => return,
@@ -142,11 +104,7 @@ fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &StopSignal, joined: Send
             Err(panic) => (Error::other(format!("the keeper has panicked: {}", first_line(panic))), 1),
         };
         tracing::error!(%error, "the keeper has ended; another takes its place");
-        {
-            let mut failures = lock(&cluster.shared.standing.failures);
-            failures.counted.panics += panics;
-            failures.counted.last = error.to_string();
-        }
+        cluster.shared.failures.note_end(&error, panics);
         if let Some((_, joined)) = joined.take() {
             return drop(joined.send(Err(error)));
         }
@@ -200,7 +158,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
         match tick(ct, beats, &mut others).await {
             Ok(owed) => {
                 if let Err(error) = sweeper.go_on(owed, shortest).await {
-                    shared.note_failure(ct.now(), &error, "could not sweep memory");
+                    shared.failures.note(ct.time(), &error, "could not sweep memory");
                 }
             }
             Err(Error::Evicted(evicted)) => {
@@ -208,7 +166,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
                 shared.note_eviction();
                 goes_on = false;
             }
-            Err(error) => shared.note_failure(ct.now(), &error, "the keeper could not do its work"),
+            Err(error) => shared.failures.note(ct.time(), &error, "the keeper could not do its work"),
         }
         // Where nothing goes on there is little to do.
         let now = ct.process.collector.epoch();

@@ -20,6 +20,7 @@
 //! Nobody who holds anything has no record: it is taken before anything else and given back after everything else. Therefore
 //! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
 
+use crate::io::operations::*;
 pub(crate) use crate::segment::record::Seen;
 pub(super) use crate::segment::record::{DEPARTED_SHIFT, field};
 use crate::segment::record::{HINT, State, collect};
@@ -150,7 +151,7 @@ impl ComputeThread {
         }
         let mut at = self.read_word(control::slot_page(page)).await?;
         // One makes the page, and of those who come with it only some who have waited in vain.
-        let (mut backoff, mut patience) = (self.backoff().that_ends(), if within == 0 { 0 } else { 12 });
+        let (mut backoff, mut patience) = (self.retry().that_ends(), if within == 0 { 0 } else { 12 });
         while at == 0 && patience > 0 {
             backoff.wait().await;
             patience -= 1;

@@ -28,7 +28,6 @@
 //! | [`stalls`] | what a thread waits for, in words |
 //! | [`tokens`] | the words that a thread puts into locks |
 
-mod amends;
 pub(crate) mod backing;
 mod barrier;
 #[cfg(target_os = "linux")]
@@ -38,12 +37,11 @@ pub(crate) mod contents;
 pub(crate) mod directory;
 mod dump;
 mod group;
+mod held_back;
 mod inspect;
 pub(crate) mod keeper;
-mod left;
 mod meaning;
 pub(crate) mod members;
-mod metrics;
 mod random;
 mod run;
 mod runs;
@@ -52,9 +50,8 @@ pub(crate) mod served;
 mod simulated;
 pub(crate) mod stalls;
 mod standing;
-mod submitted;
+mod tasks;
 mod thread;
-pub(crate) mod tokens;
 pub(crate) mod url;
 
 use std::fmt;
@@ -62,25 +59,22 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(crate) use amends::Exchange;
 pub use client::{Call, Client, ClientOptions};
 pub use dump::{Dumped, DumpedValue};
 pub use inspect::{MemberStatus, RootStatus, Status};
-pub use keeper::KeeperFailures;
-pub(crate) use metrics::count;
-pub use metrics::{Metrics, Reclamation};
 pub use random::Random;
-pub(crate) use submitted::{Completed, Submitted};
+pub use tasks::Backoff;
 pub use thread::ComputeThread;
-pub(crate) use tokens::failed_write;
 
 use crate::epoch::Collector;
 use crate::error::{self, Error, Result};
 use crate::io::Endpoint;
+use crate::io::block_on;
+use crate::io::{Failures, Identities, Metrics};
 use crate::memory::cache::Spare;
 use crate::memory::process::Process;
 use crate::memory::registry::Registry;
-use crate::task::block_on;
+use crate::memory::worker::Orphans;
 use backing::Backing;
 use farfield_fabric::host::{BackgroundThread, run_threads};
 use farfield_fabric::stall::{self, Waits};
@@ -91,7 +85,7 @@ use keeper::AtFirst;
 use run::Run;
 use runs::{Computing, Runs};
 use simulated::{Simulated, keep_beside, look_for_leaks};
-use standing::{Identities, Standing};
+use standing::Standing;
 use url::Config;
 
 /// A connection to far memory, from which compute threads are started.
@@ -134,7 +128,10 @@ pub(crate) struct Shared {
     spare: Mutex<Spare>,
     /// Blocks that simulated runs have kept out of use.
     quarantined: Mutex<Spare>,
-    identities: Mutex<Identities>,
+    pub(crate) identities: Arc<Identities>,
+    pub(crate) failures: Arc<Failures>,
+    /// What ended threads had retired.
+    pub(crate) orphans: Arc<Orphans>,
     next_run: AtomicU64,
     /// What ended threads had counted.
     totals: Mutex<Metrics>,
@@ -267,7 +264,9 @@ impl Cluster {
             shared: Arc::new(Shared {
                 url: url.into(),
                 config,
-                identities: Mutex::new(Identities::new(backing.identity())),
+                identities: Arc::new(Identities::new(backing.identity())),
+                failures: Arc::default(),
+                orphans: Arc::default(),
                 backing,
                 process: process.map(Arc::new),
                 standing: Standing::default(),
@@ -415,7 +414,7 @@ impl Cluster {
                 |index| {
                     let _computing = Computing::begin(shared);
                     let ct = ComputeThread::new(self, &run, index);
-                    block_on(&ct, live(&ct, &body))
+                    block_on(ct.worker(), live(&ct, &body))
                 },
                 |missing| {
                     for index in missing {

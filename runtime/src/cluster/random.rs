@@ -7,6 +7,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use super::ComputeThread;
+use crate::io::operations::*;
 
 /// Types of which a random value can be drawn: integers and `bool`.
 pub trait Random: sealed::Draw {}

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::group::Joint;
-use super::{Cluster, Metrics, Shared, lock};
+use super::{Cluster, Shared, lock};
 use crate::error::{self, Error, Result};
+use crate::io::Metrics;
 use crate::memory::candidates::Candidates;
 use crate::memory::eager::Eager;
 use crate::memory::process::Process;
@@ -93,7 +94,7 @@ impl Run {
         let shared = &cluster.shared;
         // Each simulated compute node is a process of its own.
         let threads_per_process = shared.threads_per_process().unwrap_or(threads);
-        let first_id = shared.begin_identities(threads as u64)?;
+        let first_id = shared.identities.begin(threads as u64)?;
         let processes = match &shared.process {
             Some(process) => {
                 process.add_threads(threads);

@@ -35,8 +35,6 @@ pub(super) struct Runs {
 #[derive(Default)]
 struct Counted {
     under_way: usize,
-    /// What threads had retired that have ended.
-    orphans: Vec<Limbo>,
 }
 
 thread_local! {
@@ -71,7 +69,7 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut counted = lock(&self.0.runs.counted);
         counted.under_way -= 1;
-        let orphans = self.0.take_if_quiescent(&mut counted);
+        let orphans = self.0.take_if_quiescent(&counted);
         drop(counted);
         self.0.free_all(orphans);
     }
@@ -124,13 +122,13 @@ impl Cluster {
     /// # Errors
     /// [`Error::InvalidArgument`] if a run is under way: its threads may hold pointers.
     pub fn clear(&self) -> Result<u64> {
-        let mut counted = lock(&self.shared.runs.counted);
+        let counted = lock(&self.shared.runs.counted);
         if counted.under_way > 0 {
             let value = format!("with {} runs under way", counted.under_way).into();
             let reason = "threads may hold pointers to what would be freed";
             return Err(Error::from(error::InvalidArgument { argument: "clear", value, reason }));
         }
-        let orphans = self.shared.take_if_quiescent(&mut counted);
+        let orphans = self.shared.take_if_quiescent(&counted);
         drop(counted);
         Ok(self.shared.free_all(orphans))
     }
@@ -142,29 +140,12 @@ impl Shared {
         lock(&self.runs.counted).under_way
     }
 
-    /// Takes over what a thread had retired when it ended.
-    pub(super) fn adopt(&self, limbo: Limbo) {
-        if !limbo.is_empty() {
-            lock(&self.runs.counted).orphans.push(limbo);
-        }
-    }
-
-    /// Hands over what ended threads had retired.
-    pub(crate) fn take_orphans(&self) -> Vec<Limbo> {
-        std::mem::take(&mut lock(&self.runs.counted).orphans)
-    }
-
-    /// Looks at what ended threads had retired.
-    pub(crate) fn with_orphans(&self, each: impl FnMut(&Limbo)) {
-        lock(&self.runs.counted).orphans.iter().for_each(each);
-    }
-
     /// Takes what ended threads had retired if no thread is left. Where other processes may be at work it waits for a run of this one.
-    fn take_if_quiescent(&self, counted: &mut Counted) -> Vec<Limbo> {
+    fn take_if_quiescent(&self, counted: &Counted) -> Vec<Limbo> {
         if counted.under_way > 0 || self.has_strangers() {
             return Vec::new();
         }
-        std::mem::take(&mut counted.orphans)
+        self.orphans.take()
     }
 
     /// Frees what no thread can hold.

@@ -13,6 +13,7 @@ use super::run::Run;
 use super::thread::ComputeThread;
 use super::{Cluster, Metrics, Shared, live, members};
 use crate::error::{Error, Result};
+use crate::io::operations::*;
 use crate::segment::control::{self, CONTROL_BYTES, HEADER_BYTES};
 use farfield_sim::Watch;
 use farfield_sim::{self as sim, KEEPER_TASK, ThreadFuture};
@@ -176,7 +177,7 @@ async fn ask_for_last_sweep(ct: &ComputeThread) -> Result<bool> {
 async fn look_for_losses(ct: &ComputeThread) {
     // Blocks on their way to the pool are in no list.
     ct.give_everything();
-    ct.wait_for_left().await;
+    ct.wait_for_detached().await;
     if let (Ok(lost), Some(world)) = (ct.lost_blocks().await, ct.cluster().shared.world()) {
         world.lock().lost(&lost);
     }

@@ -6,43 +6,16 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::Cluster;
 use super::members::Seen;
 use super::run::Run;
 use super::{Shared, lock};
-use crate::cluster::ComputeThread;
 use crate::error::Printable;
+use crate::io::Purpose;
 use crate::memory::process::Process;
-use farfield_fabric::stall::{self, Clock, DescribeWait, Task, Waiting, Waits};
-use farfield_sim::KEEPER_TASK;
+use farfield_fabric::stall::{self, Clock, DescribeWait, Waits};
 use farfield_words::Address;
 use farfield_words::ThreadId;
-
-/// What a retry loop waits for.
-#[derive(Clone, Copy)]
-pub(crate) enum Purpose<'a> {
-    /// The user's own, or one that needs nothing of others.
-    Retry,
-    /// A lock, whose word was found to be this.
-    Lock(Address, u64),
-    /// The right to write a `Versioned` value, which has this word.
-    Right(Address, u64),
-    /// That a `Versioned` value is whole again.
-    WholeValue(Address, u64),
-    /// A root or a barrier's entry that another thread makes.
-    Name(&'a str, Option<ThreadId>),
-    /// The other threads of the run.
-    Barrier { name: &'a str, arrived: u64, threads: u64 },
-    /// Memory, which others may give back.
-    Memory,
-    /// That the epoch advances.
-    Epoch,
-    /// That a process ends its collection or checkpoint, or its sweep, by the process's number.
-    Collector(u64),
-    /// That other processes answer this one's sweep, or leave their guards.
-    Sweep,
-    /// That free memory of this thread gets to the pool.
-    Pool,
-}
 
 /// What a process knows of the others, for reports only.
 #[derive(Default)]
@@ -168,50 +141,17 @@ impl Shared {
     }
 }
 
-impl ComputeThread {
-    /// Says what a retry loop waits for, if stalls are reported. Called before each wait.
-    #[cold]
-    pub(crate) fn note_wait(&self, waits: &Arc<Waits>, waiting: &mut Option<Waiting>, purpose: Purpose<'_>) {
-        let word = match purpose {
-            Purpose::Lock(_, word) | Purpose::Right(_, word) | Purpose::WholeValue(_, word) => word,
-            Purpose::Name(_, by) => by.map_or(0, |by| by.number().get()),
-            Purpose::Barrier { arrived, .. } => arrived,
-            Purpose::Collector(process) => process,
-            Purpose::Retry | Purpose::Memory | Purpose::Epoch | Purpose::Sweep | Purpose::Pool => 0,
-        };
-        let about = match purpose {
-            Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => at.bits(),
-            _ => 0,
-        };
-        match waiting {
-            Some(waiting) if waiting.is_about(about) => waiting.set_word(word),
-            Some(waiting) => waiting.change_target(about, word, self.what(purpose)),
-            None => {
-                *waiting = Some(waits.enter(self.waiting_task(), about, word, self.what(purpose)));
-            }
-        }
-    }
-
-    /// A wait begins that is no retry loop's; over when what this returns is dropped. As [`waits_for`](Self::waits_for), for what others wait
-    /// for, too.
-    pub(crate) fn waits_as(&self, purpose: Purpose<'_>) -> Option<Waiting> {
-        let mut waiting = None;
-        self.note_wait(self.stalls.as_ref()?, &mut waiting, purpose);
-        waiting
-    }
-
-    /// The task that runs, as reports name it.
-    fn waiting_task(&self) -> Task {
-        match self.task() as u32 {
-            KEEPER_TASK => Task::None,
-            task => Task::Number(task),
-        }
-    }
-
+impl Cluster {
     /// What a wait is for, as a function that says so when it is asked.
-    pub(crate) fn what(&self, purpose: Purpose<'_>) -> DescribeWait {
-        let (shared, asks) = (Arc::clone(&self.cluster().shared), self.id());
-        let (run, process) = (Arc::clone(&self.run), Arc::clone(&self.process));
+    pub(super) fn describes(
+        &self,
+        purpose: Purpose<'_>,
+        asks: ThreadId,
+        run: &Arc<Run>,
+        index_here: usize,
+    ) -> DescribeWait {
+        let shared = Arc::clone(&self.shared);
+        let (run, process) = (Arc::clone(run), Arc::clone(run.process_of(index_here)));
         match purpose {
             Purpose::Retry => Box::new(|_| "between the attempts of a retry loop".to_owned()),
             Purpose::Lock(at, _) => Box::new(move |word| {
@@ -255,13 +195,6 @@ impl ComputeThread {
             }),
             Purpose::Pool => Box::new(|_| "what it gives back to get to the pool".to_owned()),
         }
-    }
-
-    /// A wait begins that is no retry loop's; over when what this returns is dropped.
-    pub(crate) fn waits_for(&self, what: impl FnOnce() -> String) -> Option<Waiting> {
-        let waits = self.stalls.as_ref()?;
-        let text = what();
-        Some(waits.enter(self.waiting_task(), 0, 0, Box::new(move |_| text.clone())))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Cluster URLs: `local:nodes=2,size=16MiB`.
 
 use crate::error::{self, Error, Result};
-use crate::memory::site::Policy;
+use crate::memory::placement::Policy;
 #[cfg(target_os = "linux")]
 use farfield_fabric::shm;
 #[cfg(feature = "_verbs")]

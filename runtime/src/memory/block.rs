@@ -4,25 +4,25 @@
 
 use super::heap::ThreadHeap;
 use super::registry::refused;
-use crate::cluster::ComputeThread;
+use super::worker::Worker;
 use crate::error::{PointerFault, Result};
-use crate::pointer::{Address, RemotePtr};
+use farfield_words::Address;
 use farfield_words::{Block, Remote};
 
-/// The block that the object behind `ptr` is in. No round trip, but for a type with a tail the first time that the process
+/// The block that the object at `address` is in. No round trip, but for a type with a tail the first time that the process
 /// sees its chunk, and each time if it is larger than half a chunk.
 #[inline]
-pub(crate) async fn block_of<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<Block> {
-    match at_once(ptr, ct) {
+pub(crate) async fn block_of<T: Remote>(address: Address, ct: &Worker) -> Result<Block> {
+    match at_once::<T>(address, ct) {
         Some(block) => block,
-        None => ct.heap().look_up(ct, ptr.address()).await,
+        None => ct.heap().look_up(ct, address).await,
     }
 }
 
 /// As [`block_of`], if it takes no round trip.
 #[inline]
-fn at_once<T: Remote>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Option<Result<Block>> {
-    let (address, heap) = (ptr.address(), ct.heap());
+fn at_once<T: Remote>(address: Address, ct: &Worker) -> Option<Result<Block>> {
+    let heap = ct.heap();
     if let Err(error) = heap.check(address, T::SIZE as u64) {
         return Some(Err(error));
     }

@@ -226,7 +226,7 @@ impl Candidates {
     }
 
     /// The object at an address is used.
-    pub(super) fn uses(&self, at: Address) {
+    pub(crate) fn uses(&self, at: Address) {
         if let Some(index) = self.at(at) {
             self.used.set(index);
         }

@@ -9,13 +9,14 @@
 //! and nothing is handed out twice.
 
 use super::heap::ThreadHeap;
-use crate::cluster::ComputeThread;
-use crate::cluster::stalls::Purpose;
+use super::worker::Worker;
 use crate::error::{self, Error, Result};
+use crate::io::Purpose;
+use crate::io::Retry;
+use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::control;
 use crate::segment::grid::{Grid, Run, Use};
-use crate::task::Backoff;
 use farfield_fabric::chain::Slot;
 use farfield_sim::ObjectType;
 use farfield_words::Address;
@@ -65,6 +66,8 @@ impl HeapUse {
 /// How often a thread that ends tries again to give back what it holds, if others do the same.
 const ATTEMPTS_TO_LEAVE: u32 = 8;
 
+/// How many words a READ or WRITE of a long run has.
+pub(crate) const WORDS_PER_READ: usize = 1024;
 /// How many chunks of pages a thread gets in one go for what it has to give.
 const MOST_PAGE_CHUNKS: u32 = 8;
 /// The words of a segment's header that say how it is used: taken and freed chunks, live bytes.
@@ -74,7 +77,7 @@ impl ThreadHeap {
     /// A block of a class, on a node.
     pub(super) async fn allocate_small(
         &self,
-        ct: &ComputeThread,
+        ct: &Worker,
         node: u16,
         class: Class,
         rotate: bool,
@@ -93,10 +96,10 @@ impl ThreadHeap {
     }
 
     /// Gets blocks for the thread's list; gives whether it is worth looking there again.
-    async fn refill(&self, ct: &ComputeThread, node: u16, class: Class, rotate: bool) -> Result<bool> {
+    async fn refill(&self, ct: &Worker, node: u16, class: Class, rotate: bool) -> Result<bool> {
         if self.is_refilling.replace(true) {
             // Another task of the thread is at it, and may get enough for both.
-            ct.yield_now().await;
+            ct.give_way().await;
             return Ok(true);
         }
         let _done = ResetOnDrop(&self.is_refilling);
@@ -105,7 +108,7 @@ impl ThreadHeap {
             return Ok(true);
         }
         // Until what is taken is in a list: who sweeps memory waits for that.
-        let _guard = ct.pin();
+        let _guard = ct.pinned();
         let segment = self.segment_in_turn(node);
         let mut chain = ct.empty_chain();
         let head = chain.read(ct.pool_at(node, class), 1);
@@ -130,7 +133,7 @@ impl ThreadHeap {
     /// Chunks for a large object, on a node.
     pub(super) async fn allocate_large(
         &self,
-        ct: &ComputeThread,
+        ct: &Worker,
         node: u16,
         block_bytes: u64,
         rotate: bool,
@@ -138,7 +141,7 @@ impl ThreadHeap {
     ) -> Result<Option<Block>> {
         ct.give_surplus();
         // As in `refill`.
-        let _guard = ct.pin();
+        let _guard = ct.pinned();
         let wanted = Wanted { class: None, block_bytes, insist };
         let run = ct.take_run(node, wanted, rotate, None).await?;
         let block = run.map(|run| self.grid.large(run, self.grid.large_align(block_bytes)));
@@ -183,7 +186,7 @@ impl Wanted {
 }
 
 /// Says how much the thread holds when it has more, or has given up.
-struct SayOnDrop<'a>(&'a ComputeThread);
+struct SayOnDrop<'a>(&'a Worker);
 
 impl Drop for SayOnDrop<'_> {
     fn drop(&mut self) {
@@ -199,7 +202,7 @@ impl Drop for ResetOnDrop<'_> {
     }
 }
 
-impl ComputeThread {
+impl Worker {
     /// Gives back what is surplus, and gets a page for it if there is none. No round trip for most calls.
     #[inline]
     pub(crate) async fn tend(&self) -> Result<()> {
@@ -322,7 +325,7 @@ impl ComputeThread {
                     let ours = slots.iter().filter(|slot| is_ours(slot)).count() as u64;
                     let mut chain = ct.empty_chain();
                     chain.fetch_add(control::freed(segment), ours.wrapping_neg());
-                    ct.submit_and_look(chain, |_, _| ());
+                    ct.submit_detached(chain, |_, _| ());
                     if ours == chunks {
                         return Some(run);
                     }
@@ -340,7 +343,7 @@ impl ComputeThread {
                 return Ok(Some(run));
             }
             self.give_surplus();
-            self.yield_now().await;
+            self.give_way().await;
         }
     }
 
@@ -354,7 +357,7 @@ impl ComputeThread {
                     &vec![Use::Free.to_word(); run.chunks as usize],
                 );
                 chain.fetch_add(control::freed(run.segment), run.chunks);
-                self.submit_and_look(chain, |_, _| ());
+                self.submit_detached(chain, |_, _| ());
             }
         }
     }
@@ -369,15 +372,15 @@ impl ComputeThread {
             }
         }
         self.give_everything();
-        self.wait_for_left().await;
-        let mut backoff = Backoff::for_turn(self).that_ends();
+        self.wait_for_detached().await;
+        let mut backoff = Retry::for_turn(self).that_ends();
         for _ in 0..ATTEMPTS_TO_LEAVE {
             if !self.heap().has_surplus.get() {
                 break;
             }
             backoff.wait_for(Purpose::Pool).await;
             self.give_everything();
-            self.wait_for_left().await;
+            self.wait_for_detached().await;
         }
         // What has not got there is for the others of the process.
     }
@@ -391,7 +394,7 @@ impl ComputeThread {
                 let mut chain = self.empty_chain();
                 let segment = self.heap().geometry.segments_of(node).start;
                 chain.fetch_add(control::live(segment), live);
-                self.submit_and_look(chain, |_, _| ());
+                self.submit_detached(chain, |_, _| ());
             }
         }
     }
@@ -403,7 +406,7 @@ impl ComputeThread {
     ///
     /// # Errors
     /// Those of a READ.
-    pub async fn heap_use(&self) -> Result<Vec<HeapUse>> {
+    pub(crate) async fn heap_use(&self) -> Result<Vec<HeapUse>> {
         self.tell_live_bytes();
         let (grid, geometry) = (self.heap().grid, self.heap().geometry);
         let ask = |node| {
@@ -422,6 +425,29 @@ impl ComputeThread {
             nodes.push(usage);
         }
         Ok(nodes)
+    }
+
+    /// Reads any number of words.
+    pub(crate) async fn read_far(&self, at: Address, words: usize) -> Result<Vec<u64>> {
+        let mut read = Vec::with_capacity(words);
+        while read.len() < words {
+            let count = (words - read.len()).min(WORDS_PER_READ);
+            let from = at.add((read.len() * WORD_BYTES) as u64);
+            self.read_words(from, count, |words| {
+                read.extend_from_slice(words);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(read)
+    }
+
+    /// Writes any number of words.
+    pub(crate) async fn write_far(&self, at: Address, words: &[u64]) -> Result<()> {
+        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
+            self.write_words(at.add((index * WORDS_PER_READ * WORD_BYTES) as u64), part).await?;
+        }
+        Ok(())
     }
 
     /// Takes back a part of the control block that is not needed after all.

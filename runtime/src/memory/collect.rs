@@ -30,13 +30,16 @@ use std::time::Duration;
 
 use super::cache::NodeCache;
 use super::candidates::Lot;
+use super::chunks::WORDS_PER_READ;
 use super::heap::ThreadHeap;
 use super::map::Map;
 use super::sweep::Pace;
+use crate::cluster::ComputeThread;
 use crate::cluster::members::Seen;
-use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
+use crate::io::Exchange;
+use crate::io::Purpose;
+use crate::io::operations::*;
 use crate::place::{ABANDONED, right_after};
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control::{self, SLOT_PAGES};
@@ -48,8 +51,6 @@ use farfield_words::WORD_BYTES;
 use farfield_words::layouts::{Found, Layouts};
 use farfield_words::link_targets;
 
-/// How many words are read at a time.
-pub(super) const WORDS_PER_READ: usize = 1024;
 /// How long a process waits that joins while another keeps others out. A checkpoint of a large memory takes longer; but a corrupt word that names a
 /// living process would take for ever.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -157,7 +158,7 @@ impl ComputeThread {
             return Ok(None);
         }
         // This process's keeper may be sweeping. It looks for a collector as this looks for it, so it begins nothing new.
-        let (mut backoff, began) = (self.backoff().that_ends(), self.now());
+        let (mut backoff, began) = (self.retry().that_ends(), self.now());
         while self.read_word(control::sweeper()).await? == word {
             if self.now().saturating_sub(began) > PATIENCE {
                 alone.end().await?;
@@ -189,7 +190,7 @@ impl ComputeThread {
 
     /// Waits until nobody collects memory. For a process that has made its record.
     pub(crate) async fn wait_for_collector(&self, me: u32) -> Result<()> {
-        let (mut backoff, began) = (self.backoff().that_ends(), self.now());
+        let (mut backoff, began) = (self.retry().that_ends(), self.now());
         loop {
             let collector = self.read_word(control::collector()).await?;
             if collector == 0 || collector == u64::from(me) + 1 || !self.is_member(collector - 1).await? {
@@ -235,7 +236,7 @@ impl ComputeThread {
             freed += self.rebuild(&map, segment as u16).await?;
         }
         self.give_everything();
-        self.wait_for_left().await;
+        self.wait_for_detached().await;
         for (node, bytes) in live {
             self.write_word(control::live(geometry.segments_of(node).start), bytes).await?;
         }
@@ -263,29 +264,6 @@ impl ComputeThread {
         let taken = self.read_word(control::taken(segment)).await?.min(chunks) as usize;
         let words = self.read_far(self.heap().grid.word(segment, 0), taken).await?;
         (0..).zip(words).map(|(chunk, word)| self.heap().grid.usage(segment, chunk, word)).collect()
-    }
-
-    /// Reads any number of words.
-    pub(crate) async fn read_far(&self, at: Address, words: usize) -> Result<Vec<u64>> {
-        let mut read = Vec::with_capacity(words);
-        while read.len() < words {
-            let count = (words - read.len()).min(WORDS_PER_READ);
-            let from = at.add((read.len() * WORD_BYTES) as u64);
-            self.read_words(from, count, |words| {
-                read.extend_from_slice(words);
-                Ok(())
-            })
-            .await?;
-        }
-        Ok(read)
-    }
-
-    /// Writes any number of words.
-    pub(crate) async fn write_far(&self, at: Address, words: &[u64]) -> Result<()> {
-        for (index, part) in words.chunks(WORDS_PER_READ).enumerate() {
-            self.write_words(at.add((index * WORDS_PER_READ * WORD_BYTES) as u64), part).await?;
-        }
-        Ok(())
     }
 
     /// Marks everything that roots lead to; gives the bytes of objects, by memory node.

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::process::Process;
-use crate::cluster::ComputeThread;
+use super::worker::Worker;
 use crate::epoch::{GRACE_EPOCHS, Pin};
 use crate::segment::control;
 use farfield_sim::{self as sim, Plant, Reclaim};
@@ -206,13 +206,13 @@ impl Eager {
     }
 }
 
-impl ComputeThread {
+impl Worker {
     /// Enters the current epoch.
     #[inline]
     pub(crate) fn enter_epoch(&self) -> Pin {
         match &self.eager {
             Some(eager) => self.enter_watched(eager, crate::epoch::Participant::pin),
-            None => self.epoch.pin(),
+            None => self.io.epoch.pin(),
         }
     }
 
@@ -221,17 +221,17 @@ impl ComputeThread {
     pub(crate) fn enter_oldest_epoch(&self) -> Pin {
         match &self.eager {
             Some(eager) => self.enter_watched(eager, crate::epoch::Participant::pin_oldest),
-            None => self.epoch.pin_oldest(),
+            None => self.io.epoch.pin_oldest(),
         }
     }
 
     #[cold]
     fn enter_watched(&self, eager: &Eager, enter: impl FnOnce(&crate::epoch::Participant) -> Pin) -> Pin {
-        let before = self.epoch.oldest();
+        let before = self.io.epoch.oldest();
         self.process.collector.observe(eager.epoch());
-        let pin = enter(&self.epoch);
+        let pin = enter(&self.io.epoch);
         if before.is_none() && !self.process.is_abandoned.load(Relaxed) {
-            eager.moved(None, self.epoch.oldest());
+            eager.moved(None, self.io.epoch.oldest());
         }
         pin
     }
@@ -241,15 +241,15 @@ impl ComputeThread {
     pub(crate) fn leave_epoch(&self, pin: Pin) {
         match &self.eager {
             Some(eager) => self.leave_watched(eager, pin),
-            None => drop(self.epoch.unpin(pin)),
+            None => drop(self.io.epoch.unpin(pin)),
         }
     }
 
     #[cold]
     fn leave_watched(&self, eager: &Eager, pin: Pin) {
-        let before = self.epoch.oldest();
-        if self.epoch.unpin(pin) && !self.process.is_abandoned.load(Relaxed) {
-            eager.moved(before, self.epoch.oldest());
+        let before = self.io.epoch.oldest();
+        if self.io.epoch.unpin(pin) && !self.process.is_abandoned.load(Relaxed) {
+            eager.moved(before, self.io.epoch.oldest());
             eager.advance();
         }
     }
@@ -257,7 +257,7 @@ impl ComputeThread {
     /// The thread ends; a guard that was forgotten ends with it.
     pub(crate) fn leave_epochs(&self) {
         if let Some(eager) = &self.eager
-            && let Some(left) = self.epoch.oldest()
+            && let Some(left) = self.io.epoch.oldest()
             && !self.process.is_abandoned.load(Relaxed)
         {
             eager.moved(Some(left), None);

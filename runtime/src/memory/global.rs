@@ -31,9 +31,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 
-use crate::cluster::ComputeThread;
+use super::worker::Worker;
 use crate::error::Result;
 use crate::io::Posted;
+use crate::io::operations::*;
 use crate::segment::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
 use crate::segment::record::Places;
@@ -178,7 +179,7 @@ impl Member {
     }
 }
 
-impl ComputeThread {
+impl Worker {
     // ---- steps -------------------------------------------------------------------------------------------------
 
     /// A chain has been posted: now and then that is the occasion for a step.
@@ -247,7 +248,7 @@ impl ComputeThread {
         loop {
             match self.submit(chain).into_posted() {
                 Some(Posted::InFlight(ticket)) => {
-                    self.endpoint.in_background(ticket);
+                    self.io.endpoint.in_background(ticket);
                     *self.step.borrow_mut() = Some(Step { ticket, part });
                     return;
                 }
@@ -297,7 +298,7 @@ impl ComputeThread {
     ) -> Option<(Chain, Part)> {
         let next = result.ok().map(|()| self.go_on_after(member, part, done))?;
         next.unwrap_or_else(|error| {
-            self.cluster().shared.note_failure(self.now(), &error, "could not go along with the epoch");
+            self.failures.note(self.time(), &error, "could not go along with the epoch");
             None
         })
     }
@@ -407,7 +408,7 @@ impl ComputeThread {
     /// Waits for the step that this thread takes, if it does.
     pub(crate) async fn finish_step(&self) {
         poll_fn(|context| {
-            self.lineage.stir();
+            self.io.lineage.stir();
             if self.go_on_with_step() {
                 context.waker().wake_by_ref();
                 return Poll::Pending;

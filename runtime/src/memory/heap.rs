@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 use super::cache::{NodeCache, Spare, page_words};
 use super::holdings::Holdings;
+use super::placement::{Placement, Policy};
 use super::process::Process;
 use super::registry::{Registry, refused};
 use super::shortage::Shortage;
-use super::site::{Placement, Policy};
 use super::witness::Listener;
-use crate::cluster::ComputeThread;
+use super::worker::Worker;
 use crate::error::{self, Error, PointerFault, Result};
+use crate::io::operations::*;
 use crate::segment::classes::{Class, MAX_ALIGN};
 use crate::segment::grid::{Grid, Run, Use};
 use farfield_sim::ObjectType;
@@ -35,7 +36,7 @@ use rand::RngExt;
 /// One thread's blocks.
 pub(crate) struct ThreadHeap {
     pub(super) registry: Arc<Registry>,
-    pub(super) process: Arc<Process>,
+    pub(crate) process: Arc<Process>,
     pub(crate) geometry: Geometry,
     pub(crate) grid: Grid,
     pub(super) nodes: Vec<RefCell<NodeCache>>,
@@ -144,7 +145,7 @@ impl ThreadHeap {
     /// [`Error::OutOfMemory`] if no segment of any node can serve it, [`Error::InvalidAllocation`] if none ever could.
     pub(crate) async fn allocate(
         &self,
-        ct: &ComputeThread,
+        ct: &Worker,
         at: (u16, bool),
         bytes: u64,
         align: u64,
@@ -175,7 +176,7 @@ impl ThreadHeap {
     #[cold]
     async fn allocate_slowly(
         &self,
-        ct: &ComputeThread,
+        ct: &Worker,
         (first, rotate): (u16, bool),
         bytes: u64,
         block_bytes: u64,
@@ -207,7 +208,7 @@ impl ThreadHeap {
 
     /// Which memory node to try first, and whether to take chunks from its segments in turn.
     #[inline]
-    pub(crate) fn place(&self, ct: &ComputeThread, at: Placement) -> (u16, bool) {
+    pub(crate) fn place(&self, ct: &Worker, at: Placement) -> (u16, bool) {
         let nodes = self.geometry.nodes();
         let by = |policy| match policy {
             Policy::Random => ct.rng().random_range(0..nodes),
@@ -415,7 +416,7 @@ impl ThreadHeap {
     }
 
     /// The block that begins at `at`. One READ if the process does not know the chunk.
-    pub(super) async fn look_up(&self, ct: &ComputeThread, at: Address) -> Result<Block> {
+    pub(super) async fn look_up(&self, ct: &Worker, at: Address) -> Result<Block> {
         let none = || refused(at, PointerFault::NoObject);
         let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
         let usage = if let Some(class) = self.known_class(at) {

@@ -33,19 +33,18 @@ pub(crate) mod chunks;
 pub(crate) mod collect;
 pub(crate) mod eager;
 pub(crate) mod global;
-pub(crate) mod guard;
 pub(crate) mod heap;
-pub(crate) mod held_back;
 pub(crate) mod holdings;
 pub(crate) mod map;
+pub(crate) mod placement;
 pub(crate) mod pool;
 pub(crate) mod process;
 pub(crate) mod reclaim;
 pub(crate) mod registry;
 pub(crate) mod shortage;
-pub(crate) mod site;
 pub(crate) mod sweep;
 pub(crate) mod witness;
+pub(crate) mod worker;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -20,8 +20,9 @@
 
 use super::cache::{Batch, free_blocks};
 use super::heap::ThreadHeap;
-use crate::cluster::ComputeThread;
+use super::worker::Worker;
 use crate::error::Result;
+use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::control;
 use crate::segment::decode::corrupted_as;
@@ -113,7 +114,7 @@ impl ThreadHeap {
     }
 }
 
-impl ComputeThread {
+impl Worker {
     /// The head of a list of the pool.
     pub(super) fn pool_at(&self, node: u16, class: Class) -> Address {
         control::pool(self.heap().geometry.segments_of(node).start, class)
@@ -156,7 +157,7 @@ impl ComputeThread {
         chain.set_of_allocator();
         chain.write(batch.page, &batch.words);
         let slot = chain.compare_exchange(head, seen, link);
-        self.submit_and_look(chain, move |ct, done| {
+        self.submit_detached(chain, move |ct, done| {
             // Where the outcome is not known the blocks may be there: they are lost, not given twice.
             let Some(done) = done else { return };
             let found = done.word(&slot);

@@ -12,8 +12,8 @@ use super::global::Member;
 use super::witness::Witness;
 use crate::epoch::Collector;
 use crate::epoch::primitive::Arc;
+use crate::io::Sleepers;
 use crate::segment::grid::{Grid, Known};
-use crate::task::Sleepers;
 use farfield_words::Address;
 use farfield_words::Block;
 
@@ -29,7 +29,7 @@ pub(crate) struct Process {
     /// How often its threads have been asked to give back memory.
     requests: AtomicU64,
     /// Its threads that may be asleep.
-    pub(crate) sleepers: Sleepers,
+    pub(crate) sleepers: std::sync::Arc<Sleepers>,
     /// Its threads that have neither ended nor died.
     threads: AtomicUsize,
     /// What it says while another process sweeps memory.
@@ -49,7 +49,7 @@ impl Process {
             spare: Mutex::default(),
             quarantine: Mutex::new(Some(Spare::default())),
             requests: AtomicU64::new(0),
-            sleepers: Sleepers::default(),
+            sleepers: std::sync::Arc::default(),
             threads: AtomicUsize::new(threads),
             witness: Witness::default(),
             shared: None,

@@ -4,15 +4,14 @@
 //! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting for anything, and frees what has expired.
 //! What an ended thread leaves behind the others of its process take over.
 
-use super::block::block_of;
-use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, Reclamation, count};
+use super::worker::Worker;
 use crate::error::{self, Error, HeldBackBy, Result};
-use crate::pointer::{Pointer, RemotePtr};
-use crate::task::Backoff;
+use crate::io::Purpose;
+use crate::io::Retry;
+use crate::io::operations::*;
+use crate::io::{Reclamation, count};
 use farfield_sim::Plant;
 use farfield_words::Block;
-use farfield_words::Remote;
 
 /// How many objects a thread retires between attempts to advance the epoch.
 pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
@@ -24,19 +23,9 @@ const ATTEMPTS_TO_LEAVE: u32 = 64;
 /// A thread that has retired so many objects, or a 16th of a segment, helps with every further one.
 const MOST_RETIRED: usize = 4096;
 
-impl ComputeThread {
-    /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
-    ///
-    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
-    /// to give back what is surplus. For an object that others may still hold a pointer to, use
-    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). One that has been unlinked and is kept until then without a guard has to
-    /// be [held](Self::hold).
-    ///
-    /// # Errors
-    /// [`Error::InvalidPointer`] if no object can be there.
-    pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
-        let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
-        let block = block_of(object, self).await?;
+impl Worker {
+    /// Frees an object that no other thread can reach.
+    pub(crate) async fn delete_block(&self, block: Block) -> Result<()> {
         self.heap().check_deletion(block)?;
         self.forget_amends(block);
         self.heap().free(block);
@@ -47,7 +36,7 @@ impl ComputeThread {
 
     pub(crate) fn retire(&self, block: Block) -> Result<()> {
         self.heap().check_retirement(block, self.limbo.borrow().last())?;
-        count(&self.counters.retired, 1);
+        count(&self.io.counters.retired, 1);
         self.heap().gives_up(block);
         self.put_in_limbo(block, true);
         let left = self.until_advance.get() - 1;
@@ -56,7 +45,7 @@ impl ComputeThread {
         } else {
             let bytes = (self.heap().segment_bytes() / RETIRED_SHARE_PER_ADVANCE).max(block.bytes);
             self.until_advance.set(RETIRED_PER_ADVANCE.min(bytes / block.bytes));
-            self.look_after_left();
+            self.poll_detached();
             let epoch = self.advance_epoch();
             self.free_expired(epoch);
             self.say_held_bytes();
@@ -72,7 +61,7 @@ impl ComputeThread {
 
     fn put_in_limbo(&self, block: Block, is_object: bool) {
         let is_low = self.has(Plant::LowTag);
-        let tag = if is_low { self.process.collector.epoch() } else { self.epoch.tag() };
+        let tag = if is_low { self.process.collector.epoch() } else { self.io.epoch.tag() };
         self.heap().note_retired(block, self.expires(tag));
         self.limbo.borrow_mut().push(tag, block, is_object);
         self.advance_for(tag, block);
@@ -93,7 +82,7 @@ impl ComputeThread {
     ///
     /// # Errors
     /// Those of a READ.
-    pub async fn reclamation(&self) -> Result<Reclamation> {
+    pub(crate) async fn reclamation(&self) -> Result<Reclamation> {
         let (epoch, process) = self.read_announcements().await?;
         self.known_epoch();
         let thread = self.process.collector.laggard();
@@ -110,8 +99,8 @@ impl ComputeThread {
     ///
     /// Retiring does it by itself now and then, without waiting. No round trip if all compute threads are in one process,
     /// or if another thread of this process is at it; otherwise two, at most.
-    pub async fn try_reclaim(&self) -> u64 {
-        self.look_after_left();
+    pub(crate) async fn try_reclaim(&self) -> u64 {
+        self.poll_detached();
         self.step().await;
         let freed = self.free_expired(self.known_epoch());
         // Getting a page for what is surplus may fail; it is free all the same.
@@ -122,11 +111,10 @@ impl ComputeThread {
     /// The thread is about to end where other processes may hold pointers: waits, for a while, until what it has retired can be
     /// freed, and what others of its process have left. The rest is for whoever comes next.
     pub(crate) async fn leave_garbage(&self) {
-        let shared = &self.cluster().shared;
-        if !shared.has_strangers() {
+        if !self.has_strangers {
             return;
         }
-        let mut backoff = Backoff::for_turn(self).that_ends();
+        let mut backoff = Retry::for_turn(self).that_ends();
         let mut fruitless = 0;
         while fruitless < ATTEMPTS_TO_LEAVE {
             self.take_orphans();
@@ -153,10 +141,10 @@ impl ComputeThread {
     ///
     /// # Errors
     /// [`Error::Pinned`] if this thread holds a guard.
-    pub async fn reclaim_deferred(&self) -> Result<u64> {
+    pub(crate) async fn reclaim_deferred(&self) -> Result<u64> {
         // What was posted and left may still write to what guards protected.
-        self.wait_for_left().await;
-        let guards = self.epoch.guards();
+        self.wait_for_detached().await;
+        let guards = self.io.epoch.guards();
         if guards > 0 {
             return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
         }
@@ -173,7 +161,7 @@ impl ComputeThread {
                 self.heap().put(block);
             }
         }
-        count(&self.counters.reclaimed, freed);
+        count(&self.io.counters.reclaimed, freed);
         if freed > 0 {
             tracing::trace!(freed, "reclaimed");
         }

@@ -19,15 +19,17 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::pool::Page;
-use crate::cluster::ComputeThread;
-use crate::cluster::stalls::Purpose;
+use super::worker::Worker;
 use crate::error::Result;
-use crate::pointer::{Address, Walk};
+use crate::io::Purpose;
+use crate::io::Retry;
+use crate::io::operations::*;
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control;
 use crate::segment::grid::Use;
-use crate::task::Backoff;
+use crate::segment::walk::Walk;
 use farfield_sim::ObjectType;
+use farfield_words::Address;
 use farfield_words::Block;
 
 /// How often a thread looks again that is alone and has no garbage.
@@ -47,12 +49,12 @@ pub(super) struct Shortage<'a> {
     began: Duration,
     /// How many of the last recuts have found nothing.
     fruitless_recuts: u32,
-    backoff: Backoff<'a>,
+    backoff: Retry<'a, Worker>,
 }
 
 impl<'a> Shortage<'a> {
-    pub(super) fn new(ct: &'a ComputeThread) -> Self {
-        Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Backoff::for_turn(ct) }
+    pub(super) fn new(ct: &'a Worker) -> Self {
+        Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Retry::for_turn(ct) }
     }
 
     /// Whether it has failed before.
@@ -61,20 +63,20 @@ impl<'a> Shortage<'a> {
     }
 
     /// Tries to get memory freed; gives whether it is worth looking again.
-    pub(super) async fn relieve(&mut self, ct: &ComputeThread) -> Result<bool> {
+    pub(super) async fn relieve(&mut self, ct: &Worker) -> Result<bool> {
         let attempt = self.attempts;
         self.attempts += 1;
         if attempt == 0 {
             ct.ask_for_memory();
-            self.began = ct.now();
+            self.began = ct.time();
         }
         // Simulated processes have epochs of their own, and another's tags mean nothing to them.
-        if ct.endpoint.virtual_time().is_none() {
+        if ct.io.endpoint.virtual_time().is_none() {
             ct.take_orphans();
         }
         ct.try_reclaim().await;
         ct.give_everything_on_itself();
-        ct.wait_for_left().await;
+        ct.wait_for_detached().await;
         // What one frees, pages above all, is what makes further chunks whole for the next.
         let again = attempt > 0 && self.fruitless_recuts < MOST_FRUITLESS_RECUTS && !ct.has_garbage();
         if attempt % ATTEMPTS_PER_RECUT == 1 || again {
@@ -84,10 +86,10 @@ impl<'a> Shortage<'a> {
             }
             self.fruitless_recuts = if chunks > 0 { 0 } else { self.fruitless_recuts + 1 };
         }
-        let is_one_thread = ct.process.shared.is_none() && ct.cluster().shared.has_one_thread();
+        let is_one_thread = ct.process.shared.is_none() && ct.is_only_thread();
         let is_alone = is_one_thread && !ct.has_garbage() && !again;
         let is_patient =
-            ct.endpoint.virtual_time().is_none() && ct.now().saturating_sub(self.began) < PATIENCE;
+            ct.io.endpoint.virtual_time().is_none() && ct.time().saturating_sub(self.began) < PATIENCE;
         if attempt >= if is_alone { ATTEMPTS_ALONE } else { ATTEMPTS } && (is_alone || !is_patient) {
             return Ok(false);
         }
@@ -96,14 +98,14 @@ impl<'a> Shortage<'a> {
     }
 }
 
-impl ComputeThread {
+impl Worker {
     /// Asks all threads to give back what they keep.
     #[cold]
     fn ask_for_memory(&self) {
         if self.process.ask_for_memory() {
             let mut chain = self.empty_chain();
             chain.fetch_add(control::requests(), 1);
-            self.submit_and_look(chain, |_, _| ());
+            self.submit_detached(chain, |_, _| ());
         }
     }
 
@@ -145,7 +147,7 @@ impl ComputeThread {
 
     /// Makes free chunks of those that are cut into blocks none of which is in use; gives how many.
     async fn recut(&self, node: u16) -> Result<usize> {
-        let _guard = self.pin();
+        let _guard = self.pinned();
         let segments = self.heap().geometry.segments_of(node);
         let first = Class::from_index(0).map(|class| control::pool(segments.start, class));
         let Some(first) = first else { return Ok(0) };
@@ -252,7 +254,7 @@ impl ComputeThread {
             self.heap().process.known.learn(&grid, segment, chunk, None);
             let mut chain = self.empty_chain();
             chain.write(self.heap().grid.word(segment, chunk), &[Use::Large(1).to_word()]);
-            self.submit_and_look(chain, |_, _| ());
+            self.submit_detached(chain, |_, _| ());
             blocks.push(block);
         }
         let mut chain = self.empty_chain();

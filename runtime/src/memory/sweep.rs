@@ -59,11 +59,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::candidates::{Candidates, Lot, bits};
-use super::collect::{Manner, WORDS_PER_READ};
+use super::chunks::WORDS_PER_READ;
+use super::collect::Manner;
 use super::heap::ThreadHeap;
 use super::map::Map;
 use crate::cluster::ComputeThread;
 use crate::error::{Error, Result};
+use crate::io::operations::*;
 use crate::pointer::{Address, Walk};
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control::LIST_HEAD_WORDS;

@@ -6,6 +6,7 @@ use super::sweep::Pace;
 use crate::cluster::ComputeThread;
 use crate::cluster::served::Served;
 use crate::error::Result;
+use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::control;
 use crate::segment::decode::{LAST_EPOCH, options};

@@ -31,8 +31,9 @@ use super::candidates::Candidates;
 use super::heap::ThreadHeap;
 use super::holdings::Written;
 use super::process::Process;
-use crate::cluster::ComputeThread;
+use super::worker::Worker;
 use crate::epoch::Limbo;
+use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::grid::Grid;
 use farfield_fabric::chain::{Chain, Op};
@@ -190,7 +191,7 @@ impl ThreadHeap {
     }
 
     #[cold]
-    pub(super) fn with_candidates(&self, then: impl FnOnce(&Candidates)) {
+    pub(crate) fn with_candidates(&self, then: impl FnOnce(&Candidates)) {
         if let Some(candidates) = &*self.listener.candidates.borrow() {
             then(candidates);
         }
@@ -210,12 +211,12 @@ impl Spare {
 }
 
 impl Limbo {
-    pub(crate) fn veto(&self, candidates: &Candidates) {
+    pub(super) fn veto(&self, candidates: &Candidates) {
         self.blocks().for_each(|block| candidates.keeps(block.address, block.bytes));
     }
 }
 
-impl ComputeThread {
+impl Worker {
     /// Says how many bytes the thread has in free blocks and in garbage, where others may want to know when it has died. Called where
     /// blocks move by the page, so what it said is out by a page for each size at most, and by 64 retired objects.
     pub(crate) fn say_held_bytes(&self) {
@@ -232,7 +233,7 @@ impl ComputeThread {
     /// About how many bytes this process has in free blocks and in garbage.
     pub(crate) fn process_holds(&self) -> u64 {
         let mut bytes = self.process.witness.held_bytes() + self.process.spare_bytes(&self.heap().grid);
-        self.cluster().shared.with_orphans(|limbo| bytes += limbo.bytes());
+        self.orphans.for_each(|limbo| bytes += limbo.bytes());
         bytes
     }
 
@@ -294,7 +295,7 @@ impl ComputeThread {
 
     /// Takes over what ended threads of the process have retired.
     pub(crate) fn take_orphans(&self) {
-        for orphan in self.cluster().shared.take_orphans() {
+        for orphan in self.orphans.take() {
             if self.process.witness.is_called() {
                 self.heap().with_candidates(|candidates| orphan.veto(candidates));
             }
@@ -317,8 +318,8 @@ impl ComputeThread {
         let grid = &self.heap().grid;
         self.process.veto_spare(grid, candidates);
         lock(&self.process.witness.written).veto(candidates);
-        self.cluster().shared.with_orphans(|limbo| limbo.veto(candidates));
-        self.run.veto_left(grid, candidates);
+        self.orphans.for_each(|limbo| limbo.veto(candidates));
+        self.above().veto_left(grid, candidates);
     }
 
     /// Forgets what this thread and the ended ones of its process have written: nothing of it will be linked.

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
+use crate::io::operations::*;
 use farfield_words::Address;
 use farfield_words::{DefaultInit, Describer, Field, Integer, Word, fingerprint, invalid_value};
 
@@ -100,7 +101,7 @@ impl<'g, T: Word> Place<'g, Atomic<T>> {
     ) -> Result<Result<T, T>> {
         let at = self.address();
         let mut word = ct.read_word(at).await?;
-        let mut backoff = ct.backoff();
+        let mut backoff = ct.retry();
         loop {
             let current = from_word(at, word)?;
             let Some(new) = f(current) else { return Ok(Err(current)) };

@@ -19,6 +19,7 @@ use lru::LruCache;
 use super::attach;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
+use crate::io::operations::*;
 use crate::pointer::{Address, RemotePtr};
 use farfield_words::{Remote, WORD_BYTES};
 

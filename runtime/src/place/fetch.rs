@@ -6,7 +6,8 @@
 use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::memory::guard::Guard;
+use crate::io::operations::*;
+use crate::pointer::Guard;
 use farfield_words::Address;
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, WORD_BYTES};

@@ -34,11 +34,14 @@ use std::fmt;
 use std::thread::panicking;
 
 use super::{Place, Read};
-use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, Exchange};
+use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::task::Backoff;
-use crate::task::lineage::{OwnLock, wait_for_locks};
+use crate::io::Exchange;
+use crate::io::Purpose;
+use crate::io::Retry;
+use crate::io::operations::*;
+use crate::io::{OwnLock, wait_for_locks};
+use crate::memory::worker::Worker;
 use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::ThreadId;
@@ -109,7 +112,7 @@ pub(in crate::place) async fn expected_after(
         own.is_free();
         return Ok(ABANDONED);
     }
-    if own.is_hopeless(&ct.lineage, found) {
+    if own.is_hopeless(&ct.io.lineage, found) {
         let how = "the task that waits for it holds it, or its parent does: release it first";
         return Err(Error::from(error::LockTakenTwice { lock: at, how }));
     }
@@ -203,7 +206,7 @@ impl<'g> Place<'g, Lock> {
     async fn wait_and_acquire(self, ct: &'g ComputeThread, mut found: u64) -> Result<LockGuard<'g>> {
         let own = [OwnLock::new()];
         let attempts = async {
-            let mut backoff = Backoff::for_turn(ct);
+            let mut backoff = Retry::for_turn(ct.worker());
             let mut attempts = 1;
             loop {
                 let expected = expected_after(ct, self.address(), &own[0], found, attempts).await?;
@@ -217,7 +220,7 @@ impl<'g> Place<'g, Lock> {
                 attempts += 1;
             }
         };
-        wait_for_locks(&ct.lineage, &own, attempts).await
+        wait_for_locks(&ct.io.lineage, &own, attempts).await
     }
 
     /// Whether it is held at this moment, and by whom. One round trip.
@@ -234,7 +237,7 @@ impl<'g> Place<'g, Lock> {
 /// [told so](Self::needs_recovery).
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard<'ct> {
-    ct: &'ct ComputeThread,
+    ct: &'ct Worker,
     parts: Parts,
 }
 
@@ -266,16 +269,16 @@ enum Held {
 impl Parts {
     /// A WRITE that releases the lock is posted, among other changes; whether they are made is known later. If they are not, what
     /// the lock protects may be half changed. (If they are, this changes nothing: the word is not the token any more.)
-    pub(in crate::place) fn may_be_released(&mut self, ct: &ComputeThread) {
+    pub(in crate::place) fn may_be_released(&mut self, ct: &Worker) {
         if self.held == Held::Yes {
-            ct.lineage.lets_go(self.token);
+            ct.io.lineage.lets_go(self.token);
             self.held = Held::Releasing;
             self.needs_recovery = true;
         }
     }
 
     /// The lock is released.
-    pub(in crate::place) fn settle(self, ct: &ComputeThread) {
+    pub(in crate::place) fn settle(self, ct: &Worker) {
         if self.held == Held::Releasing {
             ct.settle_token(self.token);
         }
@@ -329,13 +332,8 @@ impl From<ReleaseError<'_>> for Error {
 impl<'ct> LockGuard<'ct> {
     /// A guard for a CAS from `expected` to `token` that is about to be posted.
     #[inline]
-    pub(in crate::place) fn in_flight(
-        ct: &'ct ComputeThread,
-        at: Address,
-        token: u64,
-        expected: u64,
-    ) -> Self {
-        ct.lineage.takes(token);
+    pub(in crate::place) fn in_flight(ct: &'ct Worker, at: Address, token: u64, expected: u64) -> Self {
+        ct.io.lineage.takes(token);
         // A lock that is taken from its last owner is taken with what that owner has left.
         let needs_recovery = expected != 0 && !ct.has(Plant::UnmarkedTakeover);
         let was_panicking = panicking();
@@ -376,14 +374,14 @@ impl<'ct> LockGuard<'ct> {
     }
 
     /// The guard again.
-    pub(in crate::place) fn from_parts(ct: &'ct ComputeThread, parts: Parts) -> Self {
+    pub(in crate::place) fn from_parts(ct: &'ct Worker, parts: Parts) -> Self {
         Self { ct, parts }
     }
 
     /// There is nothing to release: the CAS has failed.
     pub(in crate::place) fn forget(&mut self) {
         if self.parts.held == Held::Taking {
-            self.ct.lineage.lets_go(self.parts.token);
+            self.ct.io.lineage.lets_go(self.parts.token);
             self.ct.settle_token(self.parts.token);
         }
         self.parts.held = Held::No;
@@ -395,7 +393,7 @@ impl<'ct> LockGuard<'ct> {
             return None;
         }
         let Parts { at, token, .. } = self.parts;
-        self.ct.lineage.lets_go(token);
+        self.ct.io.lineage.lets_go(token);
         self.parts.held = Held::No;
         Some(Exchange::new(at, token, self.parts.free()))
     }
@@ -434,7 +432,7 @@ impl<'ct> LockGuard<'ct> {
         self.parts.held = Held::Releasing;
         match released.await {
             Ok(_) => {
-                self.ct.lineage.lets_go(token);
+                self.ct.io.lineage.lets_go(token);
                 self.ct.settle_token(token);
                 self.parts.held = Held::No;
                 Ok(())
@@ -452,13 +450,13 @@ impl Drop for LockGuard<'_> {
         match held {
             Held::Yes => {
                 let free = if panicking() && !was_panicking { ABANDONED } else { free };
-                self.ct.lineage.lets_go(token);
+                self.ct.io.lineage.lets_go(token);
                 self.ct.post_word(Exchange::new(at, token, free));
             }
             Held::No => {}
             // Releases it if this acquisition succeeded, or the release has not; any other owner is left alone.
             Held::Taking | Held::Releasing => {
-                self.ct.lineage.lets_go(token);
+                self.ct.io.lineage.lets_go(token);
                 if held == Held::Taking && self.ct.has(Plant::KeptAttempt) {
                     return;
                 }

@@ -9,8 +9,11 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::cluster::{Completed, ComputeThread, Submitted};
+use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
+use crate::io::operations::*;
+use crate::io::{Completed, Submitted};
+use crate::memory::worker::Worker;
 use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes};
@@ -26,7 +29,7 @@ pub struct Read<'g, F> {
 
 enum State<'g> {
     Unposted(&'g ComputeThread),
-    Posted(Submitted<'g>, Slot),
+    Posted(Submitted<'g, Worker>, Slot),
 }
 
 impl<'g, F: Field> Read<'g, F> {
@@ -45,7 +48,7 @@ impl<'g, F: Field> Read<'g, F> {
 
     /// Posts the READ as a chain, or looks whether the chain has completed.
     #[cold]
-    fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<(Completed<'g>, Slot)>> {
+    fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<(Completed<'g, Worker>, Slot)>> {
         if let State::Unposted(ct) = self.state {
             let within = self.within();
             let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);

@@ -22,7 +22,7 @@ use std::ops::Deref;
 use super::link::{Exchanged, exchange};
 use super::{CompareExchangeError, Place, Read};
 use crate::error::{self, Error, PointerFault, Result};
-use crate::memory::guard::Guard;
+use crate::pointer::Guard;
 use crate::pointer::{Address, Publish, RemotePtr, Shared};
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 

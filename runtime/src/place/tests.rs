@@ -1,5 +1,6 @@
 //! Padding.
 
+use crate::io::operations::*;
 use crate::prelude::*;
 
 /// 24 bytes, of which 13 are padding.

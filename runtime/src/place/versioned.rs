@@ -39,9 +39,11 @@
 
 use super::Place;
 use super::lock::is_owner_gone;
-use crate::cluster::stalls::Purpose;
-use crate::cluster::{ComputeThread, Exchange, failed_write};
+use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
+use crate::io::Purpose;
+use crate::io::operations::*;
+use crate::io::{Exchange, failed_write};
 use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::ThreadId;
@@ -152,7 +154,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
     /// known already, after some seven if it has to be found out. [`Error::InvalidPointer`]; [`Error::InvalidValue`] if no `T` has the bits found;
     /// [`Error::CannotConnect`] if the memory node has ended that would know whether the writer has.
     pub async fn read(self, ct: &ComputeThread) -> Result<T> {
-        let mut backoff = ct.backoff();
+        let mut backoff = ct.retry();
         let mut unfinished = Unfinished::default();
         loop {
             let mut chain = ct.empty_chain();
@@ -201,7 +203,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
 
     /// Takes the right to write, and reads the version. One round trip if nobody has it.
     async fn take_right(self, ct: &ComputeThread) -> Result<(Right<'_>, u64)> {
-        let mut backoff = ct.backoff();
+        let mut backoff = ct.retry();
         let (mut expected, mut attempts) = (0, 0);
         loop {
             // Exists before the CAS is posted, so that it undoes one that is dropped in flight, or fails.

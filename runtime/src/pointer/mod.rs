@@ -10,16 +10,22 @@
 //! The first three are `Copy` and dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an
 //! address computed without touching memory.
 
+mod guard;
+mod held;
 mod owned;
 mod remote_ptr;
 mod shared;
+mod site;
 mod walk;
 
+pub use crate::segment::walk::Walk;
 pub use farfield_words::Address;
+pub use guard::Guard;
+pub use held::Held;
 pub use owned::{Owned, Publish};
 pub use remote_ptr::RemotePtr;
 pub use shared::{Marks, Shared};
-pub use walk::Walk;
+pub use site::Site;
 
 /// A pointer to an object: a [`RemotePtr`], or a [`Shared`] with or without marks.
 ///

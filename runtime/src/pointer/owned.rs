@@ -8,11 +8,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use super::Site;
 use super::{Address, Marks, RemotePtr, Shared};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
+use crate::io::operations::*;
 use crate::memory::heap::ThreadHeap;
-use crate::memory::site::Site;
 use crate::place::Place;
 use farfield_words::Block;
 use farfield_words::{Field, Initial, Remote, WORD_BYTES};

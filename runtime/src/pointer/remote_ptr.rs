@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::memory::guard::Guard;
+use crate::pointer::Guard;
 use crate::pointer::{Address, Shared};
 use farfield_words::{Pod, Remote, Word};
 

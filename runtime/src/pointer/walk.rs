@@ -1,68 +1,10 @@
-//! `Walk`: a traversal that ends, whatever links say.
+//! Traversals along pointers.
 
-use super::{Address, Pointer};
+use super::Pointer;
 use crate::error::Result;
-use crate::segment::decode::corrupted_as;
-
-/// Notices when a traversal along links comes back to where it was.
-///
-/// A list that nobody has damaged has an end. One bit that flips in a link may make a cycle of it, and a traversal that never ends is worse
-/// than an error: it keeps its thread, its guard and with it everybody's reclamation. So a loop that follows links shows each object to a
-/// `Walk`. It is Brent's algorithm: it keeps one address, and replaces it after 1, 2, 4, 8 … steps; so a cycle of `n` objects behind `m`
-/// others is found after `3 * max(m, n)` steps at most. A step costs a comparison and a count, no round trip.
-///
-/// Use one for each traversal from the beginning of a list, under one guard: an object that is retired meanwhile is not used anew, so no
-/// traversal of a sound list meets an address twice.
-///
-/// ```
-/// use farfield::prelude::*;
-///
-/// #[remote]
-/// struct Node {
-///     next: Link<Node>,
-/// }
-///
-/// async fn length(first: RemotePtr<Node>, g: &Guard<'_>) -> Result<u64> {
-///     let (mut node, mut walk) = (first.shared(g), Walk::new());
-///     while !node.is_null() {
-///         walk.visit(node)?;
-///         node = node.next().load(g).await?;
-///     }
-///     Ok(walk.steps())
-/// }
-///
-/// # fn main() -> Result<()> {
-/// Cluster::connect("local:")?.run(1, async |ct| {
-///     let last = Node::new_in(ct, Node::init()).await?.write(ct).await?;
-///     let first = Node::new_in(ct, Node::init().next(last)).await?.write(ct).await?;
-///     let g = &ct.pin();
-///     assert_eq!(length(first, g).await?, 2);
-///     last.next().store(g, first.shared(g)).await?; // a cycle
-///     assert!(matches!(length(first, g).await, Err(farfield::Error::Corrupted(_))));
-///     Ok(())
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Walk {
-    /// Where the traversal was when it had taken the last power of two of steps.
-    kept: Address,
-    steps: u64,
-    /// After how many steps that is replaced.
-    until: u64,
-}
-
-/// What no traversal comes to: past the end of every segment.
-const NOWHERE: Address = Address::from_bits(u64::MAX);
+use crate::segment::walk::Walk;
 
 impl Walk {
-    /// At the beginning.
-    #[inline]
-    pub const fn new() -> Self {
-        Self { kept: NOWHERE, steps: 0, until: 1 }
-    }
-
     /// The traversal has come to an object.
     ///
     /// # Errors
@@ -70,82 +12,5 @@ impl Walk {
     #[inline]
     pub fn visit(&mut self, object: impl Pointer) -> Result<()> {
         self.visit_address(object.points_to())
-    }
-
-    #[inline]
-    pub(crate) fn visit_address(&mut self, at: Address) -> Result<()> {
-        if at == self.kept {
-            return Err(self.cycle());
-        }
-        self.steps += 1;
-        if self.steps == self.until {
-            (self.kept, self.until) = (at, self.until.saturating_mul(2));
-        }
-        Ok(())
-    }
-
-    /// How many objects it has come to.
-    pub const fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    #[cold]
-    fn cycle(&self) -> crate::error::Error {
-        corrupted_as(
-            "list",
-            self.kept,
-            self.kept.bits(),
-            "a traversal has come back to this object, so it has no end",
-        )
-    }
-}
-
-impl Default for Walk {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// How many steps it takes to notice that the object at `back` comes after the last of `objects`.
-    fn steps_around(objects: u64, back: u64) -> u64 {
-        let mut walk = Walk::new();
-        let mut object = 0;
-        while walk.visit_address(Address::new(0, 64 + object * 8)).is_ok() {
-            object = if object + 1 < objects { object + 1 } else { back };
-            assert!(walk.steps() <= 4 * objects, "{objects} objects, back to {back}");
-        }
-        walk.steps()
-    }
-
-    #[test]
-    fn every_cycle_is_noticed_soon() {
-        for objects in 1..100 {
-            for back in 0..objects {
-                let (before, around) = (back, objects - back);
-                assert!(steps_around(objects, back) <= 3 * before.max(around) + 1, "{before} and {around}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_list_that_ends_is_walked_to_its_end() {
-        let mut walk = Walk::new();
-        assert!((1..10_000).all(|object| walk.visit_address(Address::new(3, object * 8)).is_ok()));
-        assert_eq!(walk.steps(), 9_999);
-    }
-
-    #[test]
-    fn the_error_says_where() {
-        let mut walk = Walk::new();
-        walk.visit_address(Address::new(1, 4096)).unwrap();
-        assert_eq!(
-            walk.visit_address(Address::new(1, 4096)).unwrap_err().to_string(),
-            "far memory is corrupted: the list at 1:0x1000 is 0x1000000001000: a traversal has come back to this object, \
-             so it has no end"
-        );
     }
 }

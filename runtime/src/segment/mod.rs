@@ -10,6 +10,7 @@
 //! | [`grid`] | chunks and the chunk table |
 //! | [`record`] | a member's record |
 //! | [`entry`] | an entry of the directory |
+//! | [`walk`] | traversals that end, whatever links say |
 //! | [`decode`] | from words to bounded values, or [`Error::Corrupted`](crate::Error::Corrupted) |
 
 pub(crate) mod classes;
@@ -18,3 +19,4 @@ pub(crate) mod decode;
 pub(crate) mod entry;
 pub(crate) mod grid;
 pub(crate) mod record;
+pub(crate) mod walk;

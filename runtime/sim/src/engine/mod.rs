@@ -222,6 +222,11 @@ impl Sim {
         (config::picos(time) / PAUSE).min(1 << 20) as u32
     }
 
+    /// How long a round trip takes where nothing is in the way: the option `rtt`.
+    pub fn rtt(&self) -> Duration {
+        config::duration(self.world.lock().config().rtt)
+    }
+
     /// About how many pauses a round trip takes.
     pub fn pauses_per_rtt(&self) -> u32 {
         (self.world.lock().config().rtt / PAUSE).clamp(1, 1 << 20) as u32

@@ -8,7 +8,7 @@ use crate::cluster::run::Run;
 use crate::cluster::runs::{Computing, UnderWay};
 use crate::cluster::{Cluster, ComputeThread, live};
 use crate::error::Result;
-use crate::task::block_on;
+use crate::io::block_on;
 use farfield_fabric::host::ThreadReservation;
 
 /// What a thread of a client has. Dropped from the last to the first.
@@ -43,7 +43,7 @@ impl Life {
             serve(ct, &end.queue, end.index, tasks).await;
             Ok(())
         };
-        if let Err(error) = block_on(&ct, live(&ct, &body)) {
+        if let Err(error) = block_on(ct.worker(), live(&ct, &body)) {
             let _ = ready.send(Err(error));
         }
         drop(ct);

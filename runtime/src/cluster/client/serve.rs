@@ -20,7 +20,8 @@ use std::time::Duration;
 use super::queue::{Queue, Taken};
 use super::work::Task;
 use crate::cluster::ComputeThread;
-use crate::task::lineage::TaskState;
+use crate::io::TaskState;
+use crate::io::operations::*;
 
 /// How many calls a thread takes before its other tasks have their turn.
 const CALLS_PER_ROUND: usize = 16;
@@ -56,7 +57,7 @@ impl Drop for AtWork {
 
 /// Takes calls, and polls them, until the queue is closed and all are done. At most `most` are under way at a time, besides nested ones.
 pub(super) async fn serve(ct: &ComputeThread, queue: &Queue, thread: usize, most: usize) {
-    if let Some(waits) = &ct.stalls {
+    if let Some(waits) = &ct.io.stalls {
         waits.serves();
     }
     let changes = Cell::new(0);
@@ -100,7 +101,7 @@ impl Server<'_> {
                         self.tasks.push(None);
                         self.tasks.len() - 1
                     });
-                    self.tasks[place] = Some((self.ct.lineage.new_task(), work.begin(self.ct)));
+                    self.tasks[place] = Some((self.ct.io.lineage.new_task(), work.begin(self.ct)));
                     self.count(1);
                     self.changes.set(self.changes.get() + 1);
                     self.poll_task(place, context);
@@ -115,7 +116,7 @@ impl Server<'_> {
 
     fn count(&mut self, calls: isize) {
         self.live = self.live.saturating_add_signed(calls);
-        if let Some(waits) = &self.ct.stalls {
+        if let Some(waits) = &self.ct.io.stalls {
             waits.add_tasks(calls);
         }
     }
@@ -158,6 +159,6 @@ async fn keep_house(ct: &ComputeThread, changes: &Cell<u64>) {
             rest = (2 * rest).min(LONGEST_REST);
         }
         ct.give_everything();
-        ct.wait_for_left().await;
+        ct.wait_for_detached().await;
     }
 }

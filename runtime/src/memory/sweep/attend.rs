@@ -7,6 +7,7 @@ use memoffset::offset_of;
 use super::ASKED;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
+use crate::io::operations::*;
 use crate::memory::candidates::{Candidates, LOT_WORDS, Marks};
 use crate::segment::control::LIST_HEAD_WORDS;
 use crate::segment::control::{self, Record};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Pace, Round};
 use crate::cluster::ComputeThread;
 use crate::error::Result;
+use crate::io::operations::*;
 use crate::memory::candidates::{Candidates, Lot};
 use crate::memory::map::Map;
 use crate::segment::grid::Use;

@@ -1,13 +1,14 @@
 //! Several locks, and what they protect, in one round trip.
 
 use crate::cluster::ComputeThread;
-use crate::cluster::stalls::Purpose;
 use crate::error::{Error, Result};
-use crate::memory::guard::Guard;
+use crate::io::Purpose;
+use crate::io::operations::*;
+use crate::io::{OwnLock, wait_for_locks};
 use crate::place::lock::expected_after;
 use crate::place::{Lock, LockGuard, Pending, PendingLock, Place};
+use crate::pointer::Guard;
 use crate::pointer::Shared;
-use crate::task::lineage::{OwnLock, wait_for_locks};
 use farfield_words::{Remote, try_map};
 
 impl Guard<'_> {
@@ -32,7 +33,7 @@ impl Guard<'_> {
             Err(found) => found,
         };
         let own = [const { OwnLock::new() }; N];
-        wait_for_locks(&ct.lineage, &own, self.wait_to_lock_and_read(nodes, &own, found)).await
+        wait_for_locks(&ct.io.lineage, &own, self.wait_to_lock_and_read(nodes, &own, found)).await
     }
 
     async fn wait_to_lock_and_read<'g, T: Remote, const N: usize>(
@@ -42,7 +43,7 @@ impl Guard<'_> {
         mut found: [Result<u64, u64>; N],
     ) -> Result<[(LockGuard<'g>, T::Value<'g>); N]> {
         let ct: &'g ComputeThread = self;
-        let mut backoff = ct.backoff();
+        let mut backoff = ct.retry();
         for attempts in 1.. {
             let mut expected = [0; N];
             let mut is_taken = false;

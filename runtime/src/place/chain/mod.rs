@@ -27,7 +27,9 @@ use super::read::check_aligned;
 use super::{Atomic, CompareExchangeError, Place};
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::memory::guard::Guard;
+use crate::io::Releases as _;
+use crate::io::operations::*;
+use crate::pointer::Guard;
 use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
 use farfield_fabric::chain::{Chain as Operations, Op, Slot};
 use farfield_words::scratch::bytes;
@@ -377,7 +379,7 @@ impl<'g> Chain<'g> {
         }
         let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };
         self.results.are_posted(self.ct, 0, 1);
-        if self.ct.post(part, &self.results)? {
+        if self.ct.post(part, Rc::clone(&self.results) as _)? {
             self.results.are_released(self.ct);
         } else {
             self.results.is_left.set(true);
@@ -449,7 +451,7 @@ impl Drop for Chain<'_> {
             if part < self.results.posted.get() {
                 self.ct.make_amends(exchange);
             } else {
-                exchange.is_over(self.ct);
+                exchange.is_over(self.ct.worker());
             }
         }
         for block in self.results.publishes.borrow_mut().drain(..) {

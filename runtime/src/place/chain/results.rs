@@ -7,8 +7,10 @@ use std::cell::{Cell, Ref, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use crate::cluster::{ComputeThread, Exchange};
 use crate::error::{self, Error, Result};
+use crate::io::operations::*;
+use crate::io::{Exchange, Releases};
+use crate::memory::worker::Worker;
 use crate::place::LockGuard;
 use crate::place::lock::Parts;
 use crate::pointer::{Address, Owned, RemotePtr};
@@ -24,7 +26,7 @@ pub struct Pending<'g, T> {
     /// What a CAS expected.
     pub(super) expected: u64,
     pub(super) decode: fn(Address, &[u64], u64) -> Result<T>,
-    pub(super) thread: PhantomData<&'g ComputeThread>,
+    pub(super) thread: PhantomData<&'g Worker>,
 }
 
 /// The result of trying to take a lock in a [`Chain`](crate::Chain). Dropped without a look, it gives the lock back.
@@ -111,7 +113,7 @@ pub(crate) struct ResultsPool {
 
 impl ResultsPool {
     /// A free one.
-    pub(super) fn take(&self, ct: &ComputeThread) -> Rc<Results> {
+    pub(super) fn take(&self, ct: &Worker) -> Rc<Results> {
         let mut all = self.all.borrow_mut();
         let start = self.next.get();
         for offset in 0..all.len() {
@@ -142,27 +144,12 @@ impl ResultsPool {
 
 impl Results {
     /// Part `index` of `count` is posted, or about to be.
-    pub(super) fn are_posted(&self, ct: &ComputeThread, index: usize, count: usize) {
+    pub(super) fn are_posted(&self, ct: &Worker, index: usize, count: usize) {
         // From the first part on its objects may be visible: a link in it may hold one that a later part writes.
         self.publishes.borrow_mut().clear();
         self.posted.set(index + 1);
         if index + 1 == count {
             self.releases.borrow_mut().iter_mut().for_each(|parts| parts.may_be_released(ct));
-        }
-    }
-
-    /// The locks that the chain releases are released. (Otherwise their guards do it.)
-    pub(crate) fn are_released(&self, ct: &ComputeThread) {
-        for parts in self.releases.borrow_mut().drain(..) {
-            parts.settle(ct);
-        }
-    }
-
-    /// The chain has not released its locks, as far as is known.
-    pub(crate) fn give_back_locks(&self, ct: &ComputeThread) {
-        loop {
-            let Some(parts) = self.releases.borrow_mut().pop() else { return };
-            drop(LockGuard::from_parts(ct, parts));
         }
     }
 
@@ -176,6 +163,23 @@ impl Results {
             }));
         }
         Ok(Ref::map(self.parts.borrow(), |parts| parts[found.part].words(&found.slot)))
+    }
+}
+
+impl Releases<Worker> for Results {
+    /// The locks that the chain releases are released. (Otherwise their guards do it.)
+    fn are_released(&self, ct: &Worker) {
+        for parts in self.releases.borrow_mut().drain(..) {
+            parts.settle(ct);
+        }
+    }
+
+    /// The chain has not released its locks, as far as is known.
+    fn give_back_locks(&self, ct: &Worker) {
+        loop {
+            let Some(parts) = self.releases.borrow_mut().pop() else { return };
+            drop(LockGuard::from_parts(ct, parts));
+        }
     }
 }
 

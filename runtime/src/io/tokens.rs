@@ -42,7 +42,7 @@ const GROUP_SEQUENCES: u16 = SEQUENCES / GROUPS as u16;
 const _: () = assert!(GROUP_SEQUENCES <= u8::MAX as u16, "a group's count fits into a byte");
 
 /// A thread's tokens: which is next, and which are outstanding.
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     /// What tokens are issued under.
     identity: Cell<ThreadId>,
     next: Cell<u16>,
@@ -108,7 +108,7 @@ impl Tokens {
     }
 
     /// The further identities, which end with the thread.
-    pub(super) fn take_further(&self) -> Vec<ThreadId> {
+    pub(crate) fn take_further(&self) -> Vec<ThreadId> {
         self.further.take()
     }
 }

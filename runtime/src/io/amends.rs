@@ -21,12 +21,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::ComputeThread;
-use super::left::Otherwise;
-use super::submitted::{Completed, Submitted};
+use super::detached::{Detaching, Otherwise};
+use super::endpoint::Posted;
+use super::posting::{Operations, Thread};
+use super::submit::{Completed, Submitted};
 use crate::epoch;
 use crate::error::{Error, Result};
-use crate::io::Posted;
 use farfield_fabric::chain::Chain;
 use farfield_sim::Plant;
 use farfield_words::Address;
@@ -62,13 +62,13 @@ impl Exchange {
         Self { at, own, new, is_of_token: true, after: SHORTEST }
     }
 
-    /// From a word that is no token. The thread must not put it there again while it [owes](ComputeThread::owes) the exchange.
+    /// From a word that is no token. The thread must not put it there again while it owes the exchange.
     pub(crate) fn of_word(at: Address, own: u64, new: u64) -> Self {
         Self { is_of_token: false, ..Self::new(at, own, new) }
     }
 
     /// It has taken effect, or there is nothing to make up for.
-    pub(crate) fn is_over(self, ct: &ComputeThread) {
+    pub(crate) fn is_over<T: Thread>(self, ct: &T) {
         if self.is_of_token {
             ct.settle_token(self.own);
         }
@@ -76,14 +76,14 @@ impl Exchange {
 }
 
 /// A posted chain, to be waited for, with what makes up for its failure.
-pub(crate) struct Amended<'a> {
-    submitted: Submitted<'a>,
+pub(crate) struct Amended<'a, T: Thread> {
+    submitted: Submitted<'a, T>,
     /// Until it is known whether the chain has failed.
     exchange: Option<Exchange>,
 }
 
-impl<'a> Future for Amended<'a> {
-    type Output = Result<Completed<'a>>;
+impl<'a, T: Thread> Future for Amended<'a, T> {
+    type Output = Result<Completed<'a, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = Pin::new(&mut self.submitted).poll(context);
@@ -97,7 +97,7 @@ impl<'a> Future for Amended<'a> {
     }
 }
 
-impl Drop for Amended<'_> {
+impl<T: Thread> Drop for Amended<'_, T> {
     fn drop(&mut self) {
         if let (Some(exchange), Some(posted)) = (self.exchange.take(), self.submitted.posted.take()) {
             self.submitted.ct.leave_posted(posted, exchange);
@@ -105,22 +105,23 @@ impl Drop for Amended<'_> {
     }
 }
 
-impl ComputeThread {
+/// Exchanges that a thread makes up for failed operations by.
+pub(crate) trait Amends: Detaching {
     /// Posts a chain. If it fails, also after the future has been dropped, amends are made.
-    pub(crate) fn submit_amended(&self, chain: Chain, exchange: Exchange) -> Amended<'_> {
+    fn submit_amended(&self, chain: Chain, exchange: Exchange) -> Amended<'_, Self> {
         Amended { submitted: self.submit(chain), exchange: Some(exchange) }
     }
 
     /// [Replaces](Chain::replace) the word that an exchange is of, which is its own, without waiting. It takes effect after what this
     /// thread has completed; if it fails, amends are made.
-    pub(crate) fn post_word(&self, exchange: Exchange) {
+    fn post_word(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();
         chain.replace(exchange.at, exchange.own, exchange.new);
         drop(self.submit_amended(chain, exchange));
     }
 
     /// Posts an exchange that nobody waits for, and posts it again if it fails.
-    pub(crate) fn make_amends(&self, exchange: Exchange) {
+    fn make_amends(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();
         chain.compare_exchange(exchange.at, exchange.own, exchange.new);
         if let Some(posted) = self.submit(chain).into_posted() {
@@ -130,82 +131,84 @@ impl ComputeThread {
 
     fn leave_posted(&self, posted: Posted, exchange: Exchange) {
         match posted {
-            Posted::InFlight(ticket) => self.leave_otherwise(ticket, Otherwise::Exchange(exchange)),
+            Posted::InFlight(ticket) => self.detach_or(ticket, Otherwise::Exchange(exchange)),
             Posted::Done(chain, result) => {
                 self.recycle(chain);
-                self.settle_exchange(exchange, &result, self.enter_oldest_epoch());
+                self.settle_exchange(exchange, &result, self.protects());
             }
         }
     }
 
     /// An exchange, or what it was to make up for, has succeeded or failed. In the latter case the exchange is posted again later.
     /// `pin` protects the word.
-    pub(super) fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
+    fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
         let may_help = result.as_ref().err().is_some_and(Error::is_of_unknown_outcome);
-        if self.gives_up_amends.get() || !may_help || self.has(Plant::SingleAmend) {
-            self.leave_epoch(pin);
+        if self.io().gives_up_amends.get() || !may_help || self.has(Plant::SingleAmend) {
+            self.unprotects(pin);
             return exchange.is_over(self);
         }
-        let due = self.endpoint.now() + exchange.after;
+        let due = self.io().endpoint.now() + exchange.after;
         let after = (2 * exchange.after).min(LONGEST);
-        self.owed.borrow_mut().push(Owed { exchange: Exchange { after, ..exchange }, due, pin });
+        self.io().owed.borrow_mut().push(Owed { exchange: Exchange { after, ..exchange }, due, pin });
     }
 
     /// An object is freed that no other thread can reach: nothing is owed to it.
     #[inline]
-    pub(crate) fn forget_amends(&self, block: Block) {
-        if self.owed.borrow().is_empty() {
+    fn forget_amends(&self, block: Block) {
+        if self.io().owed.borrow().is_empty() {
             return;
         }
         let begin = block.address.bits();
         let is_within = |owed: &mut Owed| (begin..begin + block.bytes).contains(&owed.exchange.at.bits());
-        for owed in self.owed.borrow_mut().extract_if(.., is_within) {
-            self.leave_epoch(owed.pin);
+        for owed in self.io().owed.borrow_mut().extract_if(.., is_within) {
+            self.unprotects(owed.pin);
             owed.exchange.is_over(self);
         }
     }
 
     /// Tries once more to do what is owed, and waits for the outcome: other threads may take for done what this one did before.
-    pub(super) async fn make_amends_now(&self) {
-        if !self.owed.borrow().is_empty() {
-            self.owed.borrow_mut().iter_mut().for_each(|owed| owed.due = Duration::ZERO);
+    async fn make_amends_now(&self) {
+        if !self.io().owed.borrow().is_empty() {
+            self.io().owed.borrow_mut().iter_mut().for_each(|owed| owed.due = Duration::ZERO);
             self.post_owed();
-            self.wait_for_left().await;
+            self.wait_for_detached().await;
         }
     }
 
     /// Makes no amends any more: the thread ends, and others take from it what it holds.
-    pub(super) fn give_up_amends(&self) {
-        self.gives_up_amends.set(true);
-        for owed in self.owed.take() {
-            self.leave_epoch(owed.pin);
+    fn give_up_amends(&self) {
+        self.io().gives_up_amends.set(true);
+        for owed in self.io().owed.take() {
+            self.unprotects(owed.pin);
         }
     }
 
     /// Whether a word may still be changed by an exchange of this thread's that is yet to come.
-    pub(crate) fn owes(&self, at: Address) -> bool {
-        let is_owed = self.owed.borrow().iter().any(|owed| owed.exchange.at == at);
-        is_owed || self.left.borrow().iter().any(|left| left.is_exchange_of(at))
+    fn owes(&self, at: Address) -> bool {
+        let is_owed = self.io().owed.borrow().iter().any(|owed| owed.exchange.at == at);
+        is_owed || self.io().detached.borrow().iter().any(|detached| detached.is_exchange_of(at))
     }
 
     /// Posts what is owed again, if it is time.
     #[inline]
-    pub(super) fn look_after_owed(&self) {
-        if !self.owed.borrow().is_empty() {
+    fn post_due_amends(&self) {
+        if !self.io().owed.borrow().is_empty() {
             self.post_owed();
         }
     }
 
     #[cold]
     fn post_owed(&self) {
-        let now = self.endpoint.now();
+        let now = self.io().endpoint.now();
         loop {
-            let mut owed = self.owed.borrow_mut();
+            let mut owed = self.io().owed.borrow_mut();
             let Some(index) = owed.iter().position(|owed| owed.due <= now) else { return };
             let Owed { exchange, pin, .. } = owed.swap_remove(index);
             drop(owed);
             self.make_amends(exchange);
-            self.leave_epoch(pin);
+            self.unprotects(pin);
         }
     }
 }
+
+impl<T: Thread> Amends for T {}

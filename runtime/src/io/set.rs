@@ -4,13 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::lineage::Polling;
 use super::lineage::TaskState;
-use crate::cluster::ComputeThread;
+use super::posting::Thread;
 use crate::error::Result;
 
 /// Waits for all of its futures, or for the first error.
-pub(crate) struct TaskSet<'a, F, R> {
-    ct: &'a ComputeThread,
+pub(crate) struct TaskSet<'a, T: Thread, F, R> {
+    ct: &'a T,
     tasks: Vec<Task<F, R>>,
     /// How often its tasks have stirred.
     stirs: u64,
@@ -21,18 +22,18 @@ enum Task<F, R> {
     Done(R),
 }
 
-impl<'a, F: Future<Output = Result<R>>, R> TaskSet<'a, F, R> {
-    pub(crate) fn new(ct: &'a ComputeThread, futures: impl Iterator<Item = F>) -> Self {
-        let tasks = futures.map(|future| Task::Running(ct.lineage.new_task(), Box::pin(future)));
+impl<'a, T: Thread, F: Future<Output = Result<R>>, R> TaskSet<'a, T, F, R> {
+    pub(crate) fn new(ct: &'a T, futures: impl Iterator<Item = F>) -> Self {
+        let tasks = futures.map(|future| Task::Running(ct.io().lineage.new_task(), Box::pin(future)));
         let set = Self { ct, tasks: tasks.collect(), stirs: 0 };
-        if let Some(waits) = &ct.stalls {
+        if let Some(waits) = &ct.io().stalls {
             waits.add_tasks(set.running());
         }
         set
     }
 }
 
-impl<F, R> TaskSet<'_, F, R> {
+impl<T: Thread, F, R> TaskSet<'_, T, F, R> {
     /// How many are not done.
     fn running(&self) -> isize {
         self.tasks.iter().filter(|task| matches!(task, Task::Running(..))).count().cast_signed()
@@ -40,7 +41,7 @@ impl<F, R> TaskSet<'_, F, R> {
 
     /// Drops those that are not done.
     fn clear(&mut self) {
-        if let Some(waits) = &self.ct.stalls {
+        if let Some(waits) = &self.ct.io().stalls {
             waits.add_tasks(-self.running());
             for task in &self.tasks {
                 if let Task::Running(state, _) = task {
@@ -52,16 +53,16 @@ impl<F, R> TaskSet<'_, F, R> {
     }
 }
 
-impl<F, R> Drop for TaskSet<'_, F, R> {
+impl<T: Thread, F, R> Drop for TaskSet<'_, T, F, R> {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
 // The futures are boxed, and results are never pinned.
-impl<F, R> Unpin for TaskSet<'_, F, R> {}
+impl<T: Thread, F, R> Unpin for TaskSet<'_, T, F, R> {}
 
-impl<F: Future<Output = Result<R>>, R> Future for TaskSet<'_, F, R> {
+impl<T: Thread, F: Future<Output = Result<R>>, R> Future for TaskSet<'_, T, F, R> {
     type Output = Result<Vec<R>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -73,7 +74,7 @@ impl<F: Future<Output = Result<R>>, R> Future for TaskSet<'_, F, R> {
                 match polled {
                     Poll::Ready(Ok(value)) => {
                         ct.task_ends(*running);
-                        if let Some(waits) = &ct.stalls {
+                        if let Some(waits) = &ct.io().stalls {
                             waits.add_tasks(-1);
                         }
                         *task = Task::Done(value);

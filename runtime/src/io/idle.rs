@@ -27,8 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::cluster::ComputeThread;
-use crate::memory::process::Process;
+use super::detached::Detaching;
+use super::posting::{Operations, Thread};
 use farfield_fabric::Parker;
 use farfield_words::ThreadId;
 
@@ -61,19 +61,19 @@ pub(crate) struct Idle {
     /// How many timers have been set.
     timers_set: Cell<u64>,
     thread: ThreadId,
-    process: Arc<Process>,
+    sleepers: Arc<Sleepers>,
 }
 
 impl Idle {
-    pub(crate) fn new(thread: ThreadId, process: &Arc<Process>) -> Self {
+    pub(crate) fn new(thread: ThreadId, sleepers: &Arc<Sleepers>) -> Self {
         let parker = Parker::new();
-        process.sleepers.list().push((thread, parker.waker().clone()));
+        sleepers.list().push((thread, parker.waker().clone()));
         Self {
             parker,
             timers: RefCell::default(),
             timers_set: Cell::new(0),
             thread,
-            process: Arc::clone(process),
+            sleepers: Arc::clone(sleepers),
         }
     }
 
@@ -106,37 +106,37 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        self.process.sleepers.list().retain(|(thread, _)| *thread != self.thread);
+        self.sleepers.list().retain(|(thread, _)| *thread != self.thread);
     }
 }
 
 /// Waits for a time, asleep.
-pub(super) struct Timer<'a> {
-    ct: &'a ComputeThread,
+pub(super) struct Timer<'a, T: Thread> {
+    ct: &'a T,
     at: Duration,
     /// Its key among the thread's timers, once it has been polled.
     key: Option<(Duration, u64)>,
 }
 
-impl<'a> Timer<'a> {
-    pub(super) fn new(ct: &'a ComputeThread, at: Duration) -> Self {
+impl<'a, T: Thread> Timer<'a, T> {
+    pub(super) fn new(ct: &'a T, at: Duration) -> Self {
         Self { ct, at, key: None }
     }
 }
 
-impl Future for Timer<'_> {
+impl<T: Thread> Future for Timer<'_, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let (ct, at) = (self.ct, self.at);
-        ct.hear_requests();
-        if ct.now() >= at {
+        ct.gives_way();
+        if ct.time() >= at {
             return Poll::Ready(());
         }
         let idle = ct.idle_state();
         let key = *self.key.get_or_insert_with(|| {
             idle.timers_set.set(idle.timers_set.get() + 1);
-            ct.lineage.sleeps(idle.timers_set.get());
+            ct.io().lineage.sleeps(idle.timers_set.get());
             (at, idle.timers_set.get())
         });
         let replaced = idle.timers.borrow_mut().insert(key, context.waker().clone());
@@ -145,33 +145,34 @@ impl Future for Timer<'_> {
     }
 }
 
-impl Drop for Timer<'_> {
+impl<T: Thread> Drop for Timer<'_, T> {
     fn drop(&mut self) {
         let key = self.key.take();
         if let Some((_, wait)) = key {
-            self.ct.lineage.awakes(wait);
+            self.ct.io().lineage.awakes(wait);
         }
         let removed = key.and_then(|key| self.ct.idle_state().timers.borrow_mut().remove(&key));
         drop(removed);
     }
 }
 
-impl ComputeThread {
+/// Sleeping.
+pub(crate) trait Sleeping: Detaching {
     /// Called after a round of polls in which the thread's future did not become ready: returns when it should be polled again.
-    pub(super) fn wait_for_wake(&self) {
+    fn wait_for_wake(&self) {
         let idle = self.idle_state();
-        idle.fire_timers(|| self.now());
+        idle.fire_timers(|| self.time());
         if idle.parker.was_woken() {
-            return self.idle();
+            return self.io().endpoint.idle();
         }
-        let mut began = self.now();
+        let mut began = self.time();
         loop {
-            self.idle();
-            idle.fire_timers(|| self.now());
+            self.io().endpoint.idle();
+            idle.fire_timers(|| self.time());
             if idle.parker.was_woken() {
                 return;
             }
-            let now = self.now();
+            let now = self.time();
             if self.is_underway() {
                 began = now;
                 continue;
@@ -181,23 +182,25 @@ impl ComputeThread {
                 continue;
             }
             // The second look at what the thread is asked for: whoever asks after this wakes it.
-            self.hear_requests();
+            self.gives_way();
             if self.is_underway() {
                 continue;
             }
             idle.parker.park(left);
-            self.hear_requests();
-            return idle.fire_timers(|| self.now());
+            self.gives_way();
+            return idle.fire_timers(|| self.time());
         }
     }
 
     /// Looks after what this thread has posted without waiting; returns whether any of it is under way.
     fn is_underway(&self) -> bool {
-        if !self.endpoint.is_underway() {
+        if !self.io().endpoint.is_underway() {
             return false;
         }
-        self.go_on_with_step();
-        self.look_after_left();
-        self.endpoint.is_underway()
+        self.goes_on();
+        self.poll_detached();
+        self.io().endpoint.is_underway()
     }
 }
+
+impl<T: Thread> Sleeping for T {}

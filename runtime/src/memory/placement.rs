@@ -1,21 +1,9 @@
-//! Where a new object goes.
+//! Which memory node a new object goes to.
 
-use crate::cluster::ComputeThread;
-use crate::memory::guard::Guard;
-use crate::pointer::{Address, Pointer};
-
-/// A thread to allocate with, and on which memory node.
-///
-/// A `&ComputeThread` or a `&Guard` is a site of its own: the cluster's policy picks the node.
-/// [`ComputeThread::near`] and [`ComputeThread::on_node`] pick it by hand.
-#[derive(Clone, Copy)]
-pub struct Site<'a> {
-    pub(crate) ct: &'a ComputeThread,
-    pub(crate) placement: Placement,
-}
+use farfield_words::Address;
 
 /// Which memory node picks itself for a new object, if nobody says more: `placement=…` of a cluster's URL, or
-/// [`ComputeThread::placed`] for one object.
+/// [`ComputeThread::placed`](crate::ComputeThread::placed) for one object.
 ///
 /// A thread's *own* memory node is the one with its process's number, modulo the number of nodes: the one in the same
 /// machine, where each machine has both. A thread takes memory in chunks of up to 16 KiB; which segment of a node a chunk
@@ -66,41 +54,4 @@ pub(crate) enum Placement {
     Near(Address),
     /// This node.
     Node(u16),
-}
-
-impl ComputeThread {
-    /// A site on the memory node that `neighbour` is on, so that one chain can reach both.
-    ///
-    /// Falls back to other nodes when that one is full.
-    pub fn near(&self, neighbour: impl Pointer) -> Site<'_> {
-        Site { ct: self, placement: Placement::Near(neighbour.points_to()) }
-    }
-
-    /// A site that a policy picks, whatever the cluster's is.
-    pub fn placed(&self, policy: Policy) -> Site<'_> {
-        Site { ct: self, placement: Placement::By(policy) }
-    }
-
-    /// A site on memory node `node`; the number wraps around at the number of nodes.
-    pub fn on_node(&self, node: u16) -> Site<'_> {
-        Site { ct: self, placement: Placement::Node(node) }
-    }
-}
-
-impl<'a> From<&'a ComputeThread> for Site<'a> {
-    fn from(ct: &'a ComputeThread) -> Self {
-        Self { ct, placement: Placement::Default }
-    }
-}
-
-impl<'a> From<&&'a ComputeThread> for Site<'a> {
-    fn from(ct: &&'a ComputeThread) -> Self {
-        Self::from(*ct)
-    }
-}
-
-impl<'a> From<&'a Guard<'_>> for Site<'a> {
-    fn from(g: &'a Guard<'_>) -> Self {
-        Self::from(&**g)
-    }
 }

@@ -15,11 +15,13 @@
 
 use std::time::Duration;
 
-use crate::cluster::ComputeThread;
-use crate::cluster::stalls::Purpose;
+use super::ComputeThread;
 use crate::error::{self, Error, HeldBackBy, Result};
+use crate::io::Purpose;
+use crate::io::Retry;
+use crate::io::operations::*;
+use crate::memory::worker::HeldBack;
 use crate::segment::{control, decode};
-use crate::task::Backoff;
 
 /// For how long, where time is real, and how often a thread tries at least before it fails because of another.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -27,17 +29,6 @@ const ATTEMPTS: u32 = 256;
 
 /// How often in one epoch it goes on because of a guard of its own that may be new.
 const GRACE_CALLS: u32 = 16;
-
-/// An epoch in which a thread has found that it has retired too much.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldBack {
-    epoch: u64,
-    since: Duration,
-    /// How often it has.
-    calls: u32,
-    /// Whether that has been an error.
-    is_told: bool,
-}
 
 impl ComputeThread {
     /// Looks whether this thread may retire more, or allocate.
@@ -56,7 +47,7 @@ impl ComputeThread {
 
     #[cold]
     async fn reclaim_too_much(&self) -> Result<()> {
-        let (began, mut backoff, mut attempts) = (self.now(), Backoff::for_turn(self), 0);
+        let (began, mut backoff, mut attempts) = (self.time(), Retry::for_turn(self.worker()), 0);
         let mut is_first = true;
         loop {
             self.try_reclaim().await;
@@ -69,20 +60,20 @@ impl ComputeThread {
             if before.is_none() {
                 attempts = 0;
             }
-            let new = || HeldBack { epoch, since: self.now(), calls: 0, is_told: false };
+            let new = || HeldBack { epoch, since: self.time(), calls: 0, is_told: false };
             let mut held_back = before.unwrap_or_else(new);
             held_back.calls += u32::from(std::mem::take(&mut is_first));
             self.held_back.set(Some(held_back));
-            if self.epoch.is_pinned_before(epoch) && !held_back.is_told && held_back.calls <= GRACE_CALLS {
+            if self.io.epoch.is_pinned_before(epoch) && !held_back.is_told && held_back.calls <= GRACE_CALLS {
                 // The guard may be another task's.
-                self.yield_now().await;
+                self.give_way().await;
                 return Ok(());
             }
-            if self.epoch.is_pinned_before(epoch) {
+            if self.io.epoch.is_pinned_before(epoch) {
                 return Err(self.is_held_back(held_back).await?);
             }
             let is_patient =
-                self.endpoint.virtual_time().is_none() && self.now().saturating_sub(began) < PATIENCE;
+                self.io.endpoint.virtual_time().is_none() && self.time().saturating_sub(began) < PATIENCE;
             attempts += 1;
             if held_back.is_told || (attempts >= ATTEMPTS && !is_patient) {
                 return Err(self.is_held_back(held_back).await?);
@@ -95,7 +86,7 @@ impl ComputeThread {
     async fn is_held_back(&self, held_back: HeldBack) -> Result<Error> {
         self.held_back.set(Some(HeldBack { is_told: true, ..held_back }));
         let stands = self.reclamation().await?;
-        let held_back_by = if self.epoch.is_pinned_before(held_back.epoch) {
+        let held_back_by = if self.io.epoch.is_pinned_before(held_back.epoch) {
             Some(HeldBackBy::Thread(self.index_here()))
         } else {
             stands.held_back_by
@@ -115,7 +106,7 @@ impl ComputeThread {
         Ok(Error::from(error::ReclamationHeldBack {
             retired_bytes: stands.retired_bytes,
             limit_bytes: self.most_retired,
-            held_ms: self.now().saturating_sub(held_back.since).as_millis() as u64,
+            held_ms: self.time().saturating_sub(held_back.since).as_millis() as u64,
             held_back_by,
             holder: holder.into(),
         }))

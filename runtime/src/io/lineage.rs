@@ -19,7 +19,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
-use crate::cluster::ComputeThread;
+use super::posting::{Operations, Thread};
 use farfield_fabric::stall::Waits;
 
 /// A task, and how often its futures have been polled.
@@ -149,33 +149,34 @@ impl Lineage {
 }
 
 /// A task's poll; over when it is dropped, also by a panic.
-struct Polled<'a> {
-    ct: &'a ComputeThread,
+struct Polled<'a, T: Thread> {
+    ct: &'a T,
     outer: u32,
     task: &'a mut TaskState,
     set_stirs: &'a mut u64,
 }
 
-impl Drop for Polled<'_> {
+impl<T: Thread> Drop for Polled<'_, T> {
     fn drop(&mut self) {
         self.ct.enter_task(self.outer);
-        self.ct.lineage.leave(self.task, self.set_stirs);
+        self.ct.io().lineage.leave(self.task, self.set_stirs);
     }
 }
 
-impl ComputeThread {
+/// Polls of tasks.
+pub(crate) trait Polling: Operations {
     /// Polls a task, which is number `index` of a set whose tasks have stirred so often together.
-    pub(crate) fn poll_task<R>(
+    fn poll_task<R>(
         &self,
         index: u32,
         task: &mut TaskState,
         set_stirs: &mut u64,
         poll: impl FnOnce() -> R,
     ) -> R {
-        if let Some(waits) = &self.stalls {
+        if let Some(waits) = &self.io().stalls {
             return self.poll_watched_task(&Arc::clone(waits), index, task, set_stirs, poll);
         }
-        self.lineage.enter(*task, *set_stirs);
+        self.io().lineage.enter(*task, *set_stirs);
         let _during = Polled { ct: self, outer: self.enter_task(index), task, set_stirs };
         poll()
     }
@@ -191,14 +192,14 @@ impl ComputeThread {
         poll: impl FnOnce() -> R,
     ) -> R {
         let number = task.number;
-        self.lineage.enter(*task, *set_stirs);
+        self.io().lineage.enter(*task, *set_stirs);
         let outer = self.enter_task(index);
         let _during = Polled { ct: self, outer, task, set_stirs };
         waits.polls_task(index);
-        let before = self.lineage.trace();
+        let before = self.io().lineage.trace();
         let polled = poll();
-        let is_foreign = before.is_some() && self.lineage.trace() == before;
-        self.lineage.polls.set(self.lineage.polls.get() + 1);
+        let is_foreign = before.is_some() && self.io().lineage.trace() == before;
+        self.io().lineage.polls.set(self.io().lineage.polls.get() + 1);
         waits.polls_task(outer);
         waits.was_polled(number, index, is_foreign);
         polled
@@ -206,29 +207,31 @@ impl ComputeThread {
 
     /// A poll of the thread's future begins; gives what [`poll_ends`](Self::poll_ends) needs.
     #[inline]
-    pub(super) fn poll_begins(&self) -> Option<(u64, u64)> {
-        let waits = self.stalls.as_ref()?;
+    fn poll_begins(&self) -> Option<(u64, u64)> {
+        let waits = self.io().stalls.as_ref()?;
         waits.poll_begins();
-        self.lineage.trace()
+        self.io().lineage.trace()
     }
 
     /// It is over, and not ready.
     #[inline]
-    pub(super) fn poll_ends(&self, seen: Option<(u64, u64)>) {
-        if let Some(waits) = &self.stalls {
+    fn poll_ends(&self, seen: Option<(u64, u64)>) {
+        if let Some(waits) = &self.io().stalls {
             waits.poll_ends();
-            waits.was_polled(0, 0, seen.is_some() && self.lineage.trace() == seen);
+            waits.was_polled(0, 0, seen.is_some() && self.io().lineage.trace() == seen);
         }
     }
 
     /// A task of a set has ended, or is dropped.
-    pub(crate) fn task_ends(&self, task: TaskState) {
-        self.lineage.ended(task);
-        if let Some(waits) = &self.stalls {
+    fn task_ends(&self, task: TaskState) {
+        self.io().lineage.ended(task);
+        if let Some(waits) = &self.io().stalls {
             waits.has_ended(task.number);
         }
     }
 }
+
+impl<T: Thread> Polling for T {}
 
 /// How often in a row a holder may be found not to have stirred.
 const FRUITLESS_LOOKS: u32 = 8;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-use super::pend_once;
-use crate::cluster::ComputeThread;
-use crate::cluster::stalls::Purpose;
+use super::posting::{Operations, Thread};
+use super::tasks::{Tasks, pend_once};
+use super::waits::{Purpose, Waits as _};
 use farfield_fabric::Endpoint as _;
 use farfield_fabric::stall::Waiting;
 use farfield_sim::{LoopId, LoopKind, Sim};
@@ -22,27 +22,10 @@ const MAX_NETWORK_SHIFT: u32 = 13;
 /// The longest wait on a real network.
 const LONGEST_NS: u64 = 10_000_000;
 
-/// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whoever holds
-/// what one waits for may be one of them.
-///
-/// Made by [`ComputeThread::backoff`], for one loop: where stalls are reported (see [`Cluster::connect`](crate::Cluster::connect)), all of its waits
-/// count as one wait, unless some time passes between two.
-///
-/// ```
-/// # use farfield::prelude::*;
-/// async fn increment_slowly(counter: Place<'_, Atomic<u64>>, ct: &ComputeThread) -> farfield::Result<()> {
-///     let mut backoff = ct.backoff();
-///     loop {
-///         let seen = counter.load(ct).await?;
-///         if counter.compare_exchange(ct, seen, seen + 1).await?.is_ok() {
-///             return Ok(());
-///         }
-///         backoff.wait().await;
-///     }
-/// }
-/// ```
-pub struct Backoff<'a> {
-    ct: &'a ComputeThread,
+/// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whichever holds
+/// what one waits for may be one of them. Programs have it as [`Backoff`](crate::Backoff).
+pub(crate) struct Retry<'a, T: Thread> {
+    ct: &'a T,
     shift: u32,
     /// The largest shift on a network.
     most: u32,
@@ -56,8 +39,8 @@ pub struct Backoff<'a> {
     entry: Option<LoopId>,
 }
 
-impl<'a> Backoff<'a> {
-    pub(crate) fn new(ct: &'a ComputeThread) -> Self {
+impl<'a, T: Thread> Retry<'a, T> {
+    pub(crate) fn new(ct: &'a T) -> Self {
         Self {
             ct,
             shift: 0,
@@ -75,8 +58,8 @@ impl<'a> Backoff<'a> {
     /// attempt took. So all who may wait ask about as often, together, as one that waits alone, and who has
     /// waited for long asks about as often as who has just come. (Where attempts hinder each other, as those that take two
     /// locks do, waits must grow until they no longer meet.)
-    pub(crate) fn for_turn(ct: &'a ComputeThread) -> Self {
-        let crowd = ct.threads().next_power_of_two().trailing_zeros();
+    pub(crate) fn for_turn(ct: &'a T) -> Self {
+        let crowd = ct.crowd().next_power_of_two().trailing_zeros();
         let most = (crowd + 1).min(MAX_NETWORK_SHIFT);
         let mut backoff = Self::new(ct);
         (backoff.most, backoff.began) = (most, Some(Duration::MAX));
@@ -85,8 +68,8 @@ impl<'a> Backoff<'a> {
 
     /// For waiting until others have come: up to 64 round trips, or more where so many may wait that they would take all of the
     /// memory node's time.
-    pub(crate) fn for_others(ct: &'a ComputeThread) -> Self {
-        let crowd = ct.threads().next_power_of_two().trailing_zeros();
+    pub(crate) fn for_others(ct: &'a T) -> Self {
+        let crowd = ct.crowd().next_power_of_two().trailing_zeros();
         let mut backoff = Self::new(ct);
         backoff.most = (crowd + 1).clamp(8, MAX_NETWORK_SHIFT);
         backoff
@@ -104,7 +87,7 @@ impl<'a> Backoff<'a> {
     }
 
     /// Waits.
-    pub async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         self.wait_for(Purpose::Retry).await;
     }
 
@@ -126,15 +109,17 @@ impl<'a> Backoff<'a> {
     /// As [`wait_for`](Self::wait_for), in a loop that ends by itself after so many attempts: in the simulator each wait takes a round trip, so
     /// that all of them end in a short time.
     pub(crate) async fn wait_a_round_trip_for(&mut self, purpose: Purpose<'_>) {
-        let Some(simulation) = self.ct.cluster().simulation() else { return self.wait_for(purpose).await };
+        let Some(rtt) = self.ct.io().endpoint.virtual_time().map(Sim::rtt) else {
+            return self.wait_for(purpose).await;
+        };
         self.note(purpose);
-        self.ct.sleep(simulation.rtt()).await;
+        self.ct.sleep_for(rtt).await;
         self.note_end();
     }
 
     /// A wait begins: says what for, where stalls are reported.
     fn note(&mut self, purpose: Purpose<'_>) {
-        let Some(waits) = &self.ct.stalls else { return };
+        let Some(waits) = &self.ct.io().stalls else { return };
         // A program may use one for several loops: what comes long after the last wait follows a success.
         let is_late = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
         if is_late && matches!(purpose, Purpose::Retry) {
@@ -145,33 +130,33 @@ impl<'a> Backoff<'a> {
 
     /// It is over.
     fn note_end(&mut self) {
-        if let Some(waits) = &self.ct.stalls {
+        if let Some(waits) = &self.ct.io().stalls {
             self.waited = waits.now();
         }
     }
 
     async fn wait_once(&mut self) {
         let (ct, shift) = (self.ct, self.shift);
-        ct.hear_requests();
+        ct.gives_way();
         let timer = ct.timer(|sim, task| {
             let took = self.began.map_or(0, |began| Sim::pauses_in(sim.now().saturating_sub(began)));
             let most = u64::from((sim.pauses_per_rtt().max(took) / 4).max(1)) << shift;
             let pauses = ct.rng().random_range(0..=most);
-            ct.count_wait_towards_step(pauses / u64::from(sim.pauses_per_rtt()));
+            ct.waits_for_round_trips(pauses / u64::from(sim.pauses_per_rtt()));
             let pauses = u32::try_from(pauses).unwrap_or(u32::MAX);
             sim.retry(pauses, task, self.kind, &mut self.entry)
         });
         if let Some(timer) = timer {
             drop(timer.await);
             self.shift = (shift + 1).min(self.most);
-            self.began = self.began.map(|_| ct.endpoint.now());
+            self.began = self.began.map(|_| ct.io().endpoint.now());
             return;
         }
         if let Some(round_trip) = ct.round_trip() {
             let most = ((round_trip / 4) << shift).min(LONGEST_NS);
             let wait = ct.rng().random_range(0..=most);
-            ct.count_wait_towards_step(wait / round_trip);
-            ct.sleep(Duration::from_nanos(wait)).await;
+            ct.waits_for_round_trips(wait / round_trip);
+            ct.sleep_for(Duration::from_nanos(wait)).await;
             pend_once(ct).await;
             self.shift = (shift + 1).min(self.most);
             return;
@@ -185,12 +170,12 @@ impl<'a> Backoff<'a> {
     }
 }
 
-impl Drop for Backoff<'_> {
+impl<T: Thread> Drop for Retry<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Only the simulator keeps a table of them.
         if let Some(entry) = self.entry
-            && let Some(sim) = self.ct.endpoint.virtual_time()
+            && let Some(sim) = self.ct.io().endpoint.virtual_time()
         {
             sim.loop_ends(entry);
         }

@@ -6,29 +6,30 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::ComputeThread;
+use super::detached::Detaching;
+use super::endpoint::Posted;
 use super::metrics::count;
+use super::posting::{Operations, Thread};
 use crate::error::Result;
-use crate::io::Posted;
 use farfield_fabric::chain::{Chain, Slot};
 
 /// A posted chain, to be waited for.
-pub(crate) struct Submitted<'a> {
-    pub(super) ct: &'a ComputeThread,
+pub(crate) struct Submitted<'a, T: Thread> {
+    pub(super) ct: &'a T,
     pub(super) posted: Option<Posted>,
     /// Whether it is a chain's, not a timer's.
     pub(super) touches_memory: bool,
 }
 
-impl<'a> Future for Submitted<'a> {
-    type Output = Result<Completed<'a>>;
+impl<'a, T: Thread> Future for Submitted<'a, T> {
+    type Output = Result<Completed<'a, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ct = self.ct;
-        ct.lineage.stir();
+        ct.io().lineage.stir();
         let (chain, result) = match self.posted.take().expect("not polled after completion") {
             Posted::Done(chain, result) => (chain, result),
-            Posted::InFlight(ticket) => match ct.endpoint.poll(ticket) {
+            Posted::InFlight(ticket) => match ct.io().endpoint.poll(ticket) {
                 Poll::Ready(done) => done,
                 Poll::Pending => {
                     self.posted = Some(Posted::InFlight(ticket));
@@ -41,7 +42,7 @@ impl<'a> Future for Submitted<'a> {
         let owed = if self.touches_memory { ct.take_owed_error() } else { None };
         Poll::Ready(match owed.map_or(result, Err) {
             Ok(()) => {
-                count(&ct.counters.cas_failed, chain.failed_exchanges());
+                count(&ct.io().counters.cas_failed, chain.failed_exchanges());
                 Ok(Completed { ct, chain })
             }
             Err(error) => {
@@ -52,18 +53,18 @@ impl<'a> Future for Submitted<'a> {
     }
 }
 
-impl Submitted<'_> {
+impl<T: Thread> Submitted<'_, T> {
     /// What was posted, for whoever looks after it without waiting.
     pub(crate) fn into_posted(mut self) -> Option<Posted> {
         self.posted.take()
     }
 }
 
-impl Drop for Submitted<'_> {
+impl<T: Thread> Drop for Submitted<'_, T> {
     fn drop(&mut self) {
         match self.posted.take() {
-            Some(Posted::InFlight(ticket)) if self.touches_memory => self.ct.leave(ticket),
-            Some(Posted::InFlight(ticket)) => self.ct.endpoint.forget(ticket),
+            Some(Posted::InFlight(ticket)) if self.touches_memory => self.ct.detach(ticket),
+            Some(Posted::InFlight(ticket)) => self.ct.io().endpoint.forget(ticket),
             Some(Posted::Done(chain, _)) => self.ct.recycle(chain),
             None => {}
         }
@@ -71,13 +72,13 @@ impl Drop for Submitted<'_> {
 }
 
 /// A completed chain; its buffers go back to the thread when it is dropped.
-pub(crate) struct Completed<'a> {
-    ct: &'a ComputeThread,
+pub(crate) struct Completed<'a, T: Thread> {
+    ct: &'a T,
     chain: Chain,
 }
 
-impl Completed<'_> {
-    /// The chain itself, for whoever keeps its results; to be [recycled](ComputeThread::recycle) then.
+impl<T: Thread> Completed<'_, T> {
+    /// The chain itself, for whoever keeps its results; to be recycled then.
     pub(crate) fn into_chain(mut self) -> Chain {
         std::mem::take(&mut self.chain)
     }
@@ -91,7 +92,7 @@ impl Completed<'_> {
     }
 }
 
-impl Drop for Completed<'_> {
+impl<T: Thread> Drop for Completed<'_, T> {
     fn drop(&mut self) {
         self.ct.recycle(std::mem::take(&mut self.chain));
     }

@@ -1,13 +1,13 @@
 //! `Guard`: protection for loaded pointers.
 
-use super::block::block_of;
 use std::ops::Deref;
 
+use super::Shared;
 use crate::cluster::ComputeThread;
 use crate::epoch::Pin;
 use crate::error::Result;
-use crate::pointer::Shared;
-use farfield_sim::Sim;
+use crate::io::operations::*;
+use crate::memory::block::block_of;
 use farfield_words::Remote;
 
 /// While it is held, nothing that was reachable since it was pinned is freed.
@@ -27,25 +27,8 @@ impl ComputeThread {
     /// Protects what is loaded from now on, until the guard is dropped. No round trip.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
-        self.hear_requests();
-        let pin = match self.endpoint.virtual_time() {
-            None => self.epoch.pin(),
-            Some(sim) => self.pin_simulated(sim),
-        };
-        Guard { ct: self, pin }
-    }
-
-    #[cold]
-    fn pin_simulated(&self, sim: &Sim) -> Pin {
-        let pin = self.enter_epoch();
-        sim.pins(|| self.process.collector.epoch());
-        pin
-    }
-
-    #[cold]
-    fn unpin_simulated(&self, sim: &Sim, pin: Pin) {
-        self.leave_epoch(pin);
-        sim.unpins();
+        self.gives_way();
+        Guard { ct: self, pin: self.enter_for_guard() }
     }
 }
 
@@ -63,12 +46,12 @@ impl Guard<'_> {
     /// cluster's URL allows, and a guard that somebody keeps holds them back. In that case the object is retired all the same: it must not be
     /// retired again, and is freed like the others once the guard is gone. After any other error it is not retired.
     pub async fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> Result<()> {
-        self.ct.retire(block_of::<T>(object.as_ptr(), self).await?)?;
+        self.ct.retire(block_of::<T>(object.address(), self).await?)?;
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;
             if self.ct.has_too_much_garbage() {
                 // Whoever holds it back may only need a processor.
-                self.ct.yield_now().await;
+                self.ct.give_way().await;
             }
         }
         // Getting a page may fail; the object is retired all the same.
@@ -85,7 +68,7 @@ impl Guard<'_> {
     pub fn repin(&mut self) {
         let pin = self.ct.enter_epoch();
         self.ct.leave_epoch(std::mem::replace(&mut self.pin, pin));
-        if let Some(sim) = self.ct.endpoint.virtual_time() {
+        if let Some(sim) = self.ct.io.endpoint.virtual_time() {
             sim.unpins();
             sim.pins(|| self.ct.process.collector.epoch());
         }
@@ -103,9 +86,6 @@ impl Deref for Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        match self.ct.endpoint.virtual_time() {
-            None => drop(self.ct.epoch.unpin(self.pin)),
-            Some(sim) => self.ct.unpin_simulated(sim, self.pin),
-        }
+        self.ct.leave_for_guard(self.pin);
     }
 }
