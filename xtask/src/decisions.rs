@@ -8,7 +8,7 @@ use crate::workspace::{files, read};
 /// The parts of a page, in order.
 const PARTS: [&str; 3] = ["Context", "Decision", "Price"];
 
-/// What is wrong with the pages in a folder.
+/// The breaches of the pages in a folder.
 pub(crate) fn breaches(folder: &Path) -> Result<Vec<String>, String> {
     let mut pages = Vec::new();
     for path in files(folder, "md") {
@@ -18,7 +18,7 @@ pub(crate) fn breaches(folder: &Path) -> Result<Vec<String>, String> {
     Ok(check(&pages))
 }
 
-/// What is wrong with the pages, which are sorted by name.
+/// The breaches of pages, which are sorted by name.
 fn check(pages: &[(String, String)]) -> Vec<String> {
     let mut breaches = Vec::new();
     let index = pages.iter().find(|(name, _)| name == "README.md").map_or("", |(_, text)| text);

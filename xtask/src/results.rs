@@ -167,7 +167,7 @@ fn recorded(table: &str) -> Result<Recorded, String> {
     Ok((machine.to_owned(), values))
 }
 
-/// What is wrong with the two tables: each must be as `--update-tables` writes it from the book's values.
+/// The breaches of the two tables: each must be as `--update-tables` writes it from the book's values.
 pub(crate) fn breaches(book: &str, readme: &str) -> Vec<String> {
     let check = || {
         let (machine, values) = recorded(book)?;
@@ -183,7 +183,7 @@ pub(crate) fn breaches(book: &str, readme: &str) -> Vec<String> {
     check().unwrap_or_else(|error: String| vec![error])
 }
 
-/// What is wrong with the repository's tables.
+/// The breaches of the repository's tables.
 pub(crate) fn check_tables() -> Result<Vec<String>, String> {
     Ok(breaches(&read(&root().join(BOOK))?, &read(&root().join("README.md"))?))
 }

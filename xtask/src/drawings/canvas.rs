@@ -37,7 +37,7 @@ pub(super) enum Look {
     Plain,
     /// A box that stands out.
     Filled,
-    /// A box or line of what is not in use.
+    /// A box or line of a thing that is not in use.
     Faint,
     /// A box with a warning.
     Marked,

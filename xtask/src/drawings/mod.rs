@@ -7,7 +7,7 @@
 //! | `removal.svg` | `removal.txt` | likewise |
 //! | `epochs.svg` | `epochs.txt` | hand; the drawing refuses what the rules of epochs forbid |
 //!
-//! The drawings are committed, and `cargo xtask tidy` compares them with what is made here.
+//! The drawings are committed, and `cargo xtask tidy` draws them anew to compare them.
 
 mod canvas;
 mod chain;
@@ -44,7 +44,7 @@ fn drawn(root: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(drawings)
 }
 
-/// The drawings of a workspace that are not what is made from their texts, or are on no page of the book.
+/// The committed drawings of a workspace that differ from those of their texts, or are on no page of the book.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let mut pages = String::new();
     for page in crate::workspace::files(&root.join("book/src"), "md") {

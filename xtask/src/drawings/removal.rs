@@ -12,7 +12,7 @@ const DISTANCE: f64 = 122.0;
 const WIDTH: f64 = 78.0;
 const HEIGHT: f64 = 32.0;
 
-/// A node of the list: its name, the node that its link names, and what is set in it.
+/// A node of the list: its name, the node that its link names, and its flags.
 #[derive(Clone)]
 struct Node<'a> {
     name: &'a str,
