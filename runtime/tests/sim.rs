@@ -312,7 +312,7 @@ fn memory_that_was_never_allocated_is_not_accessed() {
         RemotePtr::<Page>::from_address(Address::new(0, 1 << 20)).read(&ct.pin()).await.map(drop)
     });
     assert_eq!(found, Finding::WildAccess);
-    assert!(report.contains("where nothing was ever allocated"), "{report}");
+    assert!(report.contains("where no object was ever allocated"), "{report}");
     let (found, report) = finding("sim:", 1, async |ct| {
         let cells = cells(ct).await?;
         RemotePtr::<Page>::from_address(cells.address()).read(&ct.pin()).await.map(drop)

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::workspace::{self, output, read, root};
-use crate::{book, corrupt, crash, fuzz, rdma, soak, tidy};
+use crate::{book, corrupt, crash, fuzz, package, rdma, soak, tidy};
 
 /// Where loom's build goes: with its `cfg` every crate is another one, which would push the ordinary build out.
 const LOOM_TARGET: &str = "target/loom";
@@ -42,6 +42,7 @@ pub(crate) fn run() -> Result<(), String> {
         workspace::run(&members, &[])?;
         workspace::run(&programs, &[])
     })?;
+    step("packages", package::run)?;
     step("book", book::run)?;
     step("lints with RDMA", || {
         let clippy = ["clippy", "--all-targets", "--quiet", "--features", rdma::FEATURES];

@@ -28,6 +28,7 @@ mod fuzz;
 mod imports;
 mod links;
 mod markdown;
+mod package;
 mod rdma;
 mod results;
 mod sanitize;
@@ -61,6 +62,8 @@ enum Task {
         #[arg(long)]
         open: bool,
     },
+    /// Package every crate that users depend on, and build each from its archive
+    Package,
     /// Make the book's drawings from their texts
     Drawings,
     /// Measure the figures that the project claims
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Tidy(options) => tidy::run(&options),
         Task::Book { open } => book::run().and_then(|()| if open { book::open() } else { Ok(()) }),
+        Task::Package => package::run(),
         Task::Drawings => drawings::run(),
         Task::Results(options) => results::run(&options),
         Task::SimSoak(options) => soak::run(&options),

@@ -1,7 +1,6 @@
-//! What a `sim:` URL asks for, and what it gets where it does not say.
-//!
-//! Times are in picoseconds, so that the time of a word on a fast link is not rounded away; 64 bits of them are 213
-//! days, and no option may ask for more than an hour.
+//! The options of a `sim:` URL and their defaults.
+//! Times are in picoseconds, so that the time of a word on a fast link is not rounded away. 64 bits of them are 213 days; no option accepts more than
+//! an hour.
 
 use crate::plant::Plant;
 use crate::work::Costs;
@@ -9,69 +8,69 @@ use crate::work::Costs;
 use farfield_words::units::{MICROSECOND, SECOND, parse_duration, split};
 pub(crate) use farfield_words::units::{Picos, duration, picos};
 
-/// How many faults there are in 2^32 tries.
+/// A probability in units of 2^-32.
 pub(crate) type Odds = u32;
 
-/// The simulated network and its misfortunes.
+/// The options of a simulated cluster: its network, its costs and its faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimConfig {
-    /// From posting a chain to its completion, where nothing else is in the way.
+    /// The time from posting a chain to its completion on an idle network.
     pub rtt: Picos,
-    /// Time of a byte on a link, in units of 2^-16 ps; 0 for an infinite bandwidth.
+    /// The time of a byte on a link, in units of 2^-16 ps; 0 for an infinite bandwidth.
     byte_time: u64,
-    /// How long a memory node is busy with an operation; 0 for an infinite rate.
+    /// The time for which an operation occupies a memory node; 0 for an infinite rate.
     pub service: Picos,
-    /// How long a compute node's NIC is busy with a doorbell.
+    /// The time for which a doorbell occupies a compute node's NIC.
     pub doorbell: Picos,
-    /// How long a thread's own work takes.
+    /// The cost of a thread's own work.
     pub compute: Costs,
-    /// By how much each way of a chain's trip may differ from its mean, in units of 2^-32 of it.
+    /// The largest deviation of a one-way latency from its mean, in units of 2^-32 of the mean.
     pub jitter: u32,
-    /// How long a requester tries to reach a memory node.
+    /// The time after which an unanswered chain fails.
     pub timeout: Picos,
-    /// When a run is given up.
+    /// The virtual time after which a run is abandoned.
     pub limit: Picos,
-    /// How many compute threads share a compute node: its NIC and its fate.
+    /// The number of compute threads of a compute node: they share its NIC and die with it.
     pub threads_per_node: u32,
-    /// The odds, for each chain that is posted, that its compute node dies.
+    /// For each posted chain, the probability that its compute node dies.
     pub crash: Odds,
-    /// That its compute node stalls for a while.
+    /// For each posted chain, the probability that its compute node stalls for a while.
     pub stall: Odds,
-    /// That the link between its compute node and its memory node is cut for a while.
+    /// For each posted chain, the probability that the link between its compute node and its memory node is cut for a while.
     pub cut: Odds,
-    /// That its memory node dies.
+    /// For each posted chain, the probability that its memory node dies.
     pub memory_crash: Odds,
-    /// The odds that a memory node is slow all along.
+    /// The probability that a memory node is slow from the start.
     pub slow: Odds,
-    /// Whether what is left unreachable at a run's end is an error.
+    /// True if an object that is unreachable at a run's end is an error.
     pub leaks_fail: bool,
     /// When epochs advance.
     pub reclaim: Reclaim,
-    /// What becomes of freed blocks, if that was said.
+    /// The reuse of freed blocks, if the URL sets it.
     reuse: Option<Reuse>,
-    /// A planted bug.
+    /// The planted bug.
     pub plant: Plant,
-    /// True if a process that dies is only marked, as real memory nodes do, and keepers evict it. What it had is lost then.
+    /// True if a dead process is only marked, as by real memory nodes, and keepers evict it. Its memory is lost then.
     pub marks_dead_members: bool,
-    /// True if keepers sweep up what is lost.
+    /// True if keepers sweep lost memory.
     pub sweeps: bool,
 }
 
-/// When epochs advance.
+/// The policy by which epochs advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaim {
-    /// As soon as the rules allow: see `memory::eager`.
+    /// As soon as the rules of reclamation allow.
     Eager,
-    /// As on real fabrics: now and then, by steps that take round trips.
+    /// As on real fabrics: occasionally, by steps that take round trips.
     Lazy,
 }
 
-/// What becomes of a freed block.
+/// The policy by which freed blocks are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// The block that a thread freed last is the next of its size that it hands out.
+    /// A thread reuses the block that it freed last for its next allocation of that size.
     Immediate,
-    /// It is kept out of use until memory is short.
+    /// A freed block is not reused until memory is short.
     Never,
 }
 
@@ -108,7 +107,7 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// The defaults that are written as in a URL. `Cluster::connect` documents their sources.
+    /// The defaults in the notation of a URL. `Cluster::connect` documents their sources.
     const DEFAULTS: [(&str, &str); 4] =
         [("bandwidth", "100Gbps"), ("rate", "20M"), ("jitter", "10%"), ("doorbell", "100ns")];
 
@@ -116,10 +115,10 @@ impl SimConfig {
     pub const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `compute`, `timeout`, `limit`, \
                                       `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse`, `dead`, `sweep` and `plant`";
 
-    /// Sets one option; gives whether there is such an option.
+    /// Sets one option. Returns whether the option exists.
     ///
     /// # Errors
-    /// A reason that names the option and its value.
+    /// One line that names the option and its value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "rtt" => self.rtt = parse_duration(name, value, MICROSECOND / 1000)?,
@@ -195,46 +194,46 @@ impl SimConfig {
         Ok(true)
     }
 
-    /// What becomes of freed blocks in a run of `seed`. Lazy reclamation is for counting what real fabrics do, which use them at once.
+    /// Returns the reuse policy of a run of `seed`. Lazy reclamation models real fabrics, which reuse blocks immediately.
     pub fn reuse(&self, seed: u64) -> Reuse {
         let drawn =
             if seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { Reuse::Immediate } else { Reuse::Never };
         self.reuse.unwrap_or(if self.reclaim == Reclaim::Eager { drawn } else { Reuse::Immediate })
     }
 
-    /// How long `bytes` bytes take on a link.
+    /// Returns the time of `bytes` bytes on a link.
     pub fn transfer(&self, bytes: u64) -> Picos {
         ((u128::from(self.byte_time) * u128::from(bytes)) >> 16) as u64
     }
 
-    /// From posting a chain to its arrival at the memory node, and back: without jitter.
+    /// Returns the mean latency of one way, without jitter.
     pub fn one_way(&self) -> Picos {
         self.rtt * 2 / 5
     }
 
-    /// How long a memory node's accesses for one chain are spread.
+    /// Returns the time over which a memory node spreads the word accesses of one chain.
     pub fn window(&self) -> Picos {
         self.rtt - 2 * self.one_way()
     }
 
-    /// True if simulated processes have keepers.
+    /// Returns whether simulated processes have keepers.
     pub fn has_keepers(&self) -> bool {
         self.marks_dead_members || self.sweeps
     }
 
-    /// Whether any fault can come from the seed while threads run.
+    /// Returns whether the seed can cause faults while threads run.
     pub fn has_odds(&self) -> bool {
         self.crash | self.stall | self.cut | self.memory_crash > 0
     }
 }
 
-/// The time of one of `rate` things a second, in units of a picosecond divided by `scale`.
+/// Returns the time of one event at `rate` events a second, in units of a picosecond divided by `scale`.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // positive, and far from the limits of either type
 fn per_second(rate: f64, scale: f64) -> u64 {
     (SECOND as f64 * scale / rate).ceil() as u64
 }
 
-/// A positive quantity with a decimal prefix and a unit; `None` for `inf`.
+/// Parses a positive quantity with a decimal prefix and a unit; returns `None` for `inf`.
 fn quantity(name: &str, value: &str, unit: &str, like: &str) -> Result<Option<f64>, String> {
     let wrong = || format!("{name}={value} is not understood; write it like {like}, or `inf`");
     if value == "inf" {
@@ -260,7 +259,7 @@ fn quantity(name: &str, value: &str, unit: &str, like: &str) -> Result<Option<f6
     Ok(Some(quantity))
 }
 
-/// A share of tries: a percentage from 0 to 100.
+/// Parses a probability: a percentage from 0 to 100.
 #[allow(clippy::cast_sign_loss)] // checked to be positive
 fn odds(name: &str, value: &str) -> Result<Odds, String> {
     let wrong = || format!("{name}={value} is not a percentage from 0% to 100%; write it like 0.1%");

@@ -1,11 +1,10 @@
-//! Faults by script: what is to go wrong, and when.
+//! Scripted faults: their kinds and their times.
 
 use std::time::Duration;
 
-/// Something that goes wrong in a simulated cluster: at once, at a time, or at an operation.
-///
-/// Given to [`Simulation::inject`](crate::Simulation::inject), before a run or during it. A compute node is
-/// `threads-per-node` compute threads, by default one: then its number is the thread's index.
+/// A fault of a simulated cluster: immediate, at a time, or at an operation.
+/// [`Simulation::inject`](crate::Simulation::inject) takes it, before a run or during it. A compute node has `threads-per-node` compute threads, by
+/// default one: then its number is the thread's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a fault does nothing until it is injected"]
 pub struct Fault {
@@ -13,7 +12,7 @@ pub struct Fault {
     pub(crate) when: FaultTime,
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     Crash { compute: usize },
@@ -23,14 +22,14 @@ pub(crate) enum FaultKind {
     Slow { memory: u16, factor: u32 },
 }
 
-/// When it does.
+/// The time of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultTime {
-    /// At once; before a run, at its start.
+    /// Immediately; at the run's start if no run is under way.
     Now,
     /// At this time.
     At(Duration),
-    /// Once the compute node has posted so many chains of a run.
+    /// Once the compute node has posted this many chains of a run.
     AfterChains(u64),
 }
 
@@ -39,42 +38,41 @@ impl Fault {
         Self { kind, when: FaultTime::Now }
     }
 
-    /// The compute node dies: its threads stop where they wait, holding what they hold, and never go on. What they had
-    /// posted takes effect.
+    /// The compute node dies: its threads stop where they wait, keep their locks, and never resume. Chains that they had posted take effect.
     pub fn crash(compute_node: usize) -> Self {
         Self::new(FaultKind::Crash { compute: compute_node })
     }
 
-    /// The compute node's threads do nothing for a while, and then go on. What they had posted takes effect meanwhile.
+    /// The compute node's threads pause for a while, and then resume. Chains that they had posted take effect meanwhile.
     pub fn stall(compute_node: usize, duration: Duration) -> Self {
         Self::new(FaultKind::Stall { compute: compute_node, duration })
     }
 
-    /// The link between a compute node and a memory node loses everything for a while. What is posted meanwhile waits
-    /// until the link heals, or fails with [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable) after the `timeout`. A chain
-    /// whose answer is lost has taken effect all the same.
+    /// The link between a compute node and a memory node loses all packets for a while. A chain that is posted meanwhile waits until the link
+    /// heals, or fails with [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable) after the `timeout`. A chain whose answer is lost has
+    /// taken effect.
     pub fn cut(compute_node: usize, memory_node: u16, duration: Duration) -> Self {
         Self::new(FaultKind::Cut { compute: compute_node, memory: memory_node, duration })
     }
 
-    /// The memory node dies, with all it holds: operations on it fail with
-    /// [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable) from now on.
+    /// The memory node dies, and its memory is lost: operations on it fail with [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable) from
+    /// now on.
     pub fn memory_crash(memory_node: u16) -> Self {
         Self::new(FaultKind::MemoryCrash { memory: memory_node })
     }
 
-    /// The memory node takes `factor` times as long for everything.
+    /// The memory node takes `factor` times as long for each operation.
     pub fn slow(memory_node: u16, factor: u32) -> Self {
         Self::new(FaultKind::Slow { memory: memory_node, factor: factor.max(1) })
     }
 
-    /// It happens at this time of the cluster's clock, which goes on from run to run.
+    /// Schedules the fault for this time of the cluster's clock, which continues from run to run.
     pub fn at(self, time: Duration) -> Self {
         Self { when: FaultTime::At(time), ..self }
     }
 
-    /// It happens once the compute node has posted this many chains of a run: between two operations of its threads,
-    /// chosen exactly. Of a memory node's fault this says nothing, and it happens at once.
+    /// Schedules the fault for the moment when the compute node has posted this many chains of a run: an exact point between two operations of
+    /// its threads. Has no effect on a memory node's fault, which stays immediate.
     pub fn after_chains(self, chains: u64) -> Self {
         match self.kind {
             FaultKind::MemoryCrash { .. } | FaultKind::Slow { .. } => self,
@@ -82,7 +80,7 @@ impl Fault {
         }
     }
 
-    /// The compute node it befalls, if it is one's.
+    /// Returns the compute node that the fault concerns; `None` for a memory node's fault.
     pub fn compute(&self) -> Option<usize> {
         match self.kind {
             FaultKind::Crash { compute }

@@ -1,9 +1,7 @@
-//! `History`: what a concurrent run did to an object, as its clients saw it.
-//!
-//! A history is all that a checker of linearizability needs: which client invoked what, what it got back, and in which
-//! order these events happened. In the simulator the order is that of virtual time, and one OS thread executes all
-//! compute threads, so the order in which events are recorded is exact. On other fabrics it is the order in which
-//! clients came to the history's lock, which lies between each operation's effect and its caller, so it is sound too.
+//! `History`: the operations on an object in a concurrent run, as its clients observed them.
+//! A history is the input of a linearizability checker: the invocations and returns of each client, in order. In the simulator one OS thread executes
+//! all compute threads, so the recorded order is exactly that of virtual time. On other fabrics clients are ordered by the history's lock. A client
+//! takes it before its operation can take effect and after the operation has returned, so that order is sound, too.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,11 +15,11 @@ pub struct History<O, R> {
 /// One event of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<O, R> {
-    /// Who it happened to. A client does one operation at a time.
+    /// The client. It executes one operation at a time.
     pub client: Client,
-    /// When, by the fabric's clock.
+    /// The time, by the fabric's clock.
     pub at: Duration,
-    /// What.
+    /// The beginning or end of an operation.
     pub happened: Happened<O, R>,
 }
 
@@ -30,16 +28,16 @@ pub struct Event<O, R> {
 pub struct Client {
     /// The thread's index in its run.
     pub thread: usize,
-    /// The task's index among those of `ComputeThread::tasks`; 0 outside.
+    /// The task's index among those of `ComputeThread::tasks`; 0 outside of tasks.
     pub task: usize,
 }
 
-/// What performs operations and tells the time: a compute thread.
+/// A compute thread, as a history needs it: a client with a clock.
 pub trait Clocked {
-    /// The task that runs.
+    /// Returns the running task.
     fn client(&self) -> Client;
 
-    /// The time, by the fabric's clock.
+    /// Returns the time, by the fabric's clock.
     fn now(&self) -> Duration;
 }
 
@@ -48,8 +46,8 @@ pub trait Clocked {
 pub enum Happened<O, R> {
     /// The client began this operation.
     Invoked(O),
-    /// The client's operation returned this. One that failed, or whose thread died, never returns: it may have taken
-    /// effect or not.
+    /// The client's operation returned this value. An operation that failed, or whose thread died, never returns: it may have taken effect or
+    /// not.
     Returned(R),
 }
 
@@ -60,12 +58,12 @@ impl<O, R> Default for History<O, R> {
 }
 
 impl<O, R: Clone> History<O, R> {
-    /// An empty history.
+    /// Makes an empty history.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Performs an operation and records when it was invoked and what it returned.
+    /// Performs an operation, and records its invocation and its return.
     ///
     /// # Errors
     /// Those of the operation.
@@ -87,7 +85,7 @@ impl<O, R: Clone> History<O, R> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// All events, in the order in which they happened.
+    /// Returns all events, in order.
     pub fn into_events(self) -> Vec<Event<O, R>> {
         self.events.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,32 +1,31 @@
-//! The meaning of the library's own words, given by the layer above.
-//!
-//! The simulator judges accesses to objects, of which it hears when they are allocated and freed. Of the words outside objects it knows
-//! nothing by itself; a trace names them, and a report says who claims which name, through this trait.
+//! The meaning of the library's own words, which the layer above implements.
+//! The simulator checks accesses to objects, whose allocation and freeing [`Watch`](crate::Watch) reports. It knows nothing about words outside
+//! objects. Through this trait a trace names them, and a report lists the threads that claim names.
 
 use farfield_words::{Address, ThreadId};
 
-/// What the words outside objects mean.
+/// The meaning of words outside objects.
 pub trait Meaning: Send {
-    /// True if objects may be at an address; else it is one of the library's own words.
+    /// Returns whether objects may be at an address; if not, the address is one of the library's own words.
     fn is_heap(&self, at: Address) -> bool;
 
-    /// What one of the library's own words is called: `epoch`, `chunk[3]`.
+    /// Returns the name of one of the library's own words: `epoch`, `chunk[3]`.
     fn name(&self, at: Address) -> String;
 
-    /// True for words whose reading again and again is no loop of the program's.
+    /// Returns whether repeated accesses to the word are the library's own, not a loop of the program.
     fn is_bookkeeping(&self, at: Address) -> bool;
 
-    /// True for the words of epochs: what changes there is no progress of the program's.
+    /// Returns whether the word belongs to epochs: its changes are no progress of the program.
     fn is_of_epochs(&self, at: Address) -> bool;
 
-    /// True if a word that is written there claims a name for a thread.
+    /// Returns whether the word, written at this address, claims a name for a thread.
     fn is_claim(&self, at: Address, word: u64) -> bool;
 
-    /// The names that are claimed: the claim's address, the name, the thread.
+    /// Returns the claimed names: the claim's address, the name, the thread.
     fn claims(&self, load: &dyn Fn(Address) -> u64) -> Vec<(Address, String, ThreadId)>;
 }
 
-/// Memory without objects and names: for tests of the fabric alone.
+/// Memory without objects and names, for tests of the fabric alone.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMeaning;
 

@@ -1,62 +1,61 @@
-//! Planted bugs: the option `plant`, one for each invariant of the runtime that the simulator must see broken.
-//!
-//! A checker that finds nothing proves something only if it finds what is there. Each bug leaves out one step that an argument of the
-//! runtime rests on; `farfield-soak` runs a program for each, which must find it within 1,000 seeds. The runtime asks for a plant
-//! where time is virtual only, and nowhere on the way of an operation that is ready at once.
+//! Planted bugs: the option `plant`, one for each invariant of the runtime whose violation the simulator must detect.
+//! A checker's silence is evidence only if it detects known bugs. Each plant omits one step that a correctness argument of the runtime needs.
+//! `farfield-soak` has a program for each, which must detect it within 1,000 seeds. The runtime tests for a plant in virtual time only, and never on
+//! the path of an operation that is ready immediately.
 
-/// A bug of the runtime, for checkers to find.
+/// A planted bug of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// None.
+    /// No bug.
     None,
     /// Retired memory is freed one epoch too early.
     EarlyReclamation,
-    /// The epoch advances whatever other processes have announced.
+    /// The epoch advances without regard to other processes' announcements.
     LonelyEpoch,
-    /// A retired object is tagged with the epoch that the process knows, not with a bound on the true one.
+    /// A retired object is tagged with the process's cached epoch, not with an upper bound on the global one.
     LowTag,
-    /// A chain that is posted and left does not keep the epoch in which it was posted.
+    /// A detached chain does not hold back the epoch in which it was posted.
     UnguardedChain,
     /// A `Versioned` value has the same version after each write.
     SameVersion,
-    /// A reader of a `Versioned` value does not look at the version again.
+    /// A reader of a `Versioned` value does not read the version again.
     SingleLook,
-    /// A writer of a `Versioned` value does not say that it is being written.
+    /// A writer of a `Versioned` value does not mark it as being written.
     QuietWriter,
-    /// What a live thread holds is taken from it.
+    /// A live thread's locks are taken over.
     HastyTakeover,
-    /// A thread counts as gone though what it posted may still be executed.
+    /// A thread counts as gone while chains that it posted may still be executed.
     HastyDeath,
-    /// A lock that is taken from a dead thread is not marked.
+    /// A lock that is taken over from a dead thread is not marked.
     UnmarkedTakeover,
-    /// The CAS of an acquisition that was dropped in flight is not undone.
+    /// The CAS of a lock acquisition whose future was dropped in flight is not undone.
     KeptAttempt,
     /// All acquisitions of a thread have the same token.
     SameToken,
-    /// An exchange that must take effect is not posted again when it has failed.
+    /// A CAS that must take effect is not posted again after a failure.
     SingleAmend,
     /// A name whose claim was dropped in flight stays claimed.
     KeptName,
-    /// A name is taken for claimed though the exchange has failed.
+    /// A name counts as claimed although its CAS has failed.
     SharedName,
     /// A barrier waits for threads that have ended.
     EndlessBarrier,
-    /// A sweep does not hear of what others write meanwhile.
+    /// A sweep ignores concurrent writes.
     SweepWithoutWrites,
-    /// It does not wait until all threads of a process have heard of it.
+    /// A sweep does not wait until all threads of a process have acknowledged it.
     SweepWithoutThreads,
-    /// It does not hear of what threads hold.
+    /// A sweep ignores the objects that threads hold.
     SweepWithoutHoldings,
-    /// It does not look for links again.
+    /// A sweep does not search for links a second time.
     SweepWithoutSecondLook,
-    /// It does not wait for guards.
+    /// A sweep does not wait for guards.
     SweepWithoutGuards,
-    /// It leaves one block of those that are lost.
+    /// A sweep leaves one of the lost blocks.
     SweepButOne,
 }
 
 impl Plant {
-    /// All of them, by the names that they have in URLs.
+    /// All plants and their names in URLs.
     pub(super) const ALL: [(&str, Self); 23] = [
         ("none", Self::None),
         ("early-reclamation", Self::EarlyReclamation),

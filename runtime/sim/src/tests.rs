@@ -8,7 +8,7 @@ use farfield_fabric::host::Arena;
 
 use super::*;
 
-/// With as much jitter as there can be: what is in order is so by the fabric's doing.
+/// With the largest jitter, so that only the fabric's own ordering keeps chains in order.
 #[test]
 fn the_simulator_conforms() {
     for seed in 0..20 {

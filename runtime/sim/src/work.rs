@@ -1,33 +1,32 @@
-//! Work: what a thread's own work costs in virtual time.
+//! The cost of a thread's own work in virtual time.
 
 use farfield_words::units::{Picos, parse_duration, picos};
 
 const NANOSECOND: Picos = 1000;
 
-/// What the work of a thread costs.
+/// The costs of a thread's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Of each operation that is posted, and of each that completes.
+    /// For each operation that is posted, and for each that completes.
     posted: Picos,
     completed: Picos,
-    /// Of each use of a cached copy of an object.
+    /// For each use of a cached copy of an object.
     cached: Picos,
-    /// Of each request that is served.
+    /// For each request that is served.
     served: Picos,
-    /// Whether a program's own work counts.
+    /// True if work that the program declares takes time.
     counts: bool,
 }
 
-/// Work of a compute thread that the simulator can not see, for `ComputeThread::compute`.
+/// Work of a compute thread that the simulator can not observe, for `ComputeThread::compute`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Work {
-    /// This long.
+    /// Work that takes this long.
     Time(std::time::Duration),
-    /// The use of something that the thread keeps a copy of: `cached` of the option `compute`.
-    /// `Cached::get` pays by itself.
+    /// The use of a local copy of an object: `cached` of the option `compute`. `Cached::get` accounts for it itself.
     CachedAccess,
-    /// A request of another thread that is served: `served` of the option `compute`.
+    /// Serving another thread's request: `served` of the option `compute`.
     RequestServed,
 }
 
@@ -51,13 +50,13 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// Computing takes no time.
+    /// Costs of zero.
     const NONE: Self = Self { posted: 0, completed: 0, cached: 0, served: 0, counts: false };
 
-    /// What the option says: `0`, or a list like `posted:60ns+cached:5ns`; what it does not name keeps its default.
+    /// Parses the option: `0`, or a list like `posted:60ns+cached:5ns`. Costs that it does not name keep their defaults.
     ///
     /// # Errors
-    /// A reason that names the option and its value.
+    /// One line that names the option and its value.
     pub(super) fn parse(name: &str, value: &str) -> Result<Self, String> {
         if value == "0" {
             return Ok(Self::NONE);
@@ -82,7 +81,7 @@ impl Costs {
         Ok(costs)
     }
 
-    /// What work costs.
+    /// Returns the cost of work.
     pub(super) fn of(&self, work: Work) -> Picos {
         match work {
             Work::CachedAccess => self.cached,
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_named_keeps_its_default() {
+    fn costs_that_are_not_named_keep_their_defaults() {
         let costs = Costs::parse("compute", "posted:1us+cached:0ns").unwrap();
         assert_eq!((costs.of_posting(3), costs.of(Work::CachedAccess)), (3_000_000, 0));
         assert_eq!(costs.of_completing(2), Costs::default().of_completing(2));

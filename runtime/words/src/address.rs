@@ -1,23 +1,21 @@
-//! Addresses: where a word of far memory is.
+//! Addresses of words in far memory.
 //!
 //! An [`Address`] is 64 bits: the segment's number in the upper 16, the byte offset *inside that segment* in the lower
 //! 48. It is never a virtual address, so it means the same on every machine, and no address can make a program touch
 //! memory outside a segment: each access is checked against the segment's bounds before it is posted.
-//!
-//! Null is 0. The first word of every segment belongs to its control block and is never handed out, so null is also
-//! the only address that an all-zero word can be mistaken for.
+//! Null is 0. The first word of every segment belongs to its control block and is never allocated. So an all-zero word can only be mistaken for null.
 
 use std::fmt;
 
 use crate::WORD_BYTES;
 
-/// A place in far memory: 16 bits of segment, 48 bits of byte offset inside it.
+/// An address in far memory: 16 bits of segment, 48 bits of byte offset inside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Address(u64);
 
 impl Address {
-    /// The address that no object has.
+    /// The null address, which no object has.
     pub const NULL: Self = Self(0);
     /// Bits of the byte offset inside a segment.
     pub const OFFSET_BITS: u32 = 48;
@@ -55,14 +53,14 @@ impl Address {
         self.0 & Self::OFFSET_MASK
     }
 
-    /// Whether this is [`Address::NULL`].
+    /// Returns whether this is [`Address::NULL`].
     #[inline]
     pub const fn is_null(self) -> bool {
         self.0 == 0
     }
 
-    /// The address `bytes` further on. An address that leaves its segment is caught when it is used; one that would
-    /// wrap around is clamped to the last, which no segment contains.
+    /// Returns the address `bytes` further on. An access checks whether the address is still inside a segment. A sum that would wrap around is
+    /// clamped to the largest address, which no segment contains.
     #[inline]
     #[must_use]
     pub const fn add(self, bytes: u64) -> Self {
@@ -79,8 +77,8 @@ impl Address {
     /// Bits of a compressed address.
     pub const COMPRESSED_BITS: u32 = 48;
 
-    /// The address of a word in 48 bits, which leaves 16 bits of a word for a stamp: 12 bits of segment, 36 of offset in words. `None` for
-    /// segments from 4096 on and offsets from 512 GiB on.
+    /// Packs the address of a word into 48 bits, so that 16 bits of a word are free for a stamp: 12 bits of segment, 36 of offset in words.
+    /// Returns `None` for segments from 4096 on and offsets from 512 GiB on.
     #[inline]
     pub const fn compress(self) -> Option<u64> {
         let (segment, offset) = (self.segment() as u64, self.offset() / WORD_BYTES as u64);
@@ -90,7 +88,7 @@ impl Address {
         Some(segment << COMPRESSED_OFFSET_BITS | offset)
     }
 
-    /// The address that a word's lower 48 bits compress; the upper 16 are not looked at.
+    /// Unpacks the address in a word's lower 48 bits; ignores the upper 16.
     #[inline]
     pub const fn from_compressed(word: u64) -> Self {
         let segment = (word >> COMPRESSED_OFFSET_BITS) & COMPRESSED_SEGMENT_MASK;
@@ -98,7 +96,8 @@ impl Address {
     }
 }
 
-/// Where a word points if it is a link, of whichever kind: an address as it is, or a compressed one below a stamp, which is not 0.
+/// Returns the addresses that a word names if it is a link: a plain address, and a compressed one if the upper 16 bits hold a stamp, which is never
+/// 0.
 pub fn link_targets(word: u64) -> impl Iterator<Item = Address> {
     let stamped = word >> Address::COMPRESSED_BITS > 0;
     std::iter::once(Address::from_bits(word)).chain(stamped.then(|| Address::from_compressed(word)))

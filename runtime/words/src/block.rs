@@ -1,8 +1,8 @@
-//! Blocks: where an object's memory is, and how large.
+//! Blocks: the address and size of an object's memory.
 
 use crate::Address;
 
-/// A block of far memory. Objects have no headers: what an object's block is follows from its type and from what its chunk is for.
+/// A block of far memory. Objects have no headers: a block's size follows from the object's type and from the use of its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Its first word's address.

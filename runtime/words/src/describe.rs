@@ -1,7 +1,6 @@
-//! Descriptions of layouts: what a type looks like, for programs that do not have it.
-//!
-//! A description is text, published with a root. For each type that the root leads to it has a line with the type's name and size,
-//! and one for each field: its name, where it is, and its *kind*, all separated by tabs.
+//! Descriptions of layouts, for programs that do not have the types.
+//! A description is text, published with a root. It has a line for each type that is reachable from the root's type: its name and size. A line for
+//! each of its fields follows: name, offset and *kind*, separated by tabs. [`layouts`](crate::layouts) reads it.
 //!
 //! | kind | the field is |
 //! |---|---|
@@ -10,26 +9,26 @@
 //! | `link` NAME, `stamped` NAME | a `Link`, a `StampedLink` to one |
 //! | `atomic` KIND | a word with a value of this kind |
 //! | `lock` | a `Lock` |
-//! | `versioned` OFFSET KIND | who may write, a version, and so many bytes behind the first a value |
-//! | `array` COUNT STRIDE KIND | so many values, so many bytes apart |
+//! | `versioned` OFFSET KIND | the writer's token, a version, and a value this many bytes behind the token |
+//! | `array` COUNT STRIDE KIND | `COUNT` values, `STRIDE` bytes apart |
 //! | `struct` NAME | a nested struct of this type |
-//! | `tail` OFFSET STRIDE KIND | a count, and so many bytes behind it as many values |
+//! | `tail` OFFSET STRIDE KIND | a count, and `OFFSET` bytes behind it that many values, `STRIDE` bytes apart |
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use crate::{Pod, Remote};
 
-/// Takes down what a type looks like.
+/// Writes the description of a type.
 #[derive(Default)]
 pub struct Describer {
     text: String,
-    /// Types that are described, or will be, by name.
+    /// The names of types that are described or pending.
     known: BTreeSet<&'static str>,
     pending: Vec<fn(&mut Self)>,
 }
 
-/// How a field describes itself.
+/// The function that writes a field's kind.
 #[derive(Clone, Copy)]
 pub struct Describe(pub fn(&mut Describer));
 
@@ -40,7 +39,7 @@ impl fmt::Debug for Describe {
 }
 
 impl PartialEq for Describe {
-    /// Fields that look alike have the same fingerprint; this adds nothing.
+    /// Always true: fields of equal kinds have equal fingerprints, which are compared beside this.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -48,7 +47,7 @@ impl PartialEq for Describe {
 
 impl Eq for Describe {}
 
-/// The description of a type and of all that it leads to.
+/// Returns the description of a type and of all types that its pointers reach.
 pub fn describe<T: Remote>() -> String {
     let mut describer = Describer::default();
     describer.enqueue::<T>();

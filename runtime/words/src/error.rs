@@ -1,22 +1,20 @@
-//! Errors of this layer, and the macro that makes every layer's error type.
-//!
-//! Each layer has one enum `Error`. Its variants are those of the layers below and its own, side by side, so that a program matches one flat
-//! enum; `From` moves an error of a layer below upwards, and the compiler checks that none is forgotten.
-//!
-//! An error is a tag and a box: results on the data path cost no more than their value and a tag. Errors are rare; results are not.
+//! The errors of this crate, and the macro that defines every layer's error type.
+//! Each layer has one flat enum `Error`: its own variants and those of the layers below, so that a program matches one enum. `From` converts the
+//! error of a lower layer, and the compiler checks that the conversion covers every variant.
+//! An error is a tag and a box, so a result on the data path costs no more than its value and a tag.
 
 use std::fmt;
 
 use crate::Address;
 pub use crate::printable::Printable;
 
-/// The result of everything that can fail here.
+/// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Makes a layer's error type: an enum whose variants are boxed structs, and the structs.
-///
-/// First the enum, with the variants that it inherits from layers below; then, for each such layer, which of its variants there are; then
-/// this layer's own structs with their messages. `[non_exhaustive]` before the enum keeps it open for more. A message is one line: control characters of its values are escaped by [`Printable`].
+/// Defines a layer's error type: an enum whose variants are boxed structs, and the structs.
+/// The input has three parts: the enum with the variants that it inherits from lower layers; the variants of each such layer; the layer's own structs
+/// with their messages. `[non_exhaustive]` before the enum makes it non-exhaustive. A message is one line: [`Printable`] escapes control characters
+/// of its values.
 ///
 /// ```
 /// mod error {
@@ -65,11 +63,11 @@ macro_rules! errors {
                 $(#[doc = $doc])*
                 $variant(Box<$variant>),
             )*
-            /// A failure of the program's own or of a library, passed on. Its message is shown as it is.
+                        /// An error of the program's own or of a library, passed on with its message.
             Other(Box<Box<dyn std::error::Error + Send + Sync>>),
         }
         impl Error {
-            /// An error of the program's own, to return from a compute thread.
+                        /// Wraps an error of the program's own, to return it from a compute thread.
             pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
                 Self::Other(Box::new(error.into()))
             }
@@ -142,13 +140,13 @@ macro_rules! errors {
 }
 
 errors! {
-    /// What is wrong with an address, a value's bits or a number.
+        /// An invalid address, value or argument.
     pub enum Error {}
 
     /// A pointer that no object can have.
     #[error("invalid pointer {address}: {fault}")]
     InvalidPointer {
-        /// The pointer as it was used.
+                /// The pointer as the program used it.
         address: Address,
         /// What is wrong with it.
         fault: PointerFault,
@@ -156,9 +154,9 @@ errors! {
     /// Bits in far memory that no value of the expected type has.
     #[error("the bits at {address} are no {type_name}")]
     InvalidValue {
-        /// Where they are.
+                /// The address of the bits.
         address: Address,
-        /// The type they were read as.
+                /// The expected type.
         type_name: &'static str,
     }
     /// An argument outside its bounds.
@@ -173,7 +171,7 @@ errors! {
     }
 }
 
-/// What is wrong with a pointer.
+/// Why a pointer is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PointerFault {
@@ -189,17 +187,17 @@ pub enum PointerFault {
         /// The segment's size.
         size_bytes: u64,
     },
-    /// There is no such segment.
+    /// The cluster has no such segment.
     NoSegment {
-        /// How many segments there are.
+        /// The cluster's number of segments.
         segments: u32,
     },
-    /// No object begins there: it has been freed, or never was one. (Found in debug builds, of a release build's frees only
-    /// if it was the last.)
+    /// No object begins there: it was freed, or never allocated. (Debug builds detect this; release builds detect only a double free of the block
+    /// freed last.)
     NoObject,
-    /// The object has been retired: it is freed by itself. (Found likewise.)
+    /// The object has been retired, so reclamation will free it. (Detected under the same conditions.)
     Retired,
-    /// Its address is too large to be packed beside a stamp.
+    /// Its address is too large to be compressed beside a stamp.
     NotCompressible,
 }
 

@@ -1,4 +1,4 @@
-//! `Field`: what a field of a `#[remote]` struct may be declared as.
+//! `Field`: the types that a field of a `#[remote]` struct may have.
 
 use std::fmt::Debug;
 
@@ -6,19 +6,17 @@ use crate::Address;
 use crate::error::{self, Error, Result};
 use crate::{Describe, Describer, Pod, Shape};
 
-/// A type that a field of a `#[remote]` struct may be declared as.
-///
-/// One declaration means different things in different places, and each is an associated type:
+/// A type that a field of a `#[remote]` struct may have.
+/// A declaration has a different type in each context; each is an associated type:
 ///
 /// | type | a plain `u64` | `Atomic<u64>` | nested `#[remote] Point` |
 /// |---|---|---|---|
 /// | [`Cell`](Field::Cell): its bytes in far memory | `u64` | 8 bytes | `PointThis` |
-/// | [`Init`](Field::Init): what a new object is built from | `u64` | `u64` | `PointInit` |
+/// | [`Init`](Field::Init): the argument that builds a new field | `u64` | `u64` | `PointInit` |
 /// | [`Value`](Field::Value): in a snapshot | `u64` | `u64` | `PointSnapshot` |
-/// | [`Stored`](Field::Stored): kept by a handle | `u64` | its place | the handle `Point` |
-/// | [`Kept`](Field::Kept): given by a handle's accessor | `u64` | its place | `&Point` |
-///
-/// Not for implementing by hand: each plain type is a field, `#[remote]` makes its struct one.
+/// | [`Stored`](Field::Stored): kept by a handle | `u64` | its `Place` | the handle `Point` |
+/// | [`Kept`](Field::Kept): returned by a handle's accessor | `u64` | its `Place` | `&Point` |
+/// Not to be implemented by hand: every plain type is a field, and `#[remote]` implements it for its struct.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in far memory",
     label = "cannot be a field of a `#[remote]` struct",
@@ -27,25 +25,25 @@ use crate::{Describe, Describer, Pod, Shape};
 pub trait Field: Sized + 'static {
     /// The type whose size and alignment the field has in far memory.
     type Cell: 'static;
-    /// What a new object's field is built from.
+    /// The argument from which a new object's field is built.
     type Init;
-    /// What a snapshot holds.
+    /// The field's type in a snapshot.
     type Value<'g>: Clone + Debug;
-    /// What a handle keeps.
+    /// The field's type in a handle.
     type Stored;
-    /// What a handle's accessor gives.
+    /// The type that a handle's accessor returns.
     type Kept<'a>;
 
-    /// Tells this declaration from others in a layout fingerprint.
+    /// The declaration's part of a layout fingerprint.
     const FINGERPRINT: u64;
-    /// Whether any of it is frozen, so that a handle has to read it on `attach`.
+    /// True if any part of the field is frozen, so that a handle has to read it on `attach`.
     const FROZEN: bool;
     /// The bytes of one tail element, or 0 if the field has a fixed size.
     const TAIL_STRIDE: usize = 0;
-    /// Where the tail's length word is, in bytes from the field's start.
+    /// The offset of the tail's length word, in bytes from the field's start.
     const TAIL_OFFSET: usize = 0;
 
-    /// What a layout says of it.
+    /// The field's entry in a layout.
     const SHAPE: Shape = Shape {
         fingerprint: Self::FINGERPRINT,
         size: size_of::<Self::Cell>(),
@@ -56,11 +54,11 @@ pub trait Field: Sized + 'static {
         describe: Describe(Self::describe),
     };
 
-    /// Describes it to a program that does not have the type.
+    /// Writes the field's description, for programs that do not have the type.
     #[doc(hidden)]
     fn describe(describer: &mut Describer);
 
-    /// How many bytes a new object needs beyond its fixed part.
+    /// Returns the bytes that a new object needs beyond its fixed part.
     fn tail_bytes(init: &Self::Init) -> usize {
         let _ = init;
         0
@@ -69,23 +67,23 @@ pub trait Field: Sized + 'static {
     /// Writes a new field's bytes to the front of `out`, which is zero.
     fn encode(init: Self::Init, out: &mut [u8]);
 
-    /// The value of the field whose bytes are at the front of `bytes`, read from `at`.
+    /// Decodes the field whose bytes are at the front of `bytes`, read from `at`.
     ///
     /// # Errors
     /// [`Error::InvalidValue`] if no value has these bits.
     fn decode<'g>(at: Address, bytes: &[u8]) -> Result<Self::Value<'g>>;
 
-    /// What a handle keeps of the field at `at`, whose bytes are at the front of `bytes`.
+    /// Builds the handle's part for the field at `at`, whose bytes are at the front of `bytes`.
     ///
     /// # Errors
     /// [`Error::InvalidValue`] if a frozen value has impossible bits.
     fn store(at: Address, bytes: &[u8]) -> Result<Self::Stored>;
 
-    /// What a handle's accessor gives.
+    /// Returns a handle's view of the field.
     fn kept(stored: &Self::Stored) -> Self::Kept<'_>;
 }
 
-/// A field that one READ of its bytes shows in full: a plain value, a nested struct, an array.
+/// A field whose value one READ of its bytes determines: a plain value, a nested struct, an array.
 pub trait FrozenField: Field {}
 
 impl<T: Pod> FrozenField for T {}
@@ -121,14 +119,14 @@ impl<T: Pod> Field for T {
     }
 }
 
-/// A field that has a value to start from when none is given: an atomic, a link, a lock, an array of them.
+/// A field with a default initial value: an atomic, a link, a lock, an array of them.
 pub trait DefaultInit: Field {
-    /// That value.
+    /// Returns the default initial value.
     fn default_init() -> Self::Init;
 }
 
-/// What a field that is built from an `I` can be initialised or compared with: an `I`, or for a link any pointer without marks
-/// or with the link's own.
+/// A value that can initialise, or be compared with, a field built from an `I`: an `I`, or for a link any pointer without marks or with the link's
+/// own marks.
 ///
 /// Setters of generated `Init` types and `Owned::set` take it, so that
 /// `Node::init(key).next(shared)` needs no conversion.
@@ -139,7 +137,7 @@ pub trait DefaultInit: Field {
     note = "a pointer from a link with other marks is used without them: `pointer.without_marks()`"
 )]
 pub trait Initial<I> {
-    /// The value to build the field from.
+    /// Converts to the value from which the field is built.
     fn into_init(self) -> I;
 }
 
@@ -150,13 +148,13 @@ impl<I> Initial<I> for I {
     }
 }
 
-/// The error for bits that are no `T`.
+/// Returns the error for bits that are no `T`.
 #[cold]
 pub fn invalid_value<T>(address: Address) -> Error {
     Error::from(error::InvalidValue { address, type_name: std::any::type_name::<T>() })
 }
 
-/// `[f(0), …, f(N - 1)]`, or the first error.
+/// Returns `[f(0), …, f(N - 1)]`, or the first error.
 #[inline]
 pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
     let mut error = None;
@@ -172,7 +170,7 @@ pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>)
     }
 }
 
-/// `[f(a), f(b), …]`, or the first error.
+/// Returns `[f(a), f(b), …]`, or the first error.
 #[inline]
 pub fn try_map<T, U, E, const N: usize>(
     values: [T; N],

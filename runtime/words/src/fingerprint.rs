@@ -19,27 +19,27 @@ const fn bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     (hash ^ 0xff).wrapping_mul(PRIME)
 }
 
-/// A hash that a number was added to.
+/// Returns the hash with a number added.
 pub const fn number(hash: u64, number: u64) -> u64 {
     bytes(hash, &number.to_le_bytes())
 }
 
-/// The fingerprint of a type known by its name alone.
+/// Returns the fingerprint of a type that its name identifies.
 pub const fn name(name: &str) -> u64 {
     bytes(OFFSET_BASIS, name.as_bytes())
 }
 
-/// The fingerprint of a kind (`"Atomic"`) around a type's fingerprint.
+/// Returns the fingerprint of a kind (`"Atomic"`) around a type's fingerprint.
 pub const fn wrap(kind: &str, inner: u64) -> u64 {
     number(name(kind), inner)
 }
 
-/// The fingerprint of `[F; length]`.
+/// Returns the fingerprint of `[F; length]`.
 pub const fn array(inner: u64, length: usize) -> u64 {
     number(wrap("array", inner), length as u64)
 }
 
-/// The fingerprint of a struct from its name and fields.
+/// Returns the fingerprint of a struct, computed from its name and fields.
 pub const fn fields(struct_name: &str, size: usize, align: usize, fields: &[FieldInfo]) -> u64 {
     let mut hash = number(number(name(struct_name), size as u64), align as u64);
     hash = number(hash, cfg!(target_endian = "big") as u64);

@@ -1,15 +1,12 @@
-//! How much far memory a cluster has, and how it is divided.
-//!
-//! The three numbers come from others: from a URL, a program's options, a memory node's welcome, a checkpoint. Every
-//! computation with addresses relies on them, the bounds check of mapped memory included. So a [`Geometry`] is made by
-//! its constructors alone, which check all three:
-//!
-//! 1. There is a memory node, each memory node has a segment, and there are at most 2^16 segments: the number of a
-//!    segment fits an address.
+//! The geometry of a cluster's memory: memory nodes, segments of each, bytes of each segment.
+//! The three numbers come from untrusted input: a URL, a program's options, a memory node's welcome, a checkpoint. Every computation with addresses
+//! relies on them, including the bounds check of mapped memory. So only the constructors make a [`Geometry`], and they check all three:
+//! 1. There is at least one memory node, each memory node has at least one segment, and there are at most 2^16 segments: a segment's number fits an
+//!    address.
 //! 2. A segment has room for its control block and a word, consists of whole words, and ends within the 48 bits of an
 //!    offset.
-//! 3. Where each segment takes as many bytes as the next power of two, all of them take less than 2^63: no product of
-//!    these numbers overflows, and every sum is an offset in a file.
+//! 3. If each segment takes as many bytes as the next power of two, all of them take less than 2^63. So no product of these numbers overflows, and
+//!    every sum is an offset in a file.
 
 use std::fmt;
 
@@ -19,14 +16,14 @@ use crate::error::{self, Error, PointerFault, Result};
 
 /// The smallest segment. The layer above puts a control block in front, and asserts that it and a word have room.
 pub const MIN_SEGMENT_BYTES: u64 = 27_336;
-/// The largest segment: what 48 bits of offset can name.
+/// The largest segment: an offset has 48 bits.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
-/// The most segments: what 16 bits can name.
+/// The most segments: a segment's number has 16 bits.
 const MAX_SEGMENTS: u64 = Address::MAX_SEGMENTS as u64;
-/// Below so many bytes of all segments, an offset fits the system's signed one.
+/// All segments together are smaller than this, so that an offset fits the system's signed type.
 const BYTES_END: u64 = 1 << 63;
 
-/// The shape of a cluster's memory, checked: see the [module](self).
+/// The checked geometry of a cluster's memory: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     nodes: u16,
@@ -34,21 +31,21 @@ pub struct Geometry {
     segment_bytes: u64,
 }
 
-/// Numbers that are no geometry: the first that is out of its bounds.
+/// Why three numbers are no geometry: the first that is out of its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
-    /// Memory nodes, and segments of each.
+    /// The number of memory nodes, and of segments of each.
     SegmentCount(u64, u64),
-    /// The bytes of a segment are too few or too many.
+    /// A segment of this many bytes is too small or too large.
     SegmentSize(u64),
-    /// The bytes of a segment are not whole words.
+    /// A segment of this many bytes does not consist of whole words.
     PartialWord(u64),
-    /// So many segments of so many bytes are too much together.
+    /// This many segments of this many bytes are too large together.
     TotalSize(u64, u64),
 }
 
 impl Geometry {
-    /// Memory nodes, segments of each, and the bytes of each segment, as they were received.
+    /// Checks the numbers of memory nodes, segments of each, and bytes of each segment.
     pub const fn new(nodes: u64, segments_per_node: u64, segment_bytes: u64) -> Result<Self, GeometryError> {
         if segment_bytes.is_multiple_of(WORD_BYTES as u64) {
             Self::rounded(nodes, segments_per_node, segment_bytes)
@@ -57,7 +54,7 @@ impl Geometry {
         }
     }
 
-    /// As [`new`](Self::new), for a size that a person gives: it is rounded down to words.
+    /// As [`new`](Self::new), but rounds the segment's size down to whole words.
     pub const fn rounded(
         nodes: u64,
         segments_per_node: u64,
@@ -85,12 +82,12 @@ impl Geometry {
         })
     }
 
-    /// Memory nodes, at least one.
+    /// The number of memory nodes, at least one.
     pub const fn nodes(&self) -> u16 {
         self.nodes
     }
 
-    /// Segments of each node, at least one.
+    /// The number of segments of each node, at least one.
     pub const fn segments_per_node(&self) -> u16 {
         self.segments_per_node
     }
@@ -100,7 +97,7 @@ impl Geometry {
         self.segment_bytes
     }
 
-    /// All segments, 2^16 at most.
+    /// The number of all segments, 2^16 at most.
     pub fn segments(&self) -> u32 {
         u32::from(self.nodes) * u32::from(self.segments_per_node)
     }
@@ -120,19 +117,19 @@ impl Geometry {
         u64::from(self.segments()) << self.stride_log2()
     }
 
-    /// The segments of a node.
+    /// The numbers of a node's segments.
     pub fn segments_of(&self, node: u16) -> std::ops::Range<u16> {
         // At most 2^16 segments in all, but the end of the last node's may be 2^16 itself.
         let first = node * self.segments_per_node;
         first..first.saturating_add(self.segments_per_node)
     }
 
-    /// The node that a segment is on.
+    /// The node that hosts a segment.
     pub fn node_of(&self, segment: u16) -> u16 {
         segment / self.segments_per_node
     }
 
-    /// Whether so many words from an address on are words of one segment, its first word excepted.
+    /// Checks that `words` words from `at` on are inside one segment, its first word excluded.
     pub fn check(&self, at: Address, words: usize) -> Result<()> {
         let bytes = (words as u64).saturating_mul(WORD_BYTES as u64);
         let inside = u32::from(at.segment()) < self.segments()
@@ -142,7 +139,7 @@ impl Geometry {
         if inside { Ok(()) } else { Err(self.invalid(at)) }
     }
 
-    /// Says what is wrong with an address that is not inside a segment.
+    /// Returns the error for an address that is not inside a segment.
     #[cold]
     pub fn invalid(&self, address: Address) -> Error {
         let fault = if address.is_null() {
@@ -159,7 +156,7 @@ impl Geometry {
 }
 
 impl GeometryError {
-    /// The same of options of a URL, `nodes`, `segments` and `size`.
+    /// The message in terms of a URL's options `nodes`, `segments` and `size`.
     pub fn of_options(self) -> String {
         let (options, (_, _, reason)) = (
             match self {
@@ -172,7 +169,7 @@ impl GeometryError {
         format!("{options}: {reason}")
     }
 
-    /// What is wrong, its value, and its bounds.
+    /// The name of the number that is wrong, its value, and its bounds.
     fn parts(self) -> (&'static str, String, &'static str) {
         match self {
             Self::SegmentCount(nodes, per_node) => {
@@ -201,7 +198,7 @@ impl fmt::Display for GeometryError {
     }
 }
 
-/// For numbers that a program has given.
+/// For numbers from a program's arguments.
 impl From<GeometryError> for Error {
     fn from(wrong: GeometryError) -> Self {
         let (argument, value, reason) = wrong.parts();
@@ -209,7 +206,7 @@ impl From<GeometryError> for Error {
     }
 }
 
-/// What every user of a geometry computes from it, with numbers that anybody may have sent.
+/// Computes from arbitrary numbers what users of a geometry compute, and checks the results. For fuzz targets and tests.
 #[cfg(any(fuzzing, test))]
 pub fn exercise(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Address) {
     let made = Geometry::new(nodes, segments_per_node, segment_bytes);
@@ -249,7 +246,7 @@ mod tests {
     const MOST: u64 = MAX_SEGMENT_BYTES;
 
     #[test]
-    fn what_is_in_bounds_is_taken_as_it_is() {
+    fn numbers_in_bounds_are_unchanged() {
         for (nodes, per_node, bytes) in
             [(1, 1, LEAST), (1, 1, MOST), (65_535, 1, 1 << 20), (2, 32_768, 1 << 46), (256, 256, LEAST)]
         {
@@ -263,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_named() {
+    fn an_error_names_the_number_that_is_out_of_bounds() {
         let said = |nodes, per_node, bytes| Geometry::new(nodes, per_node, bytes).unwrap_err();
         for (nodes, per_node) in
             [(0, 1), (1, 0), (0, 0), (65_536, 1), (1, 65_536), (257, 256), (u64::MAX, 2), (1 << 32, 1 << 32)]
@@ -284,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_names_the_bounds_as_they_are() {
+    fn messages_name_the_bounds_of_the_constants() {
         assert!(GeometryError::SegmentSize(0).to_string().contains(&format!("has {LEAST} bytes")));
         assert!(GeometryError::SegmentSize(0).to_string().ends_with(&format!("{} TiB", MOST >> 40)));
         assert!(
@@ -299,7 +296,7 @@ mod tests {
             GeometryError::PartialWord(1),
             GeometryError::TotalSize(1, 2),
         ] {
-            assert_eq!(Error::from(wrong).to_string(), wrong.to_string(), "one text for all who say it");
+            assert_eq!(Error::from(wrong).to_string(), wrong.to_string(), "both have one text");
         }
     }
 

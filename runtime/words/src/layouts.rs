@@ -1,28 +1,27 @@
-//! Reading descriptions of layouts. See [`describe`](crate::describe) for what they look like.
-//!
-//! A description comes from far memory, so it may be anything: reading it checks everything, and what goes through an object by it
-//! stays inside the words it is given.
+//! Reading descriptions of layouts. [`describe`](crate::describe) has their format.
+//! A description comes from far memory, so it is untrusted. Parsing checks it, and a visit by it stays inside the words of the object. Both are
+//! bounded: by the depth of nested kinds, and by a number of fields and elements in proportion to the words.
 
 use std::collections::HashMap;
 
 use crate::Address;
 use crate::WORD_BYTES;
 
-/// How deep kinds may be nested.
+/// The deepest nesting of kinds.
 const MAX_DEPTH: u32 = 32;
 
-/// The types that a description describes.
+/// The types of a description.
 #[derive(Debug, Default)]
 pub struct Layouts {
-    /// In the order in which the description has them; the root's type is the first.
+    /// The types in the description's order; the root's type is the first.
     pub types: Vec<TypeLayout>,
     by_name: HashMap<Box<str>, usize>,
 }
 
-/// A type.
+/// The layout of a type.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TypeLayout {
-    /// Its name, as `std::any::type_name` has it.
+    /// Its name, as `std::any::type_name` returns it.
     pub name: Box<str>,
     /// The size of an object, in bytes, without the elements of a tail.
     pub bytes: u64,
@@ -30,18 +29,18 @@ pub struct TypeLayout {
     pub fields: Vec<FieldLayout>,
 }
 
-/// A field of it.
+/// A field of a type.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FieldLayout {
     /// Its name.
     pub name: Box<str>,
     /// Bytes from the object's start.
     pub offset: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: FieldKind,
 }
 
-/// What a field is. Types are told by their names until all are known.
+/// The kind of a field. It refers to other types by name; [`Layouts::find`] finds their layouts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A plain value.
@@ -53,9 +52,9 @@ pub enum FieldKind {
     },
     /// A remote pointer to an object of this type.
     Pointer(Box<str>),
-    /// A link to one.
+    /// A link to an object of this type.
     Link(Box<str>),
-    /// A stamped link to one.
+    /// A stamped link to an object of this type.
     Stamped(Box<str>),
     /// An atomic with a value of this kind.
     Atomic(Box<FieldKind>),
@@ -70,28 +69,28 @@ pub enum FieldKind {
     },
     /// An array.
     Array {
-        /// How many elements it has.
+        /// The number of elements.
         count: u64,
-        /// Bytes from one to the next.
+        /// Bytes from one element to the next.
         stride: u64,
-        /// Their kind.
+        /// The elements' kind.
         element: Box<FieldKind>,
     },
     /// A nested struct of this type.
     Struct(Box<str>),
-    /// A count, and as many elements.
+    /// A count, and that many elements.
     Tail {
         /// Bytes from the count to the first element.
         offset: u64,
-        /// Bytes from one to the next.
+        /// Bytes from one element to the next.
         stride: u64,
-        /// Their kind.
+        /// The elements' kind.
         element: Box<FieldKind>,
     },
 }
 
 impl Layouts {
-    /// Reads a description; nothing if it is none.
+    /// Parses a description; `None` if the text is no description.
     pub fn parse(text: &str) -> Option<Self> {
         let mut layouts = Self::default();
         for line in text.lines() {
@@ -116,38 +115,38 @@ impl Layouts {
         (!layouts.types.is_empty()).then_some(layouts)
     }
 
-    /// The type of the root that it was published with.
+    /// The index of the type of the root that the description was published with.
     pub const ROOT: usize = 0;
 
-    /// The index of the type with this name.
+    /// Returns the index of the type with this name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    /// Tells `visit` what there is to know of an object of a type, given its words.
+    /// Calls `visit` for each pointer, lock and write right in an object of type `of`, given its words.
     pub fn visit(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Found)) {
-        // A description may be such that going through it never ends.
+        // Without a budget, the walk by a hostile description might never end.
         let budget = 16 * words.len() + 64;
         Walk { layouts: self, words, budget, visit }.walk_type(of, 0, MAX_DEPTH);
     }
 }
 
-/// What is found in an object.
+/// A word of an object that a visit reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A pointer, and the type that it leads to, if that is described.
+    /// A pointer, and the index of its target's type if that is described.
     Pointer(Address, Option<usize>),
-    /// A lock, so many bytes from the object's start.
+    /// A lock, this many bytes from the object's start.
     Lock(u64),
-    /// The right to write a `Versioned` value, likewise.
+    /// The word that holds the right to write a `Versioned` value, this many bytes from the object's start.
     WriteRight(u64),
 }
 
-/// A way through an object.
+/// A walk through the fields of an object.
 struct Walk<'a, V> {
     layouts: &'a Layouts,
     words: &'a [u64],
-    /// How many more fields and elements are looked at.
+    /// The number of fields and elements that may still be visited.
     budget: usize,
     visit: &'a mut V,
 }
@@ -206,7 +205,7 @@ impl<V: FnMut(Found)> Walk<'_, V> {
         }
     }
 
-    /// Through elements: no more than there is room for, whatever the count says.
+    /// Walks the elements of an array or tail: at most as many as the object's words can hold.
     fn walk_elements(&mut self, first: u64, count: u64, stride: u64, element: &FieldKind, depth: u32) {
         let room = ((self.words.len() * WORD_BYTES) as u64).saturating_sub(first) / stride.max(1);
         for index in 0..count.min(room) {
@@ -218,7 +217,7 @@ impl<V: FnMut(Found)> Walk<'_, V> {
     }
 }
 
-/// A kind, from where it begins; what follows it is left.
+/// Parses a kind; leaves the parts behind it.
 fn kind(parts: &mut dyn Iterator<Item = &str>, depth: u32) -> Option<FieldKind> {
     let depth = depth.checked_sub(1)?;
     let number = |part: Option<&str>| part?.parse::<u64>().ok();
@@ -251,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_description_is_refused() {
+    fn text_that_is_no_description_is_refused() {
         for text in ["", "T", "T\tx", "\ta\t0\tlock", "T\t8\n\ta\t0\tcabbage", "T\t8\n\ta\t0\tlock\tlock"] {
             assert!(Layouts::parse(text).is_none(), "{text:?}");
         }

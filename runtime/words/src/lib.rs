@@ -1,32 +1,27 @@
-//! Words of far memory: what a value looks like there, where it is, and how much room there is.
-//!
-//! The bottom layer of Farfield. Nothing here moves a word: the crate has addresses, the shape of a cluster's memory, the encodings of
-//! values, and the errors of all three. Fabrics (`farfield-fabric`) move words; the library (`farfield`) gives them meaning.
-//!
-//! | module or item | what it is | look here to |
+//! Words of far memory: the encoding of values, the addresses of words, and the geometry of a cluster's memory.
+//! This crate is the bottom layer of Farfield. It moves no word: fabrics (`farfield-fabric`) move words, and the library (`farfield`) gives them
+//! meaning.
+//! | module or item | contents | look here to |
 //! |---|---|---|
 //! | [`Address`] | 16 bits of segment, 48 of offset; compressed addresses | change what an address can name |
-//! | [`Block`] | the memory of an object: an address and a size | |
-//! | [`geometry`] | nodes, segments and their sizes, checked when made | change the bounds of a cluster's memory |
-//! | [`Pod`], [`Word`], [`Field`] | what may lie in far memory, and how it is encoded | add a plain type |
-//! | [`Remote`], [`FieldInfo`], [`Shape`] | what `#[remote]` implements for a struct | change what a layout promises |
-//! | [`fingerprint`] | 64 bits that tell layouts apart | |
-//! | [`describe`], [`layouts`] | layouts as text, for programs that do not have the type | add a kind of field |
-//! | [`scratch`] | a buffer of words on the stack | |
-//! | [`ThreadId`] | names a compute thread, in the words of locks | |
-//! | [`units`] | sizes and durations as URLs write them | |
-//! | [`error`] | errors of all this, and [`errors!`], which makes each layer's error type | add an error |
-//!
-//! Far memory holds plain bits. What a program may put there is decided by three traits:
+//! | [`Block`] | the memory of an object: an address and a size | change what identifies an object's memory |
+//! | [`geometry`] | nodes, segments and their sizes, checked on construction | change the bounds of a cluster's memory |
+//! | [`Pod`], [`Word`], [`Field`] | the types that far memory can hold, and their encodings | add a plain type |
+//! | [`Remote`], [`FieldInfo`], [`Shape`] | the layout that `#[remote]` generates for a struct | change what a layout guarantees |
+//! | [`fingerprint`] | a 64-bit hash of a layout | change which layouts count as equal |
+//! | [`describe`], [`layouts`] | writing and reading layouts as text, for programs without the type | add a kind of field |
+//! | [`scratch`] | a buffer of words on the stack, as large as a layout | read an object without allocating |
+//! | [`ThreadId`] | the identity of a compute thread, as lock words hold it | change a lock's token |
+//! | [`units`] | sizes and durations in the notation of URLs | add a unit |
+//! | [`error`] | errors of this crate, and [`errors!`], which defines each layer's error type | add an error |
+//! Far memory holds plain bits. Three traits say which types a program may store there:
 //!
 //! - [`Pod`]: a value with a checked encoding of its own size: integers, `bool`, remote pointers, arrays of these. In a
 //!   `#[remote]` struct it is a *frozen* field: written once, before the object is published.
 //! - [`Word`]: a [`Pod`] of at most 8 bytes, which an atomic cell can hold.
 //! - [`Field`]: anything a field of a `#[remote]` struct may be declared as: each [`Pod`], and the cells that have
 //!   operations of their own (`Atomic`, `Link`, `Lock`, …).
-//!
-//! [`Remote`] is what `#[remote]` implements for a struct. Everything a cell can do with far memory is in these traits;
-//! generated code only says which fields there are and where.
+//! `#[remote]` implements [`Remote`] for a struct. Generated code lists the fields and their offsets only; these traits do the rest.
 //!
 //! Invariants that the layers above rely on:
 //! 1. Decoding is total: any bits give a value or an error, never undefined behaviour.

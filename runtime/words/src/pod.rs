@@ -5,12 +5,9 @@ use std::marker::PhantomData;
 
 use crate::{Describer, fingerprint};
 
-/// A plain value that far memory can hold: a fixed number of bytes, no pointer into local memory, and a decoding that
-/// checks.
-///
-/// Implemented for the integers of fixed width, floats, `bool`, `char`, `RemotePtr` and arrays of
-/// these. `#[derive(Word)]` implements it for newtypes and C-like enums. `usize` is left out: it differs between
-/// machines.
+/// A plain value that far memory can hold: a fixed number of bytes without local pointers, and a checked decoding.
+/// Implemented for the integers of fixed width, floats, `bool`, `char`, `RemotePtr` and arrays of these. `#[derive(Word)]` implements it for newtypes
+/// and C-like enums. `usize` does not implement it: its size differs between machines.
 ///
 /// The trait is safe to implement: the runtime relies only on the sizes, which it takes from the type itself.
 #[diagnostic::on_unimplemented(
@@ -19,16 +16,16 @@ use crate::{Describer, fingerprint};
     note = "plain values are integers of fixed width, floats, `bool`, `char`, `RemotePtr<T>`, arrays of these, and types with `#[derive(Word)]`"
 )]
 pub trait Pod: Copy + Debug + Send + Sync + 'static {
-    /// Tells this type from others in a layout fingerprint.
+    /// The type's part of a layout fingerprint.
     const FINGERPRINT: u64;
 
     /// Writes the value into the first `size_of::<Self>()` bytes of `out`.
     fn encode(self, out: &mut [u8]);
 
-    /// The value that the first `size_of::<Self>()` of `bytes` encode, or `None` if no value has these bits.
+    /// Returns the value that the first `size_of::<Self>()` bytes encode, or `None` if no value has these bits.
     fn decode(bytes: &[u8]) -> Option<Self>;
 
-    /// Describes it to a program that does not have the type.
+    /// Writes the type's description, for programs that do not have the type.
     #[doc(hidden)]
     fn describe(describer: &mut Describer) {
         describer.plain::<Self>();

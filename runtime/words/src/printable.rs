@@ -1,4 +1,4 @@
-//! Text from elsewhere, on a line of ours.
+//! Untrusted text on one line of output.
 //!
 //! Names, URLs, paths and a peer's reasons may hold any character: a newline that forges a line of a log, an escape
 //! sequence that recolours a terminal or moves its cursor, a mark that reverses the order in which the rest is shown. All messages of
@@ -30,7 +30,7 @@ impl<T: fmt::Display> fmt::Debug for Printable<T> {
     }
 }
 
-/// A formatter behind which nothing arrives unescaped.
+/// A formatter that escapes what passes through it.
 struct Escaping<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
 impl Write for Escaping<'_, '_> {

@@ -1,4 +1,4 @@
-//! `Remote`: what `#[remote]` implements for a struct.
+//! `Remote`: the layout of a `#[remote]` struct.
 
 use crate::Address;
 use crate::{Describe, Field, WORD_BYTES, fingerprint};
@@ -18,7 +18,7 @@ pub unsafe trait Remote: Field {
     /// The accessors: an [`Address`] with a method for each field, whose places live for `'g`.
     type Fields<'g>;
 
-    /// The struct's name, without its parameters.
+    /// The struct's name without its type parameters.
     const NAME: &'static str;
     /// Each field in far memory, in order.
     const FIELDS: &'static [FieldInfo];
@@ -28,11 +28,10 @@ pub unsafe trait Remote: Field {
     /// The alignment in bytes: at least 8. The bits below it are a link's marks.
     const ALIGN: usize = align_of::<Self::Cell>();
 
-    /// Evaluating it proves the layout: the compiler's offsets are those of the C layout rule, and only the last field
-    /// has a tail.
+    /// Its evaluation proves the layout: the compiler's offsets are those of the C layout rule, and only the last field has a tail.
     const PROVEN: () = prove(Self::SIZE, Self::ALIGN, Self::FIELDS);
 
-    /// The accessors of the object at `address`.
+    /// Returns the accessors of the object at `address`.
     #[inline]
     fn fields<'a, 'g: 'a>(address: &'a Address) -> &'a Self::Fields<'g> {
         const {
@@ -46,23 +45,23 @@ pub unsafe trait Remote: Field {
     }
 }
 
-/// What a layout says of a field, wherever it is.
+/// A field's entry in a layout, without its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shape {
-    /// Tells its type from others.
+    /// The fingerprint of its type.
     pub fingerprint: u64,
-    /// Bytes it takes (without its tail).
+    /// Its size in bytes, without its tail.
     pub size: usize,
     /// Its alignment in bytes.
     pub align: usize,
-    /// Whether a handle keeps any of it.
+    /// True if a handle keeps any part of it.
     pub frozen: bool,
     /// The bytes of one tail element, or 0.
     pub tail_stride: usize,
-    /// Where the tail's length word is, in bytes from the field's start.
+    /// The offset of the tail's length word, in bytes from the field's start.
     pub tail_offset: usize,
-    /// What it is, for programs that do not have the type.
+    /// Writes its description, for programs that do not have the type.
     #[doc(hidden)]
     pub describe: Describe,
 }
@@ -75,23 +74,23 @@ pub struct FieldInfo {
     pub name: &'static str,
     /// Bytes from the object's start.
     pub offset: usize,
-    /// What it is.
+    /// Its size, alignment and kind.
     pub shape: Shape,
 }
 
 impl FieldInfo {
-    /// The field `name` at `offset`.
+    /// Makes the entry of the field `name` at `offset`.
     pub const fn new(name: &'static str, offset: usize, shape: Shape) -> Self {
         Self { name, offset, shape }
     }
 }
 
-/// The fingerprint of a struct from its name and fields.
+/// Returns the fingerprint of a struct, computed from its name and fields.
 pub const fn fingerprint_of<T: Remote>() -> u64 {
     fingerprint::fields(T::NAME, T::SIZE, T::ALIGN, T::FIELDS)
 }
 
-/// The words that hold all frozen fields, as a range of bytes; empty if there are none.
+/// Returns the range of words that covers all frozen fields, in bytes; empty if no field is frozen.
 pub const fn frozen_span(fields: &[FieldInfo]) -> (usize, usize) {
     let mut start = usize::MAX;
     let mut end = 0;
@@ -115,7 +114,7 @@ pub const fn frozen_span(fields: &[FieldInfo]) -> (usize, usize) {
     }
 }
 
-/// Lays the fields out again by the C rule and compares.
+/// Computes the offsets again by the C rule and compares.
 const fn prove(size: usize, align: usize, fields: &[FieldInfo]) {
     assert!(align >= WORD_BYTES && align.is_power_of_two(), "a remote layout is aligned to words");
     assert!(size.is_multiple_of(WORD_BYTES), "a remote layout is a whole number of words");

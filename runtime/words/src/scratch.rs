@@ -1,14 +1,12 @@
 //! `Scratch<C>`: a buffer of words on the stack, as large as a layout.
-//!
-//! A generic type can not name `[u64; size_of::<C>() / 8]`, but a `MaybeUninit<C>` has just that size. The buffer is
-//! filled and looked at in place and never moved while it holds something, because moving a `MaybeUninit` may drop the
-//! bytes that are padding in `C`.
+//! A generic type can not name `[u64; size_of::<C>() / 8]`, but a `MaybeUninit<C>` has just that size. The buffer is filled and read in place and
+//! never moved while it holds words, because moving a `MaybeUninit` may drop the bytes that are padding in `C`.
 
 use std::mem::MaybeUninit;
 
 use crate::WORD_BYTES;
 
-/// A buffer. No value of `C` is ever in it: its type gives the size only.
+/// A buffer with the size of `C`. It never holds a value of `C`.
 pub struct Scratch<C>(MaybeUninit<Aligned<C>>);
 
 /// `C`, at least word-aligned and a whole number of words long.
@@ -16,16 +14,16 @@ pub struct Scratch<C>(MaybeUninit<Aligned<C>>);
 struct Aligned<C>(C);
 
 impl<C> Scratch<C> {
-    /// How many words it holds: those of `C`, rounded up.
+    /// The number of its words: those of `C`, rounded up.
     pub const WORDS: usize = size_of::<Aligned<C>>() / WORD_BYTES;
 
-    /// A buffer that holds nothing yet.
+    /// Makes an uninitialised buffer.
     #[inline]
     pub const fn new() -> Self {
         Self(MaybeUninit::uninit())
     }
 
-    /// The words, to be filled.
+    /// Returns the words, to be filled.
     #[inline]
     pub fn words(&mut self) -> &mut [MaybeUninit<u64>] {
         // SAFETY: `Aligned<C>` is aligned to 8 at least, and any type's size is a multiple of its alignment, so `WORDS` words are exactly the bytes of
@@ -35,7 +33,7 @@ impl<C> Scratch<C> {
     }
 }
 
-/// The bytes of initialised words.
+/// Returns the bytes of initialised words.
 #[inline]
 pub fn bytes(words: &[u64]) -> &[u8] {
     bytemuck::cast_slice(words)

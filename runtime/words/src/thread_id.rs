@@ -6,10 +6,9 @@ use std::num::NonZeroU64;
 /// Bits of a lock's token below the identity: a sequence number and the mark that it is a token.
 const TOKEN_SHIFT: u32 = 16;
 
-/// Tells a compute thread from all others of the cluster that live. Never zero, so that a lock's word can name its owner.
-///
-/// On `local:` and `sim:` no identity is used twice. On `shm:` and `rdma:` it consists of the process's number, which is never used
-/// twice, and a number in the process, which may be used again after 16,777,215 threads of the process, if its thread has ended.
+/// Identifies a compute thread among all live threads of the cluster. Never zero, so that a lock's word can name its owner.
+/// On `local:` and `sim:` no identity is used twice. On `shm:` and `rdma:` an identity consists of the process's number, which is never used twice,
+/// and a number in the process. That number may be used again after 16,777,215 threads of the process, if its thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(NonZeroU64);
 
@@ -23,17 +22,17 @@ impl ThreadId {
     /// Bits of a lock's token below the identity of its owner.
     pub const TOKEN_SHIFT: u32 = TOKEN_SHIFT;
 
-    /// The identity with this number.
+    /// Makes the identity with this number.
     pub const fn new(number: NonZeroU64) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub const fn number(self) -> NonZeroU64 {
         self.0
     }
 
-    /// The identity in a token; `None` for 0 and for an abandoned lock's word.
+    /// Returns the identity in a token; `None` for 0 and for an abandoned lock's word.
     pub const fn of_token(token: u64) -> Option<Self> {
         match NonZeroU64::new(token >> TOKEN_SHIFT) {
             Some(number) => Some(Self(number)),

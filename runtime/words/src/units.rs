@@ -1,7 +1,6 @@
-//! Quantities as URLs and options write them: sizes in bytes, durations.
-//!
-//! Durations are picoseconds, so that the simulator does not round away the time of a word on a fast link; 64 bits of them are 213
-//! days, and no option may ask for more than an hour.
+//! Sizes in bytes and durations, in the notation of URLs and options.
+//! Durations are picoseconds, so that the time of a word on a fast link is not rounded away in the simulator. 64 bits of them are 213 days; no option
+//! accepts more than an hour.
 
 use std::time::Duration;
 
@@ -12,20 +11,20 @@ pub type Picos = u64;
 pub const MICROSECOND: Picos = 1_000_000;
 /// A second.
 pub const SECOND: Picos = 1_000_000 * MICROSECOND;
-/// The longest duration that an option may ask for.
+/// The longest duration that an option accepts.
 const LONGEST: Picos = 3600 * SECOND;
 
-/// A time as programs give it.
+/// Converts a duration to picoseconds.
 pub fn picos(duration: Duration) -> Picos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000)
 }
 
-/// A time as programs get it, rounded down to nanoseconds.
+/// Converts picoseconds to a duration, rounded down to nanoseconds.
 pub fn duration(time: Picos) -> Duration {
     Duration::from_nanos(time / 1000)
 }
 
-/// A duration of at least `least`: a decimal number with its unit.
+/// Parses a duration of at least `least`: a decimal number with a unit.
 #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)] // checked to be positive and below an hour
 pub fn parse_duration(name: &str, value: &str, least: Picos) -> Result<Picos, String> {
     let wrong = || format!("{name}={value} is not a duration; write it like 500ns, 2us, 1.5ms or 3s");
@@ -50,8 +49,8 @@ pub fn parse_duration(name: &str, value: &str, least: Picos) -> Result<Picos, St
     Ok(picos)
 }
 
-/// A size in bytes, as it stands in a cluster's URL: a number with an optional unit (`KiB`, `MiB`, `GiB`, `TiB`, or `kB`, `MB`,
-/// `GB`, `TB`).
+/// Parses a size in bytes, in the notation of a cluster's URL: a number with an optional unit (`KiB`, `MiB`, `GiB`, `TiB`, or `kB`, `MB`, `GB`,
+/// `TB`).
 ///
 /// ```
 /// assert_eq!(farfield_words::units::parse_size("2GiB"), Ok(2 << 30));
@@ -59,7 +58,7 @@ pub fn parse_duration(name: &str, value: &str, least: Picos) -> Result<Picos, St
 /// ```
 ///
 /// # Errors
-/// What is wrong with it, in a line.
+/// One line that says what is wrong with it.
 pub fn parse_size(value: &str) -> Result<u64, String> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
@@ -84,7 +83,7 @@ pub fn parse_size(value: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{value} is not a size; write it like 64KiB, 16MiB or 2GiB"))
 }
 
-/// A decimal number without a sign, and what follows it.
+/// Splits an unsigned decimal number from the text that follows it.
 pub fn split(value: &str) -> Option<(f64, &str)> {
     let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);

@@ -1,11 +1,9 @@
-//! `Word`: what an atomic cell can hold.
+//! `Word`: the values that an atomic cell can hold.
 
 use crate::Pod;
 
 /// A plain value of at most 8 bytes, held by an `Atomic` cell of one word.
-///
-/// The network moves 8 bytes on every atomic operation, whatever the type, so a narrower value has the whole word to
-/// itself: its bits are extended with zeros.
+/// Every atomic operation of the network moves 8 bytes. So a narrower value occupies a whole word: its bits are extended with zeros.
 ///
 /// `#[derive(Word)]` implements it for newtypes around a word and for C-like enums.
 #[diagnostic::on_unimplemented(
@@ -14,19 +12,19 @@ use crate::Pod;
     note = "an `Atomic` holds integers up to 64 bits, floats, `bool`, `char`, `RemotePtr<T>` or a type with `#[derive(Word)]`; keep something wider in a `Versioned<T>`"
 )]
 pub trait Word: Pod {
-    /// The word that holds this value.
+    /// Returns the word that holds this value.
     fn to_word(self) -> u64;
 
-    /// The value that a word holds, or `None` if no value has these bits.
+    /// Returns the value that a word holds, or `None` if no value has these bits.
     fn from_word(word: u64) -> Option<Self>;
 
-    /// What an atomic holds unless told otherwise: zero, or the variant that stands for it.
+    /// Returns an atomic's default value: zero, or the variant that stands for zero.
     fn initial() -> Self;
 }
 
-/// An integer that atomics can count with.
+/// An integer that supports atomic addition.
 pub trait Integer: Word + Ord {
-    /// Whether 64-bit addition of words is this type's addition, so that one FAA serves.
+    /// True if 64-bit addition of words is this type's addition, so that one FAA suffices.
     const WHOLE_WORD: bool;
     /// Addition that wraps around.
     #[must_use]

@@ -1,7 +1,6 @@
-//! What is allocated: the simulator's knowledge of every object in far memory.
-//!
-//! Each word of far memory that ever belonged to an object knows its last object: its type, who allocated it, and who
-//! retired and freed it. So each access can be judged: on other fabrics, a READ of freed memory merely gives stale bytes.
+//! The lives of all objects in far memory: allocated, retired, freed.
+//! Each word of far memory that ever belonged to an object is mapped to its last object: its type, and the threads that allocated, retired and freed
+//! it. So the simulator can check each access; on other fabrics, a READ of freed memory merely returns stale bytes.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,39 +10,39 @@ use super::trace::{Action, Actor, Micros, Record};
 use farfield_words::Address;
 use farfield_words::{FieldInfo, WORD_BYTES};
 
-/// Words of a page of the map from addresses to blocks.
+/// The words of a page of the map from addresses to allocations.
 const PAGE_WORDS: usize = 1024;
 const PAGE_BYTES: u64 = (PAGE_WORDS * WORD_BYTES) as u64;
 
-/// A type of objects, as traces name it.
+/// An object's type, as traces name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectType {
     /// The type's name.
     pub name: &'static str,
     /// Its fields.
     pub fields: &'static [FieldInfo],
-    /// Whether it is a user's, who is told if it is lost; else the runtime's.
+    /// True for an object of the program, whose loss is reported; false for the runtime's own memory.
     pub is_object: bool,
 }
 
 impl ObjectType {
-    /// Memory that is the runtime's own.
+    /// The type of memory of the runtime's own.
     pub const fn internal(name: &'static str) -> Self {
         Self { name, fields: &[], is_object: false }
     }
 }
 
-/// Where an object is in its life.
+/// The state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LifeState {
     Live,
     Retired,
-    /// Retired so long ago that its memory may be used again, though its thread has not freed it.
+    /// Its grace period has ended: its memory may be reused, but its thread has not freed it yet.
     Expired,
     Freed(Actor),
 }
 
-/// An object that is or was.
+/// An object, live or dead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocation {
     pub start: Address,
@@ -51,16 +50,16 @@ pub(crate) struct Allocation {
     pub object_type: ObjectType,
     allocated: Actor,
     retired: Option<Actor>,
-    /// The epoch from which on its memory may be used again, where the simulator watches epochs.
+    /// The epoch from which on its memory may be reused, if the simulator observes epochs.
     expires: u64,
-    /// When that was.
+    /// The time at which that epoch began.
     expired: Option<u64>,
     state: LifeState,
     log: LogId,
 }
 
 impl Allocation {
-    /// Says which object it is. One that was made after `since` is one of many: its type stands for it.
+    /// Hashes the object's identity: its type if it was allocated after `since`, so that new objects count as equal; else its address.
     pub(crate) fn identify(&self, since: u64, hasher: &mut impl Hasher) {
         if self.object_type.is_object && self.allocated.at > since {
             self.object_type.name.hash(hasher);
@@ -86,7 +85,7 @@ impl fmt::Display for Allocation {
             write!(f, ", retired by {retired}")?;
         }
         if let Some(since) = self.expired {
-            write!(f, ", free since {} (no guard of before is left)", Micros(since))?;
+            write!(f, ", free since {} (no earlier guard is pinned)", Micros(since))?;
         }
         if let LifeState::Freed(freed) = self.state {
             write!(f, ", freed by {freed}")?;
@@ -95,10 +94,10 @@ impl fmt::Display for Allocation {
     }
 }
 
-/// What is wrong with an access or with a step of an object's life.
+/// Why an access, a retirement or a free is invalid.
 #[derive(Clone, Debug)]
 pub(crate) enum InvalidUse {
-    /// Nothing was ever allocated there.
+    /// No object was ever allocated there.
     NeverAllocated,
     /// The object there has been freed.
     Freed(Box<Allocation>),
@@ -111,22 +110,22 @@ pub(crate) enum InvalidUse {
 impl fmt::Display for InvalidUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NeverAllocated => f.write_str("where nothing was ever allocated"),
+            Self::NeverAllocated => f.write_str("where no object was ever allocated"),
             Self::Freed(allocation) => write!(f, "of freed memory: {allocation}"),
             Self::Overrun(allocation) => {
                 write!(f, "past the end of {allocation}, which has {} bytes", allocation.bytes)
             }
-            Self::RetiredTwice(allocation) => write!(f, "of what is retired already: {allocation}"),
+            Self::RetiredTwice(allocation) => write!(f, "of a retired object: {allocation}"),
         }
     }
 }
 
 /// All objects of a simulated cluster.
-#[allow(clippy::struct_field_names)] // the blocks themselves
+#[allow(clippy::struct_field_names)] // the allocations themselves
 #[derive(Default)]
 pub(crate) struct Allocations {
     allocations: Vec<Allocation>,
-    /// By segment and page: for each word, 1 + the index of its last block, or 0.
+    /// By segment and page: for each word, 1 + the index of its last allocation, or 0.
     pages: Vec<Vec<Option<Box<[u32; PAGE_WORDS]>>>>,
     logs: Logs,
 }
@@ -156,12 +155,12 @@ impl Allocations {
         pages[page].get_or_insert_with(|| Box::new([0; PAGE_WORDS]))[word] = index as u32 + 1;
     }
 
-    /// The last object that the word at `at` belonged to.
+    /// Returns the last object that the word at `at` belonged to.
     pub(crate) fn at(&self, at: Address) -> Option<&Allocation> {
         self.index_at(at).map(|index| &self.allocations[index])
     }
 
-    /// An object comes to life; gives one that is still alive there, if the memory has been handed out twice.
+    /// Records an allocation. Returns an object that is still alive there: then the memory was allocated twice.
     pub(crate) fn allocated(
         &mut self,
         start: Address,
@@ -181,7 +180,7 @@ impl Allocations {
             state: LifeState::Live,
             log,
         };
-        // Memory that is used again for an object of the same size needs no new entries.
+        // Memory that is reused for an object of the same size needs no new entries.
         if let Some(index) = self.index_at(start)
             && (self.allocations[index].start, self.allocations[index].bytes) == (start, bytes)
             && (0..bytes).step_by(WORD_BYTES).all(|offset| self.index_at(start.add(offset)) == Some(index))
@@ -202,7 +201,7 @@ impl Allocations {
         in_use
     }
 
-    /// The object that begins at `start`, to move it on in its life.
+    /// Returns the object that begins at `start` and is not freed, to change its state.
     fn unfreed(&mut self, start: Address) -> Result<&mut Allocation, InvalidUse> {
         let index = self.index_at(start).ok_or(InvalidUse::NeverAllocated)?;
         let allocation = &mut self.allocations[index];
@@ -213,7 +212,7 @@ impl Allocations {
         }
     }
 
-    /// An object is unlinked and waits to be freed, until the epoch is `expires`.
+    /// Records the retirement of an object, whose memory may be reused from epoch `expires` on.
     pub(crate) fn retired(
         &mut self,
         start: Address,
@@ -228,7 +227,7 @@ impl Allocations {
         Ok(allocation.object_type)
     }
 
-    /// The epoch is `epoch`: if the object at `start` has waited for that, its memory may be used again.
+    /// Records that the epoch is `epoch`: if the grace period of the object at `start` ends with it, its memory may be reused.
     pub(crate) fn expired(&mut self, start: Address, epoch: u64, now: u64) {
         if let Ok(allocation) = self.unfreed(start)
             && (allocation.state, allocation.expires) == (LifeState::Retired, epoch)
@@ -237,14 +236,14 @@ impl Allocations {
         }
     }
 
-    /// An object's memory may be used again.
+    /// Records that an object was freed.
     pub(crate) fn freed(&mut self, start: Address, by: Actor) -> Result<ObjectType, InvalidUse> {
         let allocation = self.unfreed(start)?;
         allocation.state = LifeState::Freed(by);
         Ok(allocation.object_type)
     }
 
-    /// Whatever is in some bytes is no more.
+    /// Marks all objects in a range of bytes as freed.
     pub(crate) fn lost(&mut self, start: Address, bytes: u64, by: Actor) {
         for offset in (0..bytes).step_by(WORD_BYTES) {
             if let Some(index) = self.index_at(start.add(offset)) {
@@ -253,7 +252,7 @@ impl Allocations {
         }
     }
 
-    /// Whether `words` words from `at` on may be accessed: gives their object.
+    /// Checks an access to `words` words from `at` on. Returns their object.
     #[inline]
     pub(crate) fn accessed(&self, at: Address, words: usize) -> Result<&Allocation, InvalidUse> {
         let allocation = self.at(at).ok_or(InvalidUse::NeverAllocated)?;
@@ -267,7 +266,7 @@ impl Allocations {
         Ok(allocation)
     }
 
-    /// An operation has changed an object; that its maker fills it is none.
+    /// Logs an operation that changed an object, except the WRITE that initialises all of it.
     #[inline]
     pub(crate) fn changed(&mut self, record: &Record) {
         let Some(index) = self.index_at(record.at) else { return };
@@ -280,7 +279,7 @@ impl Allocations {
         }
     }
 
-    /// What is known of the object at `at`: who made it, who changed it first and last, who retired and freed it.
+    /// Returns the recorded life of the object at `at`: its allocation, its first and last changes, its retirement and free.
     pub(crate) fn records(&self, at: Address) -> Vec<Record> {
         let Some(allocation) = self.at(at) else { return Vec::new() };
         let Allocation { start, bytes, object_type, allocated, retired, state, log, .. } = *allocation;
@@ -295,16 +294,15 @@ impl Allocations {
         records
     }
 
-    /// The object that begins where a word points, plainly or packed as a stamped link is, if it points to one; and its marks.
+    /// Returns the object that a word points to, plainly or compressed as in a stamped link, and the pointer's marks.
     pub(crate) fn pointed_to(&self, word: u64) -> Option<(&Allocation, u64)> {
         let begins = |at: Address| self.at(at).filter(|allocation| allocation.start == at);
         let plain = begins(Address::from_bits(word & !7)).map(|allocation| (allocation, word & 7));
         plain.or_else(|| begins(Address::from_compressed(word)).map(|allocation| (allocation, 0)))
     }
 
-    /// The live objects that no chain of pointers leads to from `roots`. A word is taken for a pointer if it is the
-    /// address of an object, its marks aside, plain or packed as a stamped link has it; so an object may be missed, but
-    /// none is reported that is in use.
+    /// Returns the live objects that are not reachable from `roots`. The search is conservative: a word counts as a pointer if it is the address
+    /// of an object, with or without marks, plain or compressed. So a leak may be missed, but no reachable object is reported.
     pub(crate) fn unreachable(
         &self,
         roots: impl IntoIterator<Item = u64>,
@@ -358,7 +356,7 @@ mod tests {
             "no object begins there"
         );
         assert!(allocations.retired(at(64), 3, BY).is_ok());
-        assert!(allocations.accessed(at(64), 3).is_ok(), "whoever is pinned may still read it");
+        assert!(allocations.accessed(at(64), 3).is_ok(), "pinned readers may still read it");
         assert!(matches!(allocations.retired(at(64), 3, BY), Err(InvalidUse::RetiredTwice(_))));
         assert!(allocations.freed(at(64), BY).is_ok());
         assert!(matches!(allocations.freed(at(64), BY), Err(InvalidUse::Freed(_))));
@@ -376,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_freed_memory_to_everyone_but_its_owner() {
+    fn an_expired_object_is_freed_memory_to_all_but_its_owner() {
         let mut allocations = Allocations::default();
         allocations.allocated(at(64), 24, NODE, BY);
         assert!(allocations.retired(at(64), 3, BY).is_ok());
@@ -387,7 +385,7 @@ mod tests {
         assert_eq!(
             invalid_use,
             "of freed memory: the `Node` at 0:0x40, allocated by thread 1 at 5.000 us, retired by thread 1 at 5.000 us, \
-             free since 7.000 us (no guard of before is left)"
+                          free since 7.000 us (no earlier guard is pinned)"
         );
         assert!(matches!(allocations.retired(at(64), 5, BY), Err(InvalidUse::RetiredTwice(_))));
         assert!(allocations.freed(at(64), BY).is_ok());
@@ -397,12 +395,12 @@ mod tests {
     }
 
     #[test]
-    fn what_no_root_leads_to_is_lost() {
+    fn objects_that_no_root_reaches_are_lost() {
         let mut allocations = Allocations::default();
         for offset in [64, 128, 192, 256] {
             allocations.allocated(at(offset), 16, NODE, BY);
         }
-        // 64 leads to 128, marked; nothing leads to 192; 256 leads to itself.
+        // 64 points to 128, with a mark; no word points to 192; 256 points to itself.
         let word = |at: Address| match at.offset() {
             72 => 128 + 1,
             256 => 256,

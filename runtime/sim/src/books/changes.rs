@@ -1,10 +1,7 @@
-//! Who changed an object first, and last.
-//!
-//! The last thousand records of a run that does not end show how it goes round, and not how it came to that. What brought it
-//! there is found at the objects that its threads wait for: who took the lock, who marked the node. So for each object the first change
-//! of its life is kept, and the last few, and for each lock who has it.
-//!
-//! Bounds: [`MAX_LOGS`] objects at a time, 19 MB; when there are more, changes of those that follow are not kept.
+//! The first and the last changes of each object.
+//! The last thousand records of a livelock show its loop, not its cause. The cause is a change of the objects that its threads wait for: a lock that
+//! was taken, a node that was marked. So for each object its first change and its last few are kept, and for each lock its owner.
+//! Bounds: [`MAX_LOGS`] objects at a time, 19 MB; changes of further objects are not kept.
 //! Costs: nothing for a READ; for a change some 30 instructions of the 3,000 that an operation takes.
 
 use std::collections::HashMap;
@@ -13,9 +10,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::trace::{Action, Actor, Record};
 use farfield_words::Address;
 
-/// How many objects have a log at most.
+/// The most objects that have a log.
 const MAX_LOGS: usize = 1 << 16;
-/// How many of the last changes of an object are kept.
+/// The number of last changes that are kept for an object.
 const KEPT: usize = 3;
 
 /// A change of an object: a record without the object.
@@ -43,7 +40,7 @@ pub(super) struct LogId(Option<std::num::NonZeroU32>);
 pub(super) struct Logs(Vec<Log>);
 
 impl Logs {
-    /// An object has been changed.
+    /// Logs a change of an object.
     #[inline]
     pub(super) fn changed(&mut self, id: &mut LogId, record: &Record) {
         if id.0.is_none() {
@@ -63,14 +60,14 @@ impl Logs {
         log.changes += 1;
     }
 
-    /// An object takes the place of another, and its log.
+    /// Empties a log, when a new object takes over the memory of another.
     pub(super) fn reset(&mut self, id: LogId) {
         if let Some(log) = id.0.and_then(|id| self.0.get_mut(id.get() as usize - 1)) {
             *log = Log::default();
         }
     }
 
-    /// An object's changes: the first and the last few, in time.
+    /// Returns an object's first change and its last few, in order of time.
     pub(super) fn of(&self, id: LogId) -> Vec<(Actor, Action, Address)> {
         let Some(log) = id.0.and_then(|id| self.0.get(id.get() as usize - 1)) else { return Vec::new() };
         let changes = log.first.iter().chain(log.last.iter().flatten());
@@ -80,7 +77,7 @@ impl Logs {
     }
 }
 
-/// The words that name the thread that has them: locks and rights to write, by address; and claimed names.
+/// The words that name an owning thread, by address: locks, rights to write, and claimed names.
 #[derive(Default)]
 pub(crate) struct HeldWords(HashMap<u64, (u64, Actor), BuildHasherDefault<Bits>>);
 
@@ -96,12 +93,12 @@ impl HeldWords {
         }
     }
 
-    /// Who has a word since when.
+    /// Returns a held word, its owner and the time of its acquisition.
     pub(crate) fn of(&self, at: Address) -> Option<(u64, Actor)> {
         self.0.get(&at.bits()).copied()
     }
 
-    /// All of them, by the time since when they are held.
+    /// Returns all held words, in the order of their acquisition.
     pub(crate) fn all(&self) -> Vec<(Address, u64, Actor)> {
         let held = self.0.iter().map(|(at, (word, actor))| (Address::from_bits(*at), *word, *actor));
         let mut held: Vec<_> = held.collect();
@@ -110,7 +107,7 @@ impl HeldWords {
     }
 }
 
-/// Spreads the bits of an address.
+/// A hasher for addresses.
 #[derive(Default)]
 struct Bits(u64);
 

@@ -1,4 +1,10 @@
-//! The books: what the simulator knows about far memory beyond its words.
+//! The books: the simulator's records about far memory, beyond its words.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `allocations` | the life of each object, and the check of each access |
+//! | `changes` | the first and last changes of each object, and the owners of locks |
+//! | `trace` | the hash of a run, and the records of its beginning and end |
 
 pub(crate) mod allocations;
 mod changes;
@@ -19,33 +25,33 @@ use farfield_words::WORD_BYTES;
 use trace::{Action, Actor, Micros, Record, Trace};
 use trace::{NO_THREAD, Names};
 
-/// How many objects of a run that did not end are shown from their beginnings.
+/// The most awaited objects whose lives a report shows.
 const MAX_AWAITED_OBJECTS: usize = 8;
-/// How many identities the threads of a run have at most.
+/// The most identities of the threads of a run.
 const MAX_IDENTITIES: u64 = 1 << 20;
 
-/// Objects, names, what has happened, and what was found wrong.
+/// Objects, names, the trace, and the first finding.
 pub(crate) struct Books {
     pub trace: Trace,
     pub allocations: Allocations,
-    /// The words that name the thread that has them.
+    /// The words that name an owning thread.
     pub held_words: HeldWords,
-    /// When the run began, and which threads have died in which run (by when that began), and when.
+    /// The start of the run; and for each death the start of its run, the thread, and the time.
     run_began: u64,
     deaths: Vec<(u64, u32, u64)>,
-    /// Where the objects are that a run waited for which did not end.
+    /// The addresses of the objects that the threads of a stuck run wait for.
     awaited_objects: Vec<Address>,
-    /// The identity of thread 0 of the run that is under way, or of the last.
+    /// The identity of thread 0 of the current or last run.
     pub first_id: u64,
-    /// Whether accesses are judged. The conformance suite uses memory that nobody allocated.
+    /// True if accesses are checked. The conformance suite uses memory that was never allocated.
     judging: bool,
     meaning: Box<dyn Meaning>,
     seed: u64,
-    /// The first thing that was found wrong.
+    /// The first finding.
     finding: Option<(Finding, u64, String)>,
 }
 
-/// Whether an operation may find that.
+/// Returns whether an operation may make this access, by its [`ReadScope`].
 fn tolerates(op: &Op, invalid_use: &InvalidUse) -> bool {
     match op {
         Op::Read { scope: ReadScope::MaybeFreed, .. } => matches!(invalid_use, InvalidUse::Freed(_)),
@@ -81,18 +87,18 @@ impl Books {
         Names { allocations: &self.allocations, meaning: &*self.meaning, first_id: self.first_id }
     }
 
-    /// The names that are claimed, in memory whose words `load` loads.
+    /// Returns the claimed names, in memory whose words `load` loads.
     pub(crate) fn claims(&self, load: impl Fn(Address) -> u64) -> Vec<(Address, String, ThreadId)> {
         self.meaning.claims(&load)
     }
 
-    /// True for the words of epochs.
+    /// Returns whether the word belongs to epochs.
     #[inline]
     pub(crate) fn is_of_epochs(&self, at: Address) -> bool {
         self.meaning.is_of_epochs(at)
     }
 
-    /// Enters an executed operation; one that its thread repeats, with the same result, is not shown.
+    /// Records an executed operation. If its thread repeats it with the same result, the trace does not show it.
     #[inline]
     pub(crate) fn executed(&mut self, record: Record, repeated: bool) {
         match record.action {
@@ -117,7 +123,7 @@ impl Books {
         self.trace.operation(record, repeated);
     }
 
-    /// What happened, in so many lines.
+    /// Returns the trace in at most `lines` lines.
     pub(crate) fn table(&self, lines: usize) -> String {
         let mut records: Vec<Record> =
             self.awaited_objects.iter().flat_map(|at| self.allocations.records(*at)).collect();
@@ -125,7 +131,7 @@ impl Books {
         self.trace.table(lines, &records, &self.names())
     }
 
-    /// These addresses are what a run waits for that is about to be found not to end.
+    /// Records the addresses that the threads of a stuck run wait for, before the finding is reported.
     pub(crate) fn add_awaited_objects(&mut self, addresses: impl IntoIterator<Item = Address>) {
         for at in addresses {
             let start = self.allocations.at(at).map(|block| block.start);
@@ -137,7 +143,7 @@ impl Books {
         }
     }
 
-    /// Notes what is wrong; the first time counts.
+    /// Records a finding; only the first is kept.
     pub(crate) fn find(&mut self, finding: Finding, at: u64, report: String) {
         if self.finding.is_none() {
             self.trace.freeze();
@@ -145,7 +151,7 @@ impl Books {
         }
     }
 
-    /// What was found wrong, if anything was.
+    /// Returns the first finding as an error.
     pub(crate) fn finding(&self) -> Option<Error> {
         let (finding, at, report) = self.finding.as_ref()?;
         Some(Error::from(error::Simulation {
@@ -156,13 +162,13 @@ impl Books {
         }))
     }
 
-    /// The object that `at` is in.
+    /// Returns the type and start of the object that contains `at`.
     #[inline]
     pub(crate) fn object(&self, at: Address) -> Option<(ObjectType, Address)> {
         self.allocations.at(at).map(|block| (block.object_type, block.start))
     }
 
-    /// Judges an operation before its first word.
+    /// Checks an operation before its first word is accessed.
     #[inline]
     pub(crate) fn check(&mut self, op: &Op, actor: Actor) -> Result<()> {
         if !self.judging || !self.meaning.is_heap(op.at()) {
@@ -177,7 +183,7 @@ impl Books {
         }
     }
 
-    /// Judges an operation before later words of it: what was freed in between must not be touched either.
+    /// Checks an operation before later words of it are accessed: an object that was freed in between must not be touched either.
     #[inline]
     pub(crate) fn check_again(&mut self, op: &Op, words: Range<usize>, actor: Actor) -> Result<()> {
         let at = op.at().add((words.start * WORD_BYTES) as u64);
@@ -198,7 +204,7 @@ impl Books {
         Ok(())
     }
 
-    /// Judges the use of a copy of an object that a thread has kept, as if it were a READ.
+    /// Checks the use of a thread's cached copy of an object, as if it were a READ.
     pub(crate) fn check_cached(&mut self, at: Address, words: usize, actor: Actor) -> Result<()> {
         if !self.judging {
             return Ok(());
@@ -209,8 +215,8 @@ impl Books {
         }
     }
 
-    /// What an operation is known by if it is done again and again: its kind, its place and its words. Objects that were made after
-    /// `since` count by their types, tokens by their threads; what the runtime does with words of its own is left out.
+    /// Returns the fingerprint by which repetitions of an operation are recognised: its kind, its field and its words. Objects that were
+    /// allocated after `since` count by their types, and tokens by their threads. Operations on the runtime's own words have none.
     #[cold]
     pub(crate) fn fingerprint(&self, op: &Op, words: &[u64], since: u64) -> Option<u64> {
         let (at, mut hasher) = (op.at(), DefaultHasher::new());
@@ -244,7 +250,7 @@ impl Books {
         Some(hasher.finish())
     }
 
-    /// Whether an identity is one of a thread of this run, or of those that it may have got besides.
+    /// Returns whether an identity belongs to this run, including identities that its threads took later.
     fn is_of_run(&self, thread: ThreadId) -> bool {
         thread.number().get().checked_sub(self.first_id).is_some_and(|index| index < MAX_IDENTITIES)
     }
@@ -270,12 +276,12 @@ impl Books {
         self.finding().expect("just found")
     }
 
-    // ---- objects' lives ----------------------------------------------------------------------------------------
+    // ---- lives of objects ----------------------------------------------------------------------------------------
 
     pub(crate) fn allocated(&mut self, at: Address, bytes: u64, object_type: ObjectType, actor: Actor) {
         if let Some(other) = self.allocations.allocated(at, bytes, object_type, actor) {
             let report = format!(
-                "the `{}` at {at}, allocated by thread {}, in the place of {other}",
+                "the `{}` at {at}, allocated by thread {}, overlaps {other}",
                 object_type.name, actor.thread
             );
             self.find(Finding::DoubleAllocation, actor.at, report);
@@ -322,16 +328,16 @@ impl Books {
         }
     }
 
-    /// Memory that processes have left that died is a block of the runtime's until it is freed.
+    /// Records memory that a dead process has lost: a block of the runtime until it is freed.
     pub(crate) fn lost(&mut self, at: Address, bytes: u64, actor: Actor) {
         self.allocations.lost(at, bytes, actor);
         self.allocated(at, bytes, ObjectType::internal("lost block"), actor);
     }
 
-    /// Reports what neither a root nor any object that a root leads to leads to.
+    /// Reports objects that are not reachable from any root.
     pub(crate) fn look_for_leaks(&mut self, roots: Vec<u64>, at: u64, word: impl Fn(Address) -> u64) {
         let mut lost = self.allocations.unreachable(roots, word);
-        // What living threads have leaked comes first: it is the program's.
+        // Leaks of live threads come first: they are the program's own.
         lost.sort_by_key(|block| self.death_of(block.allocated_by()).is_some());
         let Some(first) = lost.first() else { return };
         let others = match lost.len() - 1 {
@@ -345,28 +351,28 @@ impl Books {
         let advice = if self.deaths.is_empty() {
             ""
         } else {
-            "; a thread that dies leaves what it had not linked yet, or had unlinked and not retired: where that is expected, say \
+            "; a dead thread leaks objects that it had not linked yet, or had unlinked and not retired: if that is expected, set \
              `leaks=ignore` in the cluster's URL"
         };
-        let report = format!("never freed, and no root leads to it: {first}{death}{others}{advice}");
+        let report = format!("never freed, and not reachable from any root: {first}{death}{others}{advice}");
         self.find(Finding::Leak, at, report);
     }
 
-    /// Reports blocks that a sweep has left behind although no process holds them. A sweep takes any word for a link, so those that look like the address
-    /// of the first one may explain it.
+    /// Reports blocks that a sweep did not free although no process holds them. A sweep takes any word for a link, so words that look like the
+    /// address of the first block may explain it.
     #[cold]
     pub(crate) fn report_lost_blocks(&mut self, blocks: &[Block], pointing: &[Address], at: u64) {
         let Some(first) = blocks.first() else { return };
         let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
-        let action = self.allocations.at(first.address).map(|block| format!(", {block}")).unwrap_or_default();
+        let object = self.allocations.at(first.address).map(|block| format!(", {block}")).unwrap_or_default();
         let words: Vec<String> = pointing.iter().map(ToString::to_string).collect();
         let words = match words.len() {
             0 => "no word points there".to_owned(),
-            _ => format!("it may be pointed to by the words at {}", words.join(", ")),
+            _ => format!("the words at {} may point to it", words.join(", ")),
         };
         let report = format!(
-            "{bytes} bytes in {} blocks are lost after the last sweep: no root leads to them and no process has them; the first is at {}, {} \
-             bytes{action}; {words}",
+            "{bytes} bytes in {} blocks are lost after the last sweep: no root reaches them and no process holds them; the first is at {}, {} \
+             bytes{object}; {words}",
             blocks.len(),
             first.address,
             first.bytes
@@ -374,23 +380,23 @@ impl Books {
         self.find(Finding::Leak, at, report);
     }
 
-    /// A run begins.
+    /// Records the start of a run.
     pub(crate) fn run_begins(&mut self, at: u64) {
         self.run_began = at;
     }
 
-    /// Whether any thread's compute node has died.
+    /// Returns whether any thread's compute node has died.
     pub(crate) fn has_deaths(&self) -> bool {
         !self.deaths.is_empty()
     }
 
-    /// A thread's compute node has died.
+    /// Records the death of a thread's compute node.
     pub(crate) fn died(&mut self, thread: u32, at: u64) {
         self.deaths.push((self.run_began, thread, at));
         self.note(Some(thread), at, Action::Died);
     }
 
-    /// When a thread died after it had done something, if it did. Threads of different runs have the same numbers.
+    /// Returns the time at which a thread died after an action, if it did. Threads of different runs have the same numbers.
     fn death_of(&self, actor: Actor) -> Option<u64> {
         let of = |(began, thread, died): &&(u64, u32, u64)| {
             *thread == actor.thread && (*began..=*died).contains(&actor.at)
@@ -408,7 +414,7 @@ impl Books {
         });
     }
 
-    /// Something that happens to the cluster itself.
+    /// Records an event of the cluster or of a thread's compute node.
     pub(crate) fn note(&mut self, thread: Option<u32>, at: u64, action: Action) {
         let actor = Actor { thread: thread.unwrap_or(NO_THREAD), task: 0, at };
         self.trace.record(Record { actor, action, at: Address::NULL, object: None });

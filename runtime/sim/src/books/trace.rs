@@ -1,8 +1,7 @@
-//! The trace: what happened, hashed whole and remembered for a while.
-//!
-//! Every operation, and everything else that happens in virtual time, goes into one 64-bit hash; two runs with the same
-//! hash did the same at the same times. The first records are kept and the last, to be printed when a run fails; between them are
-//! shown those on the objects that matter, which `changes` keeps.
+//! The trace: a hash of the whole run, and records of its beginning and end.
+//! Every operation and every other event of virtual time goes into one 64-bit hash: two runs with the same hash did the same at the same times. The
+//! first and the last records are kept, to be printed when a run fails. Between them the trace shows changes of the awaited objects, which `changes`
+//! keeps.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -14,18 +13,18 @@ use farfield_words::Address;
 use farfield_words::ThreadId;
 use farfield_words::{FieldInfo, WORD_BYTES, fingerprint};
 
-/// How many records are kept from the beginning, and from the end.
+/// The number of records that are kept from the beginning, and from the end.
 const KEPT_FIRST: usize = 256;
 const KEPT: usize = 1024;
-/// The parts of a table that show the beginning, and the objects that matter.
+/// The beginning takes one in this many lines of a table; the awaited objects take one in this many.
 const PART_OF_BEGINNING: usize = 5;
 const PART_OF_OBJECTS: usize = 3;
-/// A table of fewer lines shows the end only.
+/// A table with fewer lines shows the end only.
 const SHORT: usize = 10;
-/// How many words of a READ or WRITE a record shows.
+/// The number of words of a READ or WRITE that a record shows.
 pub(crate) const SHOWN_WORDS: usize = 4;
 
-/// A task of a compute thread, and when it did something.
+/// The task of a compute thread that performed an action, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Actor {
     pub thread: u32,
@@ -43,7 +42,7 @@ impl fmt::Display for Actor {
     }
 }
 
-/// Stands for no thread: what the runtime itself does between runs.
+/// The thread number of actions of no thread: those of the runtime between runs.
 pub const NO_THREAD: u32 = u32::MAX;
 
 /// Picoseconds, shown in microseconds.
@@ -56,7 +55,7 @@ impl fmt::Display for Micros {
     }
 }
 
-/// What happened.
+/// An operation or another event of a run. The numbers in `hash_record` are part of the trace hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Read {
@@ -76,7 +75,7 @@ pub(crate) enum Action {
         addend: u64,
         found: u64,
     },
-    /// An operation that was stopped at what it may not touch.
+    /// An operation that was refused because of an invalid access.
     Refused {
         operation: &'static str,
         words: u32,
@@ -86,13 +85,13 @@ pub(crate) enum Action {
     },
     Retired,
     Freed,
-    /// The thread has ended, having succeeded or not.
+    /// The thread has ended, with an error or without.
     Ended {
         failed: bool,
     },
     /// The thread's compute node has died.
     Died,
-    /// The thread's compute node does nothing until then.
+    /// The thread's compute node is stalled until then.
     Stalled {
         until: u64,
     },
@@ -120,15 +119,15 @@ pub(crate) struct Record {
     pub actor: Actor,
     pub action: Action,
     pub at: Address,
-    /// The object that was there, where it begins, if there was one.
+    /// The type and start of the object that the operation accessed, if any.
     pub object: Option<(ObjectType, Address)>,
 }
 
 impl Record {
-    /// Whether `next` is the same operation of the same task with the same result.
+    /// Returns whether `next` is the same operation of the same task with the same result.
     pub(crate) fn is_repeated_by(&self, next: &Self) -> bool {
         let is_same = match (self.action, next.action) {
-            // A lock's token is another for each attempt.
+            // Each attempt to take a lock has a new token.
             (
                 Action::CompareExchange { expected, found, .. },
                 Action::CompareExchange { expected: expects, found: finds, .. },
@@ -139,15 +138,15 @@ impl Record {
     }
 }
 
-/// The hash of everything, and the last records.
+/// The hash of a run, and its first and last records.
 pub(crate) struct Trace {
     hash: u64,
     operations: u64,
-    /// Records so far, but for repetitions: the first of them, and the last that are not among those.
+    /// The number of records so far, without repetitions; the first of them; and the last that are not among the first.
     records: u64,
     first: Vec<Record>,
     last: VecDeque<Record>,
-    /// Whether something has failed: what happens afterwards must not push out what led there.
+    /// True once a failure was found: later records must not displace those that led to it.
     frozen: bool,
 }
 
@@ -175,7 +174,7 @@ impl Trace {
         self.frozen = true;
     }
 
-    /// Folds words into the hash: for each a rotation and a multiplication by an odd constant.
+    /// Folds words into the hash, each by a rotation and a multiplication by an odd constant.
     #[inline]
     fn fold<const N: usize>(&mut self, words: [u64; N]) {
         for word in words {
@@ -183,7 +182,7 @@ impl Trace {
         }
     }
 
-    /// Hashes and keeps an operation; one that its thread repeats, with the same result, is not kept.
+    /// Hashes and keeps an operation; a repetition with the same result is hashed only.
     #[inline]
     pub(crate) fn operation(&mut self, record: Record, repeated: bool) {
         self.operations += 1;
@@ -193,7 +192,7 @@ impl Trace {
         }
     }
 
-    /// Hashes and keeps something else.
+    /// Hashes and keeps another event.
     pub(crate) fn record(&mut self, record: Record) {
         self.hash_record(&record);
         self.keep(record);
@@ -237,7 +236,7 @@ impl Trace {
         }
     }
 
-    /// What happened as a table of at most so many lines: the beginning, records of the objects that matter, and the end.
+    /// Returns a table of at most `lines` lines: the beginning, records of the awaited objects, and the end.
     pub(crate) fn table(&self, lines: usize, objects: &[Record], names: &Names<'_>) -> String {
         let kept = self.first.len() + self.last.len();
         let newest = |count: usize| self.first.iter().chain(&self.last).skip(kept.saturating_sub(count));
@@ -251,7 +250,7 @@ impl Trace {
         }
         let beginning = &self.first[..self.first.len().min(lines / PART_OF_BEGINNING)];
         let begun = beginning.last().map_or(0, |record| record.actor.at);
-        // The line that names the gap is one; with objects there are two.
+        // One line names the gap; with objects there are two such lines.
         let most = lines - beginning.len() - 1;
         let is_between = |record: &&Record, count: usize| {
             let ends = newest(count).next().map_or(u64::MAX, |record| record.actor.at);
@@ -260,7 +259,7 @@ impl Trace {
         let mut between: Vec<&Record> =
             objects.iter().filter(|record| is_between(record, most / 2)).collect();
         if between.len() > lines / PART_OF_OBJECTS {
-            // The first changes tell how it came about, the last what became of it.
+            // The first changes show the cause, the last the present state.
             let half = lines / PART_OF_OBJECTS / 2;
             between.drain(half..between.len() - half);
         }
@@ -274,7 +273,7 @@ impl Trace {
         } else {
             let _ = writeln!(
                 text,
-                "… {} operations left out, among them those that made and changed what is waited for: …",
+                "… {} operations left out; of these, the ones that made and changed the awaited objects: …",
                 grouped(left_out)
             );
             for record in between {
@@ -302,7 +301,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// What turns words and addresses into names.
+/// Names for words and addresses.
 pub(crate) struct Names<'a> {
     pub allocations: &'a Allocations,
     pub meaning: &'a dyn Meaning,
@@ -311,14 +310,14 @@ pub(crate) struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// One line: virtual time, thread and task, what was done where, to which fields, with which values.
+    /// Returns a record as one line: virtual time, thread and task, operation, address and field, values.
     pub(crate) fn line(&self, record: &Record) -> String {
         let Actor { thread, task, at } = record.actor;
         let client = if thread == NO_THREAD { "-".to_owned() } else { format!("{thread}.{task}") };
         format!("{:>14}  {client:>6}  {}", Micros(at).to_string(), self.action(record))
     }
 
-    /// What was done where, to which fields, with which values.
+    /// Returns a record's operation, address and field, and values.
     pub(crate) fn action(&self, record: &Record) -> String {
         let Record { action, at, object, .. } = *record;
         let place = |words: u32| self.place(at, words as usize, object);
@@ -356,7 +355,7 @@ impl Names<'_> {
         }
     }
 
-    /// Words as values of the fields that they belong to: `{key: 5, next: 0:0x4180}`.
+    /// Returns words as values of their fields: `{key: 5, next: 0:0x4180}`.
     fn fields(&self, record: &Record, words: &[u64; SHOWN_WORDS], count: usize) -> String {
         let shown = &words[..count.min(SHOWN_WORDS)];
         let more = if count > shown.len() {
@@ -383,7 +382,7 @@ impl Names<'_> {
         if count == 1 { values.concat() } else { format!("{{{}{more}}}", values.join(", ")) }
     }
 
-    /// A lock's word.
+    /// Returns the state of a lock's word.
     pub(crate) fn owner(&self, word: u64) -> String {
         match ThreadId::of_token(word) {
             None => "free".to_owned(),
@@ -394,12 +393,12 @@ impl Names<'_> {
         }
     }
 
-    /// The address of a word, and what it is called.
+    /// Returns the address of a word and its name.
     pub(crate) fn place_of(&self, at: Address) -> String {
         self.place(at, 1, self.allocations.at(at).map(|block| (block.object_type, block.start)))
     }
 
-    /// An address and what it is called: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.
+    /// Returns an address and its name: `0:0x4140 Node`, or `0:0x4148 Node.next` for a single field.
     fn place(&self, at: Address, words: usize, object: Option<(ObjectType, Address)>) -> String {
         let name = match object {
             Some((object_type, start)) if words == 1 => field_name(object_type, at.bits() - start.bits()),
@@ -409,7 +408,7 @@ impl Names<'_> {
         format!("{at} {name}")
     }
 
-    /// A word as whatever it looks like: a pointer to an object and its marks, a small number, or bits.
+    /// Returns a word as text: a pointer to an object with its marks, a small number, or bits.
     fn value(&self, word: u64) -> String {
         let (address, marks) = (Address::from_bits(word & !7), word & 7);
         match (self.allocations.at(address), marks) {
@@ -421,7 +420,7 @@ impl Names<'_> {
     }
 }
 
-/// The field that a byte of an object is in: `Node.next`, and where in it if it is not at its start.
+/// Returns the field that contains a byte of an object: `Node.next`, with the offset in the field if that is not 0.
 pub(crate) fn field_name(object_type: ObjectType, offset: u64) -> String {
     let inside = |field: &&FieldInfo| {
         let start = field.offset as u64;
@@ -435,7 +434,7 @@ pub(crate) fn field_name(object_type: ObjectType, offset: u64) -> String {
     }
 }
 
-/// A time as programs get it.
+/// Converts virtual time to a duration, rounded down to nanoseconds.
 pub(crate) fn since_start(time: u64) -> Duration {
     Duration::from_nanos(time / 1000)
 }

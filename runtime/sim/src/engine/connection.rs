@@ -1,4 +1,4 @@
-//! Connections: in which order the chains of a thread to a memory node are announced and executed.
+//! Connections: the order in which a thread's chains to a memory node are announced and executed.
 
 use std::iter::successors;
 
@@ -7,14 +7,13 @@ use super::world::{Flight, NONE, Thread, World};
 use crate::config::Picos;
 
 /// A thread's connection to a memory node: chains on it are executed in the order in which they were posted.
-///
-/// Those that have not been executed are a list: each flight has the [next](Flight::next). A lane so needs no memory of its
-/// own, which with ten thousand threads would be out of the processor's cache whenever it is needed.
+/// Chains that have not been executed form a list: each flight has the [next](Flight::next). So a connection needs no memory of its own, which with
+/// ten thousand threads would never be in the processor's cache.
 pub(super) struct Connection {
     pub(super) node: u16,
     pub(super) front: u32,
     pub(super) back: u32,
-    /// When its doorbell was last rung, and when what it announced departs.
+    /// The time of the last doorbell, and the departure of the chains that it announced.
     pub(super) rung: Option<(Picos, Picos)>,
 }
 
@@ -25,7 +24,7 @@ impl Connection {
 }
 
 impl Thread {
-    /// Its connection to `node`.
+    /// Returns the thread's connection to `node`.
     #[inline]
     pub(super) fn connection(&mut self, node: u16) -> &mut Connection {
         let first = self.first_connection.get_or_insert_with(|| Connection::new(node));
@@ -48,8 +47,8 @@ impl Thread {
 }
 
 impl World {
-    /// Announces a chain that is ready at `posted_at` to the compute node's NIC; gives when it departs and whether a doorbell was rung for
-    /// it. What one thread posts to one memory node in one poll shares a doorbell.
+    /// Announces a chain that is ready at `posted_at` to the compute node's NIC. Returns its departure and whether it took a doorbell. Chains
+    /// that one thread posts to one memory node in one poll share a doorbell.
     pub(super) fn ring(&mut self, thread: u32, compute: usize, node: u16, posted_at: Picos) -> (Picos, bool) {
         let mut connection = self.threads.get_mut(thread as usize).map(|thread| thread.connection(node));
         if let Some(Connection { rung: Some((at, departs_at)), .. }) = connection
@@ -66,13 +65,13 @@ impl World {
         (departs_at, true)
     }
 
-    /// Whether chains of a thread have not been executed.
+    /// Returns whether a thread has chains that have not been executed.
     pub(super) fn is_underway(&self, thread: u32) -> bool {
         let thread = self.threads.get(thread as usize);
         thread.is_some_and(|thread| thread.connections().any(|connection| connection.front != NONE))
     }
 
-    /// Chains of a thread that have not been executed: for each of its connections, in order.
+    /// Returns the chains of a thread that have not been executed: for each connection, in order.
     pub(super) fn underway(&self, thread: u32) -> Vec<Vec<u32>> {
         let after = |flight: u32| (flight != NONE).then_some(flight);
         let chains = |connection: &Connection| {
@@ -81,7 +80,7 @@ impl World {
         self.threads[thread as usize].connections().map(chains).collect()
     }
 
-    /// Whether it is a chain's turn on its connection; if not, it is woken when it is.
+    /// Returns whether it is a chain's turn on its connection. If not, the chain arrives again when it is.
     pub(super) fn is_its_turn(&mut self, index: u32) -> bool {
         let Flight { thread, node, .. } = self.flights[index as usize];
         let Some(thread) = self.threads.get_mut(thread as usize) else { return true };
@@ -90,21 +89,21 @@ impl World {
         turn
     }
 
-    /// The chain whose turn it is on a chain's connection.
+    /// Returns the first chain of a chain's connection.
     pub(super) fn front_of_connection(&mut self, index: u32) -> Option<u32> {
         let Flight { thread, node, .. } = self.flights[index as usize];
         let front = self.threads.get_mut(thread as usize)?.connection(node).front;
         (front != NONE).then_some(front)
     }
 
-    /// Whether the next chain on its connection waits for a chain to be executed.
+    /// Returns whether the next chain on the connection waits for this one to be executed.
     pub(super) fn is_followed(&self, index: u32) -> bool {
-        // A flight that is begun is the first of its connection.
+        // A flight that has begun is the first of its connection.
         let next = self.flights[index as usize].next;
         next != NONE && self.flights[next as usize].awaits_turn
     }
 
-    /// A chain has been executed, or never will be: the next one of its connection has its turn, if it is there.
+    /// Ends the turn of a chain that was executed or has failed; the next chain of the connection arrives again if it waits.
     pub(super) fn end_turn(&mut self, index: u32) {
         let Flight { thread, node, .. } = self.flights[index as usize];
         let Some(thread) = self.threads.get_mut(thread as usize) else { return };

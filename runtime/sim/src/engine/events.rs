@@ -1,11 +1,8 @@
-//! The agenda: what happens next.
-//!
-//! Events are taken by virtual time and, among those of the same time, in an order drawn from the seed.
-//!
-//! The agenda is a binary heap, so an event costs a few comparisons for each doubling of the number of events. Chains
-//! that queue at a memory node are therefore not in it: they begin in the order of their arrival, the node keeps them in
-//! a queue, and the agenda has one [`Event::Serve`] for the first. With ten thousand threads and a busy memory node the
-//! heap holds some thirty events.
+//! The event queue.
+//! Events are ordered by virtual time and, at equal times, by a draw from the seed.
+//! The queue is a binary heap, so an event costs a few comparisons for each doubling of the number of events. Chains that wait at a memory node are
+//! therefore not in the heap: the node has a FIFO queue of them, and the heap one [`Event::Serve`] for the first. With ten thousand threads and a
+//! busy memory node the heap holds some thirty events.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,7 +12,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::config::Picos;
 
-/// What can happen.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A compute thread of the run begins.
@@ -34,7 +31,7 @@ pub(super) enum Event {
     Wake(u32),
 }
 
-/// An event and its place in the order. No two have the same `at` and `tie`.
+/// An event and its key. No two entries have the same `at` and `tie`.
 struct Entry {
     at: Picos,
     tie: u64,
@@ -68,12 +65,12 @@ impl Ord for Entry {
     }
 }
 
-/// Events in the order in which they will happen.
+/// Pending events, in order.
 pub(super) struct EventQueue {
     heap: BinaryHeap<Entry>,
-    /// Orders what happens at the same time, and decides everything else that is left to chance.
+    /// The source of all random choices of a run, including the order of simultaneous events.
     pub(super) rng: SmallRng,
-    /// Tells events apart, so that the order is total whatever the generator gives.
+    /// A counter that makes the order total even if the generator repeats a number.
     pushed: u32,
 }
 
@@ -92,7 +89,7 @@ impl EventQueue {
         self.heap.pop().map(|Entry { at, event, .. }| (at, event))
     }
 
-    /// When the next event is due.
+    /// Returns the time of the next event.
     pub(super) fn next_at(&self) -> Option<Picos> {
         self.heap.peek().map(|entry| entry.at)
     }

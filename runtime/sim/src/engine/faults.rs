@@ -1,4 +1,4 @@
-//! Faults: drawn from the seed with the odds of the options, or injected by a script.
+//! Faults: drawn from the seed with the options' probabilities, or injected by a script.
 
 use rand::{Rng, RngExt};
 
@@ -11,28 +11,28 @@ use crate::plant::Plant;
 use farfield_fabric::error::{self, Error};
 use farfield_words::Address;
 
-/// How many times slower a slow memory node is.
+/// The factor by which a slow memory node is slower.
 const SLOWNESS: u64 = 10;
-/// How long stalls and cuts last at most, in round trips.
+/// The longest random stall or cut, in round trips.
 const MAX_RTTS: u64 = 100;
 
-/// A link that loses everything.
+/// A link that loses all packets.
 pub(super) struct Cut {
     compute: usize,
     memory: u16,
     until: Picos,
 }
 
-/// Faults that were injected and have not happened yet.
+/// Injected faults that have not happened yet.
 #[derive(Default)]
 pub(super) struct Script {
     faults: Vec<Option<Fault>>,
-    /// How many of them wait for an operation.
+    /// The number of faults that wait for an operation.
     waiting_for_chains: usize,
 }
 
 impl Script {
-    /// Whether no fault waits for an operation.
+    /// Returns whether no fault waits for an operation.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting_for_chains == 0
     }
@@ -44,7 +44,7 @@ impl Script {
     }
 }
 
-/// Why a thread may have died while it posted a chain.
+/// The origin of a fault that may have killed a thread while it posted a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultOrigin {
     NoFault,
@@ -53,7 +53,7 @@ pub(super) enum FaultOrigin {
 }
 
 impl World {
-    /// Takes a fault into the script; one that is due at once happens, if a run is under way.
+    /// Adds a fault to the script. An immediate fault happens now if a run is under way.
     pub fn inject(&mut self, fault: Fault) {
         self.script.waiting_for_chains += usize::from(matches!(fault.when, FaultTime::AfterChains(_)));
         self.script.faults.push(Some(fault));
@@ -62,14 +62,14 @@ impl World {
         }
     }
 
-    /// Puts the script's timed faults on the agenda, when a run begins; those that are due at once happen.
+    /// At the start of a run, schedules the script's timed faults, and applies the immediate ones.
     pub(super) fn schedule_script(&mut self) {
         for index in 0..self.script.faults.len() {
             self.schedule(index);
         }
     }
 
-    /// Whether a fault of the script is to come, which may bring on a run that goes round.
+    /// Returns whether a scripted fault is still to come, which may end a loop of the run.
     pub(super) fn expects_fault(&self) -> bool {
         let runs = |compute| {
             self.threads_of(compute).any(|thread| self.threads[thread as usize].state == ThreadState::Running)
@@ -91,14 +91,14 @@ impl World {
         }
     }
 
-    /// A fault of the script is due.
+    /// Applies a scripted fault that is due.
     pub(super) fn apply_scripted_fault(&mut self, index: u32) {
         if let Some(fault) = self.script.take(index as usize) {
             self.apply_fault(fault.kind);
         }
     }
 
-    /// What goes wrong as a thread posts a chain to memory node `node`.
+    /// Applies the faults that are due, or drawn, when a thread posts a chain to memory node `node`.
     pub(super) fn apply_faults_of_post(&mut self, thread: u32, node: u16) -> FaultOrigin {
         let compute = self.compute_node_of(thread);
         let mut origin = FaultOrigin::NoFault;
@@ -141,7 +141,7 @@ impl World {
         self.config.rtt * self.events.rng.random_range(1..=MAX_RTTS)
     }
 
-    /// Makes some memory nodes slow from the start.
+    /// Makes randomly chosen memory nodes slow from the start.
     pub(super) fn slow_random_nodes(&mut self) {
         for node in 0..self.memory_nodes.len() {
             if self.draw(self.config.slow) {
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Breaks off what a dead thread has posted, on each connection at any word: what was behind that had not left yet.
+    /// Truncates the posted chains of a dead thread, on each connection at a random word: later words had not left yet.
     fn truncate_posted(&mut self, thread: u32) {
         for pending in self.underway(thread) {
             let words = |flight: &u32| u64::from(self.flights[*flight as usize].words_left);
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Breaks a chain off after so many further words. Nobody learns what it brought.
+    /// Truncates a chain after `words` further words. Its result is an error.
     pub(super) fn truncate_chain(&mut self, flight: u32, words: u32) {
         let timeout_us = self.config.timeout / 1_000_000;
         let flight = &mut self.flights[flight as usize];
@@ -211,8 +211,8 @@ impl World {
         }
     }
 
-    /// Announces the deaths of threads whose last chains have been executed. Nobody may take over from a thread that may
-    /// still write: so a real cluster closes a dead node's connections first.
+    /// Announces the deaths of threads whose last chains have been executed. A thread's locks must not be taken over while it may still write: a
+    /// real cluster closes a dead node's connections first.
     pub(super) fn announce_deaths(&mut self) {
         if self.dying.is_empty() {
             return;
@@ -240,7 +240,7 @@ impl World {
         self.books.note(Some(thread), self.now, Action::Cut { node: memory, until });
     }
 
-    /// When the link between a thread and a memory node heals, if it is cut.
+    /// Returns when the link between a thread and a memory node heals, if it is cut.
     pub(super) fn cut_until(&self, thread: u32, memory: u16) -> Option<Picos> {
         if self.cuts.is_empty() {
             return None;

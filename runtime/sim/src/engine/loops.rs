@@ -1,37 +1,33 @@
-//! Retry loops: what the simulator knows of each `Backoff` that has waited.
-//!
-//! Every retry loop awaits a `Backoff` (an architecture invariant), which lives as long as the loop. So a `Backoff` that has
-//! waited often and lives on is one operation without progress, whatever its attempts do in between. It enters this table with
-//! its first wait and leaves it when it is dropped; a loop that never waits costs nothing here.
+//! The table of retry loops: an entry for each `Backoff` that has waited.
+//! Every retry loop awaits a `Backoff` (an architecture invariant), which lives as long as the loop. So a `Backoff` that has waited often is one
+//! operation without progress. It enters the table with its first wait and leaves it when it is dropped; a loop that never waits costs nothing.
 //!
 //! # Nested loops
-//!
-//! An attempt may contain loops: a loop that takes a lock ends again and again inside an outer one that never does. Only
-//! *outermost* loops tell something about progress. What belongs to which future is not known here, but order is: while an inner
-//! loop is at work the outer one, whose attempt it is, does not wait. So a loop is nested in an older one of its thread if that one
-//! has not waited since the first wait of the younger one, and was not waiting then. Loops of different tasks, or of futures that are
-//! polled together, wait in turns, and are told apart by that. Where two of them are taken for one, too few
-//! loops are counted, and a thread is taken to be more alive than it is.
+//! An attempt may contain loops: a loop that takes a lock ends repeatedly inside an outer loop that never ends. Only *outermost* loops are evidence
+//! about progress. The table does not know which future a loop belongs to, but it knows the order of waits: an outer loop does not wait while a loop
+//! inside its attempt runs. So a loop is nested in an older loop of its thread if the older one has not waited since the first wait of the younger,
+//! and was not waiting then. Loops of different tasks, or of futures that are polled together, wait in turns, so they are not nested by this rule. If
+//! two of them are mistaken for nested ones, too few loops are counted: the error makes a livelock harder to report, never easier.
 
 use crate::books::trace::Record;
 use crate::config::Picos;
 use farfield_words::Address;
 
-/// What a retry loop is for.
+/// The purpose of a retry loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoopKind {
-    /// A program's attempts, or the runtime's, to change something.
+    /// Attempts of the program or the runtime to change memory.
     #[default]
     Attempt,
-    /// Waiting for a lock, or for another word that a thread owns, at this address.
+    /// Waiting for ownership of the word at this address: a lock, or another word that names its owner.
     Ownership(Address),
-    /// Waiting until other threads have come.
+    /// Waiting for other threads to arrive.
     Rendezvous,
-    /// Attempts whose number is limited, or the time that they take.
+    /// Attempts that are bounded in number or in time.
     Bounded,
 }
 
-/// A loop in the table: its place there, which is its own until it ends.
+/// The index of a loop in the table, valid until the loop ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopId(u32);
 
@@ -41,35 +37,35 @@ pub(super) struct Loop {
     pub(super) thread: u32,
     pub(super) task: u32,
     pub(super) purpose: LoopKind,
-    /// Its first wait and its last, by the table's count of waits.
+    /// The numbers of its first and last waits, by the table's count of waits.
     pub(super) born: u64,
     last_wait: u64,
-    /// When its first wait began, and when its last ends.
+    /// The beginning of its first wait, and the end of its last.
     pub(super) since: Picos,
     waits_until: Picos,
-    /// How often it has waited, and how often it had when the present suspicion began.
+    /// The number of its waits, and that number when the current suspicion began.
     pub(super) tries: u64,
     pub(super) tries_before: u64,
-    /// What the thread had last done when it last waited.
+    /// The thread's last operation before its last wait.
     pub(super) last: Option<Record>,
-    /// How often others had [interfered](super::progress::ThreadProgress) with its task when it began, and how many chains threads had posted
+    /// At its beginning, how often others had [interfered](super::progress::ThreadProgress) with its task, and how many chains threads had posted
     /// outside of loops.
     pub(super) interfered_before: u64,
     pub(super) useful_before: u64,
 }
 
 impl Loop {
-    /// Whether it ends only if what it waits for comes.
+    /// Returns whether the loop is unbounded: only what it waits for ends it.
     pub(super) fn is_endless(&self) -> bool {
         self.purpose != LoopKind::Bounded
     }
 
-    /// The word that it waits for.
+    /// Returns the word whose ownership it waits for.
     pub(super) fn awaited(&self) -> Option<Address> {
         if let LoopKind::Ownership(at) = self.purpose { Some(at) } else { None }
     }
 
-    /// Whether it is a part of an attempt of an older loop of the same thread.
+    /// Returns whether it is inside an attempt of an older loop of the same thread.
     fn is_nested_in(&self, other: &Self) -> bool {
         other.born < self.born && other.last_wait < self.born && other.waits_until <= self.since
     }
@@ -80,18 +76,18 @@ impl Loop {
 pub(super) struct Loops {
     table: Vec<Option<Loop>>,
     free: Vec<u32>,
-    /// How often loops have waited.
+    /// The number of waits of all loops.
     pub(super) waits: u64,
 }
 
 impl Loops {
-    /// A run begins: what an earlier one has left here never ends.
+    /// Removes the loops of an earlier run, when a run begins.
     pub(super) fn clear(&mut self) {
         self.table.clear();
         self.free.clear();
     }
 
-    /// A loop waits for the first time.
+    /// Enters a loop, with its first wait.
     pub(super) fn begins(
         &mut self,
         (thread, task): (u32, u32),
@@ -121,7 +117,7 @@ impl Loops {
         LoopId(self.table.len() as u32 - 1)
     }
 
-    /// A loop waits, having failed again.
+    /// Records a wait of a loop, after another failed attempt.
     pub(super) fn waits(
         &mut self,
         id: LoopId,
@@ -138,7 +134,7 @@ impl Loops {
         Some(*waiting)
     }
 
-    /// A loop has ended, or was given up.
+    /// Removes a loop that has ended or was abandoned.
     pub(super) fn ends(&mut self, id: LoopId) {
         if self.table.get_mut(id.0 as usize).and_then(Option::take).is_some() {
             self.free.push(id.0);
@@ -153,7 +149,7 @@ impl Loops {
         self.table.iter_mut().flatten()
     }
 
-    /// The loops that are not part of an attempt of another, by thread.
+    /// Returns the outermost loops of each thread.
     pub(super) fn outermost(&self, threads: usize) -> Vec<Vec<Loop>> {
         let mut by_thread: Vec<Vec<Loop>> = vec![Vec::new(); threads];
         for each in self.iter() {
@@ -195,7 +191,7 @@ mod tests {
         loops.ends(inner);
         loops.waits(outer, LoopKind::Attempt, 40, None);
         let again = begin(&mut loops, 50);
-        assert_eq!(outermost(&loops), [1], "it ended and began again");
+        assert_eq!(outermost(&loops), [1], "the inner loop ended and began again");
         loops.ends(outer);
         loops.ends(again);
         assert!(outermost(&loops).is_empty());

@@ -1,47 +1,41 @@
 //! The simulator: far memory, a network and compute threads in virtual time, all in one OS thread.
-//!
-//! A run is a pure function of its program and a seed. Every compute thread is a future; the simulator polls the one
-//! whose completion comes next, and nothing else decides the order of things: not the system's scheduler, not the
-//! clock, not a hash map. So a run that fails does so again, and two runs of one seed have the same trace, bit for bit.
+//! A run is a pure function of its program and a seed. Every compute thread is a future; the simulator polls the thread whose completion comes next.
+//! The system's scheduler, the clock and hash maps decide nothing. So a failing run fails again, and two runs of one seed have the same trace, bit
+//! for bit.
 //!
 //! # The model
-//!
-//! A chain whose thread has posted it at `t`, to a memory node that is idle, arrives back at `t + rtt + bytes / bandwidth`:
+//! A chain that is posted at `t` to an idle memory node completes at `t + rtt + bytes / bandwidth`:
 //!
 //! | step | takes | while |
 //! |---|---|---|
 //! | doorbell | nothing, unless the compute node's NIC is still busy with an earlier one | the NIC is busy for `doorbell`; chains that a thread posts to one memory node in one poll share it |
 //! | way there | 2/5 of the rtt, give or take the jitter | |
-//! | queue | until the memory node has begun all that came before | the node is busy for `1 / rate` with each operation, or for its bytes over the bandwidth if that is longer |
+//! | queue | until the memory node has begun all earlier chains | the node is busy for `1 / rate` with each operation, or for its bytes over the bandwidth if that is longer |
 //! | memory | 1/5 of the rtt; the chain's words are accessed one by one, in program order, at random moments of that time | other chains access words in between |
 //! | way back | 2/5 of the rtt, give or take the jitter, and the bytes over the bandwidth | |
 //! | completion | `completed` for each operation, as soon as the thread is not busy | other completions of the thread wait |
-//!
-//! Before the doorbell the thread works for `posted` for each operation: see [`computing`]. A pause of a
-//! `Backoff` is [`PAUSE`] long, giving way takes as long.
-//!
-//! Chains of one thread to one memory node are executed in the order in which they were posted, as a reliable connection
-//! does; chains to different nodes, or of different threads, overtake each other.
+//! Before the doorbell the thread works for `posted` for each operation: see [`computing`]. A pause of a `Backoff` takes [`PAUSE`], and so does a
+//! `yield_now`.
+//! Chains of one thread to one memory node are executed in the order of posting, as on a reliable connection. Chains to different nodes, or of
+//! different threads, may overtake each other.
 //!
 //! # Parts
-//!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`computing`] | what a thread's own work takes |
-//! | [`events`] | what happens next |
+//! | [`computing`] | the time of a thread's own work |
+//! | [`events`] | the event queue |
 //! | [`connection`] | the order of a thread's chains to a memory node |
-//! | [`world`] | the state of everything |
-//! | [`network`] | what becomes of a chain between its doorbell and its completion |
-//! | [`faults`] | faults, by the seed and by script |
-//! | [`loops`] | retry loops that have waited |
-//! | [`progress`] | when to give up |
-//! | [`report`] | which thread waits for what then, and which has it |
-//! | [`stalls`] | what has waited for long in virtual time |
+//! | [`world`] | the state of threads, nodes and chains in flight |
+//! | [`network`] | a chain's way from its doorbell to its completion |
+//! | [`faults`] | faults, drawn from the seed or scripted |
+//! | [`loops`] | the table of retry loops that have waited |
+//! | [`progress`] | detection of livelock, starvation and deadlock |
+//! | [`report`] | the report of a stuck run: waiting threads, owners of locks |
+//! | [`stalls`] | reports of long waits in virtual time |
 //! | [`run`] | polls compute threads as their completions arrive |
-//! | [`simulation`] | the cluster as a test sees it |
-//! | [`watch`] | hears of the lives of objects |
-//!
-//! What words *mean* is not known here: [`crate::books`] has objects, and asks a [`Meaning`](crate::Meaning) for the rest.
+//! | [`simulation`] | a test's handle to the simulated cluster |
+//! | [`watch`] | the heap's reports of allocation and freeing |
+//! The engine does not know what words *mean*: [`crate::books`] has objects, and a [`Meaning`](crate::Meaning) has the other words.
 
 mod computing;
 mod connection;
@@ -75,29 +69,29 @@ pub use simulation::Simulation;
 pub use watch::Watch;
 pub use world::World;
 
-/// How long a pause takes, and giving way: 40 ns, some 140 cycles of a 3.5 GHz processor, as `PAUSE` does since Skylake.
+/// The time of a pause and of a `yield_now`: 40 ns, some 140 cycles of a 3.5 GHz processor, as `PAUSE` takes since Skylake.
 pub const PAUSE: Picos = 40_000;
 
-/// The task that a process's keeper is, beside those of its first thread: its waits say nothing of whether the program goes on.
+/// The task number of a process's keeper, which runs on its first thread. Progress checks ignore its waits.
 pub const KEEPER_TASK: u32 = 999_999;
 
-/// The ticket of what will never complete, because its thread is dead.
+/// The ticket of an operation of a dead thread: it never completes.
 const NEVER: Ticket = Ticket(u64::MAX);
 
-/// A simulated world, shared by its threads' endpoints. All of them run in one OS thread, so the lock is never
-/// contended; it is there because a `Cluster` may be sent to another.
+/// A simulated world, shared by its threads' endpoints. All of them run in one OS thread, so the lock is never contended. It exists because a
+/// `Cluster` may be sent to another thread.
 #[derive(Clone)]
 pub struct SharedWorld(Arc<Mutex<World>>);
 
 impl SharedWorld {
-    /// A world to be shared.
+    /// Shares a world.
     pub fn new(world: World) -> Self {
         Self(Arc::new(Mutex::new(world)))
     }
 
-    /// Access to it.
+    /// Locks the world.
     pub fn lock(&self) -> MutexGuard<'_, World> {
-        // A panic in here is a bug, and is reported as one; what is printed about it then must not panic again.
+        // A panic under the lock is a bug, and is reported as one; printing the report must not panic again.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,22 +100,22 @@ impl SharedWorld {
 pub struct Sim {
     world: SharedWorld,
     thread: u32,
-    /// Doorbells that it has rung.
+    /// The number of doorbells that the thread has rung.
     doorbells: Cell<u64>,
-    /// Guards that it holds.
+    /// The number of guards that the thread holds.
     guards: Cell<u32>,
-    /// The planted bug, if there is one.
+    /// The planted bug.
     plant: Plant,
 }
 
 impl Sim {
-    /// The access of a thread of the run, by its index.
+    /// Makes the endpoint of a thread of the run, by its index.
     pub fn new(world: SharedWorld, thread: u32) -> Self {
         let plant = world.lock().config().plant;
         Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant }
     }
 
-    /// A ticket that completes at a time.
+    /// Returns a ticket that completes at a time.
     pub fn sleep_until(&self, time: Duration, task: u32) -> Ticket {
         let until = config::picos(time);
         self.world
@@ -130,7 +124,7 @@ impl Sim {
             .map_or(NEVER, |flight| Ticket(flight.into()))
     }
 
-    /// A ticket that completes after a pause: to give way.
+    /// Returns a ticket that completes after a pause, so that other tasks run.
     pub fn yield_now(&self, task: u32) -> Ticket {
         let mut world = self.world.lock();
         let until = world.clock(self.thread) + PAUSE;
@@ -139,8 +133,8 @@ impl Sim {
             .map_or(NEVER, |flight| Ticket(flight.into()))
     }
 
-    /// A ticket that completes after some pauses: before the next attempt of a retry loop, which is in the table from the first time
-    /// on until it [ends](Self::loop_ends).
+    /// Returns a ticket that completes after some pauses, before the next attempt of a retry loop. The first call enters the loop in the table,
+    /// where it stays until it [ends](Self::loop_ends).
     pub fn retry(&self, pauses: u32, task: u32, purpose: LoopKind, entry: &mut Option<LoopId>) -> Ticket {
         let mut world = self.world.lock();
         let until = world.clock(self.thread) + PAUSE * u64::from(pauses.max(1));
@@ -151,12 +145,12 @@ impl Sim {
         Ticket(flight.into())
     }
 
-    /// A retry loop is over, or was given up.
+    /// Removes a retry loop that has ended or was abandoned.
     pub fn loop_ends(&self, entry: LoopId) {
         self.world.lock().loop_ends(self.thread, entry);
     }
 
-    /// The thread pins a guard, in an epoch.
+    /// Records that the thread pins a guard in an epoch.
     #[inline]
     pub fn pins(&self, epoch: impl FnOnce() -> u64) {
         let guards = self.guards.get();
@@ -166,7 +160,7 @@ impl Sim {
         }
     }
 
-    /// It drops one.
+    /// Records that the thread drops a guard.
     #[inline]
     pub fn unpins(&self) {
         let guards = self.guards.get().saturating_sub(1);
@@ -176,22 +170,22 @@ impl Sim {
         }
     }
 
-    /// A future of the thread waits at a barrier.
+    /// Records that a future of the thread waits at a barrier.
     pub fn enters_barrier(&self, barrier: &str) {
         self.world.lock().enters_barrier(self.thread, barrier);
     }
 
-    /// It no longer does.
+    /// Records that the future has left the barrier.
     pub fn leaves_barrier(&self, barrier: &str) {
         self.world.lock().leaves_barrier(self.thread, barrier);
     }
 
-    /// The program asks for the time.
+    /// Records that the program reads the clock: it may be waiting for a time.
     pub fn reads_clock(&self) {
         self.world.lock().reads_clock(self.thread);
     }
 
-    /// Whether the object is alive that somebody uses a cached copy of.
+    /// Checks that the cached object is still allocated, and accounts for the cost of a cached access.
     pub fn check_cached(&self, at: Address, words: usize, task: u32) -> Result<()> {
         let mut world = self.world.lock();
         let cost = world.config().compute.of(Work::CachedAccess);
@@ -200,34 +194,34 @@ impl Sim {
         world.books.check_cached(at, words, actor)
     }
 
-    /// The thread works.
+    /// Accounts for work of the thread.
     pub fn compute(&self, work: Work) {
         let mut world = self.world.lock();
         let cost = world.config().compute.of(work);
         world.spend(self.thread, cost);
     }
 
-    /// Whether a bug is planted.
+    /// Returns whether this bug is planted.
     pub fn has(&self, plant: Plant) -> bool {
         self.plant == plant
     }
 
-    /// Whether what the thread has is lost with it.
+    /// Returns whether the thread is dead and its memory is lost with it.
     pub fn has_lost_memory(&self) -> bool {
         self.world.lock().has_lost_memory(self.thread)
     }
 
-    /// About how many pauses a time is.
+    /// Returns about how many pauses a duration takes.
     pub fn pauses_in(time: Duration) -> u32 {
         (config::picos(time) / PAUSE).min(1 << 20) as u32
     }
 
-    /// How long a round trip takes where nothing is in the way: the option `rtt`.
+    /// Returns the time of a round trip on an idle network: the option `rtt`.
     pub fn rtt(&self) -> Duration {
         config::duration(self.world.lock().config().rtt)
     }
 
-    /// About how many pauses a round trip takes.
+    /// Returns about how many pauses a round trip takes.
     pub fn pauses_per_rtt(&self) -> u32 {
         (self.world.lock().config().rtt / PAUSE).clamp(1, 1 << 20) as u32
     }
@@ -252,14 +246,14 @@ impl Endpoint for Sim {
         }
     }
 
-    /// No future waits for it, though its thread looks for its completion now and then.
+    /// Marks a chain that no future waits for, although its thread polls it occasionally.
     fn in_background(&self, ticket: Ticket) {
         if ticket != NEVER {
             self.world.lock().in_background(ticket.0 as u32);
         }
     }
 
-    /// Whether something that the thread has posted has not been executed.
+    /// Returns whether a chain that the thread has posted has not been executed.
     fn is_underway(&self) -> bool {
         self.world.lock().is_underway(self.thread)
     }
@@ -273,6 +267,6 @@ impl Endpoint for Sim {
     }
 
     fn idle(&self) {
-        unreachable!("the simulator polls a thread when something has arrived")
+        unreachable!("the simulator polls a thread only when a completion has arrived")
     }
 }

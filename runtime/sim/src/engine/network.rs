@@ -1,6 +1,5 @@
-//! Travel: what becomes of a chain between its doorbell and its completion.
-//!
-//! An operation enters the books with its last word; a chain stops at the first operation that fails.
+//! The network: a chain's way from its doorbell to its completion.
+//! An operation is recorded in the books with its last word; a chain stops at the first operation that fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,11 +14,11 @@ use farfield_fabric::error::{self, Error, Result};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
-/// After so many repetitions in a row of what a thread does, the trace leaves out what it does for epochs besides.
+/// After this many consecutive repetitions of an operation, the trace also omits the thread's operations on epochs.
 const REPEATS: u32 = 16;
 
 impl World {
-    /// An event takes place; gives the thread that is to be polled, if it is one's turn.
+    /// Handles an event. Returns the thread that is to be polled, if any.
     pub(super) fn handle_event(&mut self, at: Picos, event: Event) -> Option<u32> {
         self.now = at;
         match event {
@@ -36,7 +35,7 @@ impl World {
         None
     }
 
-    /// A chain reaches its memory node and queues there.
+    /// A chain arrives at its memory node and queues there.
     fn arrive(&mut self, index: u32) {
         if !self.is_its_turn(index) {
             return self.hurry(index);
@@ -87,7 +86,7 @@ impl World {
         self.access(index);
     }
 
-    /// It is time for a chain's next word, unless it was hurried and is done.
+    /// Accesses a chain's next words, unless the chain was hurried and is done.
     fn step(&mut self, index: u32) {
         // A chain's completion comes after its last step, so the flight is still its own.
         if self.flights[index as usize].service_state != ServiceState::Executed {
@@ -95,8 +94,8 @@ impl World {
         }
     }
 
-    /// A chain waits for its turn on its connection. The one before it, if it has begun, does not pause any more: it has
-    /// its order to keep and nothing else to wait for, so the two share the memory node's time as in a pipeline.
+    /// A chain waits for its turn on its connection. The first chain of the connection, if it has begun, does not pause any more, so the two
+    /// share the memory node's time as in a pipeline.
     fn hurry(&mut self, waiting: u32) {
         if let Some(front) = self.front_of_connection(waiting)
             && self.flights[front as usize].service_state == ServiceState::Begun
@@ -105,7 +104,7 @@ impl World {
         }
     }
 
-    /// Accesses word after word until it is some other event's turn, or the chain is done.
+    /// Accesses word after word until another event is due, or the chain is done.
     fn access(&mut self, index: u32) {
         self.flights[index as usize].service_state = ServiceState::Begun;
         let hurried = self.is_followed(index);
@@ -114,9 +113,8 @@ impl World {
             if words_left == 0 {
                 break;
             }
-            // Words come in bursts, with pauses of any part of the time that is left. With n words left behind a word, the
-            // odds of a pause there are 1 in n; so the number of words left at the next pause is anything from 1 to all but
-            // one, each as likely. Evenly spaced accesses of two chains would rarely overtake each other.
+            // Words come in bursts, with pauses of a random part of the remaining time. The number of words that remain at the next pause
+            // is uniform between 1 and all but one. Evenly spaced accesses of two chains would rarely overtake each other.
             let pauses = !hurried && words_left > 1;
             let draw = if pauses { self.events.rng.next_u64() } else { 0 };
             let left = if pauses { 1 + scaled(u64::from(words_left) - 1, draw as u32) as u32 } else { 0 };
@@ -139,7 +137,7 @@ impl World {
         self.answer(index);
     }
 
-    /// Sends a chain's completion on its way.
+    /// Schedules a chain's completion.
     fn answer(&mut self, index: u32) {
         self.flights[index as usize].service_state = ServiceState::Executed;
         self.end_turn(index);
@@ -149,7 +147,7 @@ impl World {
         self.events.push(leaves_at + back + self.config.transfer(bytes), Event::Complete(index));
     }
 
-    /// A chain that gets no answer fails at its timeout.
+    /// Schedules the failure of an unanswered chain, at its timeout.
     fn fail_unreachable(&mut self, index: u32) {
         let timeout = self.config.timeout;
         let flight = &mut self.flights[index as usize];
@@ -168,7 +166,7 @@ impl World {
         self.books.trace.record(Record { actor, action, at, object: None });
     }
 
-    /// A completion or a timer reaches its thread, which is to be polled if it can.
+    /// Delivers a completion or a timer to its thread. Returns the thread if it is to be polled.
     fn complete(&mut self, index: u32) -> Option<u32> {
         let Flight { thread, stage, .. } = self.flights[index as usize];
         if stage == Stage::Forgotten {
@@ -180,7 +178,7 @@ impl World {
             return None;
         }
         if let Some(heals_at) = self.answer_is_lost(index) {
-            // The requester asks again, and the memory node remembers its answer.
+            // The requester's NIC retransmits, and the memory node resends its answer.
             let deadline = self.flights[index as usize].posted_at + self.config.timeout;
             if heals_at > deadline {
                 self.fail_unreachable(index);
@@ -197,7 +195,7 @@ impl World {
         self.deliver(index)
     }
 
-    /// Whether the link is cut on which an answer arrives; gives when it heals. Timers and failures need no link.
+    /// Returns when the link of an arriving answer heals, if it is cut. Timers and failures need no link.
     fn answer_is_lost(&self, index: u32) -> Option<Picos> {
         if self.cuts.is_empty() {
             return None;
@@ -207,7 +205,7 @@ impl World {
         if answered { self.cut_until(flight.thread, flight.node) } else { None }
     }
 
-    /// A time that differs by up to the jitter.
+    /// Returns a random time around `mean`, within the jitter.
     pub(super) fn jittered(&mut self, mean: Picos) -> Picos {
         if self.config.jitter == 0 {
             return mean;
@@ -218,8 +216,7 @@ impl World {
 
     // ---- memory ------------------------------------------------------------------------------------------------
 
-    /// Executes a chain's next `count` word accesses, of which there are so many. An operation is entered into the books with
-    /// its last word.
+    /// Executes a chain's next `count` word accesses. An operation is recorded in the books with its last word.
     fn access_words(&mut self, index: u32, mut count: usize) -> Result<()> {
         while count > 0 {
             let flight = &mut self.flights[index as usize];
@@ -256,7 +253,7 @@ impl World {
                 {
                     thread.progress.exchange_failed(actor.task, found);
                 }
-                // What the runtime does for epochs now and then says nothing of what the thread does.
+                // The runtime's occasional operations on epochs are not part of the program's loop.
                 let of_epochs = self.books.is_of_epochs(op_at);
                 repeated = if of_epochs {
                     thread.repeats >= REPEATS
@@ -280,7 +277,7 @@ impl World {
     }
 }
 
-/// Accesses `cells`, the words of an operation from number `word` on; returns whether that changed any.
+/// Accesses `cells`, the words of an operation from number `word` on. Returns whether a word changed.
 ///
 /// One OS thread accesses a simulated cluster's memory at a time, under the world's lock.
 fn access(op: &Op, word: usize, words: &mut [u64], cells: &[AtomicU64]) -> bool {
@@ -320,12 +317,12 @@ fn access(op: &Op, word: usize, words: &mut [u64], cells: &[AtomicU64]) -> bool 
     changed
 }
 
-/// The part `share / 2^32` of a number: cheaper than an unbiased draw from a range, and as good for this.
+/// Returns the part `share / 2^32` of a number: cheaper than an unbiased draw from a range, and sufficient here.
 fn scaled(number: u64, share: u32) -> u64 {
     ((u128::from(number) * u128::from(share)) >> 32) as u64
 }
 
-/// What an executed operation did.
+/// Returns the record of an executed operation.
 fn action_of(op: &Op, words: &[u64]) -> Action {
     let shown = |slot: &std::ops::Range<usize>| {
         let mut shown = [0; SHOWN_WORDS];

@@ -1,47 +1,40 @@
-//! When to give a run up.
-//!
-//! A run ends by itself when its threads have ended. If it does not, it is
-//!
-//! - a *deadlock*, if nothing is on the agenda: all threads wait for what nobody will do;
-//! - a *livelock*, if every thread goes round and round in loops that end only if another thread does something;
-//! - *starved*, if a task has tried one operation again and again, and failed because others were faster, while these did a lot;
+//! Detection of runs that do not end.
+//! A run ends when its threads have ended. A run that does not end is
+//! - a *deadlock*, if the event queue is empty: every thread is blocked;
+//! - a *livelock*, if every thread repeats loops that only another thread's action could end;
+//! - *starved*, if a task has failed at one operation many times because other threads were faster, while these completed many operations;
 //! - out of time, if it reaches the `limit`.
 //!
 //! # Livelocks
-//!
-//! That memory changes is no progress: locks are taken and given back, epochs advance, nodes come and go, and no operation ends. So
-//! threads are judged, not words. At a look every thread must be one of these:
-//!
-//! 1. *In loops.* Each chain and timer that the thread waits for is matched by an [outermost loop](super::loops) that has waited
-//!    [`MIN_TRIES`] times. A thread with a future outside of such loops is at work.
-//! 2. *Going round.* For loops that never await a `Backoff`, and those that make a new one for each wait: what the thread does repeats
-//!    itself. Each operation has a fingerprint of its kind, its place and its words; new objects count by their types,
-//!    locks by their owners, and the runtime's own words not at all. A thread that has done [`MIN_STEPS`] things, of which no more than
-//!    [`MAX_DIFFERENT_OPERATIONS`] were different, goes round; so does one whose only future outside of loops has backed off [`MIN_TRIES`] times while no
-//!    word of far memory changed. A thread that asks for the time may be waiting for it, and does not.
-//! 3. *Lost.* It waits for nothing of the runtime's: nobody will ever poll it again.
-//!
-//! The first such look only raises a *suspicion*. If, from then on, no thread leaves its loops or does something new, and
-//! all have gone round as often once more, no thread has anything to wait for but the others: it is a livelock. So each loop has been
-//! tried [`MIN_TRIES`] times after the last thread had entered its own. A thread that sleeps, or whose link is cut or whose node is stalled,
-//! waits for what was begun before the suspicion, and is not judged; nor is a run whose script has a fault to come.
+//! Changes of memory are no evidence of progress: locks are taken and released, epochs advance, nodes are allocated and freed, and no operation ends.
+//! So the check examines threads, not words. Every thread must be in one of these states:
+//! 1. *In loops.* Each chain and timer that the thread waits for is matched by an [outermost loop](super::loops) that has waited [`MIN_TRIES`] times.
+//!    A thread with a future outside of such loops is alive.
+//! 2. *Repeating.* For loops that never await a `Backoff`, and those that make a new one for each wait: the thread's operations repeat. Each
+//!    operation has a fingerprint of its kind, its field and its words; new objects count by their types, locks by their owners, and the runtime's
+//!    own words not at all. A thread repeats if at most [`MAX_DIFFERENT_OPERATIONS`] of its [`MIN_STEPS`] steps were different. It also repeats if
+//!    its only future outside of loops has backed off [`MIN_TRIES`] times while no word of far memory changed. A thread that reads the clock may be
+//!    waiting for a time, and does not count as repeating.
+//! 3. *Lost.* It waits for no operation of the runtime, so the simulator will never poll it again.
+//! The first such check only raises a *suspicion*. Then each thread must repeat as often again, without leaving its loops and without a new
+//! operation. So each loop has been tried [`MIN_TRIES`] times after the last thread had entered its own: every thread waits only for the others,
+//! which is a livelock. A thread that sleeps, or whose link is cut or node is stalled, waits for an operation that began before the suspicion; it
+//! defers the verdict. So does a scripted fault that is still to come.
 //!
 //! | in every thread | found after |
 //! |---|---|
 //! | a `Backoff` that lives as long as the loop | 2 x 64 waits of each loop, and at least 10,000 round trips: 20 ms to 0.5 s with `rtt=2us` |
 //! | a loop without one, or with a new one each time, and memory does not change | the same |
 //! | a loop without one, and memory changes, or it waits for nothing at all | 2 x 100,000 chains and timers of each thread, and an eighth of the `limit`: 0.4 s in tests |
-//!
-//! It is a judgement, and errs towards patience. What it can not tell from a livelock is a program whose threads all count up to a large
-//! number in memory of their own, and do the same few operations for each.
+//! The check is a heuristic that prefers to wait. It mistakes one kind of program for a livelock: one whose threads all count to a large number in
+//! local memory, with the same few operations for each step.
 //!
 //! # Starvation
-//!
-//! Lock-free structures and locks that nobody queues for permit it, so the bounds are far from what an honest one reaches: the task has failed
-//! [`STARVED_TRIES`] times, and more where there are more threads, nearly always because a word had changed since its last attempt; meanwhile
-//! others have posted [`USEFUL_CHAINS`] chains, or more, in no loop. With `n` threads that take turns at one word, each failing
-//! attempt has a chance of at most `1 - 1/n`; `32 n` in a row are as likely as `e^-32`. Who waits for a word to become something, and sees it
-//! unchanged, is not starved.
+//! Lock-free structures and unfair locks permit starvation, so the bounds are far above what a correct program reaches. The task has failed
+//! [`STARVED_TRIES`] times, and more often with more threads, nearly always because a word had changed since its last attempt. Meanwhile others have
+//! posted at least [`USEFUL_CHAINS`] chains outside of loops. With `n` threads that take turns at one word, an attempt fails with a probability of at
+//! most `1 - 1/n`; `32 n` failures in a row have a probability of `e^-32`. A task that waits for a word to change, and finds it unchanged, is not
+//! starved.
 
 use std::collections::HashSet;
 
@@ -51,60 +44,60 @@ use crate::books::trace::Micros;
 use crate::config::{Picos, SimConfig};
 use farfield_fabric::error::Finding;
 
-/// How often a loop must have waited, or a thread backed off, at least.
+/// The least waits of a loop, or of a thread that backs off.
 const MIN_TRIES: u64 = 64;
-/// How many times giving way counts as one backing off.
+/// This many `yield_now` count as one wait of a `Backoff`.
 const YIELDS_PER_TRY: u64 = 500;
-/// How many chains and timers are many, for a thread that does not back off.
+/// The least chains and timers of a thread that does not back off.
 const MIN_STEPS: u64 = 100_000;
-/// How many different things one does that goes round.
+/// The most different operations of a thread that repeats.
 const MAX_DIFFERENT_OPERATIONS: usize = 256;
-/// How many round trips a suspicion lasts at least, and the part of the `limit` that is enough.
+/// The least round trips of a suspicion, and the part of the `limit` that suffices.
 const ROUND_TRIPS: u64 = 10_000;
 const PART_OF_LIMIT: u64 = 16;
-/// All threads are looked at for as many times this effort as there are threads. A chain, a timer or giving way is an effort of one.
+/// A check of all threads is due after this effort times the number of threads. A chain, a timer or a `yield_now` is an effort of one.
 const EFFORTS_PER_LOOK: u32 = 8192;
 const EFFORTS_PER_TRY: u32 = 512;
 
-/// How often one must have failed to be starved, and how often for each thread.
+/// The least failures of a starved task, in all and for each thread.
 const STARVED_TRIES: u64 = 256;
 const STARVED_TRIES_PER_THREAD: u64 = 32;
-/// How many chains others must have posted meanwhile, and how many for each thread.
+/// The least chains that others have posted meanwhile, in all and for each thread.
 const USEFUL_CHAINS: u64 = 100_000;
 const USEFUL_CHAINS_PER_THREAD: u64 = 4_000;
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimerPurpose {
-    /// The program wants to wait for so long.
+    /// A sleep of the program.
     Sleep,
-    /// It wants to try again.
+    /// The wait before the next attempt of a retry loop.
     Retry,
-    /// It gives way.
+    /// A `yield_now`.
     Yield,
 }
 
-/// Knows how long nothing has come of what threads do.
+/// The state of the detection, for all threads.
 pub(super) struct ProgressMonitor {
     pub(super) loops: Loops,
-    /// Changes of far memory so far, but for those of epochs.
+    /// The number of changes of far memory so far, without those of epochs.
     changes: u64,
-    /// Chains that threads have posted while none of their loops had waited.
+    /// The number of chains that threads have posted while none of their loops had waited.
     useful: u64,
-    /// Threads whose effort has been worth a look since the last, and whether one is due.
+    /// The number of threads whose effort has reached the threshold since the last check, and whether a check is due.
     efforts: usize,
     check_is_due: bool,
     suspicion: Option<Suspicion>,
     limit: Picos,
-    /// When the run is out of time.
+    /// The time at which the run reaches its limit.
     pub(super) give_up_at: Picos,
 }
 
-/// All threads seemed to go round.
+/// The moment at which all threads seemed to repeat.
 #[derive(Clone, Copy)]
 struct Suspicion {
     since: Picos,
-    /// The loops' count of waits at the time: loops that are older were there.
+    /// The table's count of waits at that time: loops with smaller numbers existed then.
     waits: u64,
 }
 
@@ -133,40 +126,40 @@ impl ProgressMonitor {
         self.changes += 1;
     }
 
-    /// Since when what threads do is compared with what they did.
+    /// Returns the beginning of the suspicion, from which on operations are fingerprinted.
     #[inline]
     pub(super) fn suspicious_since(&self) -> Option<Picos> {
         self.suspicion.map(|suspicion| suspicion.since)
     }
 }
 
-/// How often a thread has waited in vain, and how little else it did.
+/// The counts of one thread.
 #[derive(Default)]
 pub(super) struct ThreadProgress {
-    /// Chains and timers; and, while `changes` was [`ProgressMonitor::changes`], how often it gave way, and in units of that how often it
-    /// waited in loops that had not waited before.
+    /// The number of chains and timers; the number of `yield_now`, and in the same unit of first waits of loops, since far memory last changed;
+    /// and [`ProgressMonitor::changes`] at that time.
     steps: u64,
     waited: u64,
     changes: u64,
-    /// Since all threads were looked at on its behalf.
+    /// The effort since it last reached the threshold.
     efforts: u32,
-    /// Its loops that have waited.
+    /// The number of its loops that have waited.
     pub(super) loops: u32,
-    /// When it last asked for the time.
+    /// The time at which it last read the clock.
     clock_read_at: Option<Picos>,
-    /// Fingerprints of what it has done since the suspicion began, up to one too many.
+    /// Fingerprints of its operations since the suspicion began: at most one more than a repeating thread has.
     fingerprints: Option<HashSet<u64>>,
-    /// By task: what its last exchange in vain found, and how often that was not what the one before had found.
+    /// By task: the word that its last failed CAS found, and how often that differed from the word before.
     interfered: Vec<(u32, u64, u64)>,
 }
 
 impl ThreadProgress {
-    /// What it does from now on counts.
+    /// Resets the counts, when a suspicion begins.
     fn begin(&mut self) {
         (self.steps, self.waited, self.fingerprints) = (0, 0, None);
     }
 
-    /// The thread has done something, with this fingerprint, while it is suspected of doing nothing new.
+    /// Records the fingerprint of an operation during a suspicion.
     #[cold]
     pub(super) fn add_fingerprint(&mut self, fingerprint: Option<u64>) {
         let fingerprints = self.fingerprints.get_or_insert_default();
@@ -179,14 +172,14 @@ impl ThreadProgress {
         self.fingerprints.as_ref().is_some_and(|fingerprints| fingerprints.len() > MAX_DIFFERENT_OPERATIONS)
     }
 
-    /// Whether a future of it, the only one outside of so many loops, has backed off often, and far memory is as it was.
+    /// Returns whether its only future outside of `loops` has backed off often while far memory did not change.
     fn is_idle(&self, monitor: &ProgressMonitor, waits: PendingWaits, loops: usize) -> bool {
         self.changes == monitor.changes
             && self.waited >= MIN_TRIES * YIELDS_PER_TRY
             && waits.awaited <= loops + 1
     }
 
-    /// An exchange of a task has failed.
+    /// Records a failed CAS of a task.
     pub(super) fn exchange_failed(&mut self, task: u32, found: u64) {
         match self.interfered.iter_mut().find(|(of, ..)| *of == task) {
             Some((_, last, count)) => {
@@ -202,37 +195,37 @@ impl ThreadProgress {
     }
 }
 
-/// What a thread waits for, as far as it is the runtime's.
+/// The chains and timers that a thread waits for.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PendingWaits {
-    /// Chains and timers that a future waits for, and the others.
+    /// The number that a future waits for, and the number of the others.
     pub(super) awaited: usize,
     pub(super) background: usize,
-    /// When the oldest that is awaited was begun.
+    /// The beginning of the oldest that a future waits for.
     oldest: Option<Picos>,
 }
 
 impl PendingWaits {
-    /// Whether it waits for nothing that the runtime knows of: if it waits at all, then for ever.
+    /// Returns whether it waits for no operation of the runtime: in virtual time it then waits for ever.
     pub(super) fn is_nothing(self) -> bool {
         self.awaited + self.background == 0
     }
 }
 
-/// What a look finds of one thread.
+/// The result of a check, for one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It may get on.
+    /// It may make progress.
     Alive,
-    /// It is as it was, but has not been so for long.
+    /// It repeats, but not often enough yet.
     Repeats,
-    /// It has entered its loops since the suspicion began.
+    /// It has entered its loops after the suspicion began.
     Entered,
     Stuck,
 }
 
 impl World {
-    /// A thread posts a chain.
+    /// Counts a posted chain.
     #[inline]
     pub(super) fn count_post(&mut self, thread: u32) {
         let Some(thread) = self.threads.get_mut(thread as usize) else { return };
@@ -249,13 +242,13 @@ impl World {
     #[cold]
     fn count_effort(&mut self) {
         self.monitor.efforts += 1;
-        // One look at all threads for the efforts of as many.
+        // One check of all threads for as many efforts as there are threads.
         if self.monitor.efforts >= self.unfinished {
             (self.monitor.efforts, self.monitor.check_is_due) = (0, true);
         }
     }
 
-    /// A thread waits for a time.
+    /// Counts a timer.
     pub(super) fn count_wait(&mut self, thread: u32, wait: TimerPurpose) {
         let Some(thread) = self.threads.get_mut(thread as usize) else { return };
         let progress = &mut thread.progress;
@@ -264,7 +257,7 @@ impl World {
         }
         let (waited, effort) = match wait {
             TimerPurpose::Sleep => (0, 1),
-            // Counted below, where it is known for how long the loop has waited.
+            // `loop_waits` counts these: it knows how often the loop has waited.
             TimerPurpose::Retry => (0, EFFORTS_PER_TRY),
             TimerPurpose::Yield => (1, 1),
         };
@@ -277,7 +270,7 @@ impl World {
         }
     }
 
-    /// A loop waits before its next attempt; the first time it enters the table.
+    /// Records a wait of a loop before its next attempt; the first wait enters it in the table.
     pub(super) fn loop_waits(
         &mut self,
         (thread, task): (u32, u32),
@@ -302,7 +295,7 @@ impl World {
         }
     }
 
-    /// A loop has ended.
+    /// Removes a loop that has ended.
     pub(super) fn loop_ends(&mut self, thread: u32, id: LoopId) {
         self.monitor.loops.ends(id);
         if let Some(thread) = self.threads.get_mut(thread as usize) {
@@ -310,7 +303,7 @@ impl World {
         }
     }
 
-    /// The program asks for the time: it may be waiting for it.
+    /// Records that the program reads the clock: it may be waiting for a time.
     pub(super) fn reads_clock(&mut self, thread: u32) {
         if let Some(thread) = self.threads.get_mut(thread as usize) {
             thread.progress.clock_read_at = Some(self.now);
@@ -320,7 +313,7 @@ impl World {
 
     // ---- livelocks ---------------------------------------------------------------------------------------------
 
-    /// What each thread waits for.
+    /// Returns the chains and timers that each thread waits for.
     pub(super) fn waits(&self) -> Vec<PendingWaits> {
         let mut waits = vec![PendingWaits::default(); self.threads.len()];
         for flight in &self.flights {
@@ -338,7 +331,7 @@ impl World {
         waits
     }
 
-    /// Looks at all threads, if that is due. Not while one is polled: it might be about to do something.
+    /// Checks all threads if a check is due. Called between polls: a thread that is being polled might be about to act.
     #[inline]
     pub(super) fn check_progress_if_due(&mut self) {
         if self.monitor.check_is_due {
@@ -378,7 +371,7 @@ impl World {
         if worst == Verdict::Entered {
             self.begin_suspicion();
         } else if worst == Verdict::Stuck && lasted >= self.shortest_suspicion() {
-            let report = format!("every thread tries again for ever: {}", self.waiting());
+            let report = format!("every thread retries for ever: {}", self.waiting());
             self.report_finding(Finding::Livelock, report);
         }
     }
@@ -387,7 +380,7 @@ impl World {
         (self.config.rtt.saturating_mul(ROUND_TRIPS)).min(self.monitor.limit / PART_OF_LIMIT)
     }
 
-    /// All threads have gone round for a while: from now on it counts.
+    /// Begins a suspicion: from now on repetitions count.
     fn begin_suspicion(&mut self) {
         self.monitor.suspicion = Some(Suspicion { since: self.now, waits: self.monitor.loops.waits });
         for each in self.monitor.loops.iter_mut() {
@@ -398,12 +391,12 @@ impl World {
         }
     }
 
-    /// Whether everything that a thread waits for is in so many loops.
+    /// Returns whether this many loops account for all waits of a thread.
     fn cover_waits(loops: usize, waits: PendingWaits) -> bool {
         loops > 0 && loops >= waits.awaited
     }
 
-    /// Whether a thread may be stuck.
+    /// Returns whether a thread may be stuck, before a suspicion.
     fn is_suspect(&self, index: usize, waits: PendingWaits, loops: &[Loop]) -> bool {
         let progress = &self.threads[index].progress;
         if loops.iter().any(|each| !each.is_endless()) {
@@ -416,7 +409,7 @@ impl World {
             || progress.is_idle(&self.monitor, waits, tried)
     }
 
-    /// What has become of a suspicion.
+    /// Returns the verdict on a thread during a suspicion.
     fn judge(&self, index: usize, waits: PendingWaits, loops: &[Loop], suspicion: Suspicion) -> Verdict {
         let progress = &self.threads[index].progress;
         let Suspicion { since, waits: first } = suspicion;
@@ -450,7 +443,7 @@ impl World {
 
     // ---- starvation --------------------------------------------------------------------------------------------
 
-    /// Looks whether a task fails for ever, because others are faster.
+    /// Checks whether a task is starved.
     #[cold]
     fn check_for_starvation(&mut self, each: &Loop, interfered: u64) {
         let threads = self.threads.len() as u64;
@@ -462,7 +455,7 @@ impl World {
             && useful >= USEFUL_CHAINS.max(USEFUL_CHAINS_PER_THREAD * threads)
         {
             let report = format!(
-                "task {} of thread {} has failed {} times since {} because others were faster, which posted {useful} chains \
+                "task {} of thread {} has failed {} times since {} because other threads were faster, which posted {useful} chains \
                  meanwhile: {}",
                 each.task,
                 each.thread,
@@ -474,7 +467,7 @@ impl World {
         }
     }
 
-    /// The run does not get on: notes it, and what its threads wait for.
+    /// Reports a stuck run, with the objects that its threads wait for.
     fn report_finding(&mut self, finding: Finding, report: String) {
         let awaited_objects = self.awaited_objects();
         self.books.add_awaited_objects(awaited_objects);
@@ -483,13 +476,13 @@ impl World {
 
     // ---- other ends --------------------------------------------------------------------------------------------
 
-    /// Notes that the agenda is empty though threads wait.
+    /// Reports a deadlock: the event queue is empty although threads wait.
     pub(super) fn report_deadlock(&mut self) {
-        let report = format!("nothing will ever happen: {}", self.waiting());
+        let report = format!("every thread is blocked: {}", self.waiting());
         self.report_finding(Finding::Deadlock, report);
     }
 
-    /// Notes that the run is out of time.
+    /// Reports that the run has reached its limit.
     pub(super) fn report_out_of_time(&mut self) {
         let limit = Micros(self.monitor.limit);
         let report = format!("not done after {limit} (option `limit`): {}", self.waiting());

@@ -1,6 +1,5 @@
-//! What a report says of a run that does not end: who waits for what and since when, and who has it.
-//!
-//! One line. Threads without progress come first: those in loops, by the number of their attempts, then the others.
+//! The report of a stuck run: what each thread waits for and since when, and which thread owns it.
+//! The report is one line. Threads in loops come first, by the number of their attempts, then the others.
 
 use std::fmt::Write;
 
@@ -11,14 +10,14 @@ use crate::books::trace::{Actor, Micros, Record};
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
-/// How many threads, and how many of anything else, a report names.
+/// The most threads that a report names, and the most items of each other list.
 const MAX_NAMED: usize = 4;
-/// What it says if a thread waits though no operation, lock, sleep or barrier of the runtime's is pending in it.
+/// The hint if a thread waits although no operation, lock, sleep or barrier of the runtime is pending in it.
 const FOREIGN_WAIT_HINT: &str = "the runtime does not know what such a thread waits for, usually a channel or tokio's timers, tasks or locks: in \
                          virtual time nothing wakes it";
 
 impl World {
-    /// Who waits, what each last did, and who has what they wait for.
+    /// Returns the report: waiting threads, their last operations, and the owners of what they wait for.
     pub fn waiting(&self) -> String {
         if !self.running {
             return String::new();
@@ -52,7 +51,7 @@ impl World {
         parts.join("; ")
     }
 
-    /// The objects that the threads of a report wait for, or last did something to.
+    /// Returns the addresses that waiting threads wait for or accessed last.
     pub(super) fn awaited_objects(&self) -> Vec<Address> {
         let loops = self.monitor.loops.outermost(self.threads.len());
         let loops = loops.iter().flatten();
@@ -63,7 +62,7 @@ impl World {
         awaited.chain(tried).chain(last).collect()
     }
 
-    /// Which locks are held: those that are waited for first.
+    /// Lists held locks, awaited ones first.
     fn locks(&self, awaited: &[Address]) -> Option<String> {
         let mut held = self.books.held_words.all();
         held.retain(|(at, word, _)| ThreadId::of_token(*word).is_some() && self.peek(*at) == *word);
@@ -90,7 +89,7 @@ impl World {
         list("held", &held, each)
     }
 
-    /// Who has arrived at which barrier, and who has not.
+    /// Lists barriers, with the threads that have arrived and those that are missing.
     fn barriers(&self) -> Option<String> {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in self.threads.iter().flat_map(|thread| &thread.barriers) {
@@ -116,7 +115,7 @@ impl World {
         list("barriers", &names, each)
     }
 
-    /// Which names are claimed.
+    /// Lists claimed names.
     fn claims(&self) -> Option<String> {
         let claims = self.books.claims(|at| self.peek(at));
         let each = |(at, name, owner): &(Address, String, ThreadId)| {
@@ -164,9 +163,9 @@ impl World {
         let tried = format!("{task}tried {} times since {}", each.tries, Micros(each.since));
         let what = match each.purpose {
             LoopKind::Ownership(at) => format!(" to get {}", self.books.names().place_of(at)),
-            LoopKind::Rendezvous => " for others to come".to_owned(),
+            LoopKind::Rendezvous => " for other threads to arrive".to_owned(),
             LoopKind::Attempt | LoopKind::Bounded => match each.last {
-                // Another task of the thread did what the thread did last.
+                // The thread's last operation belongs to another task.
                 Some(last) if self.threads[index].last.is_some_and(|of_thread| of_thread.at != last.at) => {
                     format!(", last {}", self.action(&last))
                 }
@@ -182,7 +181,7 @@ impl World {
     }
 }
 
-/// The first few of a list: `held: … , … and 3 more`.
+/// Returns the first items of a list: `held: … , … and 3 more`.
 fn list<T>(what: &str, all: &[T], each: impl Fn(&T) -> String) -> Option<String> {
     if all.is_empty() {
         return None;
@@ -193,7 +192,7 @@ fn list<T>(what: &str, all: &[T], each: impl Fn(&T) -> String) -> Option<String>
     Some(format!("{what}: {}{more}", named.join(", ")))
 }
 
-/// `thread 1`, or `threads 1, 2, 3, 4 and 7 more`.
+/// Returns `thread 1`, or `threads 1, 2, 3, 4 and 7 more`.
 fn numbers(threads: &[usize]) -> String {
     let named: Vec<String> = threads.iter().take(MAX_NAMED).map(usize::to_string).collect();
     let more = if threads.len() > MAX_NAMED {

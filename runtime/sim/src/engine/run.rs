@@ -1,4 +1,4 @@
-//! Runs: polls compute threads as their completions arrive.
+//! Runs: the loop that polls compute threads as their completions arrive.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,35 +13,35 @@ use farfield_fabric::error::{self, Error, Result};
 
 /// How a simulated thread ended.
 pub enum ThreadOutcome<R> {
-    /// It returned this.
+    /// Its future returned this.
     Returned(R),
-    /// A fault killed it.
+    /// A fault killed its compute node.
     Died,
 }
 
-/// All that a thread does.
+/// The future of a compute thread.
 pub type ThreadFuture<'a, R> = Pin<Box<dyn Future<Output = R> + 'a>>;
 
-/// What the simulator needs to know about a run's threads.
+/// The program of a run: its threads' futures, and its reaction to deaths.
 pub trait Body {
-    /// What a thread returns.
+    /// The output of a thread.
     type Output;
-    /// The future of a thread.
+    /// Makes the future of a thread.
     fn start(&self, thread: usize) -> ThreadFuture<'_, Self::Output>;
-    /// Whether what a thread returned is a failure of its own.
+    /// Returns whether a thread's output is a failure.
     fn failed(output: &Self::Output) -> bool;
-    /// A fault has killed a thread: nobody need wait for it.
+    /// Called when a fault has killed a thread, so that no other thread waits for it.
     fn died(&self, thread: usize);
 }
 
 /// Runs `threads` compute threads to their ends, in virtual time.
 ///
 /// # Errors
-/// What was found wrong with the run: [`Error::Simulation`]. [`Error::InvalidArgument`] if another run is under way: two
-/// at once would depend on the order in which the system runs them.
+/// [`Error::Simulation`] with the run's first finding. [`Error::InvalidArgument`] if another run is under way: concurrent runs would depend on the
+/// system's scheduler.
 ///
 /// # Panics
-/// With the panic of a thread; the others go no further.
+/// With the panic of a thread; the other threads are not polled again.
 pub fn simulate<B: Body>(
     world: &SharedWorld,
     threads: usize,
@@ -76,7 +76,7 @@ pub fn simulate<B: Body>(
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context))) {
             Ok(Poll::Pending) => {}
             Ok(Poll::Ready(output)) => {
-                // Dropped before it counts as ended: what it holds is given back at this moment of virtual time.
+                // Dropped before it counts as ended, so that its destructors run at this moment of virtual time.
                 futures[thread] = None;
                 world.lock().ended(thread as u32, B::failed(&output));
                 outcomes[thread] = ThreadOutcome::Returned(output);
@@ -97,7 +97,7 @@ pub fn simulate<B: Body>(
             world.books.trace.freeze();
         }
     }
-    // Dead threads, and those of a run that was given up, let go of what they hold; nothing of it takes effect.
+    // Drops the futures of dead threads and of abandoned runs. What their destructors post takes no effect.
     futures.clear();
     world.lock().end();
     if let Some(panic) = panicked {
@@ -137,7 +137,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass until a thread is to be polled; none if the run is over.
+    /// Advances time until a thread is to be polled. Returns `None` if the run is over.
     fn advance(&mut self) -> Option<u32> {
         self.check_progress_if_due();
         loop {
@@ -155,7 +155,7 @@ impl World {
                 self.look_for_stalls(at);
             }
             if !running {
-                // What was posted takes effect; faults that are not due yet wait for the next run.
+                // Posted chains take effect; faults that are not due yet stay for the next run.
                 if !matches!(event, Event::Fault(_)) {
                     self.handle_event(at, event);
                 }

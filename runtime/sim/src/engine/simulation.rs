@@ -1,4 +1,4 @@
-//! A simulated cluster, seen from outside.
+//! A test's handle to a simulated cluster.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,64 +7,61 @@ use super::SharedWorld;
 use crate::books::trace::since_start;
 use crate::fault::Fault;
 
-/// A simulated cluster, seen from outside: `Cluster::simulation` gives it.
-///
-/// Cloning it is cheap and gives the same one.
+/// A handle to a simulated cluster, which `Cluster::simulation` returns.
+/// A clone is cheap, and is a handle to the same cluster.
 #[derive(Clone)]
 pub struct Simulation {
     world: SharedWorld,
 }
 
 impl Simulation {
-    /// The view on a world.
+    /// Makes a handle to a world.
     pub fn new(world: SharedWorld) -> Self {
         Self { world }
     }
 
-    /// What the run was drawn from.
+    /// Returns the seed of the run.
     pub fn seed(&self) -> u64 {
         self.world.lock().books.seed()
     }
 
-    /// The hash of everything that has happened. Two runs with the same hash did the same at the same times.
+    /// Returns the hash of all events so far. Two runs with the same hash did the same at the same times.
     pub fn trace_hash(&self) -> u64 {
         self.world.lock().books.trace.hash()
     }
 
-    /// How many operations have been executed: each READ, WRITE, CAS and FAA counts.
+    /// Returns the number of executed operations: each READ, WRITE, CAS and FAA counts.
     pub fn operations(&self) -> u64 {
         self.world.lock().books.trace.operations()
     }
 
-    /// The virtual time since the cluster was connected.
+    /// Returns the virtual time since the cluster was connected.
     pub fn now(&self) -> Duration {
         since_start(self.world.lock().now())
     }
 
-    /// How long a round trip takes where nothing is in the way: the option `rtt`.
+    /// Returns the time of a round trip on an idle network: the option `rtt`.
     pub fn rtt(&self) -> Duration {
         since_start(self.world.lock().config().rtt)
     }
 
-    /// What happened, in at most `lines` lines, oldest first: when, which thread and task, what it did, where, to which fields, with
-    /// which values. Ends at the first failure, if there was one.
-    ///
-    /// What does not fit is left out in the middle, and the place says how many operations are missing: the beginning is kept (at
-    /// most 256 lines), and the end (at most 1024). Between them, if the run did not end, is what is known of the objects that its
-    /// threads wait for: who made each, who changed it first and last, who retired it. An operation that a task repeats with the same
-    /// result is shown once.
+    /// Returns the trace in at most `lines` lines, oldest first: time, thread and task, operation, address and field, values. The trace ends at
+    /// the first failure.
+    /// If the trace is longer, operations in the middle are left out, and a line says how many: the beginning (at most 256 lines) and the end (at
+    /// most 1024) are kept. If the run is stuck, the gap shows the objects that its threads wait for: their allocations, first and last changes,
+    /// and retirements. An operation that a task repeats with the same result is shown once.
     pub fn trace(&self, lines: usize) -> String {
         self.world.lock().books.table(lines)
     }
 
-    /// Who waits for what at this moment of a run, how often it has tried and since when; which locks are held, by whom and since when; who has
-    /// arrived at which barrier, and which names are claimed. One line: what the report of a livelock or a deadlock says. Useful where a
-    /// run is slow and the simulator finds nothing wrong: a task that has tried for long is named first.
+    /// Returns one line about the current waits of a run, as in the report of a livelock or a deadlock: what each thread waits for, the number of
+    /// its attempts and since when; held locks and their owners; arrivals at barriers; claimed names. Useful if a run is slow without a finding:
+    /// the task with the most attempts comes first.
     pub fn waiting(&self) -> String {
         self.world.lock().waiting()
     }
 
-    /// Lets something go wrong.
+    /// Injects a fault.
     pub fn inject(&self, fault: Fault) {
         self.world.lock().inject(fault);
     }

@@ -1,10 +1,8 @@
 //! Stalls in virtual time: see [`stall`](farfield_fabric::stall).
-//!
-//! What waits for longer than the limit *of virtual time* is reported, but for sleeps that the program asked for. Chains in flight are looked at
-//! here; what else threads wait for is in their tables, which are looked at between two polls, without the world's lock. Either happens
-//! before the first event that is a quarter of the limit later than the last look: an event may end a wait, and must not hide it.
-//!
-//! Costs, where stalls are not reported: a comparison for each event.
+//! A wait longer than the limit *of virtual time* is reported, except a sleep of the program. This module checks chains in flight; other waits are in
+//! the threads' tables, which are checked between two polls, without the world's lock. A check precedes the first event that is a quarter of the
+//! limit later than the last check: otherwise the event could end a wait and hide it.
+//! Costs, if stalls are not reported: a comparison for each event.
 
 use std::time::Duration;
 
@@ -16,7 +14,7 @@ use farfield_fabric::stall::{WatchedSimulation, watch_simulation};
 use farfield_words::Address;
 
 impl World {
-    /// Reports stalls from now on.
+    /// Enables reports of stalls.
     ///
     /// # Errors
     /// [`Error::System`](farfield_fabric::Error::System) if the system starts no more threads.
@@ -28,7 +26,7 @@ impl World {
         Ok(())
     }
 
-    /// Chains in flight for longer than `limit` at a time, and not reported yet, in words.
+    /// Returns a line for each unreported chain that has been in flight for `limit` or longer.
     fn stalled_flights(&mut self, now: Picos, limit: Picos) -> Vec<String> {
         let books = &self.books;
         let field = |at: Address| {
@@ -60,7 +58,7 @@ impl World {
         lines
     }
 
-    /// Before the event at `at` happens: notes what has stalled on the network until then, and that the threads' waits are to be looked at.
+    /// Collects the chains that have stalled before the event at `at`, and requests a check of the threads' waits.
     #[cold]
     pub(super) fn look_for_stalls(&mut self, at: Picos) {
         let Some(stalls) = self.stalls.clone() else { return };

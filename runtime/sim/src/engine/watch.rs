@@ -1,4 +1,4 @@
-//! `Watch`: tells the simulator what becomes of objects.
+//! `Watch`: reports the allocation, retirement and freeing of objects to the simulator.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,27 +7,27 @@ use super::SharedWorld;
 use crate::books::allocations::ObjectType;
 use farfield_words::Address;
 
-/// A thread heap's line to the simulator's books.
+/// A thread heap's access to the simulator's books.
 pub struct Watch {
     world: SharedWorld,
-    /// The thread's task that runs.
+    /// The thread's running task.
     task: Rc<Cell<u32>>,
     quarantines: bool,
 }
 
 impl Watch {
-    /// The line of a heap whose thread runs `task`. `quarantines` if freed blocks are kept out of use as long as there are others.
+    /// Makes the access of a heap whose thread runs `task`. `quarantines` is true if freed blocks are not reused while other memory is available.
     pub fn new(world: SharedWorld, task: Rc<Cell<u32>>, quarantines: bool) -> Self {
         Self { world, task, quarantines }
     }
 
-    /// True if freed blocks are kept out of use as long as there are others.
+    /// Returns whether freed blocks are not reused while other memory is available.
     #[inline]
     pub fn quarantines(&self) -> bool {
         self.quarantines
     }
 
-    /// A block begins its life.
+    /// Records that a block was allocated.
     pub fn allocated(&self, thread: u32, at: Address, bytes: u64, object_type: ObjectType) {
         let mut world = self.world.lock();
         if world.has_lost_memory(thread) {
@@ -37,7 +37,7 @@ impl Watch {
         world.books.allocated(at, bytes, object_type, actor);
     }
 
-    /// The object's memory may be used again from epoch `expires` on.
+    /// Records that an object was retired: its memory may be reused from epoch `expires` on.
     pub fn retired(&self, thread: u32, at: Address, expires: u64) {
         let mut world = self.world.lock();
         if world.has_lost_memory(thread) {
@@ -47,7 +47,7 @@ impl Watch {
         world.books.retired(at, expires, actor);
     }
 
-    /// A block ends its life.
+    /// Records that a block was freed.
     pub fn freed(&self, thread: u32, at: Address) {
         let mut world = self.world.lock();
         if world.has_lost_memory(thread) {
@@ -57,7 +57,7 @@ impl Watch {
         world.books.freed(at, actor);
     }
 
-    /// A block of a dead process was found: it is the runtime's until it is freed.
+    /// Records a found block of a dead process: it belongs to the runtime until it is freed.
     pub fn lost(&self, thread: u32, at: Address, bytes: u64) {
         let mut world = self.world.lock();
         let actor = world.actor(thread, self.task.get());

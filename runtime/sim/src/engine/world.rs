@@ -1,9 +1,8 @@
-//! The state of everything.
+//! The state of a simulated cluster: threads, nodes, chains in flight.
 //!
 //! Invariants:
 //! - time only goes forward: an event is executed at its own time, after all earlier ones;
-//! - a flight is owned by the agenda until it completes and by its ticket afterwards; it is recycled once both have
-//!   let go of it.
+//! - a flight is owned by the event queue until it completes and by its ticket afterwards; it is recycled once both have released it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 use farfield_words::link_targets;
 
-/// Everything there is in a simulated cluster.
+/// A simulated cluster.
 pub struct World {
     pub(super) config: SimConfig,
     geometry: Geometry,
@@ -40,7 +39,7 @@ pub struct World {
     pub(super) events: EventQueue,
     pub(super) flights: Vec<Flight>,
     free_flights: Vec<u32>,
-    /// The threads of the run that is under way, or of the last.
+    /// The threads of the current or last run.
     pub(super) threads: Vec<Thread>,
     /// Their compute nodes.
     pub(super) compute_nodes: Vec<ComputeNode>,
@@ -48,59 +47,58 @@ pub struct World {
     pub(super) cuts: Vec<Cut>,
     pub(super) script: Script,
     pub(super) monitor: ProgressMonitor,
-    /// Where stalls are reported: what the watcher sees of this, and when the threads' waits are looked at next.
+    /// If stalls are reported: the watcher's view of this simulation, and the time of the next check of the threads' waits.
     pub stalls: Option<Arc<WatchedSimulation>>,
     pub(super) look_for_stalls_at: Picos,
-    /// What has stalled on the network and is yet to be reported, if the threads' waits are to be looked at.
+    /// Stalled chains that are yet to be reported, if the threads' waits are due for a check.
     pub(super) stalled: Option<Vec<String>>,
-    /// What is known about objects and names, and what has happened.
+    /// Records of objects, names and events.
     pub(crate) books: Books,
     /// Threads that faults have killed, some of whose chains may still be executed.
     pub(super) dying: Vec<u32>,
-    /// Threads that faults have killed and the run has not heard of.
+    /// Threads that faults have killed and that the run has not been told of.
     pub(super) died: Vec<u32>,
-    /// Whether there are so many threads that what one needs has left the processor's cache when its turn comes: then it is
-    /// fetched ahead.
+    /// True if there are so many threads that a thread's data leaves the processor's cache between its turns: then it is prefetched.
     pub(super) fetches_ahead: bool,
-    /// Threads of the run that have neither ended nor died.
+    /// The number of threads of the run that have neither ended nor died.
     pub(super) unfinished: usize,
-    /// The thread that is being polled, or was last.
+    /// The thread that is being polled, or was polled last.
     pub(super) polled: Option<u32>,
-    /// Whether a run is under way.
+    /// True while a run is under way.
     pub(super) running: bool,
-    /// Whether the run is over for a reason of its own: nothing that is still dropped takes effect.
+    /// True if the run was abandoned: chains that destructors post take no effect.
     pub(super) stopped: bool,
 }
 
-/// How many threads make it worth while to fetch ahead.
+/// The number of threads from which on prefetching pays.
 pub(super) const MANY_THREADS: usize = 128;
-/// How far ahead of its turn a flight is fetched, and what it leads to: a few hundred nanoseconds.
+/// How many places ahead of its turn a flight is prefetched, and its chain: a few hundred nanoseconds.
 const FLIGHTS_AHEAD: usize = 8;
 const CHAINS_AHEAD: usize = 4;
 
-/// No flight: the end of a [lane](Connection).
+/// No flight: the end of a [connection](Connection)'s list.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A compute thread.
 #[derive(Default)]
 pub(super) struct Thread {
     pub(super) state: ThreadState,
-    /// What it last did, to say what it waits for.
+    /// Its last operation, for reports.
     pub(super) last: Option<Record>,
-    /// How often it has done the same again, with the same result.
+    /// How often it has repeated its last operation with the same result.
     pub(super) repeats: u32,
-    /// How often it has waited in vain, and how little else it did.
+    /// Its counts for the detection of livelock and starvation.
     pub(super) progress: super::progress::ThreadProgress,
-    /// Since when it has always held a guard, and in which epoch it pinned the first, if it does.
+    /// If it holds guards: since when, and the epoch in which it pinned the first.
     pub(super) pinned: Option<(Picos, u64)>,
-    /// The barriers that its futures wait at, and since when.
+    /// The barriers at which its futures wait, and since when.
     pub(super) barriers: Vec<(Box<str>, Picos)>,
-    /// Its connections to memory nodes: the first that it used, and the others.
+    /// Its connections to memory nodes: the first one that it used, and the others.
     pub(super) first_connection: Option<Connection>,
     pub(super) other_connections: Vec<Connection>,
-    /// It is busy until then.
+    /// The end of its current work.
     pub(super) busy_until: Picos,
-    /// What has arrived meanwhile, in this order.
+    /// Completions that have arrived meanwhile, in order.
     pub(super) completions: VecDeque<u32>,
 }
 
@@ -116,24 +114,24 @@ pub(super) enum ThreadState {
 /// A compute node.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ComputeNode {
-    /// When its NIC is done with the doorbells so far.
+    /// The time at which its NIC has handled all doorbells so far.
     pub(super) nic_free_at: Picos,
-    /// Its threads do nothing until then.
+    /// The end of its current stall.
     pub(super) stalled_until: Picos,
-    /// Chains posted in this run.
+    /// The number of chains posted in this run.
     pub(super) posted: u64,
 }
 
 /// A memory node.
 #[derive(Clone)]
 pub(super) struct MemoryNode {
-    /// When its NIC can begin another operation.
+    /// The time at which its NIC can begin another operation.
     pub(super) free_at: Picos,
-    /// Chains that have arrived and when each begins, in that order. If there are any, the agenda has an [`Event::Serve`]
-    /// for the first.
+    /// Arrived chains and the times at which they begin, in order. If the queue is not empty, the event queue has an [`Event::Serve`] for the
+    /// first.
     pub(super) queue: VecDeque<(Picos, u32)>,
     pub(super) dead: bool,
-    /// How many times slower than others it is.
+    /// The factor by which it is slower than others.
     pub(super) slowness: u64,
 }
 
@@ -143,33 +141,33 @@ pub(super) struct Flight {
     pub(super) thread: u32,
     pub(super) task: u32,
     pub(super) posted_at: Picos,
-    /// The chain that was posted next on the same connection, if there is one; both have not been executed.
+    /// The next posted chain on the same connection, if any; neither has been executed.
     pub(super) next: u32,
-    /// The memory node that it is for.
+    /// Its memory node.
     pub(super) node: u16,
-    /// Whether it is at its memory node and waits for an earlier chain of its thread.
+    /// True if it has arrived at its memory node and waits for an earlier chain of its thread.
     pub(super) awaits_turn: bool,
-    /// Whether no future waits for it, though its thread has its ticket.
+    /// True if no future waits for it, although its thread has its ticket.
     pub(super) in_background: bool,
-    /// The operation, and the word of it, that comes next.
+    /// The next operation, and its next word.
     pub(super) next_op: u32,
     pub(super) next_word: u32,
     pub(super) words_left: u32,
     pub(super) service_state: ServiceState,
-    /// When the answer leaves, if nothing delays the last word.
+    /// The time at which the answer leaves if the last word is not delayed.
     pub(super) answer_at: Picos,
-    /// Bytes that it moves.
+    /// The bytes that it moves.
     pub(super) bytes: u64,
     pub(super) result: Result<()>,
     pub(super) stage: Stage,
-    /// Whether it has been reported as stalled.
+    /// True if it has been reported as stalled.
     pub(super) is_reported: bool,
 }
 
-/// How far a memory node is with a chain.
+/// A memory node's progress with a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServiceState {
-    /// It has not arrived, or waits there.
+    /// The chain has not arrived, or waits in the queue.
     NotBegun,
     Begun,
     Executed,
@@ -177,18 +175,18 @@ pub(super) enum ServiceState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The agenda has it.
+    /// The event queue owns the flight.
     Scheduled,
-    /// The agenda has it, and nobody waits for it.
+    /// The event queue owns the flight, and no ticket refers to it.
     Forgotten,
-    /// Its ticket has it.
+    /// The ticket owns the flight.
     Completed,
-    /// Nobody has it.
+    /// The flight is free to be reused.
     Free,
 }
 
 impl World {
-    /// A world whose words are in `arena`. Without a `meaning` no access is judged: for memory that is not allocated from.
+    /// Makes a world whose words are in `arena`. Without a `meaning` no access is checked: for memory without allocations.
     pub fn new(
         config: SimConfig,
         geometry: Geometry,
@@ -228,17 +226,17 @@ impl World {
         world
     }
 
-    /// Makes endpoints' threads known without a run, so that each has its connections.
+    /// Adds threads without a run, so that the endpoint of each has connections.
     pub fn admit(&mut self, threads: usize) {
         self.threads.resize_with(threads, Thread::default);
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn config(&self) -> &SimConfig {
         &self.config
     }
 
-    /// The time: by the clock of the thread that is being polled, if one is.
+    /// Returns the time, by the clock of the thread that is being polled, if any.
     pub fn now(&self) -> Picos {
         self.polled.map_or(self.now, |thread| self.clock(thread))
     }
@@ -247,12 +245,12 @@ impl World {
         (thread / self.config.threads_per_node) as usize
     }
 
-    /// Whether what a thread has is lost with it, as it is where processes are real.
+    /// Returns whether a thread is dead and its memory is lost with it, as with a real process.
     pub fn has_lost_memory(&self, thread: u32) -> bool {
         self.config.has_keepers() && self.is_dead(thread)
     }
 
-    /// Whether what a thread does still takes effect.
+    /// Returns whether a thread's actions still take effect.
     fn takes_effect(&self, thread: u32) -> bool {
         !self.stopped && !self.is_dead(thread)
     }
@@ -266,20 +264,20 @@ impl World {
         Actor { thread, task, at: self.now }
     }
 
-    // ---- what threads do ---------------------------------------------------------------------------------------
+    // ---- actions of threads ---------------------------------------------------------------------------------------
 
-    /// Posts a chain; gives its flight and whether that took a doorbell of its own, or nothing if the thread is dead.
+    /// Posts a chain. Returns its flight and whether it took a doorbell of its own; `None` if the thread is dead.
     pub(super) fn post(&mut self, thread: u32, task: u32, chain: Chain) -> Option<(u32, bool)> {
         if !self.takes_effect(thread) {
             return None;
         }
         let compute = self.compute_node_of(thread);
         if self.compute_nodes.len() <= compute {
-            // Outside a run there may be endpoints of any thread: the conformance suite's.
+            // Outside a run, the conformance suite makes endpoints of any thread.
             self.compute_nodes.resize_with(compute + 1, ComputeNode::default);
         }
         let node = chain.ops().first().map_or(0, |op| self.geometry.node_of(op.at().segment()));
-        // An address in no segment is refused by a node that exists.
+        // An existing node refuses an address outside all segments.
         let node = node.min(self.geometry.nodes() - 1);
         self.compute_nodes[compute].posted += 1;
         if self.config.has_odds() || !self.script.is_empty() {
@@ -316,7 +314,7 @@ impl World {
             is_reported: false,
         });
         if !self.takes_effect(thread) {
-            // It has died meanwhile: any part of it may have left.
+            // The thread died meanwhile: any prefix of the chain may have left.
             let words = self.events.rng.random_range(0..=words_left);
             self.truncate_chain(flight, words);
         }
@@ -332,7 +330,7 @@ impl World {
         Some((flight, rings))
     }
 
-    /// Starts a timer; gives its flight, or none if the thread is dead.
+    /// Starts a timer. Returns its flight, or `None` if the thread is dead.
     pub(super) fn sleep(&mut self, thread: u32, task: u32, until: Picos, wait: TimerPurpose) -> Option<u32> {
         if !self.takes_effect(thread) {
             return None;
@@ -363,7 +361,7 @@ impl World {
         Some(flight)
     }
 
-    /// A thread that had no guard has pinned one in an epoch, or it has none any more.
+    /// Records that a thread has pinned its first guard in an epoch, or has dropped its last.
     #[inline]
     pub(super) fn pins(&mut self, thread: u32, epoch: Option<u64>) {
         let now = self.now;
@@ -372,7 +370,7 @@ impl World {
         }
     }
 
-    /// A future of a thread waits at a barrier, or no longer does.
+    /// Records that a future of a thread waits at a barrier.
     pub(super) fn enters_barrier(&mut self, thread: u32, barrier: &str) {
         let now = self.now;
         if let Some(thread) = self.threads.get_mut(thread as usize) {
@@ -388,8 +386,7 @@ impl World {
         }
     }
 
-    /// Fetches what serving a chain needs that is some places behind in a memory node's queue: first the flight, then what it
-    /// leads to.
+    /// Prefetches the data of chains that are some places behind in a memory node's queue: first the flight, later its chain and thread.
     #[inline]
     pub(super) fn fetch_ahead(&self, node: u16) {
         let queue = &self.memory_nodes[usize::from(node)].queue;
@@ -416,8 +413,8 @@ impl World {
 
     pub(super) fn poll(&mut self, index: u32) -> Poll<(Chain, Result<()>)> {
         while !self.running && self.flights[index as usize].stage == Stage::Scheduled {
-            // Nobody else moves time on outside a run.
-            let (at, event) = self.events.pop().expect("what travels is on the agenda");
+            // Outside a run, only this poll advances time.
+            let (at, event) = self.events.pop().expect("a scheduled flight has an event");
             self.handle_event(at, event);
         }
         let flight = &mut self.flights[index as usize];
@@ -450,35 +447,35 @@ impl World {
         self.free_flights.push(index);
     }
 
-    /// What was found wrong, if anything was.
+    /// Returns the first finding.
     pub fn finding(&self) -> Option<Error> {
         self.books.finding()
     }
 
-    /// True if any thread's compute node has died.
+    /// Returns whether any thread's compute node has died.
     pub fn has_deaths(&self) -> bool {
         self.books.has_deaths()
     }
 
-    /// The field that an address is in: `Node.next`; `None` outside objects.
+    /// Returns the field that contains an address: `Node.next`; `None` outside objects.
     pub fn field_at(&self, at: Address) -> Option<String> {
         let (object_type, start) = self.books.object(at)?;
         Some(field_name(object_type, at.bits().saturating_sub(start.bits())))
     }
 
-    /// Notes objects that `roots` do not lead to.
+    /// Reports objects that are not reachable from `roots`.
     pub fn look_for_leaks(&mut self, roots: Vec<u64>) {
         let arena = &self.arena;
         let word = |at| arena.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
         self.books.look_for_leaks(roots, self.now, word);
     }
 
-    /// Notes blocks that are lost although memory was swept after the last death.
+    /// Reports blocks that are lost although memory was swept after the last death.
     pub fn lost(&mut self, blocks: &[Block]) {
         let Some(first) = blocks.first() else { return };
         let within = first.address..first.address.add(first.bytes);
         let points = |at: &Address| link_targets(self.peek(*at)).any(|target| within.contains(&target));
-        // The first word of a segment is none of its memory.
+        // The first word of a segment is not addressable.
         let segments = (0..=u16::MAX).map(|segment| Address::new(segment, WORD_BYTES as u64));
         let words = segments.take_while(|at| self.arena.word(*at).is_ok()).flat_map(|segment| {
             let words = (0..).map(move |word| segment.add(word * WORD_BYTES as u64));
@@ -488,27 +485,27 @@ impl World {
         self.books.report_lost_blocks(blocks, &pointing, self.now);
     }
 
-    /// The epoch is `epoch`: the objects at these addresses that have waited for it count as freed.
+    /// Records that the epoch is `epoch`: objects at these addresses whose grace period ends with it count as freed.
     pub fn expired(&mut self, objects: impl Iterator<Item = Address>, epoch: u64) {
         for at in objects {
             self.books.allocations.expired(at, epoch, self.now);
         }
     }
 
-    /// Sets a word, outside of time.
+    /// Stores a word without advancing time.
     pub fn poke(&self, at: Address, to: u64) {
         if let Ok(word) = self.arena.word(at) {
             word.store(to, Ordering::SeqCst);
         }
     }
 
-    /// The word at `at`, outside of time.
+    /// Loads a word without advancing time.
     pub fn peek(&self, at: Address) -> u64 {
         self.arena.word(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 }
 
-/// How many words and bytes a chain moves.
+/// Returns how many words and bytes a chain moves.
 fn size(chain: &Chain) -> (u32, u64) {
     let words: usize = chain.ops().iter().map(Op::words).sum();
     (words as u32, (words * WORD_BYTES) as u64)
