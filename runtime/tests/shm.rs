@@ -332,7 +332,7 @@ fn what_is_not_there_or_not_ours_is_named() {
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
     let url = format!("shm:{}", open.file_name().unwrap().display());
-    assert!(refused(&url).contains("others than its owner may enter"), "{}", refused(&url));
+    assert!(refused(&url).contains("users other than its owner may enter"), "{}", refused(&url));
     fs::set_permissions(&open, fs::Permissions::from_mode(0o700)).unwrap();
     if chown(&open, Some(65534), None).is_ok() {
         let mut foreign = options("");
@@ -342,9 +342,9 @@ fn what_is_not_there_or_not_ours_is_named() {
                 .map(drop)
                 .unwrap_err()
                 .to_string()
-                .contains("somebody else's: user 65534")
+                .contains("belongs to another user: 65534")
         );
-        assert!(refused(&url).contains("somebody else's: user 65534"));
+        assert!(refused(&url).contains("belongs to another user: 65534"));
     } else {
         skip::skip("root", "only root can give a directory away, to see it refused");
     }

@@ -1,8 +1,6 @@
 //! Chains: ordered batches of one-sided operations with one completion.
-//!
-//! A chain owns the words it writes and those that its results arrive in, so the future that waits for it borrows
-//! nothing from the network's point of view: dropping the future leaves the chain with the endpoint, which recycles it
-//! when the operations are over.
+//! A chain owns the words that it writes and the words of its results, so the network borrows nothing from the future that waits for it. If the
+//! future is dropped, the endpoint keeps the chain until its operations are over, and then recycles it.
 
 use std::ops::Range;
 
@@ -17,18 +15,18 @@ const MAX_KEPT_WORDS: usize = 512;
 pub struct Chain {
     ops: Vec<Op>,
     words: Vec<u64>,
-    /// Whether addresses in what it writes are no links to objects.
+    /// True if the words that it writes contain no links to objects.
     is_of_allocator: bool,
 }
 
-/// What a READ may find: for the simulator, which refuses the rest.
+/// The memory that a READ may access. The simulator refuses other accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadScope {
-    /// An object.
+    /// An allocated object.
     Object,
-    /// One that may have been freed: a *peek*, whose poster knows how to tell whether it has.
+    /// An object that may have been freed: a *peek*, whose result the program validates.
     MaybeFreed,
-    /// Anything.
+    /// Any memory.
     Any,
 }
 
@@ -39,18 +37,18 @@ pub enum Op {
     Read {
         /// The first word's address.
         at: Address,
-        /// Where they go.
+        /// The words of the buffer that receive them.
         slot: Range<usize>,
-        /// What may be found there.
+        /// The memory that the READ may access.
         scope: ReadScope,
     },
     /// Copies words of the buffer into far memory.
     Write {
         /// The first word's address.
         at: Address,
-        /// Where they come from.
+        /// The words of the buffer that are written.
         slot: Range<usize>,
-        /// True if it is a word that the thread knows, because it has put it there. The known word stands in front of the slot: see
+        /// True if the WRITE replaces a word of known value, which only this thread changes. The known word precedes the slot: see
         /// [`Chain::replace`].
         replaces: bool,
     },
@@ -62,7 +60,7 @@ pub enum Op {
         expected: u64,
         /// The word that replaces it.
         new: u64,
-        /// Where the word goes that was found.
+        /// The word of the buffer that receives the previous value.
         slot: usize,
     },
     /// Adds to a word, modulo 2^64.
@@ -71,17 +69,17 @@ pub enum Op {
         at: Address,
         /// The number that is added.
         addend: u64,
-        /// Where the word goes that was found.
+        /// The word of the buffer that receives the previous value.
         slot: usize,
     },
 }
 
-/// Where an operation's result will be: a range of the chain's words.
+/// The location of an operation's result: a range of the chain's words.
 #[derive(Clone, Debug, Default)]
 pub struct Slot(Range<usize>);
 
 impl Op {
-    /// Where it begins.
+    /// Returns the address of its first word.
     pub fn at(&self) -> Address {
         match self {
             Self::Read { at, .. }
@@ -91,7 +89,7 @@ impl Op {
         }
     }
 
-    /// How many words it accesses.
+    /// Returns the number of words that it accesses.
     pub fn words(&self) -> usize {
         match self {
             Self::Read { slot, .. } | Self::Write { slot, .. } => slot.len(),
@@ -99,7 +97,7 @@ impl Op {
         }
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Read { scope: ReadScope::Object, .. } => "READ",
@@ -112,30 +110,30 @@ impl Op {
 }
 
 impl Chain {
-    /// Whether its buffers are worth keeping: there are some, and they are not those of a rare, large transfer.
+    /// Returns whether its buffers are worth keeping: they are allocated, and not as large as those of a rare transfer.
     pub fn is_worth_keeping(&self) -> bool {
         (1..=MAX_KEPT_WORDS).contains(&self.words.capacity())
     }
 
-    /// Asks the processor for the operations and the first words.
+    /// Prefetches the operations and the first words.
     pub fn prefetch(&self) {
         prefetch(self.ops.first().as_slice());
         prefetch(self.words.first().as_slice());
     }
 
-    /// Makes it empty, and keeps its buffers.
+    /// Empties the chain, and keeps its buffers.
     pub fn clear(&mut self) {
         self.ops.clear();
         self.words.clear();
         self.is_of_allocator = false;
     }
 
-    /// The addresses in what it writes are no links to objects.
+    /// Declares that the words that it writes contain no links to objects.
     pub fn set_of_allocator(&mut self) {
         self.is_of_allocator = true;
     }
 
-    /// True if the addresses in what it writes are no links to objects.
+    /// Returns whether the words that it writes contain no links to objects.
     pub fn is_of_allocator(&self) -> bool {
         self.is_of_allocator
     }
@@ -153,14 +151,14 @@ impl Chain {
         Slot(slot)
     }
 
-    /// A READ of what may not be an object any more.
+    /// Adds a READ of an object that may have been freed.
     pub fn peek(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
         self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::MaybeFreed });
         Slot(slot)
     }
 
-    /// A READ of whatever is there.
+    /// Adds a READ of any memory.
     pub fn scan(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
         self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::Any });
@@ -174,55 +172,55 @@ impl Chain {
         self.ops.push(Op::Write { at, slot, replaces: false });
     }
 
-    /// A WRITE of a word that other threads may try to change by CAS, while it is `own`: a token or a mark of this thread's, so no CAS
-    /// of theirs succeeds. As WRITEs and atomics of a device can harm each other, it is a CAS from `own`, which succeeds, or else changes
-    /// nothing; so it is on every fabric.
+    /// Adds a WRITE of a word that has the value `own`: a token or a mark of this thread, so that no CAS of another thread succeeds meanwhile.
+    /// WRITEs and atomics of a device are not atomic with respect to each other, so every fabric executes it as a CAS from `own`, which succeeds,
+    /// or else changes nothing.
     pub fn replace(&mut self, at: Address, own: u64, new: u64) {
         self.words.extend([own, new]);
         let slot = self.words.len() - 1..self.words.len();
         self.ops.push(Op::Write { at, slot, replaces: true });
     }
 
-    /// Adds a CAS. Its slot will have the word that was found.
+    /// Adds a CAS. Its slot will hold the previous value.
     pub fn compare_exchange(&mut self, at: Address, expected: u64, new: u64) -> Slot {
         let slot = self.reserve(1);
         self.ops.push(Op::CompareExchange { at, expected, new, slot: slot.start });
         Slot(slot)
     }
 
-    /// Adds an FAA. Its slot will have the word that was found.
+    /// Adds an FAA. Its slot will hold the previous value.
     pub fn fetch_add(&mut self, at: Address, addend: u64) -> Slot {
         let slot = self.reserve(1);
         self.ops.push(Op::FetchAdd { at, addend, slot: slot.start });
         Slot(slot)
     }
 
-    /// The operations and the buffer that their slots index.
+    /// Returns the operations and the buffer that their slots index.
     pub fn parts(&mut self) -> (&[Op], &mut [u64]) {
         (&self.ops, &mut self.words)
     }
 
-    /// The operations, in program order.
+    /// Returns the operations, in program order.
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
-    /// The words that a WRITE writes.
+    /// Returns the words that a WRITE writes.
     pub fn written(&self, slot: &Range<usize>) -> &[u64] {
         &self.words[slot.clone()]
     }
 
-    /// The words that an operation of a completed chain brought.
+    /// Returns the words that an operation of a completed chain has read.
     pub fn words(&self, slot: &Slot) -> &[u64] {
         &self.words[slot.0.clone()]
     }
 
-    /// The one word that a CAS or FAA of a completed chain brought: what was there before.
+    /// Returns the previous value that a CAS or FAA of a completed chain found.
     pub fn word(&self, slot: &Slot) -> u64 {
         self.words[slot.0.start]
     }
 
-    /// How many CAS operations of a completed chain found something else than they expected.
+    /// Returns how many CAS operations of a completed chain have failed.
     pub fn failed_exchanges(&self) -> u64 {
         self.ops
             .iter()

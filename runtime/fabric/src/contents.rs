@@ -1,30 +1,29 @@
-//! What a memory node puts into its memory, given by the layer above.
-//!
-//! A memory node serves words. Three things it must do by their meaning: say which version of the layout they have, write the words that
-//! a fresh segment begins with, and mark a client that has gone. The layer above implements them.
+//! The words that a memory node itself writes, defined by the layer above.
+//! A memory node serves words without knowing their meaning, with three exceptions: it reports the version of their layout, writes the initial words
+//! of a fresh segment, and marks a departed client. The layer above implements these.
 
 use std::sync::atomic::AtomicU64;
 
 use farfield_words::Address;
 
-/// How far a client is gone, as its memory node knows.
+/// How far a client has departed, as its memory node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// From this memory node: the others are yet to be asked.
+    /// From this memory node; the others must still be asked.
     FromNode,
-    /// Nothing of it takes effect anywhere any more.
+    /// From all memory nodes: no operation of the client takes effect any more.
     FromCluster,
 }
 
-/// The meaning of a memory node's words.
+/// The meaning of the words that a memory node writes.
 pub trait Contents: Send + Sync {
-    /// The version of the layout, which a client must know as well.
+    /// Returns the version of the layout, which must equal the client's.
     fn layout_version(&self) -> u64;
 
-    /// The words that a fresh segment has which are not zero, and their offsets. `is_first` is true for segment 0 of the cluster.
+    /// Returns the non-zero words of a fresh segment, with their offsets. `is_first` is true for segment 0 of the cluster.
     fn initial_words(&self, is_first: bool) -> Vec<(u64, u64)>;
 
-    /// Marks a client process that is gone. Called by the first memory node alone, which has segment 0 in `word`.
+    /// Marks a departed client process. Only the first memory node calls this; `word` finds words of segment 0.
     fn mark_departed<'a>(
         &self,
         process: u32,

@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::chain::Chain;
 use crate::error::Result;
 
-/// What posting a chain gives.
+/// The result of posting a chain.
 pub enum Posted {
-    /// It has been executed.
+    /// The chain has been executed.
     Done(Chain, Result<()>),
-    /// It is in flight; the endpoint owns it until it is polled to completion or forgotten.
+    /// The chain is in flight; the endpoint owns it until it is polled to completion or forgotten.
     InFlight(Ticket),
 }
 
@@ -19,49 +19,49 @@ pub enum Posted {
 pub struct Ticket(pub u64);
 
 /// A compute thread's access to a fabric. Each thread has its own.
-///
-/// The methods that have a default are for fabrics on which chains stay in flight while their thread goes on.
+/// The methods with a default are for asynchronous fabrics, on which chains stay in flight while their thread runs.
 pub trait Endpoint {
     /// Posts a chain on behalf of a task of the thread.
     fn post(&self, chain: Chain, task: u32) -> Posted;
 
-    /// Looks whether a chain in flight has completed; its ticket is over then.
+    /// Polls a chain in flight. A ticket is invalid once its chain has been returned.
     fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)>;
 
-    /// Gives up waiting for a chain, which takes effect all the same. Its ticket is over.
+    /// Abandons a chain, which still takes effect. Its ticket becomes invalid.
     fn forget(&self, ticket: Ticket);
 
-    /// True if chains stay in flight while their thread goes on, so that a chain without a future must be polled.
+    /// Returns whether chains stay in flight while their thread runs, so that a chain without a future must be polled.
     #[inline]
     fn is_asynchronous(&self) -> bool {
         true
     }
 
-    /// No future waits for a chain any more; but it is polled to completion, and nothing that is posted from now on may take effect
-    /// before it. Needs no action where all chains keep their order.
+    /// Detaches a chain: no future waits for it, but it is polled to completion, and later chains must not take effect before it. Needs no action
+    /// on fabrics where all chains keep their order.
     fn detach(&self, ticket: Ticket) {
         self.in_background(ticket);
     }
 
-    /// No future waits for a chain, though its thread polls it now and then. For simulators, which report what threads wait for.
+    /// Marks a chain that no future waits for, although its thread polls it occasionally. For simulators, which report the waits of threads.
     fn in_background(&self, _: Ticket) {}
 
-    /// True if a chain that the thread has posted may still take effect.
+    /// Returns whether a chain that the thread has posted may still take effect.
     fn is_underway(&self) -> bool;
 
-    /// Doorbells rung: each announces all chains that were posted to one memory node at one time. None where there is no NIC.
+    /// Returns the number of doorbells rung: each announces all chains that were posted to one memory node at one time. 0 without a NIC.
     fn doorbells(&self) -> u64 {
         0
     }
 
-    /// The time since the cluster was connected.
+    /// Returns the time since the cluster was connected.
     fn now(&self) -> Duration;
 
-    /// The duration of a round trip where it is a real one, in nanoseconds, measured when the process connected; at least one.
+    /// Returns the duration of a round trip in nanoseconds, measured when the process connected; at least 1. `None` on fabrics without a real
+    /// network.
     fn round_trip(&self) -> Option<u64> {
         None
     }
 
-    /// Called when all of a thread's tasks wait: lets other threads run.
+    /// Called when all tasks of a thread wait. Lets other threads run.
     fn idle(&self);
 }

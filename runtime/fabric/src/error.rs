@@ -1,11 +1,11 @@
-//! What can go wrong when words are moved, connections made or memory served.
+//! Errors of moving words, making connections and serving memory.
 
 use std::fmt;
 
 use farfield_words::Address;
 pub use farfield_words::error::{InvalidArgument, InvalidPointer, InvalidValue, PointerFault, Printable};
 
-/// The result of everything that touches far memory.
+/// The result of operations on far memory.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 farfield_words::errors! {
@@ -20,42 +20,40 @@ farfield_words::errors! {
     }
     from farfield_words { InvalidPointer, InvalidValue, InvalidArgument, }
 
-    /// A memory node that does not answer: it has died, or the link to it is cut. What was posted to it may have taken
-    /// effect or not.
+        /// A memory node that does not answer: it has died, or the link to it is cut. Chains posted to it may have taken effect or not.
     #[error("memory node {node} did not answer within {timeout_us} us ({operation} of {address})")]
     NodeUnreachable {
         /// The memory node.
         node: u16,
-        /// How long it was tried, in microseconds.
+                /// The timeout, in microseconds.
         timeout_us: u64,
-        /// The first operation that had no answer.
+                /// The first unanswered operation.
         operation: &'static str,
-        /// Where it was to take place.
+                /// The operation's address.
         address: Address,
     }
-    /// An operation that a memory node or the network between has refused. What was posted with it may have taken effect
-    /// or not.
+        /// An operation that a memory node or the network refused. Operations posted with it may have taken effect or not.
     #[error("{operation} of {address} failed on memory node {node}: {reason}")]
     OperationFailed {
         /// The memory node.
         node: u16,
         /// The operation.
         operation: &'static str,
-        /// Where it was to take place.
+                /// The operation's address.
         address: Address,
-        /// What the device reports.
+                /// The device's reason.
         reason: Box<str>,
     }
     /// A memory node that can not be connected to.
     #[error("cannot connect to memory node {address}: {reason}")]
     CannotConnect {
-        /// Its address as it was given.
+                /// Its address, as in the URL.
         address: Box<str>,
         /// Why not.
         reason: Box<str>,
     }
-    /// The cluster goes on without this process: it gave no sign of life for longer than its lease, or a memory node lost its connection.
-    /// What it had posted last may have taken effect or not; nothing more will. Connect again to take part anew.
+        /// The cluster has evicted this process: it sent no heartbeat for longer than its lease, or a memory node lost its connection. Its last
+        /// operations may have taken effect or not; no later ones will. Connect again to become a member again.
     #[error("process {process} has been evicted: it gave no sign of life for too long; connect again")]
     Evicted {
         /// The process's number.
@@ -64,7 +62,7 @@ farfield_words::errors! {
     /// A memory node that can not begin to serve.
     #[error("cannot serve {address}: {reason}")]
     CannotServe {
-        /// What it was to serve.
+                /// The address or name that it was to serve.
         address: Box<str>,
         /// Why not.
         reason: Box<str>,
@@ -72,26 +70,26 @@ farfield_words::errors! {
     /// The operating system refused something.
     #[error("cannot {action}: {cause}")]
     System {
-        /// What was tried.
+                /// The attempted action.
         action: &'static str,
-        /// The system's answer.
+                /// The system's error.
         cause: std::io::Error,
     }
-    /// What a fabric that checks its program found wrong with it: the simulator.
+        /// A finding of the simulator, which checks its program.
     #[error("{finding} at {}.{:03} us, seed {seed}: {report}", at.as_micros(), at.subsec_nanos() % 1000)]
     Simulation {
-        /// What kind of mistake it is.
+                /// The kind of the finding.
         finding: Finding,
-        /// The seed that shows it.
+                /// The seed that reproduces it.
         seed: u64,
-        /// When, in virtual time.
+                /// The virtual time of the finding.
         at: std::time::Duration,
-        /// Which operations, objects and threads are concerned.
+                /// The operations, objects and threads involved.
         report: Box<str>,
     }
 }
 
-/// What can be wrong with a run.
+/// A kind of error in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Finding {
@@ -99,18 +97,17 @@ pub enum Finding {
     UseAfterFree,
     /// An operation on memory that was never allocated, or past the end of an object.
     WildAccess,
-    /// An object that is freed or retired a second time.
+    /// An object that was freed or retired a second time.
     DoubleFree,
-    /// An object in the place of another that is not freed.
+    /// An object that overlaps another that is not freed.
     DoubleAllocation,
-    /// An object that was never freed and that no root leads to.
+    /// An object that was never freed and is not reachable from any root.
     Leak,
-    /// All threads wait for what nobody will do.
+    /// Every thread is blocked.
     Deadlock,
-    /// All threads try again and again, and none gets on: each waits in a loop for what another would have to do. Words may change
-    /// meanwhile.
+    /// Every thread retries without progress: each loops until another thread acts, and none does. Words may change meanwhile.
     Livelock,
-    /// A task that fails again and again, because others are faster, while these do a lot.
+    /// A task fails repeatedly because other threads are faster, while these complete many operations.
     Starved,
     /// A run that took longer than its limit.
     OutOfTime,

@@ -1,23 +1,22 @@
-//! Files that others may have replaced: what is opened has to be a file.
-//!
-//! A file is made in three steps: [`create_private`] beside its place, under one fixed name; its owner writes and syncs it; [`replace`] gives it
-//! its name. The crate `tempfile` draws a new name for each, so programs that are killed while they write leave one file more
-//! each time, as large as a checkpoint; and its `persist` does not sync the folder, so a power failure could undo the renaming. With one
-//! name there is at most one such file, which the next attempt removes.
+//! Opening and replacing files in directories that other programs may write to.
+//! A file is replaced in three steps: [`create_private`] makes a file beside it, under one fixed name; the caller writes and syncs it; [`replace`]
+//! renames it. The crate `tempfile` draws a new name for each file, so each program that is killed while writing leaves one more file, as large as a
+//! checkpoint. Its `persist` does not sync the folder, so a power failure could undo the renaming. With a fixed name there is at most one such file,
+//! which the next attempt removes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a file. A pipe or a device is refused, and not waited for.
+/// Opens a regular file. Refuses a pipe or a device without waiting for it.
 ///
 /// # Errors
-/// The system's, or that it is no file.
+/// The system's; also if the path is no regular file.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     open_with(path, options, false)
 }
 
-/// As [`open`]; a link is refused, too.
+/// As [`open`]; refuses a symbolic link, too.
 #[cfg(target_os = "linux")]
 pub fn open_no_link(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     open_with(path, options, true)
@@ -37,8 +36,8 @@ fn open_with(path: &Path, options: &mut OpenOptions, refuses_links: bool) -> io:
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
 }
 
-/// Makes a file that only its owner may read. One that is there already is removed, and so is a link: it is not followed. If another
-/// appears meanwhile, that is an error.
+/// Makes a file that only its owner may read. Removes an existing file or link of that name first, without following it. If another appears
+/// meanwhile, that is an error.
 ///
 /// # Errors
 /// The system's.
@@ -53,7 +52,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     options.write(true).create_new(true).open(path)
 }
 
-/// Gives a file that is on the disk the name of another, and waits until that is on the disk, too.
+/// Renames a synced file to `path`, and syncs the folder.
 ///
 /// # Errors
 /// The system's.

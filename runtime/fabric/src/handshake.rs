@@ -1,27 +1,23 @@
-//! What a client and a memory node say to each other before the first operation.
-//!
-//! On `shm:` there is a control connection only, a Unix socket; the segment table says where in the shared memory each segment begins, and
-//! a descriptor of that memory is passed with the [`Welcome`]. The rest is about RDMA.
+//! The messages between a client and a memory node before the first operation.
+//! On `shm:` there is only a control connection, a Unix socket. The segment table has the offset of each segment in the shared memory, and a
+//! descriptor of that memory is passed with the [`Welcome`]. The rest is about RDMA.
 //!
 //! A client has two kinds of connections to a memory node. The *control* connection proves that it knows the cluster's secret
 //! and gives it the segment table; its queue pair is in a protection domain of its own, where no segment is. A *lane* is a
-//! queue pair on which operations run. It is opened with a key that follows from the secret and from the two random numbers
-//! of the control connection, and with a number that must grow, so nothing that was overheard opens another.
+//! queue pair on which operations run. It is opened with a key derived from the secret and from the two random numbers of the control connection, and
+//! with an increasing number, so a recorded request can not be replayed.
 //!
 //! | control connection | carries |
 //! |---|---|
 //! | request (client) | [`Hello`]: version, cluster, node, incarnation, a random number, proof |
 //! | reply (node) | [`Reply`]: incarnation, a random number, proof over both numbers |
-//! | message (client) | [`Join`]: which place in which cluster the client takes the node for, proof over both numbers |
-//! | message (node) | [`Welcome`]: the client's number and the segment table; or why not |
-//!
-//! A lane needs the request alone. A request that is not accepted is rejected with a line of text.
-//!
-//! Proofs are HMAC-SHA-256, compared in constant time. Neither the secret nor a key is ever sent. Everything else is sent in the
-//! clear, as everything that RDMA moves is: the proofs keep strangers and mistakes out, not listeners.
-//!
-//! Every message has one size and one form; what has another is refused. Parsing reads only what is there, and never trusts a
-//! count. Numbers are little-endian.
+//! | message (client) | [`Join`]: the cluster, and the node's position in it, as the client knows them; proof over both numbers |
+//! | message (node) | [`Welcome`]: the client's number and the segment table; or the reason of a refusal |
+//! A lane needs only a request. A request that is not accepted is rejected with a line of text.
+//! Proofs are HMAC-SHA-256, compared in constant time. Neither the secret nor a key is ever sent. Everything else is sent unencrypted, like all RDMA
+//! traffic: the proofs protect against unauthenticated clients and mistakes, not against eavesdroppers.
+//! Every message has a fixed size and format; others are refused. Parsing stays inside the received bytes, and never trusts a count. Numbers are
+//! little-endian.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -33,16 +29,16 @@ pub(crate) use welcome::MAX_SEGMENTS;
 pub(crate) use welcome::join_any;
 pub(crate) use welcome::{MAX_WELCOME_BYTES, Segment, Welcome};
 
-/// The version of everything here. Others are refused.
+/// The version of the protocol. Other versions are refused.
 const VERSION: u8 = 4;
 const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
 
 /// A number that is used once.
 pub(crate) type Nonce = [u8; 16];
-/// The proof in a request, which has little room.
+/// The truncated proof in a request, whose size is limited.
 type ShortProof = [u8; 16];
 type Proof = [u8; 32];
-/// What lanes are opened with.
+/// The key with which lanes are opened.
 pub(crate) type Key = [u8; 32];
 
 /// The most that a request carries over RDMA's connection manager: 56 bytes.
@@ -56,7 +52,7 @@ pub(crate) const MAX_REASON_BYTES: usize = 120;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub kind: ConnectionKind,
-    /// Which of the cluster's memory nodes the client takes the other for.
+    /// The number that the memory node has in the cluster, as the client knows it.
     pub node: u16,
     /// The cluster; 0 if the client does not know it yet.
     pub cluster: u64,
@@ -67,7 +63,7 @@ pub(crate) struct Hello {
     pub nonce: Nonce,
 }
 
-/// What a connection is for.
+/// The kind of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionKind {
     Control,
@@ -81,7 +77,7 @@ pub(crate) struct Reply {
     pub nonce: Nonce,
 }
 
-/// What the client wants the memory node to be.
+/// The client's request to join the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Join {
     pub position: NodePosition,
@@ -89,7 +85,7 @@ pub(crate) struct Join {
     pub process: u32,
 }
 
-/// A memory node's place.
+/// A memory node's position in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodePosition {
     pub cluster: u64,
@@ -97,11 +93,11 @@ pub(crate) struct NodePosition {
     pub nodes: u16,
 }
 
-/// A secret as it is used: what a file holds, or nothing.
+/// The cluster's secret: the contents of a file, or empty.
 #[derive(Clone)]
 pub struct Secret(Box<[u8]>);
 
-/// What a proof is about: proofs of one kind are of no use as another.
+/// The message that a proof is for: a proof for one message is invalid for another.
 #[derive(Clone, Copy)]
 enum ProofPurpose {
     Hello = 1,
@@ -115,7 +111,7 @@ impl Secret {
         Self(bytes.into())
     }
 
-    /// What lanes are opened with after a handshake with these numbers.
+    /// Returns the key of lanes after a handshake with these random numbers.
     pub fn key(&self, client: &Nonce, node: &Nonce) -> Key {
         mac(&self.0, ProofPurpose::Key, &[client, node]).finalize().into_bytes().into()
     }
@@ -151,8 +147,8 @@ impl Fields<'_> {
 }
 
 impl Hello {
-    /// The nonce of a lane: whose it is, which, and in place of which other, if any: of that nothing may arrive any more once this one
-    /// is open.
+    /// Returns the nonce of a lane: the client's number, the lane's, and that of the lane it replaces, or 0. No operation of the replaced lane
+    /// may arrive once this one is open.
     pub(crate) fn lane(client: u32, lane: u32, replaced: u32) -> Nonce {
         let mut nonce = [0; 16];
         nonce[..4].copy_from_slice(&client.to_le_bytes());
@@ -161,7 +157,7 @@ impl Hello {
         nonce
     }
 
-    /// Whose lane it asks for, which, and in place of which other.
+    /// Returns the client's number, the lane's, and that of the lane it replaces.
     pub(crate) fn client_and_lanes(&self) -> [u32; 3] {
         let mut fields = Fields(&self.nonce);
         [(); 3].map(|()| fields.u32().unwrap_or_default())
@@ -191,7 +187,7 @@ impl Hello {
         self.to_bytes(&secret.0)
     }
 
-    /// Reads a request; the connection manager may have added to its end. The proof is yet to be checked.
+    /// Parses a request; the connection manager may have padded it. Does not check the proof.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let mut fields = Fields(bytes.get(..HELLO_BYTES).ok_or("this is not Farfield's protocol")?);
         let short = "the request is too short";
@@ -216,7 +212,7 @@ impl Hello {
         })
     }
 
-    /// Whether the request that it was read from was made with this key.
+    /// Returns whether the bytes that it was parsed from have a valid proof with this key.
     pub(crate) fn is_proven(&self, bytes: &[u8], key: &[u8]) -> bool {
         let head = self.head();
         let proof = bytes.get(head.len()..HELLO_BYTES).unwrap_or_default();
@@ -247,7 +243,7 @@ impl Reply {
         bytes
     }
 
-    /// Reads a reply of somebody who knows the secret.
+    /// Parses a reply, and checks the proof that the memory node knows the secret.
     pub(crate) fn parse(bytes: &[u8], secret: &Secret, client: &Nonce) -> Result<Self, &'static str> {
         let strange = "it does not speak Farfield's protocol";
         let bytes = bytes.get(..REPLY_BYTES).ok_or(strange)?;
@@ -308,7 +304,7 @@ impl Join {
     }
 }
 
-/// Reads bytes as each of the messages.
+/// Parses bytes as each of the messages.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn parse_any(bytes: &[u8]) {
     let secret = Secret::new(b"open sesame");
@@ -322,7 +318,7 @@ pub(crate) fn parse_any(bytes: &[u8]) {
     printable_reason(bytes);
 }
 
-/// A reason as it is sent.
+/// Truncates a reason to the bytes that are sent.
 pub(crate) fn truncate_reason(reason: &str) -> &str {
     let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {
@@ -331,7 +327,7 @@ pub(crate) fn truncate_reason(reason: &str) -> &str {
     &reason[..end]
 }
 
-/// A reason as it was sent by somebody who may be anybody: one line of printable text.
+/// A refusal reason from an untrusted peer, reduced to one printable line.
 pub(crate) fn printable_reason(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(MAX_REASON_BYTES)];
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

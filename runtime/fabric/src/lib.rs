@@ -1,43 +1,40 @@
-//! Fabrics: what moves words between a compute thread and far memory.
-//!
-//! A fabric executes *chains*: lists of READ, WRITE, CAS and FAA on one memory node, in program order, with one completion. It knows
-//! addresses and words, and nothing of what they mean.
-//!
-//! Architecture invariant: fabrics are the only crates that know about mapped memory, queue pairs or virtual time, and
-//! the only ones that read the clock or start threads. Everything above asks its [`Endpoint`].
+//! Fabrics: they move words between a compute thread and far memory.
+//! A fabric executes *chains*: lists of READ, WRITE, CAS and FAA on one memory node, in program order, with one completion. It knows addresses and
+//! words, and not their meaning.
+//! Architecture invariant: only fabrics know about mapped memory, queue pairs or virtual time, and only fabrics read the clock or start threads. The
+//! layers above ask their [`Endpoint`].
 //!
 //! # Memory model
 //!
 //! The same on every fabric:
 //! - an 8-byte word is atomic;
 //! - single-word operations are sequentially consistent;
-//! - a longer READ or WRITE is a sequence of word accesses, and may be torn between words; they are in address order, but
-//!   for real devices, which promise none;
+//! - a longer READ or WRITE is a sequence of word accesses, and may be torn between words; the accesses are in address order, except on real devices,
+//!   which promise none;
 //! - inside a chain, operations take effect in program order;
-//! - a chain that its thread has completed, posted without waiting, or given up takes effect before what the thread posts
-//!   to the same memory node afterwards. So what undoes an operation can not overtake it.
+//! - a chain that its thread has completed, posted without waiting, or detached takes effect before later chains of the thread to the same memory
+//!   node. So a chain that undoes an operation can not overtake it.
 //!
 //! # Fabrics
 //!
 //! | module | URL | an operation completes |
 //! |---|---|---|
 //! | [`host`] | `local:` | in the call that posts it |
-//! | [`shm`] | `shm:NAME` | likewise: the memory is mapped by several processes |
+//! | [`shm`] | `shm:NAME` | in the call that posts it: several processes map the memory |
 //! | [`host::Delayed`] | `local:delay=N` | at a seeded poll up to the `N`th, so that tasks of a thread interleave |
 //! | crate `farfield-sim` | `sim:` | in virtual time, a round trip later |
-//! | `verbs` | `rdma://` | when the device says so; in a build with the feature `verbs` |
+//! | `verbs` | `rdma://` | when the device reports its completion; requires the feature `verbs` |
 //!
 //! # Modules
-//!
-//! | module | what it has | look here to |
+//! | module | contents | look here to |
 //! |---|---|---|
 //! | [`chain`] | chains and their operations | add an operation |
 //! | [`Endpoint`] | a thread's access to a fabric | write a fabric; `conformance` checks it |
-//! | [`Contents`] | what a memory node puts into its memory, and marks there when a client has gone | |
-//! | `handshake`, `question`, [`secret`] | what both ends of a connection say before and beside operations | change the protocol |
-//! | [`stall`] | waits that last too long, and the report of them | |
-//! | [`files`], [`Stopper`] | files that others may have replaced; how a memory node is told to stop | |
-//! | [`error`] | what can go wrong here | |
+//! | [`Contents`] | the initial words of a memory node's segments, and the mark of a departed client | change what a memory node writes |
+//! | `handshake`, `question`, [`secret`] | messages of a connection before its first operation, and on its control connection | change the protocol |
+//! | [`stall`] | reports of waits that last too long | report another kind of wait |
+//! | [`files`], [`Stopper`], [`Parker`] | safe opening of files; stopping a memory node; putting a thread to sleep | |
+//! | [`error`] | errors of fabrics | add an error |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -3,11 +3,10 @@
 //! A thread has one [`Parker`]. Its wakers may be cloned, sent and used anywhere. A wake that comes while the thread is awake is
 //! kept, once, until the thread looks or sleeps. So a thread that looks for work, finds none and then sleeps misses no wake that
 //! follows work which its look did not see.
-//!
-//! The blocking is `crossbeam_utils`'s; the flag is ours, because that one can not be asked. Why none is lost: a wake sets the flag,
-//! and unparks the thread if the flag was not set before. The thread sleeps only after an exchange that found the flag
-//! clear. The wake that sets it next therefore has not unparked yet, and its permit ends the sleep, now or when it begins.
-//! A permit that is left over from an earlier wake ends a sleep too soon; the thread looks at the flag and sleeps again.
+//! `crossbeam_utils` does the blocking. The flag is separate, because a `crossbeam_utils` parker can not be queried. No wake is lost: a wake sets the
+//! flag, and unparks the thread if the flag was not set before. The thread sleeps only after an exchange that found the flag clear. So the next wake
+//! that sets the flag has not unparked yet, and its permit ends the sleep, now or when it begins. A stale permit of an earlier wake ends a sleep too
+//! soon; the thread then checks the flag and sleeps again.
 //!
 //! A thread that polls for completions wakes itself once a round. It need not unpark itself, so it has a flag of its own, which no
 //! other thread writes. That one is only a hint to look again: a wake by another thread always sets the flag above.
@@ -21,24 +20,24 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::sync;
 
-/// One thread's means to sleep.
+/// The sleep and wake state of one thread.
 pub struct Parker {
     blocking: sync::Parker,
     bell: Arc<Bell>,
     waker: Waker,
 }
 
-/// What wakes the thread.
+/// The shared flags of a parker.
 struct Bell {
     was_rung: AtomicBool,
     /// Set and cleared by the thread itself.
     was_rung_here: AtomicBool,
-    /// The thread that looks and sleeps.
+    /// The thread that checks the flags and sleeps.
     thread: usize,
     unparker: sync::Unparker,
 }
 
-/// A number that no other living thread has.
+/// Returns a number that no other live thread has.
 #[inline]
 fn this_thread() -> usize {
     thread_local! {
@@ -63,7 +62,7 @@ impl Wake for Bell {
 }
 
 impl Parker {
-    /// For the thread that calls this.
+    /// Makes the parker of the calling thread.
     pub fn new() -> Self {
         let blocking = sync::Parker::new();
         let bell = Arc::new(Bell {
@@ -75,7 +74,7 @@ impl Parker {
         Self { blocking, waker: Waker::from(Arc::clone(&bell)), bell }
     }
 
-    /// What wakes the thread, from any thread.
+    /// Returns a waker of the thread, which any thread may use.
     pub fn waker(&self) -> &Waker {
         &self.waker
     }
@@ -92,7 +91,7 @@ impl Parker {
 
     /// Sleeps until the thread is woken, for `most` at most. Returns immediately if it has been woken since it last looked or slept.
     pub fn park(&self, most: Option<Duration>) {
-        // One that is too far away to be told is as good as none.
+        // A deadline that is too far away to be represented counts as none.
         let until = most.and_then(|most| Instant::now().checked_add(most));
         while !self.was_woken() {
             match until {

@@ -1,25 +1,23 @@
-//! What a client asks a memory node about another client, on its control connection, after the handshake.
-//!
-//! A question has a number, which comes back with the answer. A client that has stopped waiting for one so does not take it for the answer
-//! to its next question. [`Asker`] does that for both fabrics, over anything that carries messages.
-//!
-//! Over RDMA a memory node makes the answer true: it closes the other's connections. In shared memory it can only wait for the other's
-//! end.
+//! Questions of a client about another client, on its control connection to a memory node.
+//! A question has a number, which the answer repeats. So a late answer is not mistaken for the answer to the next question. [`Asker`] implements this
+//! for both fabrics, over any [`Transport`].
+//! Over RDMA the memory node enforces the answer: it closes the other client's connections. In shared memory it can only wait for the other process
+//! to end.
 
 use std::time::{Duration, Instant};
 
 /// A control connection, as questions see it.
 pub(super) trait Transport {
-    /// Sends a message, until a time.
+    /// Sends a message before a deadline.
     ///
     /// # Errors
-    /// In a line.
+    /// The reason, in one line.
     fn send(&mut self, message: &[u8], until: Instant) -> Result<(), String>;
 
-    /// The next message of the memory node. What has arrived of one when the time is over is kept.
+    /// Receives the next message of the memory node. The received part of an incomplete message is kept beyond the deadline.
     ///
     /// # Errors
-    /// In a line: none has arrived until then, or none will.
+    /// The reason, in one line: no message has arrived in time, or none will.
     fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String>;
 }
 
@@ -31,10 +29,10 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Asks whether a client has gone. Answers to earlier questions are passed over; so is what is no answer.
+    /// Asks whether a client has gone. Skips answers to earlier questions, and messages that are no answers.
     ///
     /// # Errors
-    /// Those of the carrier; also if the answer takes longer than `patience`.
+    /// Those of the transport; also if no answer arrives within `timeout`.
     pub(super) fn ask(
         &mut self,
         transport: &mut impl Transport,
@@ -54,21 +52,21 @@ impl Asker {
     }
 }
 
-/// A client's question: whether another has gone for good.
+/// A client's question: has another client gone for good?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
-    /// Tells it from the client's other questions.
+    /// The number of the question, which its answer repeats.
     pub(super) number: u32,
-    /// The other.
+    /// The other client.
     pub(super) of: u32,
 }
 
-/// What it is told.
+/// The answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Nothing that the other has posted, or will post, takes effect any more.
+    /// No operation that the other client has posted, or will post, takes effect any more.
     Gone,
-    /// The memory node can not shut it out: it is another process of its machine, and runs.
+    /// The other client is a running process of the same machine; the memory node can not disconnect it from the memory.
     Alive,
 }
 
@@ -83,12 +81,12 @@ impl Question {
         let word = u64::from_le_bytes(bytes);
         Self { number: word as u32, of: (word >> 32) as u32 }
     }
-    /// The answer to it.
+    /// Encodes the answer to it.
     pub(super) fn answered(self, answer: Answer) -> [u8; ANSWER_BYTES] {
         let [a, b, c, d] = self.number.to_le_bytes();
         [a, b, c, d, u8::from(answer == Answer::Alive)]
     }
-    /// What bytes say of it; nothing if they are an answer to another question, or none.
+    /// Decodes the answer to it; `None` if the bytes are an answer to another question, or no answer.
     pub(super) fn answer_in(self, bytes: [u8; ANSWER_BYTES]) -> Option<Answer> {
         let [number @ .., answer] = bytes;
         let answer = *[Answer::Gone, Answer::Alive].get(usize::from(answer))?;
@@ -102,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection to a memory node that says what it is told to. Where nothing stands, the client's time is over.
+    /// A scripted connection to a memory node. `None` stands for a timeout of the client.
     #[derive(Default)]
     struct Fake {
         sent: Vec<Question>,
@@ -139,17 +137,17 @@ mod tests {
         assert_eq!(
             asker.ask(&mut fake, 3, PATIENCE),
             Ok(Answer::Alive),
-            "and not what was said of the others"
+            "not the answers to the earlier questions"
         );
         assert_eq!(fake.sent.iter().map(|question| question.of).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(fake.sent[2], third);
-        // The same question again is another one.
+        // The same question has a new number.
         fake.arrives = [Some(third.answered(Answer::Alive).to_vec()), None].into();
         assert_eq!(asker.ask(&mut fake, 3, PATIENCE), Err("it does not answer".to_owned()));
     }
 
     #[test]
-    fn what_is_no_answer_is_passed_over() {
+    fn messages_that_are_no_answers_are_skipped() {
         let (mut fake, mut asker) = (Fake::default(), Asker { asked: u32::MAX });
         let right = Question { number: 0, of: 9 }.answered(Answer::Gone).to_vec();
         let [longer, shorter] = [[&right[..], &[0]].concat(), right[1..].to_vec()];

@@ -1,4 +1,4 @@
-//! The cluster's secret: a file that nobody but its owner may read.
+//! The cluster's secret: a file that only its owner may read.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use super::files;
 use super::handshake::Secret;
 use crate::error::{self, Error, Result};
 
-/// The variable that names the secret's file where the URL does not.
+/// The environment variable that names the secret's file if the URL does not.
 const SECRET_VARIABLE: &str = "FARFIELD_SECRET_FILE";
-/// The longest secret that is read.
+/// The longest secret.
 const MAX_SECRET_BYTES: u64 = 4096;
 
-/// A client's secret: what the file has that the URL or the environment names, or nothing.
+/// Reads a client's secret from the file that the URL or the environment names; empty without a file.
 pub(super) fn of_client(file: Option<&Path>) -> Result<Secret> {
     let named = || std::env::var_os(SECRET_VARIABLE).map(PathBuf::from);
     of_node(file.map(Path::to_path_buf).or_else(named).as_deref())
 }
 
-/// A memory node's secret: what the file has, or nothing without one.
+/// Reads a memory node's secret from a file; empty without a file.
 pub fn of_node(file: Option<&Path>) -> Result<Secret> {
     file.map_or_else(|| Ok(Secret::new(b"")), read_secret)
 }
 
-/// Reads a secret from a file that nobody but its owner may read.
+/// Reads a secret from a file that only its owner may read.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] in a line.
+/// [`Error::InvalidArgument`], in one line.
 fn read_secret(file: &Path) -> Result<Secret> {
     use std::io::Read;
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What memory nodes of both kinds have in common: what ends them, and a lease's bounds.
+//! Stopping a memory node of either kind, and the bounds of a lease.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use crate::error::{self, Error, Result};
 
-/// Ends a memory node, from any thread.
+/// Stops a memory node, from any thread.
 #[derive(Debug)]
 pub struct Stopper(UnixStream);
 
 impl Stopper {
-    /// One that writes to this end of a pair; the memory node waits at the other.
+    /// Makes a stopper that writes to this end of a socket pair; the memory node waits at the other.
     pub(crate) fn new(end: UnixStream) -> Self {
         Self(end)
     }
 
-    /// Tells it to stop. It does so at once, whether clients are connected or not; they find it unreachable.
+    /// Stops the memory node immediately, even if clients are connected: they find it unreachable.
     pub fn stop(&self) {
-        // One that is gone has stopped.
+        // A memory node that has closed its end has stopped.
         let _ = (&self.0).write(&[1]);
     }
 }
 
-/// A lease in milliseconds.
+/// Converts a lease to milliseconds.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if it is out of its bounds.

@@ -268,8 +268,8 @@ fn a_task_that_never_gives_way_is_reported_though_its_thread_is_stuck() {
         return;
     }
     for cluster in ["local:size=1MiB", "local:size=1MiB,delay=3"] {
-        let lines = stalls(TEST, "busy", cluster, "50ms", &["has not given way"]);
-        assert_told(&lines, &["thread 0 (", "task 1: has not given way", "the other tasks of the thread ("]);
+        let lines = stalls(TEST, "busy", cluster, "50ms", &["has not yielded"]);
+        assert_told(&lines, &["thread 0 (", "task 1: has not yielded", "the other tasks of the thread ("]);
     }
     let lines = stalls(TEST, "busy", "sim:", "50ms", &["the simulation has stood"]);
     assert_told(&lines, &["the simulation has stood at", "of real time: thread 0 computes"]);

@@ -1,8 +1,6 @@
-//! What every fabric does: one suite, run on each.
-//!
-//! A fabric passes if the memory model of the [crate](crate) holds: what a chain did can not be told from executing its operations one
-//! after the other, chains of one thread to one memory node keep the order that the model promises, words are not torn, and what
-//! is wrong with an address is reported and changes nothing.
+//! The conformance suite: one set of checks, run on every fabric.
+//! A fabric passes if the memory model of the [crate](crate) holds. A chain has the same effect as its operations one after the other. Chains of one
+//! thread to one memory node keep the promised order. Words are not torn. An invalid address is reported and changes nothing.
 //!
 //! A test of a fabric is one call:
 //!
@@ -16,12 +14,11 @@
 //!     Fabric::new(move || host.clone())
 //! });
 //! ```
-//!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
 //! | `suite` | the checks |
-//! | `violations` | fabrics that break one rule each, to show that the suite finds it |
-//! | `tests` | the fabrics of this crate, and the violations. A fabric that this build or machine does not have is skipped aloud |
+//! | `violations` | fabrics that break one rule each, to show that the suite detects it |
+//! | `tests` | the suite on the fabrics of this crate, and on the violations. An unavailable fabric is skipped with a message |
 
 mod suite;
 #[cfg(test)]
@@ -46,20 +43,20 @@ pub const GEOMETRY: Geometry = match Geometry::new(2, 2, SEGMENT_BYTES) {
     Err(_) => panic!("small, and within the bounds"),
 };
 
-/// What the suite asks of an endpoint.
+/// An endpoint under test.
 trait TestEndpoint: Send {
     fn post(&self, chain: Chain) -> Posted;
 
     fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)>;
 
-    /// No future waits for the chain any more. As a compute thread does it: where chains take time, they are polled later.
+    /// Detaches a chain, as a compute thread does: on an asynchronous fabric it is polled later.
     fn detach(&self, ticket: Ticket);
 
-    /// Polls once what was given up, as a compute thread does now and then.
+    /// Polls the detached chains once, as a compute thread does occasionally.
     fn poll_detached(&self);
 }
 
-/// An endpoint, and what it has in flight that was given up.
+/// An endpoint and its detached chains in flight.
 struct RealEndpoint<E> {
     endpoint: E,
     detached: RefCell<Vec<Ticket>>,
@@ -88,11 +85,11 @@ impl<E: Endpoint + Send> TestEndpoint for RealEndpoint<E> {
     }
 }
 
-/// Makes endpoints of one fabric that share its memory.
+/// A factory of endpoints of one fabric, which share its memory.
 pub struct Fabric(Box<dyn Fn() -> Box<dyn TestEndpoint>>);
 
 impl Fabric {
-    /// Each call of `endpoint` is another compute thread's.
+    /// Makes a factory. Each call of `endpoint` makes the endpoint of another compute thread.
     pub fn new<E: Endpoint + Send + 'static>(endpoint: impl Fn() -> E + 'static) -> Self {
         Self(Box::new(move || Box::new(RealEndpoint { endpoint: endpoint(), detached: RefCell::default() })))
     }
@@ -102,10 +99,10 @@ impl Fabric {
     }
 }
 
-/// Runs every check on a fabric of its own.
+/// Runs each check on a new fabric.
 ///
 /// # Panics
-/// If the fabric breaks a rule.
+/// If the fabric violates the memory model.
 pub fn check(fabric: impl Fn() -> Fabric) {
     for (name, check) in SUITE {
         eprintln!("{name}");

@@ -1,4 +1,4 @@
-//! The checks. Each is given a fabric whose memory is all zero.
+//! The checks. Each gets a fabric whose memory is all zero.
 
 use std::task::Poll;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, PointerFault, Result};
 use crate::{Posted, Ticket};
 use farfield_words::Address;
 
-/// Every check, by its name.
+/// All checks, with their names.
 macro_rules! suite {
     ($($check:ident,)*) => {
         pub(super) const SUITE: &[(&str, fn(&Fabric))] = &[$((stringify!($check), $check),)*];
@@ -38,7 +38,7 @@ suite! {
     exchanges_of_many_threads_lose_nothing,
 }
 
-/// How often a check is repeated that depends on how chains meet.
+/// The repetitions of a check that depends on the interleaving of chains.
 const ROUNDS: u64 = 50;
 
 fn wait(endpoint: &dyn TestEndpoint, ticket: Ticket) -> (Chain, Result<()>) {
@@ -62,7 +62,7 @@ fn succeed(endpoint: &dyn TestEndpoint, chain: Chain) -> Chain {
     chain
 }
 
-/// Posts a chain, and nobody waits for it.
+/// Posts a chain and detaches it.
 fn detach(endpoint: &dyn TestEndpoint, chain: Chain) {
     if let Posted::InFlight(ticket) = endpoint.post(chain) {
         endpoint.detach(ticket);
@@ -95,7 +95,7 @@ fn word(endpoint: &dyn TestEndpoint, at: Address) -> u64 {
     read(endpoint, at, 1)[0]
 }
 
-/// Exchanges a word; returns what was there.
+/// Compares and exchanges a word. Returns the previous value.
 fn exchange(endpoint: &dyn TestEndpoint, at: Address, expected: u64, new: u64) -> u64 {
     let mut chain = Chain::default();
     let found = chain.compare_exchange(at, expected, new);
@@ -157,7 +157,7 @@ fn a_chain_takes_effect_in_program_order(fabric: &Fabric) {
     assert_eq!(done.failed_exchanges(), 1);
 }
 
-/// A reader that looks in the opposite order, at any moment, finds what was written first at least as new.
+/// A reader that reads in the opposite order, at any moment, finds the word that was written first at least as new.
 fn others_see_a_chain_in_program_order(fabric: &Fabric) {
     let (writer, reader) = (&*fabric.endpoint(), &*fabric.endpoint());
     let (first, second) = (Address::new(0, 64), Address::new(0, 32 * 1024));
@@ -211,7 +211,7 @@ fn adding_wraps_around(fabric: &Fabric) {
     assert_eq!(word(endpoint, at), 1);
 }
 
-/// What an endpoint has completed is there when another posts a READ.
+/// A READ that another endpoint posts sees every completed WRITE.
 fn a_read_is_not_older_than_what_was_completed(fabric: &Fabric) {
     let (writer, reader) = (&*fabric.endpoint(), &*fabric.endpoint());
     let at = Address::new(0, 64);
@@ -230,7 +230,7 @@ fn endpoints_see_each_others_writes(fabric: &Fabric) {
     assert_eq!(word(one, at), 100);
 }
 
-/// Looks at a word at every stage of WRITEs to it.
+/// Reads a word at every stage of WRITEs to it.
 fn a_word_is_never_torn(fabric: &Fabric) {
     let (writer, reader) = (&*fabric.endpoint(), &*fabric.endpoint());
     let at = Address::new(0, 64);
@@ -268,7 +268,7 @@ fn an_invalid_address_is_named_and_stops_the_chain(fabric: &Fabric) {
             other => panic!("{at}: {other:?}"),
         }
     }
-    assert_eq!(word(endpoint, after), 0, "nothing after the fault takes effect");
+    assert_eq!(word(endpoint, after), 0, "no operation after the fault takes effect");
 }
 
 fn detached_chains_take_effect_once(fabric: &Fabric) {
@@ -298,7 +298,7 @@ fn detached_chains_keep_their_order(fabric: &Fabric) {
     assert_eq!(word(endpoint, at), 4 * ROUNDS + 3);
 }
 
-/// A lock is taken, the attempt is given up, and the lock is released at once: it stays free.
+/// A lock is taken by a detached chain, and released immediately: it stays free.
 fn what_is_undone_does_not_come_back(fabric: &Fabric) {
     let (endpoint, other) = (&*fabric.endpoint(), &*fabric.endpoint());
     let at = Address::new(1, 256);
@@ -314,7 +314,7 @@ fn what_is_undone_does_not_come_back(fabric: &Fabric) {
     }
 }
 
-/// What they brought are the numbers from 0 on, each once.
+/// Their results are the numbers from 0 on, each once.
 fn chains_in_flight_together_all_complete(fabric: &Fabric) {
     let endpoint = &*fabric.endpoint();
     let at = Address::new(1, 512);
@@ -394,7 +394,7 @@ fn exchanges_of_many_threads_lose_nothing(fabric: &Fabric) {
     on_threads(fabric, |endpoint| {
         for _ in 0..250 {
             let mut expected = 0;
-            // An attempt fails only if another's has succeeded.
+            // An attempt fails only if an attempt of another thread has succeeded.
             let succeeds = (0..=1000).any(|_| {
                 let found = exchange(endpoint, at, expected, expected + 1);
                 let succeeds = found == expected;

@@ -1,4 +1,4 @@
-//! The fabrics of this crate, and those that break a rule.
+//! The suite on the fabrics of this crate, and on those that break a rule.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +32,7 @@ fn the_delayed_fabric_conforms() {
     });
 }
 
-/// Each endpoint has a mapping of its own, as each process has.
+/// Each endpoint has a mapping of its own, like a process.
 #[cfg(target_os = "linux")]
 #[test]
 fn shared_memory_conforms() {
@@ -106,7 +106,7 @@ fn rdma_conforms() {
     crate::skip::skip("rdma", "this build is without the feature `verbs`");
 }
 
-/// Each violation fails the checks that are named beside it, and the fabric that they are planted in fails none.
+/// Each violation fails the checks listed for it; the fabric without a violation fails none.
 #[test]
 fn the_suite_finds_every_violation() {
     let mut found_by: Vec<&str> = Vec::new();

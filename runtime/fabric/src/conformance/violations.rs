@@ -1,7 +1,6 @@
 //! Fabrics that break one rule each.
-//!
-//! [`Faulty`] is a small fabric that conforms: an endpoint executes its chains in order, one with every second poll, on memory
-//! that it shares with others; a chain that was given up is executed with the next post. Each [`Violation`] changes one thing.
+//! [`Faulty`] is a small conforming fabric: an endpoint executes its chains in order, one with every second poll, on shared memory; the next post
+//! executes detached chains. Each [`Violation`] changes one thing.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -17,17 +16,17 @@ use crate::{Posted, Ticket};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
-/// A rule that is broken.
+/// A violation of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Violation {
     None,
-    /// Chains that were given up are executed last first.
+    /// Detached chains are executed last first.
     ReordersDetached,
-    /// A chain that was given up is executed only when the thread polls it, after what was posted later.
+    /// A detached chain is executed only when the thread polls it, after later chains.
     DelaysDetached,
-    /// A chain that was given up is not executed.
+    /// A detached chain is not executed.
     LosesDetached,
-    /// A chain that was given up is executed twice.
+    /// A detached chain is executed twice.
     RepeatsDetached,
     /// A chain that completes is executed twice.
     RepeatsCompleted,
@@ -39,13 +38,13 @@ pub(super) enum Violation {
     ShowsLastFirst,
     /// The halves of a word are written one after the other.
     TearsWords,
-    /// A READ brings what was there when it was posted, before the operations that precede it in its chain.
+    /// A READ returns the words at the time of posting, before the operations that precede it in its chain.
     ReadsEarly,
     /// FAA loads and stores at different times.
     SplitsAddition,
     /// CAS loads and stores at different times.
     SplitsExchange,
-    /// FAA says what is there afterwards.
+    /// FAA returns the new value.
     FindsSum,
     /// FAA stops at the largest number.
     Saturates,
@@ -53,26 +52,26 @@ pub(super) enum Violation {
     ExchangesAlways,
     /// CAS compares the lower half.
     ComparesHalf,
-    /// WRITE leaves its last word out, if it has several.
+    /// WRITE omits its last word, if it has several.
     WritesLess,
-    /// WRITE writes a word more.
+    /// WRITE writes an additional word.
     WritesMore,
     /// The segments of a memory node are the same memory.
     MergesSegments,
-    /// Memory begins with something else than zeros.
+    /// Memory is not zero at first.
     BeginsDirty,
-    /// A chain goes on behind an address that is invalid.
+    /// A chain continues behind an invalid address.
     GoesOn,
-    /// An address that is invalid is no error.
+    /// An invalid address is no error.
     HidesFaults,
-    /// A long READ brings the first words only.
+    /// A long READ returns the first words only.
     ReadsLess,
     /// Each endpoint has memory of its own.
     SharesNothing,
 }
 
 impl Violation {
-    /// Each violation, and checks that have to find it.
+    /// Each violation, and checks that must detect it.
     pub(super) const ALL: &[(Self, &[&str])] = &[
         (Self::None, &[]),
         (Self::ReordersDetached, &["detached_chains_keep_their_order"]),
@@ -110,7 +109,7 @@ struct InFlight {
     ticket: Ticket,
     chain: Chain,
     polls: u32,
-    /// What its operations found when it was posted, for violations that look too early.
+    /// The words at its addresses when it was posted, for violations that read too early.
     seen: Vec<Vec<u64>>,
     is_detached: bool,
 }
@@ -152,7 +151,7 @@ impl Faulty {
         words.map_or(Vec::new(), |words| words.iter().map(|word| word.load(SeqCst)).collect())
     }
 
-    /// Executes what was given up: nothing that is posted from now on takes effect before it.
+    /// Executes detached chains, so that later chains take effect after them.
     fn settle(&self) {
         if self.has(Violation::DelaysDetached) {
             return;
@@ -247,7 +246,7 @@ impl Faulty {
         Ok(())
     }
 
-    /// What others can see of a chain before its time.
+    /// Makes parts of a chain visible too early.
     fn begin(&self, chain: &mut Chain) -> ControlFlow<()> {
         let (ops, words) = chain.parts();
         let last = match (self.violation, ops) {

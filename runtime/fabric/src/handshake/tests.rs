@@ -1,4 +1,4 @@
-//! What is read is what was written, and nothing else.
+//! Messages are parsed as they were written; all others are refused.
 
 use super::*;
 use farfield_words::Address;
@@ -28,7 +28,7 @@ fn each_changed_bit_of_a_request_is_noticed() {
     for bit in 0..HELLO_BYTES * 8 {
         let mut changed = bytes;
         changed[bit / 8] ^= 1 << (bit % 8);
-        // One byte is padding: its bits say nothing, and the proof is over what was read.
+        // One byte is padding: its bits are ignored, and the proof covers the parsed fields.
         let accepted = Hello::parse(&changed).is_ok_and(|hello| hello.is_proven_by(&changed, &secret()));
         assert!(!accepted || bit / 8 == 5, "bit {bit}");
     }
@@ -47,12 +47,12 @@ fn replies_and_joins_prove_that_the_secret_is_known() {
     let reply = Reply { incarnation: 11, nonce: [6; 16] };
     let bytes = reply.to_bytes(&secret(), &[5; 16]);
     assert_eq!(Reply::parse(&bytes, &secret(), &[5; 16]), Ok(reply));
-    assert!(Reply::parse(&bytes, &secret(), &[4; 16]).is_err(), "a reply to somebody else");
+    assert!(Reply::parse(&bytes, &secret(), &[4; 16]).is_err(), "a reply to another client");
     assert!(Reply::parse(&bytes, &Secret::new(b""), &[5; 16]).is_err());
     let join = Join { position: NodePosition { cluster: 1, node: 0, nodes: 3 }, process: 7 };
     let bytes = join.to_bytes(&secret(), &[5; 16], &[6; 16]);
     assert_eq!(Join::parse(&bytes, &secret(), &[5; 16], &[6; 16]), Ok(join));
-    assert!(Join::parse(&bytes, &secret(), &[5; 16], &[7; 16]).is_err(), "what was said once, again");
+    assert!(Join::parse(&bytes, &secret(), &[5; 16], &[7; 16]).is_err(), "a replayed request to join");
     assert!(Join::parse(&bytes[1..], &secret(), &[5; 16], &[6; 16]).is_err());
 }
 
@@ -77,7 +77,7 @@ fn a_welcome_has_the_table_and_a_refusal_the_reason() {
     assert_eq!(Welcome::parse(&Welcome::to_bytes(Err("full\n")), 2), Err("full?".to_owned()));
 }
 
-/// A welcome with other numbers in it.
+/// Parses a welcome with altered numbers.
 fn altered(nodes: u16, count: u32, segment_bytes: u64, base: u64) -> Result<Welcome, String> {
     let mut bytes = Welcome::to_bytes(Ok(&welcome(2, 1, 1 << 30)));
     bytes[12..16].copy_from_slice(&count.to_le_bytes());
@@ -109,7 +109,7 @@ fn a_welcome_with_an_impossible_geometry_is_refused() {
     }
 }
 
-/// What a client of `rdma:` makes of all welcomes together, and a memory node of the place that a client gives it.
+/// The geometry that a client of `rdma:` computes from all welcomes, and a memory node from a client's request to join.
 #[test]
 fn memory_nodes_make_a_cluster_whose_geometry_is_checked() {
     let own = |segments, bytes| Geometry::new(1, segments, bytes).unwrap();

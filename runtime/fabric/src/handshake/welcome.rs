@@ -1,8 +1,6 @@
-//! A memory node's last word in the handshake: what it hosts.
-//!
-//! A client computes with all of it: where a segment is mapped, which address of the memory node a word has. So what is read here is
-//! checked to the end: a [`Welcome`] has a [`Geometry`], as many segments as that has, each of which begins at a word and ends in the address
-//! space.
+//! The last message of the handshake: the segments that a memory node hosts.
+//! A client computes addresses from every number of it. So parsing checks all of them: a [`Welcome`] has a [`Geometry`] and as many segments, each of
+//! which begins at a word and ends in the address space.
 
 use super::{Fields, MAGIC, NodePosition, printable_reason, truncate_reason};
 #[cfg(any(fuzzing, test))]
@@ -10,31 +8,31 @@ use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
-/// The most segments that a memory node has.
+/// The most segments of a memory node.
 pub(crate) const MAX_SEGMENTS: usize = 1024;
 const WELCOME_HEAD_BYTES: usize = 40;
 const ENTRY_BYTES: usize = 16;
-/// How words lie in the memory of this machine.
+/// The byte order of this machine.
 const BYTE_ORDER: [u8; 2] = 0x0102_u16.to_ne_bytes();
 /// The longest [`Welcome`].
 pub(crate) const MAX_WELCOME_BYTES: usize = WELCOME_HEAD_BYTES + MAX_SEGMENTS * ENTRY_BYTES;
 
-/// What a client needs to know of a memory node.
+/// A memory node's description of itself for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
-    /// Which client of the memory node it is: no two ever have the same number.
+    /// The client's number: no two clients of the memory node ever have the same.
     pub client: u32,
     /// The version of the control blocks.
     pub layout: u64,
-    /// How long a client may go without a sign of life.
+    /// The lease of a client: the longest time between two heartbeats.
     pub lease_ms: u32,
-    /// The memory that it hosts: that of one memory node, but on `shm:`.
+    /// The geometry of the memory that it hosts: that of one memory node, except on `shm:`.
     pub geometry: Geometry,
-    /// Its segments, as many as the geometry has.
+    /// Its segments, as many as in the geometry.
     pub segments: Vec<Segment>,
 }
 
-/// Where a segment is in the memory of its node, and the key to it.
+/// A segment's address in the memory of its node, and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub base: u64,
@@ -42,7 +40,7 @@ pub(crate) struct Segment {
 }
 
 impl Welcome {
-    /// The message, or the one that says why the client is not welcome.
+    /// Encodes the message, or the refusal with a reason.
     pub(crate) fn to_bytes(this: Result<&Self, &str>) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         match this {
@@ -70,8 +68,8 @@ impl Welcome {
         bytes
     }
 
-    /// Reads the message of a memory node whose control blocks have to be of version `known`; the error is the memory node's reason, or
-    /// what is wrong with the message.
+    /// Parses the message of a memory node whose layout must have version `known`. The error is the memory node's reason, or says what is wrong
+    /// with the message.
     pub(crate) fn parse(bytes: &[u8], known: u64) -> Result<Self, String> {
         let strange = || "it does not speak Farfield's protocol".to_owned();
         let mut fields = Fields(bytes);
@@ -114,7 +112,7 @@ impl Welcome {
         Ok(Self { client, layout, lease_ms, geometry, segments })
     }
 
-    /// True if the segments are where an arena maps them: in order, each a stride behind the one before.
+    /// Returns whether the segments are where an arena maps them: in order, each a stride behind the one before.
     pub(crate) fn is_mapped_evenly(&self) -> bool {
         let stride = 1 << self.geometry.stride_log2();
         (0..).step_by(stride).zip(&self.segments).all(|(base, segment)| segment.base == base)
@@ -122,10 +120,10 @@ impl Welcome {
 }
 
 impl NodePosition {
-    /// The geometry of the cluster, given that of the memory node in this place. All memory nodes are alike.
+    /// Returns the geometry of the cluster, given that of the memory node in this position. All memory nodes are alike.
     ///
     /// # Errors
-    /// What is wrong, in a line: there is no such place, or the memory nodes have too much together.
+    /// The reason, in one line: the position does not exist, or all memory nodes together are too large.
     pub(crate) fn cluster_of(&self, own: Geometry) -> Result<Geometry, String> {
         if self.node >= self.nodes {
             return Err(format!("there is no memory node {} of {}", self.node, self.nodes));
@@ -139,8 +137,7 @@ impl NodePosition {
     }
 }
 
-/// Reads bytes as a welcome, and computes from it what the clients of both fabrics do: on `rdma:`, as that of
-/// memory node `node` of `nodes`.
+/// Parses bytes as a welcome, and computes what clients of both fabrics compute from it: on `rdma:`, as that of memory node `node` of `nodes`.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn join_any(bytes: &[u8], (node, nodes): (u16, u16), at: Address) {
     use crate::host::Arena;

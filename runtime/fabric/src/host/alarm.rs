@@ -1,10 +1,8 @@
-//! Alarms: wakers that are woken at a time, whatever runtime they belong to, if to any.
-//!
-//! A thread in the background, started with the first alarm, sleeps until the first time that it knows of. Setting an alarm wakes it
-//! only if it would wake too late; one that is taken back is forgotten, and the thread finds nothing when it wakes. So of many
-//! alarms with the same delay one in a delay costs a system call.
-//!
-//! Costs: a lock and a search for each alarm that is set or taken back; memory for those that are set.
+//! Alarms: they wake a waker at a time, independently of any async runtime.
+//! A background thread, started with the first alarm, sleeps until the earliest alarm. Setting an alarm wakes the thread only if it would wake too
+//! late; a cancelled alarm is removed, and the thread finds nothing when it wakes. So of many alarms with the same delay, one per delay costs a
+//! system call.
+//! Costs: a lock and a search for each alarm that is set or cancelled; memory for those that are set.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,18 +17,18 @@ use crate::error::Result;
 pub struct Moment(Instant);
 
 impl Moment {
-    /// So long from now; nothing if that is too far away to be told.
+    /// Returns the moment after a duration; `None` if that can not be represented.
     pub fn after(duration: Duration) -> Option<Self> {
         Instant::now().checked_add(duration).map(Self)
     }
 
-    /// True once the moment is past.
+    /// Returns whether the moment has passed.
     pub fn has_come(self) -> bool {
         Instant::now() >= self.0
     }
 }
 
-/// Alarms, and the thread that looks after them.
+/// Alarms, and the thread that wakes them.
 #[derive(Default)]
 pub struct Alarms {
     clock: Arc<AlarmClock>,
@@ -46,14 +44,14 @@ struct AlarmClock {
 #[derive(Default)]
 struct AlarmState {
     alarms: BTreeMap<(Moment, u64), Waker>,
-    /// How many alarms have been set.
+    /// The number of alarms that have been set.
     set: u64,
-    /// When the thread wakes by itself; nothing if it does not.
+    /// The time until which the thread sleeps; `None` if it sleeps without a timeout.
     wakes: Option<Moment>,
     has_ended: bool,
 }
 
-/// An alarm that is set; taken back when it is dropped.
+/// An alarm; cancelled when it is dropped.
 pub struct Alarm {
     clock: Arc<AlarmClock>,
     key: (Moment, u64),
@@ -61,7 +59,7 @@ pub struct Alarm {
 
 impl AlarmClock {
     fn state(&self) -> MutexGuard<'_, AlarmState> {
-        // Nothing that panics is called while it is locked.
+        // No code under the lock panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +77,7 @@ impl AlarmClock {
                 }
                 Some(_) => {
                     let (_, waker) = state.alarms.pop_first().expect("there is a first one");
-                    // A waker is a stranger's code.
+                    // A waker is foreign code, so the lock is released.
                     drop(state);
                     waker.wake();
                     state = self.state();
@@ -115,7 +113,7 @@ impl Alarms {
 }
 
 impl Alarm {
-    /// Wakes another waker instead.
+    /// Replaces the waker.
     pub fn reset(&self, waker: &Waker) {
         let mut state = self.clock.state();
         let replaced = state.alarms.get_mut(&self.key).map(|old| std::mem::replace(old, waker.clone()));
@@ -156,7 +154,7 @@ mod tests {
         let first = alarms.set(at, late.waker()).unwrap();
         let second = alarms.set(after(1), early.waker()).unwrap();
         early.park(None);
-        assert!(!at.has_come(), "it was not woken by the first, nor for it");
+        assert!(!at.has_come(), "the first alarm is not due");
         drop((first, second));
     }
 
@@ -172,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_an_alarm_that_is_taken_back() {
+    fn a_cancelled_alarm_is_removed() {
         let alarms = Alarms::default();
         let parker = Parker::new();
         for _ in 0..100 {
             drop(alarms.set(after(1), parker.waker()).unwrap());
         }
         assert!(alarms.clock.state().alarms.is_empty());
-        // The thread has nothing to wake before this.
+        // No earlier alarm remains for the thread to wake.
         let last = alarms.set(after(3), parker.waker()).unwrap();
         parker.park(None);
         assert!(last.key.0.has_come());

@@ -1,8 +1,7 @@
 //! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a [sealed](super::SealedMemory) file for one in
 //! shared memory.
-//!
-//! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a
-//! power of two. Pages that nobody touches cost address space only, so the rounding is free.
+//! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a power of two. Pages that are
+//! never touched cost address space only, so the rounding is free.
 //!
 //! Finding a word is on the path of every step of a pointer chase, where what counts is the *latency* from an address to
 //! its word. If there is one segment, an address is an offset from `base` as it stands, and one comparison proves it
@@ -49,7 +48,7 @@ pub struct Arena {
     pub(super) mapped: Instant,
     /// Owns the memory behind `base`.
     _map: MmapMut,
-    /// The lock that shows that shared memory is used, held as long as it is mapped.
+    /// The lock that shows that shared memory is in use, held while it is mapped.
     _in_use: Option<File>,
 }
 
@@ -60,12 +59,12 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// New memory, all zero.
+    /// Maps new memory, all zero.
     pub fn new(geometry: Geometry) -> Result<Self> {
         Self::mapped(geometry, |options| options.map_anon(), None)
     }
 
-    /// The memory of a file. `in_use` is held as long as it is mapped.
+    /// Maps the memory of a file. `in_use` is held while it is mapped.
     ///
     /// # Errors
     /// Those of the system; also if the file has fewer bytes than the segments need.
@@ -111,18 +110,18 @@ impl Arena {
         })
     }
 
-    /// How much there is.
+    /// Returns the geometry of the memory.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// The word at `at`.
+    /// Returns the word at `at`.
     #[inline]
     pub fn word(&self, at: Address) -> Result<&AtomicU64> {
         self.words(at, 1).map(|words| &words[0])
     }
 
-    /// The `count` words from `at` on.
+    /// Returns the `count` words from `at` on.
     ///
     /// # Errors
     /// [`Error::InvalidPointer`] unless all of them are words of one segment, its first word excepted.
@@ -168,10 +167,10 @@ impl Arena {
         first.store(word, Ordering::Release);
     }
 
-    /// Fills fresh memory with the words that its segments begin with.
+    /// Writes the initial words of fresh segments.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] if one of them would lie outside its segment.
+    /// [`Error::InvalidPointer`] if one of them is outside its segment.
     pub fn format(&self, contents: &dyn Contents) -> Result<()> {
         for segment in 0..self.geometry.segments() {
             for (offset, word) in contents.initial_words(segment == 0) {
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
     use crate::error::PointerFault;
 
-    /// No power of two, so that there is something between segments.
+    /// No power of two, so that there is a gap between segments.
     const BYTES: u64 = 40 * 1024;
 
     fn arena() -> Arena {
@@ -251,13 +250,13 @@ mod tests {
         assert!(alone.words(Address::new(1, 64), 1).is_err());
     }
 
-    /// Where words may be of what an address names: in bytes from the arena's start.
+    /// Returns the range of the addressable words of an address's segment, in bytes from the arena's start.
     fn bounds(arena: &Arena, at: Address) -> std::ops::Range<usize> {
         let start = usize::from(at.segment()) << arena.stride_log2;
         start + WORD_BYTES..start + BYTES as usize
     }
 
-    /// The words are where the address says and end with the segment, or before; whatever was mapped beyond it.
+    /// Asserts that words begin at their address and end inside the segment.
     fn are_inside(arena: &Arena, at: Address, words: &[AtomicU64]) {
         let range = words.as_ptr_range();
         let [start, end] = [range.start, range.end].map(|pointer| pointer.addr() - arena.base.addr());
@@ -271,9 +270,9 @@ mod tests {
         }
     }
 
-    /// Threads that have the memory keep it, also when all else has let it go.
+    /// The memory stays mapped while a thread has a share in the arena.
     #[test]
-    fn the_memory_stays_mapped_until_the_last_thread_lets_it_go() {
+    fn the_memory_stays_mapped_until_the_last_thread_drops_it() {
         let arena = std::sync::Arc::new(arena());
         let (left, at) = (std::sync::Arc::downgrade(&arena), Address::new(5, BYTES - 8));
         let barrier = std::sync::Arc::new(std::sync::Barrier::new(5));
@@ -294,7 +293,7 @@ mod tests {
         assert!(left.upgrade().is_none(), "then it is unmapped");
     }
 
-    /// A mapping that is smaller than its segments is no arena.
+    /// A mapping that is smaller than its segments is refused.
     #[test]
     fn a_mapping_that_is_too_small_is_refused() {
         let small = |_: &memmap2::MmapOptions| memmap2::MmapOptions::new().len(4096).map_anon();
@@ -302,7 +301,7 @@ mod tests {
         assert!(matches!(made, Err(Error::System(_))));
     }
 
-    /// Addresses at which something ends or begins, and any others.
+    /// Addresses near the boundaries of segments, and arbitrary ones.
     fn bits() -> impl proptest::strategy::Strategy<Value = u64> {
         use proptest::prelude::*;
         let edges = prop::sample::select(vec![0, 8, BYTES, BYTES.next_power_of_two(), 1 << 47]);

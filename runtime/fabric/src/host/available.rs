@@ -1,14 +1,12 @@
-//! How much memory the system has to give.
-//!
-//! Memory that no quota limits is taken from all processes of the machine: where there is too little, the kernel ends some of them.
-//! So a memory node asks here before it takes much. The answer is an estimate of the moment: the system's own, `MemAvailable` and free swap,
-//! or what the control groups of this process may still take, if that is less. Page cache counts as available, as it is given up when memory
-//! is needed.
+//! The amount of memory that this process can still get from the system.
+//! Memory without a quota is shared by all processes of the machine: if it runs out, the kernel kills some of them. So a memory node checks here
+//! before a large allocation. The result is a momentary estimate: the system's own, `MemAvailable` and free swap, or the remaining limit of this
+//! process's control groups, if that is less. Page cache counts as available, because the kernel reclaims it on demand.
 
 use std::fs;
 use std::path::Path;
 
-/// Where control groups are, and their files' and counts' names: in version 2, and in version 1.
+/// The root of the control groups, and the names of their files and counts: in version 2, and in version 1.
 const GROUPS: [Groups; 2] = [
     Groups {
         root: "/sys/fs/cgroup",
@@ -34,7 +32,7 @@ struct Groups {
     cached: [&'static str; 2],
 }
 
-/// About how many bytes of memory this process can get; nothing where the system does not say.
+/// Returns about how many bytes of memory this process can get; `None` if the system does not report it.
 pub(super) fn available_bytes() -> Option<u64> {
     let of_system = available_in(&fs::read_to_string("/proc/meminfo").ok()?);
     let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -42,7 +40,7 @@ pub(super) fn available_bytes() -> Option<u64> {
     of_system.into_iter().chain(of_groups).min()
 }
 
-/// What `/proc/meminfo` says.
+/// Parses `/proc/meminfo`.
 fn available_in(meminfo: &str) -> Option<u64> {
     let kibibytes = |name: &str| {
         let rest = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
@@ -53,21 +51,21 @@ fn available_in(meminfo: &str) -> Option<u64> {
 }
 
 impl Groups {
-    /// What is left to the process's group and all that it is in, under `root`. One that is not there limits nothing: a container does not
-    /// see those around it.
+    /// Returns the least remaining limit of the process's group and its ancestors, under `root`. A missing group limits nothing: a container does
+    /// not see the groups around it.
     fn available(&self, memberships: &str, root: &Path) -> Option<u64> {
         let path = memberships.lines().find_map(|line| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
             controllers.split(',').any(|controller| controller == self.controller).then_some(path)
         })?;
         let groups = Path::new(path.trim_start_matches('/')).ancestors();
-        groups.filter_map(|group| self.left_in(&root.join(group))).min()
+        groups.filter_map(|group| self.remaining_in(&root.join(group))).min()
     }
 
-    fn left_in(&self, group: &Path) -> Option<u64> {
+    fn remaining_in(&self, group: &Path) -> Option<u64> {
         let text = |name: &str| fs::read_to_string(group.join(name)).ok();
         let number = |name: &str| text(name)?.trim().parse::<u64>().ok();
-        // Where there is no limit it is called `max`.
+        // Without a limit the file contains `max`.
         let (limit, used) = (number(self.limit)?, number(self.used)?);
         let stat = text("memory.stat").unwrap_or_default();
         let counts = stat.lines().filter_map(|line| line.split_once(' '));
@@ -82,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_has_some_and_not_everything() {
+    fn the_available_memory_is_plausible() {
         let bytes = available_bytes().unwrap();
         assert!((1 << 20..1 << 50).contains(&bytes), "{bytes}");
     }
 
     #[test]
-    fn what_the_system_says_is_read() {
+    fn meminfo_is_parsed() {
         let text = "MemTotal:       100 kB\nMemAvailable:    40 kB\nSwapFree:     2 kB\n";
         assert_eq!(available_in(text), Some(42 << 10));
         assert_eq!(available_in("MemAvailable: 40 kB\n"), Some(40 << 10));

@@ -1,8 +1,6 @@
 //! The host's memory behind a delay: each chain completes at a seeded poll after it was posted.
-//!
-//! `local:delay=N` makes programs wait as they would on a network, so that the tasks of a thread interleave, futures
-//! are dropped with operations in flight, and completions arrive out of order. It measures nothing; it is for tests of
-//! code that has only ever seen operations ready at once.
+//! `local:delay=N` makes programs wait as on a network: the tasks of a thread interleave, futures are dropped with operations in flight, and
+//! completions arrive out of order. It is for tests of code that otherwise finds every operation ready immediately, not for measurements.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -18,7 +16,7 @@ use crate::error::Result;
 use crate::stall::{self, Waits};
 use crate::{Endpoint, Posted, Ticket};
 
-/// One thread's access to the host's memory, behind a delay.
+/// One thread's delayed access to the host's memory.
 pub struct Delayed {
     host: Host,
     max_polls: u32,
@@ -32,12 +30,12 @@ struct InFlight {
     ticket: Ticket,
     polls_left: u32,
     chain: Chain,
-    /// Its key among the thread's waits.
+    /// The key of its entry in the thread's waits.
     wait: u64,
 }
 
 impl Delayed {
-    /// Chains complete at the `max_polls`th poll at the latest, each at a poll that is drawn from the seed.
+    /// Makes an endpoint whose chains complete at a poll that is drawn from the seed, at the `max_polls`th at the latest.
     pub fn new(host: Host, max_polls: u32, seed: u64, stalls: Option<Arc<Waits>>) -> Self {
         Self {
             host,
@@ -62,10 +60,8 @@ impl Endpoint for Delayed {
         let ticket = Ticket(self.next_ticket.replace(self.next_ticket.get() + 1));
         let polls_left = self.rng.borrow_mut().random_range(1..=self.max_polls);
         let wait = self.stalls.as_ref().map_or(0, |waits| {
-            let why = || {
-                "its task is not polled: a combinator has left it, or its thread does something else"
-                    .to_owned()
-            };
+            let why =
+                || "its task is not polled: a combinator has dropped it, or its thread is busy".to_owned();
             stall::enter_flight(waits, task, &chain, Box::new(why))
         });
         self.in_flight.borrow_mut().push(InFlight { ticket, polls_left, chain, wait });
@@ -84,12 +80,12 @@ impl Endpoint for Delayed {
         Poll::Ready((chain, result))
     }
 
-    /// Nobody waits any more, but the operations were posted: they take effect now.
+    /// The operations were posted, so they take effect now.
     fn forget(&self, ticket: Ticket) {
         let mut in_flight = self.in_flight.borrow_mut();
         let position = position(&in_flight, ticket);
         let mut chain = self.take(in_flight.swap_remove(position));
-        // An error of an operation that nobody waits for has nobody to go to.
+        // No future waits for the result, so an error is dropped.
         drop(self.host.execute(&mut chain));
     }
 

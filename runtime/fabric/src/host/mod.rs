@@ -1,8 +1,15 @@
-//! The host fabric: far memory is memory of this process, and every operation is ready at its first poll.
+//! The host fabric: far memory is memory of this process, and every operation completes in the call that posts it.
+//! Segments are in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: a step of pointer chasing costs a few cycles
+//! with several segments, none with one, and no load. All accesses go through `AtomicU64`, so they are free of data races by construction.
 //!
-//! Segments lie in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: pointer
-//! chasing pays a few cycles a step for distribution, none with one segment, and no load. All accesses go through `AtomicU64`, so they are
-//! free of data races by construction.
+//! | module | contents |
+//! |---|---|
+//! | `arena` | the mapping of all segments, and its bounds check |
+//! | `delayed` | the same memory with delayed completions, for tests |
+//! | `sealed` | shared memory whose size no process can change |
+//! | `available` | the memory that the system can still give |
+//! | `spawn` | compute threads and background threads |
+//! | `alarm` | timers that wake wakers |
 
 mod alarm;
 mod arena;
@@ -31,7 +38,7 @@ use crate::error::Result;
 use crate::{Endpoint, Posted, Ticket};
 use farfield_words::Address;
 
-/// Lets this thread sleep.
+/// Puts the calling thread to sleep for a duration.
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
@@ -43,12 +50,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// Access to this memory.
+    /// Makes a thread's access to this memory.
     pub fn new(arena: Arc<Arena>) -> Self {
         Self { arena }
     }
 
-    /// Fills `into` from `at`, word by word in address order.
+    /// Reads words from `at` on into `into`, in address order.
     #[inline]
     pub fn read<'a>(&self, at: Address, into: &'a mut [MaybeUninit<u64>]) -> Result<&'a [u64]> {
         let source = self.arena.words(at, into.len())?;
@@ -78,7 +85,7 @@ impl Host {
         Ok(())
     }
 
-    /// Compares and exchanges; gives what was there before.
+    /// Compares and exchanges a word. Returns the previous value.
     #[inline]
     pub fn compare_exchange(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
         let word = self.arena.word(at)?;
@@ -87,13 +94,13 @@ impl Host {
         })
     }
 
-    /// Adds to a word, and returns what was there before.
+    /// Adds to a word. Returns the previous value.
     #[inline]
     pub fn fetch_add(&self, at: Address, addend: u64) -> Result<u64> {
         Ok(self.arena.word(at)?.fetch_add(addend, Ordering::SeqCst))
     }
 
-    /// Executes a chain in program order; stops at the first operation whose address is invalid.
+    /// Executes a chain in program order. Stops at the first operation with an invalid address.
     pub fn execute(&self, chain: &mut Chain) -> Result<()> {
         let (ops, words) = chain.parts();
         for op in ops {

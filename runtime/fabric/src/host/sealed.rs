@@ -1,21 +1,19 @@
-//! Memory that several processes map: a file of memory without a name, whose size is sealed.
-//!
-//! A mapped page that lies behind the end of its file is no memory: the kernel kills a process that touches it by SIGBUS. So a process that can
-//! shorten the file can kill all that map it, the memory node included. A file in a directory can be shortened by every process of its
-//! user. This one is a `memfd`, and its size is sealed before any other process gets it:
+//! Shared memory: an unnamed memory file (`memfd`) whose size is sealed.
+//! If a process touches a mapped page beyond the end of its file, the kernel kills it by SIGBUS. So a process that can shorten the file can kill all
+//! processes that map it, including the memory node. Every process of its user can shorten a file in a directory. This one is a `memfd`, and its size
+//! is sealed before any other process gets it:
 //!
 //! 1. [`SealedMemory::new`] makes the file, gives it its size, takes the pages of the segments, and seals it against shrinking, growing, and
 //!    further seals. From then on the kernel refuses to change the size, through any descriptor, for every user.
 //! 2. The descriptor is passed to processes over a socket. The file has no path.
 //! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of what was passed. A seal can not be taken back, so what is true
-//!    then is true for ever.
+//! then stays true.
 //!
 //! A [`SealedMemory`] is made in these two ways only. So a mapping of as many bytes as it has needs no trust in other processes:
 //! that is the argument of the arena.
-//!
-//! Seals do not protect contents: who has the descriptor may write, and may punch holes. A page in a hole reads as zero and is given anew by
-//! the kernel, as is every page that was not touched before. A file on `hugetlbfs` is refused: there the kernel may have no page
-//! to give, and kills by SIGBUS.
+//! Seals do not protect contents: every process with the descriptor may write, and may punch holes. A page in a hole reads as zero, and the kernel
+//! allocates it again on demand, like every untouched page. A file on `hugetlbfs` is refused: there the kernel may have no free page, and kills by
+//! SIGBUS.
 
 use std::fs::File;
 use std::io;
@@ -29,24 +27,24 @@ use rustix::io::Errno;
 
 use super::available::available_bytes;
 
-/// Nothing changes the size any more, and nothing is added to that.
+/// The seals that fix the size and forbid further seals.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// What file systems in memory call themselves.
+/// The type of file systems in ordinary memory, as `fstatfs` reports it.
 const TMPFS: u64 = 0x0102_1994;
 
-/// A file of memory that keeps its size: see the [module](self).
+/// A memory file of fixed size: see the [module](self).
 #[derive(Debug)]
 pub struct SealedMemory {
     file: File,
     bytes: u64,
 }
 
-/// Why there is no memory.
+/// Why shared memory could not be made.
 #[derive(Debug)]
 pub enum SharedMemoryError {
-    /// The system has too little; about so much, if that is known.
+    /// The system has too little memory: about this many bytes, if known.
     NoRoom(Option<u64>),
-    /// The system refused.
+    /// The system refused for another reason.
     System(io::Error),
 }
 
@@ -60,20 +58,20 @@ impl From<Errno> for SharedMemoryError {
 }
 
 impl SealedMemory {
-    /// Memory of `bytes` bytes, all zero, of which only the given ranges take pages. They are taken now, so that no process is killed later
-    /// because there is none left; if the system has too few, none is taken. `name` is shown where the system lists mappings.
+    /// Makes a file of `bytes` zero bytes, of which only the given ranges take pages. They are allocated now, so that no process is killed later
+    /// for lack of pages; if the system has too few, none is allocated. The system shows `name` in its lists of mappings.
     pub fn new(
         name: &str,
         bytes: u64,
         ranges: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Result<Self, SharedMemoryError> {
-        // Nothing limits a file like this, and the kernel would end other processes for the sake of it.
+        // The kernel does not limit such a file, and would kill other processes to satisfy it.
         let taken: u64 = ranges.clone().map(|(_, length)| length).sum();
         if let Some(available) = available_bytes().filter(|available| *available < taken) {
             return Err(SharedMemoryError::NoRoom(Some(available)));
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Linux before 6.3 does not know that files like this need not be programs; later ones may insist on it.
+        // Linux before 6.3 does not know the flag against executable files; later versions may require it.
         let file = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
             Err(Errno::INVAL) => memfd_create(name, flags),
             made => made,
@@ -87,12 +85,12 @@ impl SealedMemory {
         Self::received(file).map_err(|reason| SharedMemoryError::System(io::Error::other(reason)))
     }
 
-    /// Takes a descriptor that another process has passed.
+    /// Checks a descriptor that another process has passed.
     ///
     /// # Errors
-    /// What it lacks, in a line.
+    /// The reason, in one line.
     pub fn received(file: OwnedFd) -> Result<Self, String> {
-        // The kernel knows no seals of other files.
+        // Other files have no seals.
         let seals =
             fcntl_get_seals(&file).map_err(|_| "it is no file of memory that can be sealed".to_owned())?;
         if !seals.contains(SEALS) {
@@ -107,7 +105,7 @@ impl SealedMemory {
         Ok(Self { file, bytes })
     }
 
-    /// Its size, which does not change.
+    /// Returns its size, which does not change.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -141,7 +139,7 @@ mod tests {
         file
     }
 
-    /// By the descriptor that is passed, by one of another mode, by name in /proc: it is the file that keeps its size.
+    /// The size is the file's: it can not be changed by the passed descriptor, by one of another mode, or by name in /proc.
     #[test]
     fn nothing_changes_the_size() {
         let sealed = SealedMemory::new("farfield-test", BYTES, std::iter::once((0, BYTES))).unwrap();
@@ -159,7 +157,7 @@ mod tests {
         let emptied = OpenOptions::new().write(true).truncate(true).open(&path).unwrap_err();
         assert_eq!(emptied.raw_os_error(), Some(Errno::PERM.raw_os_error()));
         assert_eq!(other.metadata().unwrap().len(), BYTES);
-        // Holes are no end: what was there is zero, and memory as before.
+        // Holes do not change the size: their pages are zero and can be used as before.
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&other, hole, 0, BYTES).unwrap();
         assert_eq!(other.metadata().unwrap().len(), BYTES);
@@ -183,7 +181,7 @@ mod tests {
         assert_eq!(refused(pipe.into()), "it is no file of memory that can be sealed");
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(refused(socket.into()), "it is no file of memory that can be sealed");
-        // Also where the system has no such pages, and so would kill whoever touches them.
+        // Refused even if the system has no huge pages, and so would kill a process that touches them.
         match memfd_create("farfield-huge", sealing | MemfdFlags::HUGETLB) {
             Ok(file) => {
                 fcntl_add_seals(&file, SEALS).unwrap();
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_refused_before_it_is_taken() {
+    fn more_memory_than_available_is_refused_before_it_is_allocated() {
         let asked = 1 << 45;
         match SealedMemory::new("farfield-test", asked, std::iter::once((0, asked))) {
             Err(SharedMemoryError::NoRoom(Some(available))) => {
@@ -202,7 +200,7 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        // What is not taken needs no room.
+        // Ranges that are not allocated need no memory.
         assert_eq!(SealedMemory::new("farfield-test", asked, std::iter::empty()).unwrap().bytes(), asked);
     }
 }

@@ -1,4 +1,4 @@
-//! Starting threads of this process: a run's compute threads, and one in the background.
+//! Threads of this process: the compute threads of a run, and background threads.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,17 +10,16 @@ use std::time::Duration;
 use crate::error::{self, Error, Result};
 use crate::stall::blocked;
 
-/// How many compute threads a process has at most, of all its runs together.
-///
-/// A thread takes four mappings: its stack, the stack of its signal handler, and a guard page for each. Linux lets a process have 65,530
-/// unless told otherwise. Where they run out the system does not refuse to start a thread; the new thread aborts the process, because it
-/// gets no stack for its signal handler. So the limit is half of what there is room for.
+/// The most compute threads of a process, of all its runs together.
+/// A thread takes four mappings: its stack, the stack of its signal handler, and a guard page for each. By default Linux allows a process 65,530
+/// mappings. If they run out, the system still starts a thread, but the thread aborts the process, because it gets no stack for its signal handler.
+/// So the limit is half of what fits.
 pub(super) const MAX_THREADS: usize = 8192;
 
-/// The compute threads that this process has promised to start, or has started.
+/// The number of compute threads that this process has reserved.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Leave to run so many compute threads, until it is dropped.
+/// A reservation of compute threads, until it is dropped.
 pub struct ThreadReservation(usize);
 
 impl ThreadReservation {
@@ -48,8 +47,8 @@ impl Drop for ThreadReservation {
 /// Runs `body(0)` to `body(threads - 1)`, each on a thread of its own, and collects what they return, in order.
 ///
 /// # Errors
-/// [`Error::System`] if the system starts no more threads. `missing` is told which first, so that those that had
-/// started do not wait for the others; then they are waited for.
+/// [`Error::System`] if the system starts no more threads. `missing` is called with the indices of the missing threads first, so that started threads
+/// do not wait for them; then the started threads are joined.
 ///
 /// # Panics
 /// With the panic of the first thread, by index, that panicked.
@@ -80,7 +79,7 @@ pub fn run_threads<R: Send>(
     })
 }
 
-/// The first line of a panic's message: one of many lines would make an error of many lines.
+/// Returns the first line of a panic's message, so that an error with it is one line.
 pub fn first_line(panic: Box<dyn Any + Send>) -> String {
     let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -90,13 +89,13 @@ pub fn first_line(panic: Box<dyn Any + Send>) -> String {
     message.lines().next().unwrap_or_default().to_owned()
 }
 
-/// A thread in the background; told to stop, and waited for, when this is dropped.
+/// A background thread; its drop tells the thread to stop, and joins it.
 pub struct BackgroundThread {
     stop: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a thread in the background waits with.
+/// The signal that tells a background thread to stop.
 #[derive(Default)]
 pub struct StopSignal {
     is_told: Mutex<bool>,
@@ -104,7 +103,7 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Waits for so long, or until the thread is told to stop; gives whether it is.
+    /// Waits for a duration, or until the thread is told to stop. Returns whether it was told.
     pub fn wait(&self, duration: Duration) -> bool {
         let is_told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.told.wait_timeout_while(is_told, duration, |is_told| !*is_told);
@@ -133,7 +132,7 @@ impl Drop for BackgroundThread {
         {
             let name = thread.thread().name().unwrap_or_default().to_owned();
             let _waiting = blocked(|| format!("the thread `{name}` to end"));
-            // If it has panicked, it has said so.
+            // A panic has been printed by the thread itself.
             let _ = thread.join();
         }
     }
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_so_many_threads_and_no_more() {
+    fn a_process_has_a_limit_of_compute_threads() {
         // Other tests of this process run at the same time, with a few threads.
         assert!(ThreadReservation::new(MAX_THREADS + 1).is_err());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A process that has been let in to a `shm:` cluster.
+//! The client's side: a process that is connected to a `shm:` cluster.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ use crate::question::{ANSWER_BYTES, Answer, Asker, Transport};
 use crate::secret;
 use crate::stall::{blocked, lock};
 
-/// A process's part in a cluster; given up when it is dropped.
+/// A process's connection to a cluster; closed when it is dropped.
 pub struct Client {
     arena: Arc<Arena>,
     number: u32,
@@ -28,16 +28,16 @@ pub struct Client {
     control: Mutex<Control>,
 }
 
-/// The connection to the memory node, once it has let this process in.
+/// The control connection to the memory node, after the handshake.
 pub(super) struct Control {
     line: Line,
     asker: Asker,
 }
 
-/// What carries questions and answers.
+/// The transport of questions and answers.
 struct Line {
     stream: UnixStream,
-    /// What has arrived of an answer.
+    /// The received part of an answer.
     answer: [u8; ANSWER_BYTES],
     arrived: usize,
 }
@@ -70,22 +70,22 @@ impl Control {
         Self { line, asker: Asker::default() }
     }
 
-    /// Whether a process has gone; nothing if the memory node does not say so in time.
+    /// Returns whether a process has gone; `None` if the memory node does not answer in time.
     pub(super) fn is_gone(&mut self, client: u32, timeout: Duration) -> Option<bool> {
         let answer = self.asker.ask(&mut self.line, client, timeout).ok()?;
         Some(answer == Answer::Gone)
     }
 
-    /// Whether the connection has ended. A system call.
+    /// Returns whether the connection has ended. Costs a system call.
     pub(super) fn is_lost(&self) -> bool {
-        // An answer that nobody waits for any more may be there, which is no end.
+        // A late answer to read is no end of the connection.
         let mut waited = [PollFd::new(&self.line.stream, PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(poll(&mut waited, Some(&at_once)), Ok(1..))
     }
 }
 
-/// Connects to a memory node. One that is stopped, and has as many connections waiting as the kernel holds for it, is waited for so long.
+/// Connects to a memory node. The timeout applies if the memory node is suspended and the kernel's queue of connections is full.
 pub(super) fn connect(socket: &Path, timeout: Duration) -> std::io::Result<UnixStream> {
     let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&stream, Timeout::Send, Some(timeout))?;
@@ -124,7 +124,7 @@ impl Client {
         let reply = Reply::parse(&bytes, &secret, &nonce).map_err(|reason| failed(reason.to_owned()))?;
         let join = Join { position: handshake::NodePosition { cluster: 0, node: 0, nodes: 1 }, process: 0 };
         control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
-        // From here on with descriptors; before, any would be closed.
+        // The welcome brings descriptors; before it, any would be closed.
         let mut passed = Passed::new(&mut control);
         let bytes = receive(&mut passed).map_err(silent)?.map_err(failed)?;
         let welcome = Welcome::parse(&bytes, layout).map_err(failed)?;
@@ -148,17 +148,17 @@ impl Client {
         })
     }
 
-    /// The memory.
+    /// Returns the shared memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
-    /// The process's number among all that have ever been let in.
+    /// Returns the process's number, which no other client of the memory node ever has.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// How long a process may go without a sign of life.
+    /// Returns the lease: the longest time between two heartbeats of a process.
     pub fn lease(&self) -> Duration {
         self.lease
     }
@@ -167,13 +167,13 @@ impl Client {
         lock(&self.control, || "another thread's question to the memory node".to_owned())
     }
 
-    /// Whether a process has gone, and nothing of it writes to the memory any more; nothing if the memory node does not say.
+    /// Returns whether a process has gone, so that it can not write to the memory any more; `None` if the memory node does not answer.
     pub fn is_gone(&self, client: u32) -> Option<bool> {
         let _waiting = blocked(|| format!("the memory node to say whether process {client} has gone"));
         self.control().is_gone(client, CONTROL_TIMEOUT)
     }
 
-    /// Whether the memory node is gone. A system call.
+    /// Returns whether the memory node is gone. Costs a system call.
     pub fn is_lost(&self) -> bool {
         self.control().is_lost()
     }

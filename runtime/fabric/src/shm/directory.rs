@@ -1,20 +1,18 @@
-//! Where a cluster is: a directory in which processes find its memory node. Its memory is in no directory: it is [passed](super::passing).
+//! The directory of a cluster, in which processes find its memory node. The memory is in no directory: it is [passed](super::passing).
 //!
 //! | path | what |
 //! |---|---|
 //! | `/dev/shm/farfield-UID/` | the user's clusters, mode 0700 |
-//! | `.NAME.lock` | no cluster has a name like this; locked by the memory node as long as it serves |
-//! | `NAME/in-use` | empty, mode 0600; locked as long as a process maps the memory |
+//! | `.NAME.lock` | locked by the memory node while it serves; no cluster has a name like this |
+//! | `NAME/in-use` | empty, mode 0600; locked while a process maps the memory |
 //! | `NAME/socket` | where the memory node listens |
-//!
-//! The kernel gives up a lock when its holder ends, however it ends. So what is locked is in use, and what is not is left over.
-//! The variable `FARFIELD_SHM_DIR` names another directory in place of `/dev/shm`, on any file system that has sockets and locks.
+//! The kernel releases a lock when its owner ends, for whatever reason. So locked files are in use, and unlocked ones are stale. The variable
+//! `FARFIELD_SHM_DIR` names another directory in place of `/dev/shm`, on any file system that has sockets and locks.
 //!
 //! # Why the memory's use is locked
-//!
-//! When a memory node is killed, its clients go on with the memory until they wait for another process. A second memory node of the name has new
-//! memory, so processes of one program could work on two clusters and not notice. It is refused until the clients of the first have
-//! ended. (One that stops in order closes their connections and gives its name up: then a second one is what its user wants.)
+//! When a memory node is killed, its clients continue to use the memory until they wait for another process. A second memory node of the name has new
+//! memory, so processes of one program could work on two clusters without noticing. It is refused until the clients of the first have ended. (A
+//! memory node that stops in order closes their connections and releases its name, so that a second one can start.)
 //!
 //! The lock of `NAME/in-use` belongs to an open file, not to a process. The memory node opens it, locks it and passes its descriptor with that of the
 //! memory. So it is locked from before the first process maps the memory until the last descriptor is closed, and there is no moment in
@@ -34,7 +32,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const DIRECTORY_VARIABLE: &str = "FARFIELD_SHM_DIR";
 /// The longest name: the path of a socket has room for 107 bytes.
 const NAME_BYTES: usize = 48;
-/// How often a memory node tries to lock its name while others give it up.
+/// The most attempts of a memory node to lock its name while others release it.
 const CLAIMS: u32 = 1000;
 
 /// The files of a cluster.
@@ -42,11 +40,11 @@ const CLAIMS: u32 = 1000;
 pub(super) struct ClusterDirectory {
     name: Box<str>,
     user: PathBuf,
-    /// Makes an error of the cluster's address and a reason.
+    /// Makes an error from the cluster's address and a reason.
     error: fn(Box<str>, Box<str>) -> Error,
 }
 
-/// What tells who uses a cluster, as long as it is held.
+/// The lock of a cluster's name, held while the memory node serves.
 #[derive(Debug)]
 pub(super) struct NameLock(File);
 
@@ -65,12 +63,12 @@ fn system(action: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 impl ClusterDirectory {
-    /// A cluster's place, for a client.
+    /// The directory of a cluster, for a client.
     pub(super) fn of_client(name: &str) -> Self {
         Self::new(name, |address, reason| Error::from(error::CannotConnect { address, reason }))
     }
 
-    /// A cluster's place, for its memory node.
+    /// The directory of a cluster, for its memory node.
     pub(super) fn of_node(name: &str) -> Self {
         Self::new(name, |address, reason| Error::from(error::CannotServe { address, reason }))
     }
@@ -97,7 +95,7 @@ impl ClusterDirectory {
         (self.error)(format!("shm:{}", self.name).into(), reason.into())
     }
 
-    /// Whether a directory is this user's alone.
+    /// Checks that a directory belongs to this user, and that no other user may enter it.
     pub(super) fn check_owner(&self, directory: &Path) -> Result<()> {
         let found = fs::symlink_metadata(directory).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => self.failed(format!(
@@ -111,21 +109,21 @@ impl ClusterDirectory {
             return Err(self.failed(format!("{path} is no directory")));
         }
         if found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(self.failed(format!("{path} is somebody else's: user {}", found.uid())));
+            return Err(self.failed(format!("{path} belongs to another user: {}", found.uid())));
         }
         if found.mode() & 0o077 != 0 {
-            return Err(self.failed(format!("others than its owner may enter {path}: chmod 700")));
+            return Err(self.failed(format!("users other than its owner may enter {path}: chmod 700")));
         }
         Ok(())
     }
 
-    /// Whether both directories are this user's alone.
+    /// Checks the owner and mode of both directories.
     pub(super) fn check(&self) -> Result<()> {
         self.check_owner(&self.user)?;
         self.check_owner(&self.path())
     }
 
-    /// Takes the name for a memory node; nobody else serves under it as long as this is held.
+    /// Locks the name for a memory node: no other memory node serves under it while the lock is held.
     pub(super) fn claim(&self) -> Result<NameLock> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.user);
         made.map_err(system("make a directory for shared memory"))?;
@@ -143,7 +141,7 @@ impl ClusterDirectory {
                 }
                 Err(TryLockError::Error(cause)) => return Err(system("lock a cluster's name")(cause)),
             }
-            // One that gave the name up has removed the file: then this is the lock of nothing.
+            // A memory node that released the name has removed the file: then this is the lock of a deleted file.
             let (name_lock, found) = (lock.metadata(), fs::symlink_metadata(&path));
             if let (Ok(name_lock), Ok(found)) = (name_lock, found)
                 && name_lock.ino() == found.ino()
@@ -151,15 +149,15 @@ impl ClusterDirectory {
                 return Ok(NameLock(lock));
             }
         }
-        Err(self.failed(format!("others make and remove {} all the time", path.display())))
+        Err(self.failed(format!("other processes keep creating and removing {}", path.display())))
     }
 
     fn lock_path(&self) -> PathBuf {
         self.user.join(format!(".{}.lock", self.name))
     }
 
-    /// Removes what an earlier memory node of this name left behind, and makes the directory. Gives the lock that shows that the memory
-    /// is used. The name must be [claimed](Self::claim).
+    /// Removes the stale directory of an earlier memory node of this name, and makes a new one. Returns the lock that shows that the memory is in
+    /// use. The name must be [claimed](Self::claim).
     pub(super) fn prepare(&self) -> Result<File> {
         if fs::symlink_metadata(self.path()).is_ok() {
             self.check_owner(&self.path())?;
@@ -170,11 +168,8 @@ impl ClusterDirectory {
                     "its memory node has ended, but processes still use its memory: end them first",
                 ));
             }
-            tracing::info!(
-                cluster = &*self.name,
-                "removed what a memory node that was killed had left behind"
-            );
-            fs::remove_dir_all(self.path()).map_err(system("remove what is left of a cluster"))?;
+            tracing::info!(cluster = &*self.name, "removed the stale directory of a killed memory node");
+            fs::remove_dir_all(self.path()).map_err(system("remove a cluster's stale directory"))?;
         }
         let made = DirBuilder::new().mode(0o700).create(self.path());
         made.map_err(system("make a directory for a cluster"))?;
@@ -182,13 +177,13 @@ impl ClusterDirectory {
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.in_use());
         let locked = locked.and_then(|file| file.lock_shared().map(|()| file));
         locked.map_err(|cause| {
-            // Nothing was there before, and nothing is there after.
+            // The new directory is removed again.
             let _ = fs::remove_dir_all(self.path());
             system("lock a cluster's memory")(cause)
         })
     }
 
-    /// Memory of so many bytes, of which the given ranges take room.
+    /// Makes memory of `bytes` bytes, of which the given ranges are allocated.
     pub(super) fn make_memory(
         &self,
         bytes: u64,
@@ -205,13 +200,13 @@ impl ClusterDirectory {
         })
     }
 
-    /// Removes the cluster's files, and gives its name up. The memory stays with processes that map it.
+    /// Removes the cluster's files, and releases its name. Processes that map the memory keep it.
     pub(super) fn remove(&self, name_lock: &NameLock) {
         let _ = fs::remove_dir_all(self.path());
         self.give_up(name_lock);
     }
 
-    /// Gives the cluster's name up.
+    /// Releases the cluster's name.
     pub(super) fn give_up(&self, name_lock: &NameLock) {
         let _ = fs::remove_file(self.lock_path());
         let _ = fs::remove_dir(&self.user);

@@ -1,21 +1,18 @@
 //! The shared-memory fabric: far memory is a [sealed](super::host::SealedMemory) file of memory that processes of one machine map.
-//!
-//! Operations are those of the [host fabric](super::host): a mapped word is a word. So nothing here is on their path. What there
-//! is besides is how processes find the memory and each other:
-//!
-//! | module | what it does |
+//! Operations are those of the [host fabric](super::host): a mapped word is a word. So this module is not on their path. It lets processes find the
+//! memory and each other:
+//! | module | contents |
 //! |---|---|
-//! | [`directory`] | the directory of a cluster: whose it is, who uses it, what is left over |
-//! | [`server`] | the memory node: makes the memory, lets clients in, knows when they are gone |
-//! | [`client`] | a process that has been let in |
-//! | [`passing`] | how it gets the memory: by a descriptor, with the welcome |
+//! | [`directory`] | the files of a cluster: their owner, their locks, and the removal of stale ones |
+//! | [`server`] | the memory node: makes the memory, admits clients, detects their end |
+//! | [`client`] | an admitted process |
+//! | [`passing`] | passing the memory's descriptor, with the welcome |
 //!
 //! # What it relies on
-//!
-//! A client that ends, however it ends, has its control connection closed by the kernel. Linux takes a thread's memory away
-//! before its files (`exit_mm` before `exit_files` in `do_exit`), and a process's files are closed by the last of its threads. So once
-//! the memory node sees the end of the connection, nothing of the client writes to the memory any more. (A child that a client
-//! has forked without `exec` has the memory, its lock and the connection, too; it counts as the client.)
+//! When a client ends, for whatever reason, the kernel closes its control connection. Linux unmaps a thread's memory before it closes its files
+//! (`exit_mm` before `exit_files` in `do_exit`), and the last thread of a process closes the process's files. So once the memory node sees the end of
+//! the connection, the client can not write to the memory any more. (A child that a client has forked without `exec` has the memory, its lock and the
+//! connection, too; it counts as the client.)
 
 mod client;
 mod directory;
@@ -32,10 +29,10 @@ pub use server::{Server, ShmNodeOptions};
 
 use super::handshake::{MAX_WELCOME_BYTES, printable_reason, truncate_reason};
 
-/// How long a process may take to let another in, or to answer it.
+/// The timeout of the handshake and of each answer.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a `shm:` URL asks for.
+/// The options of a `shm:` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShmConfig {
     /// The name of the cluster.
@@ -48,13 +45,13 @@ impl ShmConfig {
     /// The options that only this fabric has.
     pub const OPTIONS: &'static str = "`secret-file`";
 
-    /// A cluster by its name, as it stands in a URL behind `shm:`.
+    /// Makes the options of a cluster from its name, the part of a URL behind `shm:`.
     pub fn new(name: &str) -> Result<Self, String> {
         directory::check_name(name)?;
         Ok(Self { name: name.into(), secret_file: None })
     }
 
-    /// Sets an option; gives whether there is such a one.
+    /// Sets an option. Returns whether it exists.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
         if name == "secret-file" {
             self.secret_file = Some(value.into());
@@ -63,31 +60,31 @@ impl ShmConfig {
     }
 }
 
-/// A stream until a time: all that is read and written has to be done by then, however it arrives.
+/// A stream with a deadline for all reads and writes together, however slowly bytes arrive.
 struct DeadlineStream<'a> {
     stream: &'a UnixStream,
     time: Instant,
 }
 
 impl<'a> DeadlineStream<'a> {
-    /// From now on for so long.
+    /// Sets the deadline to now plus `timeout`.
     fn after(stream: &'a UnixStream, timeout: Duration) -> Self {
         Self { stream, time: Instant::now() + timeout }
     }
 
-    /// The stream, which waits no longer than until then for bytes to read.
+    /// Returns the stream, with the remaining time as its read timeout.
     fn to_read(&self) -> io::Result<&'a UnixStream> {
-        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.set_read_timeout(self.remaining()?)?;
         Ok(self.stream)
     }
 
-    /// The stream, which waits no longer than until then to write.
+    /// Returns the stream, with the remaining time as its write timeout.
     fn to_write(&self) -> io::Result<&'a UnixStream> {
-        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.set_write_timeout(self.remaining()?)?;
         Ok(self.stream)
     }
 
-    fn left(&self) -> io::Result<Option<Duration>> {
+    fn remaining(&self) -> io::Result<Option<Duration>> {
         let left = self.time.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
@@ -109,12 +106,12 @@ impl Write for DeadlineStream<'_> {
     }
 }
 
-/// Sends what a client waits for: a message, or why it is refused. The length and the kind stand before it.
+/// Sends a client a message, or the reason of a refusal, behind its length and kind.
 fn send(stream: &mut impl Write, message: Result<&[u8], &str>) -> io::Result<()> {
     stream.write_all(&framed(message))
 }
 
-/// What [`send`] writes.
+/// Returns the bytes that [`send`] writes.
 fn framed(message: Result<&[u8], &str>) -> Vec<u8> {
     let (kind, body) = match message {
         Ok(body) => (0, body),
@@ -126,7 +123,7 @@ fn framed(message: Result<&[u8], &str>) -> Vec<u8> {
     bytes
 }
 
-/// Receives what [`send`] sent.
+/// Receives a message of [`send`].
 fn receive(stream: &mut impl Read) -> io::Result<Result<Vec<u8>, String>> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;

@@ -1,7 +1,6 @@
 //! Passing descriptors over the socket, with a message.
-//!
-//! The kernel hands a message's descriptors to the process that receives its first byte, and closes those that it has no room for. What
-//! is received here is owned from then on: it is used, or closed.
+//! The kernel passes a message's descriptors to the process that receives its first byte, and closes those for which the receiver has no room.
+//! Received descriptors are owned values: they are used, or closed.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -14,9 +13,9 @@ use rustix::net::{
 
 use super::DeadlineStream;
 
-/// How many descriptors a welcome passes: that of the memory, and that of the lock which says that the memory is used.
+/// The number of descriptors that a welcome passes: the memory, and the lock that shows that the memory is in use.
 pub(super) const DESCRIPTORS: usize = 2;
-/// Room for one more, to notice it.
+/// Room for one more descriptor, to detect it.
 const ROOM: usize = DESCRIPTORS + 1;
 
 /// Writes a message, and passes descriptors with its first byte.
@@ -39,11 +38,11 @@ pub(super) fn write_with(
     stream.write_all(&message[sent..])
 }
 
-/// A stream whose bytes may bring descriptors.
+/// A stream that receives descriptors with its bytes.
 pub(super) struct Passed<'a, 'b> {
     stream: &'a mut DeadlineStream<'b>,
     descriptors: Vec<OwnedFd>,
-    /// How many were passed, and whether some could not be taken.
+    /// The number that was passed, and whether some could not be received.
     count: usize,
     were_cut_off: bool,
 }
@@ -53,7 +52,7 @@ impl<'a, 'b> Passed<'a, 'b> {
         Self { stream, descriptors: Vec::new(), count: 0, were_cut_off: false }
     }
 
-    /// The descriptors that were passed, if they are as many as a welcome passes. Others are closed.
+    /// Returns the passed descriptors if their number is that of a welcome. Otherwise they are closed.
     pub(super) fn descriptors(self) -> Result<[OwnedFd; DESCRIPTORS], String> {
         let (count, were_cut_off) = (self.count, self.were_cut_off);
         if were_cut_off && count < DESCRIPTORS {

@@ -1,7 +1,6 @@
 //! The memory node of a `shm:` cluster.
-//!
-//! It makes the memory and then does nothing for an operation. One thread waits for processes that want to be let in; each that is
-//! has a thread here, asleep until the process asks something or ends. The end of its connection is how a client's end is known.
+//! It makes the memory, and takes no part in operations. One thread accepts connections. Each client has a thread here, asleep until the client asks
+//! a question or ends. The end of its connection shows that a client has ended.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,23 +26,23 @@ use crate::question::{Answer, QUESTION_BYTES, Question};
 use crate::{Contents, Departure, Stopper};
 use farfield_words::geometry::Geometry;
 
-/// Client numbers end here: compute threads' identities are made of them.
+/// Client numbers are below this: they are part of compute threads' identities.
 const MAX_CLIENTS: u32 = 1 << 24;
-/// How long a memory node waits after an `accept` that failed.
+/// The pause of a memory node after a failed `accept`.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// What a memory node hosts.
+/// The options of a memory node.
 #[derive(Clone, Debug)]
 pub struct ShmNodeOptions {
-    /// The name under which it serves.
+    /// The cluster's name.
     pub name: Box<str>,
-    /// How much memory it makes.
+    /// The geometry of its memory.
     pub geometry: Geometry,
-    /// How long a client may go without a sign of life.
+    /// The lease of a client: the longest time between two heartbeats.
     pub lease_ms: u32,
 }
 
-/// A memory node that listens.
+/// A listening memory node.
 pub struct Server {
     options: ShmNodeOptions,
     contents: Box<dyn Contents>,
@@ -52,19 +51,19 @@ pub struct Server {
     directory: ClusterDirectory,
     name_lock: NameLock,
     listener: UnixListener,
-    /// What is passed to clients: the memory, and the lock that shows that it is used.
+    /// The descriptors that are passed to clients: the memory, and the lock that shows that it is in use.
     memory: SealedMemory,
     in_use: File,
     arena: Arc<Arena>,
     next_client: AtomicU32,
     refused: AtomicU64,
-    /// The connections of the clients that are there.
+    /// The connections of the present clients.
     clients: Mutex<HashMap<u32, UnixStream>>,
     stop: (UnixStream, UnixStream),
 }
 
 impl Server {
-    /// Makes the memory, has it formatted, and listens.
+    /// Makes and formats the memory, and listens.
     pub fn listen(options: ShmNodeOptions, secret: Secret, contents: Box<dyn Contents>) -> Result<Self> {
         let directory = ClusterDirectory::of_node(&options.name);
         super::directory::check_name(&options.name).map_err(|reason| directory.failed(reason))?;
@@ -108,36 +107,36 @@ impl Server {
         })
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 
-    /// How many processes have been let in, how many of them are there, and how many were refused.
+    /// Returns the numbers of processes that were admitted, that are connected, and that were refused.
     pub fn counts(&self) -> [u64; 3] {
         let joined = self.next_client.load(Ordering::Relaxed) - 1;
         [joined.into(), self.clients().len() as u64, self.refused.load(Ordering::Relaxed)]
     }
 
-    /// What makes it stop.
+    /// Returns the handle that stops it.
     pub fn stopper(&self) -> Result<Stopper> {
         let failed = |cause| Error::from(error::System { action: "start a memory node", cause });
         self.stop.1.try_clone().map(Stopper::new).map_err(failed)
     }
 
     fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<u32, UnixStream>> {
-        // A map of streams is whole at every moment.
+        // Every update leaves the map consistent.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves until it is told to stop; then all connections are closed and the files removed. A client that has ended is marked
-    /// when nothing of it writes to the memory any more.
+    /// Serves until it is told to stop; then closes all connections and removes the files. A client that has ended is marked once it can not
+    /// write to the memory any more.
     pub fn serve(&self) {
         thread::scope(|scope| {
             loop {
                 let mut waited =
                     [PollFd::new(&self.stop.0, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
-                // Interrupted by a signal, it looks again.
+                // After an interruption by a signal, the loop polls again.
                 let _ = poll(&mut waited, None);
                 if !waited[0].revents().is_empty() {
                     break;
@@ -147,7 +146,7 @@ impl Server {
                         Ok((stream, _)) => stream,
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                         Err(error) => {
-                            // Out of descriptors, most likely: those who wait go on waiting.
+                            // Most likely out of descriptors: waiting clients keep waiting.
                             tracing::warn!(%error, "no connection can be accepted");
                             let _ = poll(&mut [PollFd::new(&self.stop.0, PollFlags::IN)], Some(&PAUSE));
                             break;
@@ -168,7 +167,7 @@ impl Server {
         self.directory.remove(&self.name_lock);
     }
 
-    /// Lets a process in, and answers it until it ends.
+    /// Admits a process, and answers its questions until it ends.
     fn serve_client(&self, mut stream: UnixStream) {
         let _ = stream.set_nonblocking(false);
         let client = match self.admit(&stream) {
@@ -190,14 +189,14 @@ impl Server {
                 break;
             }
         }
-        // A client is over only when the kernel has closed its end: one that reads no answers may still write to memory.
+        // A client has ended only when the kernel has closed its end: a client that reads no answers may still write to memory.
         while !matches!(stream.read(&mut bytes), Ok(0) | Err(_)) {}
         self.clients().remove(&client);
         tracing::info!(client, "client has ended");
         self.contents.mark_departed(client, Departure::FromCluster, &|at| self.arena.word(at).ok());
     }
 
-    /// The handshake; gives the client's number.
+    /// Performs the handshake. Returns the client's number.
     fn admit(&self, stream: &UnixStream) -> Result<u32, String> {
         let text = |error: std::io::Error| error.to_string();
         let connection = stream;
@@ -237,7 +236,7 @@ impl Server {
             geometry,
             segments: segments.collect(),
         };
-        // Known before it is welcome: nobody may think that it has gone already.
+        // Entered before its welcome, so that no answer says that it has gone.
         let known = connection.try_clone().map_err(text)?;
         self.clients().insert(client, known);
         let message = framed(Ok(&Welcome::to_bytes(Ok(&welcome))));

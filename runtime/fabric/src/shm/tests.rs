@@ -1,4 +1,4 @@
-//! What a client makes of memory nodes that are not what it expects.
+//! Clients that meet faulty memory nodes.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,8 +16,7 @@ use crate::question::{Answer, QUESTION_BYTES, Question};
 use client::Control;
 use farfield_words::geometry::Geometry;
 
-/// What a client makes of a memory node that goes through the handshake, says something, and passes descriptors with that: with each
-/// part of it some.
+/// Connects a client to a fake memory node that performs the handshake, then sends a welcome in parts, each with some descriptors.
 fn pass(
     name: &str,
     reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>,
@@ -38,7 +37,7 @@ fn pass(
     stream.read_exact(&mut hello).unwrap();
     let hello = Hello::parse(&hello).unwrap();
     send(&mut stream, Ok(&reply(&Secret::new(b""), &hello.nonce))).unwrap();
-    // A client that does not believe it says no more.
+    // A client that refuses the reply sends no more.
     if stream.read_exact(&mut [0; JOIN_BYTES]).is_ok() {
         let mut stream = DeadlineStream::after(&stream, CONTROL_TIMEOUT);
         let message = framed(Ok(welcome));
@@ -54,7 +53,7 @@ fn pass(
     refused.map_err(|error| error.to_string())
 }
 
-/// The same with as much memory as the welcomes here say that there is.
+/// The same with memory of the size that the welcomes here announce.
 fn answer_with(name: &str, reply: impl FnOnce(&Secret, &Nonce) -> Vec<u8>, welcome: Vec<u8>) -> String {
     let (memory, lock) = (sealed(BYTES), not_of_memory());
     pass(name, reply, &welcome, &[&[memory.as_fd(), lock.as_fd()]]).unwrap_err()
@@ -64,7 +63,7 @@ fn sealed(bytes: u64) -> SealedMemory {
     SealedMemory::new("farfield-fake", bytes, std::iter::empty()).unwrap()
 }
 
-/// A file on a disk, or one as good as that.
+/// A file on a disk.
 fn not_of_memory() -> File {
     File::open(std::env::current_exe().unwrap()).unwrap()
 }
@@ -73,7 +72,7 @@ fn right(secret: &Secret, nonce: &Nonce) -> Vec<u8> {
     Reply { incarnation: 1, nonce: [1; 16] }.to_bytes(secret, nonce).to_vec()
 }
 
-/// The segment of the fake memory nodes.
+/// The segment size of the fake memory nodes.
 const BYTES: u64 = 32 << 10;
 
 fn welcome(layout: u64, base: u64) -> Vec<u8> {
@@ -81,7 +80,7 @@ fn welcome(layout: u64, base: u64) -> Vec<u8> {
     Welcome::to_bytes(Ok(&Welcome { client: 1, layout, lease_ms: 1000, geometry, segments }))
 }
 
-/// A welcome whose segments have so many bytes.
+/// A welcome whose segments have this size.
 fn welcome_of(segment_bytes: u64) -> Vec<u8> {
     let mut bytes = welcome(Empty::VERSION, 0);
     bytes[24..32].copy_from_slice(&segment_bytes.to_le_bytes());
@@ -101,12 +100,12 @@ fn another_layout_is_named() {
 fn a_directory_of_another_user_is_refused() {
     let folder = std::env::temp_dir().join(format!("farfield-owner-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
-    // Only the superuser may give a directory away; for all others the superuser's is another's.
+    // Only the superuser may change an owner; for all other users `/` belongs to another user.
     let given = std::os::unix::fs::chown(&folder, Some(65534), None).is_ok();
     let other = if given { folder.as_path() } else { std::path::Path::new("/") };
     let refused = directory::ClusterDirectory::of_node("owner").check_owner(other).unwrap_err().to_string();
     std::fs::remove_dir(&folder).unwrap();
-    assert!(refused.contains(&format!("{} is somebody else's: user ", other.display())), "{refused}");
+    assert!(refused.contains(&format!("{} belongs to another user: ", other.display())), "{refused}");
 }
 
 #[test]
@@ -118,12 +117,12 @@ fn another_byte_order_is_named() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn an_impossible_welcome_is_refused() {
     assert!(
         answer_with("elsewhere", right, welcome(Empty::VERSION, 8)).contains("not where this build expects")
     );
     assert!(answer_with("nonsense", right, vec![1, 2, 3]).contains("does not speak Farfield's protocol"));
-    // The memory is smaller than it says.
+    // The memory is smaller than announced.
     let memory = answer_with("small", right, welcome_of(1 << 20));
     let said = "its memory can not be used: it has 32768 bytes, and its segments take 1048576";
     assert!(memory.contains(said), "{memory}");
@@ -167,7 +166,7 @@ fn only_sealed_memory_of_the_right_size_is_mapped() {
     }
 }
 
-/// Nothing that a memory node passes stays open in a client that refuses it, and what is mapped needs no descriptor but the lock's.
+/// A client that refuses a memory node closes all passed descriptors; mapped memory needs only the lock's descriptor.
 #[test]
 fn descriptors_that_are_not_wanted_are_closed() {
     let welcome = welcome(Empty::VERSION, 0);
@@ -215,7 +214,7 @@ fn who_does_not_know_the_secret_is_not_believed() {
     let refused = answer_with("wrong", wrong, Vec::new());
     assert!(refused.contains("does not know the cluster's secret"), "{refused}");
     let stale = |secret: &Secret, _: &Nonce| right(secret, &[0; 16]);
-    assert!(answer_with("stale", stale, Vec::new()).contains("does not know"), "a reply to somebody else");
+    assert!(answer_with("stale", stale, Vec::new()).contains("does not know"), "a reply to another client");
 }
 
 #[test]
@@ -242,20 +241,20 @@ fn an_answer_that_comes_late_is_not_taken_for_the_next_one() {
     let [first, second] = [questions[0], questions[1]].map(Question::from_bytes);
     assert_eq!([first.of, second.of], [1, 2]);
     node.write_all(&first.answered(Answer::Gone)).unwrap();
-    // Part of an answer waits for the rest.
+    // An incomplete answer waits for its remaining bytes.
     let (begin, end) = (second.answered(Answer::Gone), Question { number: 3, of: 3 }.answered(Answer::Alive));
     node.write_all(&begin[..2]).unwrap();
-    assert!(!control.is_lost(), "there is something to read, and the node is there");
+    assert!(!control.is_lost(), "an incomplete answer is no end of the connection");
     node.write_all(&begin[2..]).unwrap();
     node.write_all(&end).unwrap();
-    assert_eq!(control.is_gone(3, CONTROL_TIMEOUT), Some(false), "and not what was said of the others");
+    assert_eq!(control.is_gone(3, CONTROL_TIMEOUT), Some(false), "not the answers to the earlier questions");
     drop(node);
     assert!(control.is_lost());
     assert_eq!(control.is_gone(4, CONTROL_TIMEOUT), None);
 }
 
 #[test]
-fn a_memory_node_that_accepts_nobody_is_given_up() {
+fn connecting_to_a_memory_node_that_does_not_accept_times_out() {
     let path = std::env::temp_dir().join(format!("farfield-queue-{}", std::process::id()));
     let listener = UnixListener::bind(&path).unwrap();
     rustix::net::listen(&listener, 0).unwrap();

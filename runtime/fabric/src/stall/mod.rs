@@ -1,29 +1,24 @@
-//! Stalls: what waits for longer than it should is said once, on stderr.
-//!
-//! Most waits of this library end by a clock of their own, with an error. A program still hangs if what it waits for never happens: a
-//! lock whose holder waits for something else, a future that nobody wakes, a task that computes and never gives way. With
-//! `FARFIELD_STALL=5s` in the environment whatever waits longer than five seconds is reported: one line for each wait, which says who waits, for
-//! what, since when, and what keeps it. Off, which is the default, none of this costs more than a branch where something waits already.
-//!
-//! | part | what it does |
+//! Stalls: each wait that lasts too long is reported once, on stderr.
+//! Most waits of this library have a timeout, and end with an error. A program still hangs if what it waits for never happens: a lock whose owner
+//! waits too, a future that is never woken, a task that computes and never yields. With `FARFIELD_STALL=5s` in the environment each wait longer than
+//! five seconds is reported by one line: the waiting thread, what it waits for, since when, and the obstacle. By default this is off, and costs a
+//! branch for each wait.
+//! | module | contents |
 //! |---|---|
 //! | [`setting`] | the limit: from the environment, or a test's default |
 //! | [`waits`] | a thread's waits, in a table that others can read |
-//! | [`watcher`] | the thread that looks at all tables |
+//! | [`watcher`] | the thread that checks all tables |
 //!
 //! # Why a stuck thread is found
-//!
-//! A thread publishes what it waits for when it *begins* to wait, and when each of its polls begins and ends. The watcher reads that; it needs
-//! nothing of the thread that is stuck. In the simulator, where one thread of the system polls all, each simulated thread has its table in
-//! virtual time, which the simulation itself looks at as that passes; the watcher looks whether it passes at all.
-//!
-//! What a line says beyond that (who holds a lock, what a lane has in flight) is found when it is printed, by a function that came with the
-//! wait. It runs on the watcher's thread, without any lock of this module, and takes no lock that is held over a wait.
+//! A thread publishes what it waits for when it *begins* to wait, and when each of its polls begins and ends. The watcher reads that, and needs no
+//! action of the stuck thread. In the simulator, where one system thread polls all, each simulated thread has a table in virtual time, which the
+//! simulation checks as time passes; the watcher checks that time passes.
+//! Further details of a line (the owner of a lock, the requests in flight on a lane) come from a function that was stored with the wait. The
+//! watcher's thread calls it when the line is printed, without any lock of this module; it takes no lock that is held over a wait.
 //!
 //! # What is printed
-//!
-//! A library does not print. This is the one exception, and `cargo xtask tidy` knows it: a program that hangs returns no error, and has no
-//! other way to say why. Lines go to the stream itself, past the capture of test harnesses, which would show them only after the test.
+//! The library does not print, with this one exception, which `cargo xtask tidy` knows: a program that hangs returns no error that could explain it.
+//! Lines go to the stream itself, past the capture of test harnesses, which would show them only after the test.
 
 mod setting;
 mod waits;
@@ -38,7 +33,7 @@ pub use setting::{limit, set_default_limit};
 pub use waits::{Clock, DescribeFlight, DescribeWait, Task, Waiting, Waits, blocked, blocked_for, lock};
 pub use watcher::{WatchedSimulation, watch, watch_simulation};
 
-/// A chain is in flight for a task; gives the key to leave by. `why` has what the fabric knows of it.
+/// Enters the wait of a task for a chain in flight. Returns its key for [`Waits::leave`]. `why` returns the fabric's details.
 pub fn enter_flight(waits: &Waits, task: u32, chain: &Chain, why: DescribeFlight) -> u64 {
     let ops = chain.ops();
     let text = ops.first().map_or_else(String::new, |first| {
@@ -52,11 +47,11 @@ pub fn enter_flight(waits: &Waits, task: u32, chain: &Chain, why: DescribeFlight
 /// Prints one line.
 fn print_line(text: &str) {
     let line = format!("farfield: stalled: {}\n", crate::error::Printable(text));
-    // There is nobody to tell that nobody can be told.
+    // A failure to write to stderr can not be reported.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// A duration for a person: three digits are enough.
+/// Formats a duration for a message.
 fn shown(time: Duration) -> String {
     format!("{time:.1?}")
 }

@@ -1,4 +1,4 @@
-//! After what time a wait counts as a stall: `FARFIELD_STALL`, a duration such as `5s` or `50ms`; `0` for never.
+//! The time after which a wait counts as a stall: `FARFIELD_STALL`, a duration such as `5s` or `50ms`; `0` for never.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::error::{self, Error, Result};
 use farfield_words::units;
 
-/// The variable of the environment.
+/// The environment variable.
 const VARIABLE: &str = "FARFIELD_STALL";
 
-/// What holds if the variable is not set, and what was found when this process last connected; in nanoseconds, 0 for off.
+/// The limit if the variable is not set, and the limit when this process last connected; in nanoseconds, 0 for off.
 static DEFAULT_LIMIT: AtomicU64 = AtomicU64::new(0);
 static LAST_LIMIT: AtomicU64 = AtomicU64::new(0);
 
@@ -18,7 +18,7 @@ pub fn set_default_limit(limit: Duration) {
     DEFAULT_LIMIT.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// The limit, if stalls are to be reported.
+/// Returns the limit, if stalls are to be reported.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the variable if its value is no duration.
@@ -31,7 +31,7 @@ pub fn limit() -> Result<Option<Duration>> {
     Ok(Some(limit).filter(|limit| !limit.is_zero()))
 }
 
-/// The limit as it was found when this process last connected: for waits that belong to no cluster.
+/// Returns the limit as of this process's last connection: for waits that belong to no cluster.
 pub(super) fn last() -> Option<Duration> {
     Some(Duration::from_nanos(LAST_LIMIT.load(Ordering::Relaxed))).filter(|limit| !limit.is_zero())
 }

@@ -1,11 +1,8 @@
 //! A thread's waits, published for the watcher.
-//!
-//! Each compute thread has a table, and the process has one for waits that block a thread of the system. A wait is *entered* when it begins, with
-//! a function that says what it is; it is *left* when its [`Waiting`] is dropped. A wait that goes on may change its *word*: the token
-//! that its last attempt found in a lock.
-//!
-//! Costs, where stalls are reported: a lock that the watcher alone may contend, and a search, for each wait that is entered, changed or
-//! left.
+//! Each compute thread has a table, and the process has one for waits that block a system thread. A wait is *entered* when it begins, with a function
+//! that describes it; it is *left* when its [`Waiting`] is dropped. A continuing wait may update its *word*: the token that its last attempt found in
+//! a lock.
+//! Costs, if stalls are reported: a lock that only the watcher may contend, and a search, for each wait that is entered, updated or left.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -15,25 +12,25 @@ use std::time::{Duration, Instant};
 use super::watcher::{Watched, watch};
 use super::{print_line, setting, shown};
 
-/// What a wait is for, given its word.
+/// Describes a wait, given its word.
 pub type DescribeWait = Box<dyn Fn(u64) -> String + Send>;
-/// What a fabric has to add about an operation in flight.
+/// Describes an operation in flight, for a fabric.
 pub type DescribeFlight = Box<dyn Fn() -> String + Send>;
 
-/// How a table's times are told.
+/// The clock of a table.
 pub enum Clock {
     /// The system's clock.
     Real,
-    /// Virtual time, in nanoseconds, as the simulation has published it.
+    /// Virtual time in nanoseconds, as the simulation publishes it.
     Virtual(Arc<AtomicU64>),
 }
 
-/// Which of a thread's tasks waits.
+/// The waiting task of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A task by its index, or the thread's own code for 0.
     Number(u32),
-    /// None of them: what was posted and left.
+    /// No task: a detached chain.
     None,
 }
 
@@ -43,12 +40,12 @@ pub struct Waits {
     limit: Duration,
     clock: Clock,
     table: Mutex<Table>,
-    /// When the poll began that is under way, in nanoseconds since the process first asked, and 0 if none is.
+    /// The start of the current poll, in nanoseconds of `now`; 0 if no poll is under way.
     polls_since: AtomicU64,
-    /// The task that is polled, and how many there are.
+    /// The task that is being polled, and the number of tasks.
     task: AtomicU32,
     tasks: AtomicUsize,
-    /// True for a thread that serves calls: without one it may sleep for ever.
+    /// True for a thread that serves calls: it may sleep for ever without a call.
     serves: AtomicBool,
 }
 
@@ -56,7 +53,7 @@ pub struct Waits {
 struct Table {
     entered: u64,
     waits: BTreeMap<u64, Wait>,
-    /// Tasks whose last poll used nothing of this library, by their numbers.
+    /// Tasks whose last poll used no operation of this library, by number.
     foreign: BTreeMap<u64, Foreign>,
     /// The poll that was last reported.
     reported_poll: u64,
@@ -66,7 +63,7 @@ struct Wait {
     since: Duration,
     task: Task,
     word: u64,
-    /// None once it has been told.
+    /// `None` once it has been reported.
     what: Option<DescribeWait>,
 }
 
@@ -76,7 +73,7 @@ struct Foreign {
     is_reported: bool,
 }
 
-/// The time since the process first asked.
+/// Returns the time since the first call in this process.
 pub(super) fn now() -> Duration {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     // Never 0, which stands for no time.
@@ -88,7 +85,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Waits {
-    /// Those of a thread that is called `thread_name`.
+    /// Makes the table of the thread `thread_name`.
     pub fn new(thread_name: String, limit: Duration, clock: Clock) -> Arc<Self> {
         let waits = Self {
             thread_name: thread_name.into(),
@@ -104,16 +101,16 @@ impl Waits {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // It is whole at every moment.
+        // Every update leaves the table consistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The duration from which a wait is a stall.
+    /// Returns the duration from which on a wait is a stall.
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// The time by its clock.
+    /// Returns the time by the table's clock.
     pub fn now(&self) -> Duration {
         match &self.clock {
             Clock::Real => now(),
@@ -121,12 +118,12 @@ impl Waits {
         }
     }
 
-    /// A wait begins.
+    /// Enters a wait.
     pub fn enter(self: &Arc<Self>, task: Task, about: u64, word: u64, what: DescribeWait) -> Waiting {
         Waiting { key: self.enter_key(task, word, what), about, waits: Arc::clone(self) }
     }
 
-    /// As [`enter`](Self::enter), for whoever keeps the key, and [leaves](Self::leave) by it.
+    /// As [`enter`](Self::enter), but returns a key for [`leave`](Self::leave).
     pub fn enter_key(&self, task: Task, word: u64, what: DescribeWait) -> u64 {
         let since = self.now();
         let mut table = self.table();
@@ -136,39 +133,39 @@ impl Waits {
         key
     }
 
-    /// A wait is over.
+    /// Removes a wait that is over.
     pub fn leave(&self, key: u64) {
         let left = self.table().waits.remove(&key);
         drop(left);
     }
 
-    /// A poll of the thread's tasks begins.
+    /// Records the start of a poll of the thread's tasks.
     pub fn poll_begins(&self) {
         self.polls_since.store(nanos(now()), Ordering::Relaxed);
     }
 
-    /// It is over: the thread looks, or sleeps.
+    /// Records the end of a poll: the thread polls for completions, or sleeps.
     pub fn poll_ends(&self) {
         self.polls_since.store(0, Ordering::Relaxed);
     }
 
-    /// The task that is polled now.
+    /// Records the task that is being polled.
     pub fn polls_task(&self, task: u32) {
         self.task.store(task, Ordering::Relaxed);
     }
 
-    /// The thread has so many tasks more; or less, for a negative number.
+    /// Adds to the number of the thread's tasks; subtracts if negative.
     pub fn add_tasks(&self, tasks: isize) {
         self.tasks.fetch_add(tasks.cast_unsigned(), Ordering::Relaxed);
     }
 
-    /// It serves calls from now on.
+    /// Declares that the thread serves calls.
     pub fn serves(&self) {
         self.serves.store(true, Ordering::Relaxed);
     }
 
-    /// A task has been polled and is not ready; `is_foreign` if it waits for nothing of this library. `number` tells it from all other
-    /// tasks of the thread.
+    /// Records that a task was polled and is pending. `is_foreign` is true if it waits for no operation of this library. `number` identifies the
+    /// task in its thread.
     pub fn was_polled(&self, number: u64, task: u32, is_foreign: bool) {
         let since = self.now();
         let mut table = self.table();
@@ -179,7 +176,7 @@ impl Waits {
         }
     }
 
-    /// A task has ended.
+    /// Records that a task has ended.
     pub fn has_ended(&self, number: u64) {
         self.table().foreign.remove(&number);
     }
@@ -194,7 +191,7 @@ impl Waits {
         }
     }
 
-    /// Reports what has waited for too long and has not been reported.
+    /// Reports stalled waits that have not been reported yet.
     pub fn report(&self) {
         let (now, mut due, mut lines) = (self.now(), Vec::new(), Vec::new());
         let mut table = self.table();
@@ -215,7 +212,7 @@ impl Waits {
             if busy >= self.limit && others > 0 {
                 table.reported_poll = polls_since;
                 lines.push(format!(
-                    "{}has not given way for {}: the other tasks of the thread ({others}) can not go on; what computes for long should call \
+                    "{}has not yielded for {}: the other tasks of the thread ({others}) can not run; a long computation should call \
                      `yield_now`, or run on a thread of its own",
                     self.by(Task::Number(task)),
                     shown(busy)
@@ -254,21 +251,21 @@ impl Watched for Waits {
     }
 }
 
-/// A wait that is under way; over when it is dropped.
+/// A wait in a table; left when this is dropped.
 pub struct Waiting {
     waits: Arc<Waits>,
     key: u64,
-    /// What it is for, as a number of its owner's: an address, or 0.
+    /// The object of the wait, as a number of the caller's: an address, or 0.
     about: u64,
 }
 
 impl Waiting {
-    /// What it is for, as [`Waits::enter`] was told last.
+    /// Returns whether the wait is for this object.
     pub fn is_about(&self, about: u64) -> bool {
         self.about == about
     }
 
-    /// It goes on, for something else: of several locks another one is taken now. A wait that has been reported is not reported again.
+    /// Changes the object of a continuing wait, such as the next of several locks. A reported wait is not reported again.
     pub fn change_target(&mut self, about: u64, word: u64, what: DescribeWait) {
         self.about = about;
         if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
@@ -277,7 +274,7 @@ impl Waiting {
         }
     }
 
-    /// What the last attempt has found.
+    /// Records the word that the last attempt has found.
     pub fn set_word(&self, word: u64) {
         if let Some(wait) = self.waits.table().waits.get_mut(&self.key) {
             wait.word = word;
@@ -291,7 +288,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A wait begins that blocks a thread of the system. Nothing where stalls are not reported.
+/// Enters a wait that blocks a system thread. Returns `None` if stalls are not reported.
 pub fn blocked(what: impl FnOnce() -> String) -> Option<Waiting> {
     let limit = setting::last()?;
     let thread = std::thread::current();
@@ -299,7 +296,7 @@ pub fn blocked(what: impl FnOnce() -> String) -> Option<Waiting> {
     enter_of_process(limit, Box::new(move |_| text.clone()))
 }
 
-/// Locks what may be held over a wait; what is in it is whole at every moment, also when a thread panicked.
+/// Locks a mutex that may be held over a wait. Its contents must be consistent at every moment: a poisoned lock is taken as it is.
 pub fn lock<T>(mutex: &Mutex<T>, what: impl FnOnce() -> String) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
         Ok(guard) => guard,
@@ -311,7 +308,7 @@ pub fn lock<T>(mutex: &Mutex<T>, what: impl FnOnce() -> String) -> MutexGuard<'_
     }
 }
 
-/// A wait begins that belongs to no compute thread and blocks none; `what` is asked when it has stalled.
+/// Enters a wait that belongs to no compute thread and blocks none. `what` is called when it has stalled.
 pub fn blocked_for(what: impl Fn() -> String + Send + 'static) -> Option<Waiting> {
     enter_of_process(setting::last()?, Box::new(move |_| what()))
 }
@@ -319,7 +316,7 @@ pub fn blocked_for(what: impl Fn() -> String + Send + 'static) -> Option<Waiting
 fn enter_of_process(limit: Duration, what: DescribeWait) -> Option<Waiting> {
     static PROCESS: Mutex<Vec<Arc<Waits>>> = Mutex::new(Vec::new());
     let mut tables = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Processes have one limit, but for those that test this.
+    // A process has one limit, except in tests of this module.
     let known = tables.iter().find(|waits| waits.limit == limit).cloned();
     let waits = if let Some(waits) = known {
         waits

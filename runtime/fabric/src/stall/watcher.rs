@@ -1,7 +1,6 @@
-//! The thread that looks at what all others have published.
-//!
-//! It is started by the first table that is to be watched, and lives as long as the process: a thread in the background that sleeps, for a quarter
-//! of the shortest limit, a second at most. So a stall is reported a quarter of the limit late, at most.
+//! The watcher: a thread that checks the tables of all other threads.
+//! The first watched table starts it, and it lives as long as the process. It sleeps for a quarter of the shortest limit, a second at most. So a
+//! stall is reported at most a quarter of the limit late.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -12,13 +11,13 @@ use super::waits::{Waits, now};
 use super::{print_line, shown};
 use crate::error::{self, Error, Result};
 
-/// How long the watcher sleeps at most, and at least.
+/// The longest and the shortest sleep of the watcher.
 const LONGEST: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What the watcher looks at.
+/// An object that the watcher checks.
 pub(super) trait Watched: Send + Sync {
-    /// Reports what has stalled; returns the limit.
+    /// Reports stalled waits. Returns the limit.
     fn check(&self) -> Duration;
 }
 
@@ -31,7 +30,7 @@ struct Watcher {
 static WATCHER: Mutex<Watcher> = Mutex::new(Watcher { is_started: false, watched: Vec::new() });
 static CHANGED: Condvar = Condvar::new();
 
-/// Looks at a thread's waits from now on.
+/// Adds a thread's waits to the watcher.
 ///
 /// # Errors
 /// [`Error::System`] if the system starts no more threads.
@@ -40,7 +39,7 @@ pub fn watch(waits: &Arc<Waits>) -> Result<()> {
     add(Arc::downgrade(&waits))
 }
 
-/// Looks whether a simulation moves.
+/// Adds a simulation to the watcher, which checks that virtual time passes.
 ///
 /// # Errors
 /// As for [`watch`].
@@ -71,7 +70,7 @@ fn run() {
         drop(all);
         let watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
         match shortest {
-            // Whatever came in between has rung before this waits.
+            // A table that was added since the first lock is in this list, so its notification is not missed.
             None if watcher.watched.iter().all(|one| one.strong_count() == 0) => {
                 drop(CHANGED.wait(watcher));
             }
@@ -83,22 +82,22 @@ fn run() {
     }
 }
 
-/// A simulation, as the watcher sees it: whether it moves, and whom it polls.
+/// A simulation, as the watcher sees it: its progress, and the thread that it polls.
 pub struct WatchedSimulation {
     limit: Duration,
     /// Virtual time in nanoseconds, for the tables of its threads.
     pub now: Arc<AtomicU64>,
-    /// How often it has gone on, and the thread that it polls.
+    /// The number of its polls, and the thread that it polls.
     poll_count: AtomicU64,
     thread: AtomicU32,
     is_running: AtomicBool,
-    /// What was seen last, since when, and whether that was told.
+    /// The number of polls at the last change, the time of that, and whether the stall was reported.
     last_check: Mutex<(u64, Duration, bool)>,
     tables: Mutex<Vec<Weak<Waits>>>,
 }
 
 impl WatchedSimulation {
-    /// Waits are stalls from `limit` on, in virtual time.
+    /// Makes the view of a simulation in which waits are stalls from `limit` of virtual time on.
     pub fn new(limit: Duration) -> Arc<Self> {
         let simulated = Self {
             limit,
@@ -106,7 +105,7 @@ impl WatchedSimulation {
             poll_count: AtomicU64::new(0),
             thread: AtomicU32::new(0),
             is_running: AtomicBool::new(false),
-            // The first look may fall into the first poll.
+            // The first check may fall into the first poll.
             last_check: Mutex::new((0, now(), false)),
             tables: Mutex::default(),
         };
@@ -118,19 +117,19 @@ impl WatchedSimulation {
         self.limit
     }
 
-    /// A thread's table: looked at as virtual time passes.
+    /// Adds a thread's table, which is checked as virtual time passes.
     pub fn add(&self, waits: &Arc<Waits>) {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|waits| waits.strong_count() > 0);
         tables.push(Arc::downgrade(waits));
     }
 
-    /// It is at a time.
+    /// Sets the virtual time.
     pub fn set_time(&self, now: Duration) {
         self.now.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// It polls a thread, at a time.
+    /// Records that the simulation polls a thread at a virtual time.
     pub fn set_polled_thread(&self, thread: u32, now: Duration) {
         self.set_time(now);
         self.thread.store(thread, Ordering::Relaxed);
@@ -138,12 +137,12 @@ impl WatchedSimulation {
         self.is_running.store(true, Ordering::Relaxed);
     }
 
-    /// The run is over.
+    /// Records the end of the run.
     pub fn run_ended(&self) {
         self.is_running.store(false, Ordering::Relaxed);
     }
 
-    /// Looks at the threads' tables: time has passed. `lines` say what has stalled on the network.
+    /// Checks the threads' tables after virtual time has passed. `lines` report stalled chains.
     pub fn report(&self, lines: &[String]) {
         for line in lines {
             print_line(line);
@@ -166,7 +165,7 @@ impl Watched for WatchedSimulation {
         } else if !is_reported && now().saturating_sub(since) >= self.limit {
             last_check.2 = true;
             print_line(&format!(
-                "the simulation has stood at {} for {} of real time: thread {} computes and does not give way, or blocks",
+                "the simulation has stood at {} for {} of real time: thread {} computes without yielding, or blocks",
                 shown(Duration::from_nanos(self.now.load(Ordering::Relaxed))),
                 shown(now().saturating_sub(since)),
                 self.thread.load(Ordering::Relaxed)

@@ -1,11 +1,9 @@
 //! Work requests that are posted with one doorbell.
-//!
-//! The device takes a linked list of requests. Their structures are made once for a lane and linked once; posting fills in as many as there
-//! are, cuts the list behind the last, rings, and joins the list again.
-//!
-//! What a request writes inline is copied by the library while it posts, so it must stay where it is from when the request is filled in until the
-//! doorbell has rung. Filling in and ringing are therefore one function, [`Batch::post`], over requests that borrow their words for a
-//! lifetime of the caller's: longer than the call.
+//! The device takes a linked list of requests. Their structures are made and linked once for a lane. Posting fills them in, cuts the list behind the
+//! last, rings the doorbell, and joins the list again.
+//! The library copies the inline words of a request while it posts. So they must stay in place from filling in until the doorbell has rung. Filling
+//! in and ringing are therefore one function, [`Batch::post`], over requests that borrow their words for a lifetime of the caller's: longer than the
+//! call.
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -17,7 +15,7 @@ use super::queue_pair::QueuePair;
 use super::region::Region;
 use farfield_words::WORD_BYTES;
 
-/// A work request, and the one stretch of memory that it reads or writes here.
+/// A work request, and the one range of local memory that it reads or writes.
 struct Slot {
     request: sys::ibv_send_wr,
     element: sys::ibv_sge,
@@ -30,26 +28,26 @@ struct Slot {
 /// however the batch itself is moved. What is the same for every request is so written once.
 pub(super) struct Batch {
     slots: NonNull<[Slot]>,
-    /// Where the ring begins, to the device.
+    /// The ring's start, as the device addresses it.
     ring: u64,
 }
 
 // SAFETY: what it points to is its own, and integers and pointers into that.
 unsafe impl Send for Batch {}
 
-/// Where a word of far memory is to the device of its node, and the key.
+/// The address of a word of far memory for the device of its node, and its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) address: u64,
     pub(super) key: u32,
 }
 
-/// The device did not take all requests: the connection is of no use any more.
+/// The device did not take all requests: the connection is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
 impl Batch {
-    /// For at most so many requests, from and to a ring.
+    /// Makes a batch of at most `capacity` requests, from and to a ring.
     pub(super) fn new(capacity: usize, ring: &Region) -> Self {
         Self::of(capacity, ring.base(), ring.keys().0)
     }
@@ -76,8 +74,8 @@ impl Batch {
         Self { slots, ring }
     }
 
-    /// Posts the requests that `next` returns until it returns none or the batch is full: the last one signalled, all with one doorbell. Returns
-    /// how many that is; nothing has been posted if it is 0.
+    /// Posts the requests that `next` returns, until it returns `None` or the batch is full, with one doorbell; the last one is signalled.
+    /// Returns their number; for 0 no doorbell was rung.
     pub(super) fn post<'a>(
         &mut self,
         queue_pair: &QueuePair,
@@ -92,8 +90,8 @@ impl Batch {
         })
     }
 
-    /// As [`Batch::post`], with something to do for the doorbell, which returns whether the device took all. During that call it may follow the
-    /// list of requests, each to its element, and what is inline to its words, and may read all of it.
+    /// As [`Batch::post`], with a function for the doorbell, which returns whether the device took all requests. During that call it may follow
+    /// the list of requests, each to its element, and inline elements to their words, and may read all of it.
     fn post_to<'a>(
         &mut self,
         mut next: impl FnMut() -> Option<(Request<'a>, Target)>,
@@ -122,7 +120,7 @@ impl Batch {
         if took_all { Ok(used) } else { Err(Refused) }
     }
 
-    /// Fills in a request, all of it but what never changes.
+    /// Fills in the variable parts of a request.
     #[inline]
     fn fill(&mut self, index: usize, request: &Request<'_>, target: Target) {
         let ring = self.ring;
@@ -185,7 +183,7 @@ mod tests {
         fn write(&self, _: usize, _: &[u64]) {}
     }
 
-    /// A request as the device has read it: its number, whether it is signalled, and the words that it writes inline.
+    /// A request as the device has read it: its number, whether it is signalled, and its inline words.
     type Seen = (u64, bool, Vec<u64>);
 
     /// Follows a list of requests as the library does, to each element and to the words that are inline.
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inline_is_whole_when_the_doorbell_rings() {
+    fn inline_words_are_intact_when_the_doorbell_rings() {
         let (mut batch, mut pipeline) = (Batch::of(CAPACITY, RING, KEY), Pipeline::new(CREDITS));
         for round in 0..20_u64 {
             let numbers = [round, round + 1, round + 2].map(|word| pipeline.push(writing(&[word, word * 2])));
@@ -251,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_nothing_waits_for_is_posted_from_its_own_words() {
+    fn a_detached_chain_is_posted_from_its_own_words() {
         let (mut batch, mut pipeline) = (Batch::of(CAPACITY, RING, KEY), Pipeline::new(CREDITS));
         for word in 0..3 {
             let number = pipeline.push(writing(&[word]));

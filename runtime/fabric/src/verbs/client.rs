@@ -17,29 +17,28 @@ use farfield_words::Address;
 use farfield_words::geometry::Geometry;
 use farfield_words::{WORD_BYTES, fingerprint};
 
-/// How many READs try out the first lane to a memory node.
+/// The number of READs that measure the first lane to a memory node.
 const READS_TO_TRY: usize = 4;
 
 /// A process's connections.
-///
-/// Lanes hold their node, so that it is there when they connect anew; nodes do not hold lanes.
+/// Lanes own a share in their node, so that they can reconnect; nodes do not own lanes.
 pub struct Client {
     nodes: Vec<(Arc<Node>, Lanes)>,
     sharing: Sharing,
     geometry: Geometry,
-    /// The process's number among all that have ever connected, and how long it may go without a sign of life.
+    /// The process's number, which no other process of the cluster ever has, and its lease.
     number: u32,
     lease: Duration,
-    /// Lanes for what the process does in the background, one to each node.
+    /// Lanes for background threads, one to each node.
     background: OnceLock<Vec<Arc<ThreadLane>>>,
     connected: Instant,
     /// Lanes for `rr` and `rand`, in the order in which threads ask.
     next_lane: AtomicU64,
-    /// How long the quickest READ took of those that tried the first lanes; to the memory node where that is longest.
+    /// The time of the fastest READ on a new lane; the largest of all memory nodes.
     round_trip_ns: AtomicU64,
 }
 
-/// The lanes to a node, as many as a run has needed so far.
+/// The lanes to a node, as many as runs have needed so far.
 type Lanes = Mutex<Vec<Arc<ThreadLane>>>;
 
 impl Client {
@@ -116,23 +115,23 @@ impl Client {
         })
     }
 
-    /// The geometry of the cluster, which its memory nodes have said.
+    /// Returns the geometry of the cluster, from its memory nodes' welcomes.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// The process's number among all that have ever connected to this incarnation of the cluster.
+    /// Returns the process's number, which no other process of this incarnation of the cluster ever has.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// How long the process may go without a sign of life.
+    /// Returns the lease: the longest time between two heartbeats of the process.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// Whether a process is gone, so that nothing of it takes effect any more: it is shut out by the question. Nothing if a memory
-    /// node does not answer. The first one is asked last: it says so to all others.
+    /// Returns whether a process is gone, so that no operation of it takes effect any more: the question itself disconnects it. `None` if a
+    /// memory node does not answer. The first node is asked last: it marks the process as departed.
     pub fn is_gone(&self, process: u32) -> Option<bool> {
         for (node, _) in self.nodes.iter().rev() {
             if !node.is_gone(process)? {
@@ -142,7 +141,7 @@ impl Client {
         Some(true)
     }
 
-    /// Opens lanes for what the process does in the background.
+    /// Opens lanes for background threads.
     pub fn prepare_background(&self) -> Result<()> {
         let mut lanes = Vec::new();
         for (node, _) in &self.nodes {
@@ -151,7 +150,7 @@ impl Client {
             self.round_trip_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
             lanes.push(Arc::new(lane));
         }
-        // Another may have been faster.
+        // Another thread may have set them first.
         let _ = self.background.set(lanes);
         Ok(())
     }
@@ -164,7 +163,7 @@ impl Client {
         self.connected
     }
 
-    /// Opens as many lanes as a run of so many threads uses.
+    /// Opens as many lanes as a run of `threads` threads uses.
     pub fn prepare(&self, threads: usize) -> Result<()> {
         for (node, lanes) in &self.nodes {
             let mut lanes = lock(lanes, || "another run to open its lanes".to_owned());
@@ -184,7 +183,7 @@ impl Client {
         self.round_trip_ns.load(Ordering::Relaxed)
     }
 
-    /// The lanes of a thread, one to each memory node.
+    /// Returns the lanes of a thread, one to each memory node.
     pub(super) fn lanes_of(&self, thread: usize) -> Vec<Arc<ThreadLane>> {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed);
         self.nodes
@@ -197,7 +196,7 @@ impl Client {
     }
 }
 
-/// Reads through a lane a few times; gives how long the quickest took.
+/// Reads through a lane a few times. Returns the time of the fastest READ.
 fn try_out(lane: &ThreadLane, segment: u16) -> Result<Duration> {
     let mut quickest = Duration::MAX;
     for _ in 0..READS_TO_TRY {
@@ -217,7 +216,7 @@ fn try_out(lane: &ThreadLane, segment: u16) -> Result<Duration> {
     Ok(quickest.max(Duration::from_nanos(1)))
 }
 
-/// What a cluster is called: it follows from its memory nodes, each in its place.
+/// Returns the identity of a cluster, a hash of its memory nodes' incarnations in order.
 fn cluster_of(incarnations: &[u64]) -> u64 {
     let name = fingerprint::name("farfield cluster");
     incarnations.iter().fold(name, |hash, incarnation| fingerprint::number(hash, *incarnation)).max(1)

@@ -1,4 +1,4 @@
-//! What an `rdma:` URL asks for.
+//! The options of an `rdma:` URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,42 +7,42 @@ use crate::error::Result;
 use crate::handshake::Secret;
 use crate::secret;
 
-/// How long an operation may go without an answer if nobody says.
+/// The default timeout of an operation.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many lanes threads share if nobody says.
+/// The default number of shared lanes.
 const DEFAULT_LANES: usize = 4;
 
-/// How to reach a cluster, and how to use the connections.
+/// The memory nodes of a cluster, and the use of connections to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbsConfig {
     /// The memory nodes, each `host:port`, in the order of their numbers.
     pub nodes: Vec<Box<str>>,
-    /// How long an operation may go without an answer, and an attempt to connect.
+    /// The timeout of an operation, and of an attempt to connect.
     pub timeout: Duration,
     /// How threads share queue pairs.
     pub sharing: Sharing,
     secret_file: Option<PathBuf>,
     /// The exponent of the time after which the device sends a packet again, if the URL sets it.
     pub ack_timeout: Option<u8>,
-    /// What a random choice of lanes starts from.
+    /// The seed of random choices of lanes.
     pub seed: u64,
 }
 
 /// How threads share lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each has its own.
+    /// Each thread has a lane of its own.
     OneToOne,
     /// Thread `i` of a run has lane `i` modulo their number.
     Mod(usize),
-    /// Each thread has the next.
+    /// Threads take lanes in turn.
     RoundRobin(usize),
-    /// Each thread has any.
+    /// Each thread has a random lane.
     Random(usize),
 }
 
 impl Sharing {
-    /// How many lanes to each memory node a run of so many threads uses.
+    /// Returns the number of lanes to each memory node for a run of `threads` threads.
     pub(super) fn lanes(self, threads: usize) -> usize {
         match self {
             Self::OneToOne => threads,
@@ -50,12 +50,12 @@ impl Sharing {
         }
     }
 
-    /// The lane of a thread, which is the `turn`th to ask, of those that there are.
+    /// Returns the index of a thread's lane. The thread is the `turn`th to ask.
     pub(super) fn lane(self, thread: usize, turn: u64, lanes: usize) -> usize {
         match self {
             Self::OneToOne | Self::Mod(_) => thread % lanes,
             Self::RoundRobin(_) => (turn % lanes as u64) as usize,
-            // A multiplicative hash: what follows one another is scattered.
+            // A multiplicative hash scatters consecutive turns.
             Self::Random(_) => {
                 ((u128::from(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * lanes as u128) >> 64) as usize
             }
@@ -67,7 +67,7 @@ impl VerbsConfig {
     /// The options that only this fabric has.
     pub const OPTIONS: &'static str = "`timeout`, `qp-lanes`, `qp-policy`, `secret-file`, `ack-timeout`";
 
-    /// Memory nodes, as they stand in a URL behind `rdma://`.
+    /// Parses the memory nodes, the part of a URL behind `rdma://`.
     pub fn new(nodes: &str) -> Result<Self, String> {
         let names: Vec<Box<str>> = nodes.split(',').map(Into::into).collect();
         for (index, name) in names.iter().enumerate() {
@@ -92,7 +92,7 @@ impl VerbsConfig {
         })
     }
 
-    /// Sets an option; gives whether there is such a one.
+    /// Sets an option. Returns whether it exists.
     pub fn set(
         &mut self,
         name: &str,
@@ -139,7 +139,7 @@ impl VerbsConfig {
         Ok(true)
     }
 
-    /// The cluster's secret.
+    /// Reads the cluster's secret.
     pub(super) fn secret(&self) -> Result<Secret> {
         secret::of_client(self.secret_file.as_deref())
     }

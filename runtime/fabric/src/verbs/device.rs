@@ -1,7 +1,5 @@
 //! RDMA devices and their limits.
-//!
-//! Everything is queried from the device and nothing assumed. Devices are opened once and stay open for as long as the process
-//! lives, so what is made of one never outlives it.
+//! All limits are queried from the device. Devices are opened once and stay open until the process ends, so an object of a device never outlives it.
 
 use std::ffi::CStr;
 use std::io;
@@ -17,25 +15,25 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use super::binding::{query_port, sys};
 use crate::error::{self, Error, Result};
 
-/// Whether a device's atomics are atomic with respect to anything, and to what.
+/// The scope of a device's atomics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Atomics {
-    /// It has none: Farfield can not use it.
+    /// No atomics: Farfield can not use the device.
     None,
-    /// With respect to others through the same device.
+    /// Atomic with respect to atomics through the same device.
     Device,
-    /// With respect to the processors of its host too.
+    /// Atomic with respect to the processors of its host, too.
     Global,
 }
 
-/// What a device can do, as far as Farfield depends on it.
+/// The limits of a device on which Farfield depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Requests in a queue, and completions in one.
+    /// The largest numbers of requests in a queue pair and of completions in a completion queue.
     pub(super) requests: u32,
     pub(super) completions: u32,
-    /// READs and atomics without an answer that a connection may have at this end, and at the other.
+    /// The largest numbers of unanswered READs and atomics of a connection, as requester and as responder.
     pub(super) reads_out: u8,
     pub(super) reads_in: u8,
     pub(super) atomics: Atomics,
@@ -43,10 +41,10 @@ pub(super) struct Limits {
     pub(super) ports: u8,
 }
 
-/// Completions that a queue has room for beside those of requests: what tells of nothing but itself.
+/// Entries of a completion queue in addition to those of requests.
 pub(super) const SPARE_COMPLETIONS: u32 = 8;
 
-/// Whether Farfield can use a device.
+/// Checks that Farfield can use a device.
 pub(super) fn check(device: Device) -> Result<Limits, String> {
     let limits = device.limits().map_err(|error| error.to_string())?;
     suffices(&limits)
@@ -54,7 +52,7 @@ pub(super) fn check(device: Device) -> Result<Limits, String> {
         .map_err(|lack| format!("the RDMA device {} has no {lack}", device.name()))
 }
 
-/// What a device lacks.
+/// Returns the name of a missing capability as the error.
 fn suffices(limits: &Limits) -> Result<(), &'static str> {
     match limits.atomics {
         Atomics::None => Err("atomics"),
@@ -64,10 +62,9 @@ fn suffices(limits: &Limits) -> Result<(), &'static str> {
     }
 }
 
-/// How long a device waits before it sends a packet again, as the power of two that it takes.
-///
-/// Hardware tries eight times within the timeout. A device in software may take longer for an answer than that, and what it sends
-/// again is harmful: it is told to wait as good as for ever, and the clock above it decides.
+/// Returns the time after which a device retransmits a packet, as the exponent of a power of two.
+/// Hardware tries eight times within the timeout. A software device may take longer for an answer, and its retransmissions are harmful: it is set to
+/// wait practically for ever, and the lane's timeout decides.
 pub(super) fn ack_timeout(device: Device, timeout: Duration) -> u8 {
     if device.is_software() {
         return 24;
@@ -89,7 +86,7 @@ unsafe impl Send for Device {}
 // fields that are read here (`name`) are not changed after it was opened.
 unsafe impl Sync for Device {}
 
-/// What the system said last; for functions that set `errno`.
+/// Returns the system's last error; for functions that set `errno`.
 pub(super) fn last_error(action: &'static str) -> Error {
     Error::from(error::System { action, cause: io::Error::last_os_error() })
 }
@@ -101,17 +98,17 @@ pub(super) fn cannot(
     Error::from(error::System { action, cause: io::Error::other(why) })
 }
 
-/// Makes reading from a descriptor return at once where there is nothing to read.
+/// Makes reading from a descriptor return immediately if there is nothing to read.
 pub(super) fn set_nonblocking_fd(fd: BorrowedFd<'_>, action: &'static str) -> Result<()> {
     let set = fcntl_getfl(fd).and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK));
     set.map_err(|cause| Error::from(error::System { action, cause: cause.into() }))
 }
 
 impl Device {
-    /// All devices of this host.
+    /// Returns all devices of this host.
     ///
     /// # Errors
-    /// [`Error::System`] in a line if there are none or if they may not be opened.
+    /// [`Error::System`] if there are none or if they may not be opened.
     pub(super) fn all() -> Result<&'static [Self]> {
         static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
         if let Some(devices) = DEVICES.get() {
@@ -144,7 +141,7 @@ impl Device {
         Ok(contexts.iter().filter_map(|context| NonNull::new(*context)).map(Device).collect())
     }
 
-    /// The device that the connection manager has chosen for a connection.
+    /// Returns the device that the connection manager has chosen for a connection.
     pub(super) fn of(context: *mut sys::ibv_context) -> Option<Self> {
         Self::all().ok()?.iter().copied().find(|device| device.0.as_ptr() == context)
     }
@@ -153,7 +150,7 @@ impl Device {
         self.0.as_ptr()
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub(super) fn name(self) -> String {
         // SAFETY: the context is open for ever, so its device is not freed either. The name is an array in that, which the library has terminated
         // and does not change; it is copied here.
@@ -161,12 +158,12 @@ impl Device {
         name.to_string_lossy().into_owned()
     }
 
-    /// Where the kernel describes it.
+    /// Returns the folder in which the kernel describes it.
     fn folder(self) -> PathBuf {
         Path::new("/sys/class/infiniband").join(self.name())
     }
 
-    /// Whether it is a program and no hardware: it then has no hardware that it belongs to.
+    /// Returns whether it is a software device: it has no hardware device in its folder.
     pub(super) fn is_software(self) -> bool {
         !self.folder().join("device").exists()
     }
@@ -197,7 +194,7 @@ impl Device {
         })
     }
 
-    /// Whether a port is up, and the most bytes of a packet on it.
+    /// Returns whether a port is up, and its MTU in bytes.
     pub(super) fn port(self, port: u8) -> Option<(bool, u32)> {
         let mut attributes = MaybeUninit::<sys::ibv_port_attr>::zeroed();
         // SAFETY: the context is open, and the call writes to the attributes only, which are ours. All of it is integers, which were zero before:
@@ -212,7 +209,7 @@ impl Device {
         Some((up, 128 << attributes.active_mtu))
     }
 
-    /// The global identifiers of a port that are in use, each with its index and kind.
+    /// Returns the global identifiers of a port that are in use, each with its index and type.
     pub(super) fn identifiers(self, port: u8) -> Vec<(u32, String, String)> {
         let folder = self.folder().join("ports").join(port.to_string());
         let read = |path: PathBuf| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
@@ -226,7 +223,7 @@ impl Device {
     }
 }
 
-/// Why none of the devices that there are could be opened.
+/// Returns why no device could be opened.
 fn why_not_opened() -> String {
     const FOLDER: &str = "/dev/infiniband";
     let files = std::fs::read_dir(FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -236,7 +233,7 @@ fn why_not_opened() -> String {
         .iter()
         .find(|path| open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied))
     {
-        return format!("no permission for {}: its group may, or nobody but root", path.display());
+        return format!("no permission for {}: only its group or root may open it", path.display());
     }
     if files.iter().any(|path| path.ends_with("rdma_cm")) {
         return format!(
@@ -250,19 +247,19 @@ fn why_not_opened() -> String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Whether it is a program, such as `rdma_rxe`.
+    /// True for a software device, such as `rdma_rxe`.
     pub is_software: bool,
-    /// Whether it has atomics, and with respect to what.
+    /// The scope of its atomics.
     pub atomics: Atomics,
     /// Requests that a queue pair holds.
     pub max_requests: u32,
-    /// READs and atomics without an answer that a connection may have.
+    /// The most unanswered READs and atomics of a connection.
     pub max_reads: u8,
     /// Its ports.
     pub ports: Vec<PortInfo>,
-    /// Why Farfield can not use it, if so.
+    /// The reason if Farfield can not use it.
     pub unusable: Option<String>,
 }
 
@@ -272,15 +269,15 @@ pub struct DeviceInfo {
 pub struct PortInfo {
     /// Its number, from 1.
     pub number: u8,
-    /// Whether it is up.
+    /// True if it is up.
     pub is_up: bool,
-    /// The most bytes of a packet.
+    /// Its MTU in bytes.
     pub mtu: u32,
     /// Its global identifiers that are in use: index, address, kind.
     pub identifiers: Vec<(u32, String, String)>,
 }
 
-/// The devices of this machine.
+/// Returns the devices of this machine.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     let describe = |device: &Device| {
         let limits = device.limits()?;

@@ -14,11 +14,11 @@ use crate::stall::{self, Waits};
 use crate::{Endpoint, Posted, Ticket};
 use farfield_words::geometry::Geometry;
 
-/// How often a thread that has nothing else to do looks for completions before it looks at its tasks again.
+/// The polls for completions of an idle thread before it polls its tasks again.
 const LOOKS_PER_ROUND: u32 = 32;
-/// How many rounds in vain there are before it lets others run.
+/// The rounds without a completion before it yields to other threads.
 const ROUNDS_PER_YIELD: u32 = 4;
-/// After how many a thread with nothing in flight sleeps, and for how long.
+/// The rounds after which a thread without chains in flight sleeps, and the duration of its sleep.
 const ROUNDS_PER_SLEEP: u32 = 256;
 const SLEEP: Duration = Duration::from_micros(20);
 
@@ -27,19 +27,19 @@ pub struct Verbs {
     client: Arc<Client>,
     geometry: Geometry,
     lanes: Vec<Arc<node::ThreadLane>>,
-    /// Chains of this thread that are not over.
+    /// The number of chains of this thread in flight.
     underway: Cell<usize>,
     doorbells_before: u64,
     idle: Cell<u32>,
-    /// The chain that was posted last, until it is looked at: that it is not done needs no look.
+    /// The chain that was posted last, until its first poll, which needs no look at the device.
     newest: Cell<Option<Ticket>>,
-    /// Where stalls are reported: the thread's waits, and the keys of the chains in flight among them.
+    /// If stalls are reported: the thread's waits, and the keys of its chains in flight.
     stalls: Option<Arc<Waits>>,
     waits: RefCell<HashMap<u64, u64>>,
 }
 
 impl Verbs {
-    /// That of a thread of a run, by its index; or of one in the background.
+    /// Makes the endpoint of a thread of a run, by its index; or of a background thread.
     pub fn new(client: &Arc<Client>, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Self {
         let lanes = thread.map_or_else(|| client.background_lanes(), |thread| client.lanes_of(thread));
         Self {
@@ -55,12 +55,12 @@ impl Verbs {
         }
     }
 
-    /// Which lane a chain is on, and its number there.
+    /// Returns the lane of a chain, and its number there.
     fn locate(ticket: Ticket) -> (usize, usize) {
         ((ticket.0 >> 48) as usize, (ticket.0 & ((1 << 48) - 1)) as usize)
     }
 
-    /// A chain is waited for no longer.
+    /// Removes a chain from the thread's waits.
     #[inline]
     fn is_over(&self, ticket: Ticket) {
         if let Some(waits) = &self.stalls
@@ -123,17 +123,16 @@ impl Endpoint for Verbs {
         self.lanes[lane].detach(number);
     }
 
-    /// Whether anything that this thread has posted is not over.
+    /// Returns whether this thread has chains in flight.
     fn is_underway(&self) -> bool {
         self.underway.get() > 0
     }
 
-    /// Posts what the thread's tasks have handed over, and looks for completions; lets others run where there are none.
-    ///
-    /// A device in software does its work on the same processors: a thread that only looks would keep it from them.
+    /// Posts the queued chains of the thread's tasks, and polls for completions; yields to other threads if there are none.
+    /// A software device runs on the same processors: a thread that only polls would keep it from running.
     fn idle(&self) {
         let mut completed = false;
-        // Those with nothing in flight cost a look.
+        // A lane without chains in flight costs one poll.
         let looks = LOOKS_PER_ROUND / self.lanes.len().min(8) as u32;
         for lane in &self.lanes {
             completed |= lane.poll_round(looks);
@@ -141,14 +140,14 @@ impl Endpoint for Verbs {
         let idle = if completed { 0 } else { self.idle.get().saturating_add(1) };
         self.idle.set(idle);
         if idle >= ROUNDS_PER_SLEEP && !self.is_underway() {
-            // It waits for other threads, or for a time: nothing of its own will come.
+            // The thread waits for other threads, or for a time: no completion of its own will arrive.
             std::thread::sleep(SLEEP);
         } else if idle >= ROUNDS_PER_YIELD {
             std::thread::yield_now();
         }
     }
 
-    /// Doorbells rung on its lanes since it began: with those of others that share them.
+    /// Returns the doorbells rung on its lanes since it was made, including those of other threads that share them.
     fn doorbells(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.doorbells()).sum::<u64>() - self.doorbells_before
     }
@@ -163,7 +162,7 @@ impl Endpoint for Verbs {
 }
 
 impl Drop for Verbs {
-    /// What nobody waits for is posted all the same, however much is under way: no thread would look at it again.
+    /// Posts all queued chains, even detached ones: no thread would poll them again.
     fn drop(&mut self) {
         for lane in &self.lanes {
             lane.post_all();

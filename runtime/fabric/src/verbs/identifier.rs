@@ -1,8 +1,6 @@
 //! An identifier of the connection manager: an end of a connection, or a listener.
-//!
-//! The library changes an identifier's structure when it takes an event of it in, on whatever thread does that. So every call with an identifier,
-//! and every look into its structure, is made under the lock of its channel ([`Id::locked`]). That is the control path: work requests
-//! and completions do without.
+//! The library changes an identifier's structure when any thread takes an event of it. So every call with an identifier, and every read of its
+//! structure, is made under the lock of its channel ([`Id::locked`]). This is the control path: work requests and completions do not take the lock.
 
 use std::ffi::c_int;
 use std::io;
@@ -17,11 +15,11 @@ use super::objects::{count_created, count_destroyed};
 use crate::error::Result;
 use crate::handshake;
 
-/// How often a packet is sent again before the connection is given up. The most that there is.
+/// The retransmissions of a packet before the connection fails: the largest value.
 const RETRIES: u8 = 7;
-/// How long the kernel may look for an address or a route.
+/// The kernel's timeout for resolving an address or a route.
 const RESOLVE_MS: i32 = 2_000;
-/// Requests for connections that a listener keeps until they are looked at.
+/// The most connection requests that a listener queues.
 const BACKLOG: i32 = 128;
 
 /// An end of a connection, or a listener.
@@ -65,7 +63,7 @@ impl SocketAddress {
         }
     }
 
-    /// A pointer to as many bytes as its family has, which the library looks at first.
+    /// Returns a pointer to the address. The library reads the family first, and then as many bytes as that has.
     fn as_mut_ptr<T>(&mut self) -> *mut T {
         match self {
             Self::V4(address) => (&raw mut *address).cast(),
@@ -105,12 +103,12 @@ impl Id {
         &self.channel
     }
 
-    /// Tells the ends of a channel apart.
+    /// Returns a number that identifies it in its channel.
     pub(super) fn number(&self) -> usize {
         self.raw.as_ptr().addr()
     }
 
-    /// Has its channel's lock while `work` uses the identifier, which is alive: `work` may call the library with it and look into its structure.
+    /// Runs `work` under its channel's lock. The identifier is alive: `work` may call the library with it and read its structure.
     pub(super) fn locked<R>(&self, work: impl FnOnce(*mut sys::rdma_cm_id) -> R) -> R {
         self.channel.locked(|_| work(self.raw.as_ptr()))
     }
@@ -120,7 +118,7 @@ impl Id {
         self.locked(|id| if function(id) == 0 { Ok(()) } else { Err(io::Error::last_os_error()) })
     }
 
-    /// The device that the connection is over, once that is known.
+    /// Returns the device of the connection, once it is known.
     pub(super) fn device(&self) -> Option<Device> {
         // SAFETY: `id` is alive and locked, so nothing changes the field while it is read. Whether it names an open device is looked up.
         Device::of(self.locked(|id| unsafe { (*id).verbs }))
@@ -134,7 +132,7 @@ impl Id {
         self.call(|id| unsafe { sys::rdma_listen(id, BACKLOG) })
     }
 
-    /// The port that it listens on.
+    /// Returns the port that it listens on.
     pub(super) fn port(&self) -> u16 {
         // SAFETY: `id` is alive and locked. The library zeroes the union when it makes an identifier, so all of it is initialised, and either
         // form of an address has the port in the same place.
@@ -142,16 +140,15 @@ impl Id {
         u16::from_be(port)
     }
 
-    /// Begins to look for the device that leads to an address.
+    /// Starts to resolve an address to a device.
     pub(super) fn resolve_address(&self, address: SocketAddr) -> io::Result<()> {
         let mut address = SocketAddress::new(address);
         // SAFETY: `id` is alive and locked, and the library copies the address during the call; null stands for any address of this machine.
         self.call(|id| unsafe { sys::rdma_resolve_addr(id, null_mut(), address.as_mut_ptr(), RESOLVE_MS) })
     }
 
-    /// Sets how long the device waits for an answer before it sends a packet again: 4.096 us times two to this power.
-    ///
-    /// Before the route is resolved. Kernels that do not know it choose themselves.
+    /// Sets the time after which the device retransmits an unanswered packet: 4.096 us times two to this power.
+    /// To be called before the route is resolved. Kernels that do not know the option use their own value.
     pub(super) fn set_ack_timeout(&self, exponent: u8) {
         let mut exponent = exponent;
         let value = (&raw mut exponent).cast();
@@ -181,7 +178,7 @@ impl Id {
         }
     }
 
-    /// Asks for the connection.
+    /// Requests the connection.
     pub(super) fn connect(&self, data: &[u8], answers: u8, reads: u8) -> io::Result<()> {
         let mut parameters = Self::parameters(data, answers, reads);
         // SAFETY: `id` is alive and locked. The library copies the parameters during the call, and with them as many bytes as they say, which are
@@ -189,28 +186,28 @@ impl Id {
         self.call(|id| unsafe { sys::rdma_connect(id, &raw mut parameters) })
     }
 
-    /// Accepts the request that it came with.
+    /// Accepts the connection request of this identifier.
     pub(super) fn accept(&self, data: &[u8], answers: u8, reads: u8) -> io::Result<()> {
         let mut parameters = Self::parameters(data, answers, reads);
         // SAFETY: as for `connect`.
         self.call(|id| unsafe { sys::rdma_accept(id, &raw mut parameters) })
     }
 
-    /// Refuses the request that it came with, for a reason.
+    /// Refuses the connection request of this identifier, with a reason.
     pub(super) fn reject(&self, reason: &str) {
         let reason = handshake::truncate_reason(reason).as_bytes();
         // SAFETY: `id` is alive and locked, and the library copies at most as many bytes as the reason has during the call.
         let told =
             self.call(|id| unsafe { sys::rdma_reject(id, reason.as_ptr().cast(), reason.len() as u8) });
-        // If it can not be told, the other side's own deadline ends its wait.
+        // If the rejection is lost, the other side's own deadline ends its wait.
         drop(told);
     }
 
-    /// Ends the connection; the other side is told.
+    /// Ends the connection, and notifies the other side.
     pub(super) fn disconnect(&self) {
         // SAFETY: `id` is alive and locked.
         let ended = self.call(|id| unsafe { sys::rdma_disconnect(id) });
-        // If it is not connected there is nothing to end.
+        // An error means that it was not connected.
         drop(ended);
     }
 }

@@ -1,15 +1,11 @@
-//! A lane: a connection to one memory node, on which one thread or several post chains.
-//!
-//! Chains are handed over at once and posted when their thread has nothing else to do, so what its tasks have to post goes out
-//! together. The thread that waits also looks for completions, its own and those of others that share the lane.
-//!
-//! # When the other side is gone
-//!
-//! The device reports a connection that has failed, in its own time; the connection manager, one that has ended. Neither need
-//! happen: so whoever waits also watches the clock. If nothing that is posted completes for as long as the timeout, the
-//! connection is torn down. That means: its queue pair is stopped, the completions of what was executed are taken, then it is
-//! destroyed; from then on the device touches no buffer. Every chain that is not done fails. The next chain connects anew, but
-//! not sooner than a timeout after the last attempt: until then chains fail at once.
+//! A lane: a connection to one memory node, on which one or several threads post chains.
+//! Chains are queued immediately and posted when their thread has no other work, so the chains of its tasks are posted together. A waiting thread
+//! also polls for completions, its own and those of other threads of the lane.
+//! # Failure of the memory node
+//! The device reports a failed connection, after a delay of its own; the connection manager reports an ended one. Neither report is certain, so a
+//! waiting thread also checks the clock. If no posted request completes within the timeout, the connection is torn down: its queue pair is stopped,
+//! the completions of executed requests are taken, and the queue pair is destroyed. From then on the device touches no buffer. Every incomplete chain
+//! fails. The next chain reconnects, but not sooner than a timeout after the last attempt: until then chains fail immediately.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -25,14 +21,13 @@ use crate::handshake::Segment;
 use crate::stall::lock;
 use farfield_words::Address;
 
-/// How often a thread looks for completions in vain before it looks at the clock and for news of the connection.
+/// The polls without a completion before a thread checks the clock and the connection's events.
 const LOOKS_PER_CLOCK: u32 = 1024;
-/// In how many rounds of its thread, without a completion, it posts what waits although more is under way: nothing of that
-/// may be done for long.
+/// The rounds of a thread without a completion before it posts the queued chains although more are under way, which may take long.
 const ROUNDS_PER_POST: u32 = 4;
-/// How long a connection that is being torn down may take to give back what it had.
+/// The timeout for flushing the requests of a connection that is being torn down.
 const DRAIN: Duration = Duration::from_millis(100);
-/// How long a report waits for the thread that has the lane to say what is in flight: it does so when it looks at the clock.
+/// How long a report waits for the description from the thread that uses the lane, which answers when it checks the clock.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A connection, as a lane uses it.
@@ -40,19 +35,20 @@ pub(super) trait Wire {
     type Ring: Ring;
     fn credits(&self) -> Credits;
     fn ring(&self) -> &Self::Ring;
-    /// Posts what `next` returns, given the ring, with one doorbell: until it returns none, or there is no room for another. Returns
-    /// how many requests that is; nothing has been posted if it is 0. What requests borrow is read before this returns.
+    /// Posts the requests that `next` returns, given the ring, with one doorbell: until it returns `None`, or the queue is full. Returns their
+    /// number; for 0 no doorbell was rung. Borrowed words are read before this returns.
     fn post<'a>(
         &mut self,
         next: impl FnMut(&Self::Ring) -> Option<(Request<'a>, Target)>,
     ) -> Result<usize, Refused>;
-    /// Gives completions to `each`; gives how many.
+    /// Passes completions to `each`. Returns their number.
     fn completions(&mut self, each: impl FnMut(Completion)) -> usize;
-    /// Whether the other side has ended it.
+    /// Returns whether the other side has ended the connection.
     fn has_ended(&mut self) -> bool;
-    /// The state of its queue pair, in words.
+    /// Describes the state of its queue pair.
     fn queue_pair_state(&mut self) -> &'static str;
-    /// Makes the device give back what it has not done. It touches nothing any more once this has been dropped.
+    /// Moves the queue pair to the error state, so that outstanding requests are flushed. Once the wire is dropped, the device touches no buffer
+    /// of it.
     fn stop(&mut self);
 }
 
@@ -60,7 +56,7 @@ pub(super) trait Wire {
 pub(super) trait Connect {
     type Wire: Wire;
     fn connect(&self) -> Result<Self::Wire>;
-    /// The memory node's segments and the number of the first.
+    /// Returns the memory node's segments and the number of the first.
     fn segments(&self) -> (u16, &[Segment]);
     fn node(&self) -> u16;
     fn timeout(&self) -> Duration;
@@ -70,7 +66,7 @@ pub(super) struct Lane<C: Connect> {
     connect: C,
     state: Mutex<LaneState<C::Wire>>,
     doorbells: AtomicU64,
-    /// Whether a report wants to know what is in flight, and what the thread that had the lane answered.
+    /// True if a report wants a description of the requests in flight; and the answer of the thread that uses the lane.
     is_description_wanted: AtomicBool,
     answer: Mutex<Option<String>>,
 }
@@ -78,23 +74,23 @@ pub(super) struct Lane<C: Connect> {
 struct LaneState<W> {
     pipeline: Pipeline,
     wire: Option<W>,
-    /// Whether chains wait for credits, not for their thread.
+    /// True if chains wait for credits, not for their thread.
     waits_for_credits: bool,
-    /// When somebody first looked at the clock since something last completed, or was posted where nothing was.
+    /// The first check of the clock since the last completion, or since a chain was posted on an idle lane.
     waiting_since: Option<Instant>,
-    /// Counts the rounds of the threads that use it, and those without a completion since it last posted.
+    /// The number of rounds of its threads, and of rounds without a completion since it last posted.
     round: u64,
     rounds_without_completion: u32,
-    /// How often nothing was found since.
+    /// The number of polls without a completion since the last check of the clock.
     looks: u32,
-    /// When a connection was last tried for, if it failed.
+    /// The time of the last failed attempt to connect.
     failed: Option<Instant>,
-    /// The process's number, if it has been evicted: there is no connection any more.
+    /// The process's number if it has been evicted: the lane never reconnects.
     evicted: Option<u32>,
 }
 
 impl<C: Connect> Lane<C> {
-    /// A lane that is connected.
+    /// Makes a connected lane.
     pub(super) fn new(connect: C) -> Result<Self> {
         let wire = connect.connect()?;
         let state = LaneState {
@@ -118,16 +114,16 @@ impl<C: Connect> Lane<C> {
     }
 
     fn state(&self) -> MutexGuard<'_, LaneState<C::Wire>> {
-        // A panic in here is a bug of ours; what it leaves behind is no worse than a lost connection.
+        // A panic under the lock is a bug; the state it leaves is no worse than a lost connection.
         lock(&self.state, || "a thread that shares the lane, and posts on it or connects it anew".to_owned())
     }
 
-    /// Takes a chain over; gives its number.
+    /// Queues a chain. Returns its number.
     pub(super) fn push(&self, chain: Chain) -> usize {
         self.state().pipeline.push(chain)
     }
 
-    /// Gives a chain back that is done. Looks for completions if it is not, and posts what waits if its thread does nothing else.
+    /// Returns a chain if it is done. If not, polls for completions, and posts queued chains if the thread has no other work.
     pub(super) fn poll(&self, number: usize) -> Option<(Chain, Result<()>)> {
         let mut state = self.state();
         if let Some(done) = state.pipeline.take(number) {
@@ -151,10 +147,9 @@ impl<C: Connect> Lane<C> {
         self.state().pipeline.detach(number);
     }
 
-    /// A round of a thread that has nothing else to do: posts what waits, and looks for completions until as many chains are done
-    /// as are still under way, or until it has looked so often in vain. Gives whether any is done.
-    ///
-    /// A thread looks at all of its tasks in a round, so the more of them can go on, the less each costs.
+    /// A round of an idle thread: posts queued chains, and polls for completions until at least as many chains are done as are under way, or
+    /// until `looks` polls found none. Returns whether any chain is done.
+    /// A thread polls all of its tasks in a round, so the more of them can continue, the less each costs.
     pub(super) fn poll_round(&self, looks: u32) -> bool {
         let mut state = self.state();
         state.round += 1;
@@ -171,7 +166,7 @@ impl<C: Connect> Lane<C> {
             done += more;
             if more == 0 {
                 left -= 1;
-                // After the look: a device in software may be done before the doorbell returns.
+                // After the poll: a software device may be done before the doorbell returns.
                 std::hint::spin_loop();
             }
         }
@@ -179,8 +174,7 @@ impl<C: Connect> Lane<C> {
         done > 0
     }
 
-    /// Posts all that waits. Where credits have run out that takes until others are done; where the other side does not answer, chains
-    /// fail after the timeout.
+    /// Posts all queued chains. Without credits this waits for completions; if the memory node does not answer, chains fail after the timeout.
     pub(super) fn post_all(&self) {
         let mut state = self.state();
         while state.pipeline.has_queued() {
@@ -195,8 +189,8 @@ impl<C: Connect> Lane<C> {
         self.doorbells.load(Ordering::Relaxed)
     }
 
-    /// What it has in flight, for reports of stalls. A thread that looks for completions has the lane nearly all the time, so it is
-    /// asked, and answers when it looks at the clock. Does not wait for one that connects anew.
+    /// Describes the requests in flight, for reports of stalls. A polling thread holds the lane's lock nearly all the time, so it is asked for
+    /// the description, and answers when it checks the clock. Does not wait for a thread that reconnects.
     pub(super) fn describe(&self) -> String {
         let begun = Instant::now();
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -215,7 +209,7 @@ impl<C: Connect> Lane<C> {
                 return answer;
             }
             if begun.elapsed() >= DESCRIBE_TIMEOUT {
-                return format!("the lane to memory node {} connects anew", self.connect.node());
+                return format!("the lane to memory node {} reconnects", self.connect.node());
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -224,7 +218,7 @@ impl<C: Connect> Lane<C> {
     fn describe_state(&self, state: &mut LaneState<C::Wire>) -> String {
         let node = self.connect.node();
         let since = state.waiting_since.map_or_else(
-            || "its clock does not run".to_owned(),
+            || "its timeout does not run".to_owned(),
             |since| {
                 format!(
                     "without a completion for {:.1?}, and gives up after {:.1?}",
@@ -237,7 +231,7 @@ impl<C: Connect> Lane<C> {
         format!("the lane to memory node {node}, {connection}, {since}: {}", state.pipeline.describe_use())
     }
 
-    /// Posts as much as there are credits for, with one doorbell.
+    /// Posts as many requests as credits allow, with one doorbell.
     fn post(&self, state: &mut LaneState<C::Wire>) {
         if state.wire.is_none() && !self.reconnect(state) {
             self.give_up(state, None);
@@ -252,7 +246,7 @@ impl<C: Connect> Lane<C> {
         let posted = wire.post(|ring| {
             let request = requests.next(ring)?;
             let Segment { base, rkey } = segments[usize::from(request.at.segment() - first)];
-            // Where a memory node has told a base that is none, its own device refuses the address.
+            // If a memory node has sent a wrong base, its own device refuses the address.
             let address = base.wrapping_add(request.at.offset());
             Some((request, Target { address, key: rkey }))
         });
@@ -269,7 +263,7 @@ impl<C: Connect> Lane<C> {
         }
     }
 
-    /// Looks for completions; gives how many chains are done, or have failed.
+    /// Polls for completions. Returns how many chains are done, or have failed.
     #[inline]
     fn poll_completions(&self, state: &mut LaneState<C::Wire>) -> usize {
         let LaneState { pipeline, wire: Some(wire), .. } = state else { return 0 };
@@ -284,7 +278,7 @@ impl<C: Connect> Lane<C> {
         if found == 0 {
             return self.check_connection(state);
         }
-        // What was posted earlier is done, too.
+        // Earlier requests are done, too.
         if let Some(number) = done {
             chains = pipeline.complete(number, wire.ring());
         }
@@ -298,8 +292,8 @@ impl<C: Connect> Lane<C> {
         chains
     }
 
-    /// Nothing was found: now and then, looks at the clock and for news of the connection. If that was its end, gives how many
-    /// chains have failed.
+    /// After polls without a completion, checks the clock and the connection's events. Returns how many chains have failed if the connection has
+    /// ended.
     fn check_connection(&self, state: &mut LaneState<C::Wire>) -> usize {
         state.looks += 1;
         if state.looks < LOOKS_PER_CLOCK {
@@ -316,8 +310,8 @@ impl<C: Connect> Lane<C> {
         if over { self.tear_down(state, None, has_ended) } else { 0 }
     }
 
-    /// Ends a connection that does not work any more. `failure` is the request that failed first, if it is known; `has_ended` says
-    /// that the memory node has closed the connection. Gives how many chains have failed.
+    /// Tears down a failed connection. `failure` is the request that failed first, if known; `has_ended` is true if the memory node has closed
+    /// the connection. Returns how many chains have failed.
     fn tear_down(
         &self,
         state: &mut LaneState<C::Wire>,
@@ -327,7 +321,7 @@ impl<C: Connect> Lane<C> {
         let Some(mut wire) = state.wire.take() else { return 0 };
         tracing::warn!(node = self.connect.node(), ?failure, "connection lost");
         wire.stop();
-        // What was executed before has its results; after the first that was not, nothing is.
+        // Executed requests have results; no request behind the first unexecuted one has.
         let deadline = Instant::now() + DRAIN;
         let mut flushed = failure.is_some();
         while state.pipeline.in_flight() > 0 && !flushed && Instant::now() < deadline {
@@ -342,9 +336,9 @@ impl<C: Connect> Lane<C> {
         }
         let failure = failure.and_then(|(number, outcome)| Some((state.pipeline.describe(number)?, outcome)));
         let ended_meanwhile = wire.has_ended();
-        // Destroys the queue pair: from here on the device touches nothing of it.
+        // Destroys the queue pair: from here on the device touches no buffer of it.
         drop(wire);
-        // Why it was closed is told to whoever connects.
+        // The reason of the close is in the answer to a new connection request.
         let renewed = (has_ended || ended_meanwhile).then(|| self.connect.connect());
         if let Some(Err(Error::Evicted(evicted))) = &renewed {
             state.evicted = Some(evicted.process);
@@ -358,7 +352,7 @@ impl<C: Connect> Lane<C> {
         failed
     }
 
-    /// Fails all chains that are not done; gives how many.
+    /// Fails all incomplete chains. Returns their number.
     fn give_up(
         &self,
         state: &mut LaneState<C::Wire>,
@@ -386,7 +380,7 @@ impl<C: Connect> Lane<C> {
         })
     }
 
-    /// Connects anew, unless that was tried a moment ago.
+    /// Reconnects, unless the last attempt was less than a timeout ago.
     fn reconnect(&self, state: &mut LaneState<C::Wire>) -> bool {
         let is_too_soon = state.failed.is_some_and(|at| at.elapsed() < self.connect.timeout());
         if is_too_soon || state.evicted.is_some() {

@@ -1,9 +1,7 @@
-//! The connection manager (`rdma_cm`): events of connections, and how a connection is asked for.
-//!
-//! Nothing here waits without a deadline, whatever the other side does or fails to do.
-//!
-//! A channel has a lock, which is held for every call of the library with the channel or with an identifier of it. Whether the library would
-//! allow two calls at a time need not be known. No call under the lock waits: events are taken without waiting for one.
+//! The connection manager (`rdma_cm`): events of connections, and requests for them.
+//! No function here waits without a deadline, whatever the other side does.
+//! A channel has a lock, which is held for every call of the library with the channel or with an identifier of it. So the library need not support
+//! concurrent calls. No call under the lock waits: taking an event does not wait for one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +20,7 @@ use crate::error::{self, Error, Result};
 use crate::handshake;
 use crate::stall::blocked;
 
-/// Where events of connections arrive.
+/// An event channel of connections.
 ///
 /// Invariant: `raw` was created by `new` and is destroyed by `drop` only; its identifiers own shares in the channel, so they are destroyed by
 /// then. `fd` is its descriptor, which is open for as long.
@@ -37,11 +35,11 @@ unsafe impl Send for Channel {}
 // SAFETY: `&self` reaches the library through `locked` only, so on one thread at a time; the descriptor is the kernel's, which locks it.
 unsafe impl Sync for Channel {}
 
-/// What happened to which end of a connection.
+/// An event of an end of a connection.
 #[derive(Debug)]
 pub(super) struct CmEvent {
     pub(super) kind: EventKind,
-    /// Tells the ends of a channel apart.
+    /// Identifies the end in its channel.
     pub(super) id: usize,
 }
 
@@ -49,24 +47,23 @@ pub(super) struct CmEvent {
 pub(super) enum EventKind {
     AddressResolved,
     RouteResolved,
-    /// A client asks for a connection: its end here, what came with the request, and how many READs without an
-    /// answer the other end would have.
+    /// A client requests a connection: its identifier here, the data of the request, and the most unanswered READs of the client.
     Request {
         id: Id,
         data: Vec<u8>,
         reads: u8,
     },
-    /// The connection is established, with what came with the reply, and how many READs without an answer this end may have.
+    /// The connection is established: the data of the reply, and the most unanswered READs of this end.
     Established {
         data: Vec<u8>,
         reads: u8,
     },
-    /// The request was refused: by the other program, with its words, or by the other machine.
+    /// The request was refused: by the memory node, with its reason, or by the other machine.
     Refused(String),
     /// The connection has ended.
     Ended,
     Failed(&'static str),
-    /// An event that nothing waits for.
+    /// An event of no interest.
     Other,
 }
 
@@ -84,14 +81,14 @@ impl Channel {
         Ok(channel)
     }
 
-    /// Has the lock while `work` uses the channel, which is alive, or an identifier of it.
+    /// Runs `work` under the lock. It may use the channel, which is alive, or an identifier of it.
     pub(super) fn locked<R>(&self, work: impl FnOnce(*mut sys::rdma_event_channel) -> R) -> R {
-        // A panic under the lock leaves the library's structures as its last call has left them.
+        // A panic under the lock does not change the library's structures.
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
         work(raw.as_ptr())
     }
 
-    /// The next event, if there is one.
+    /// Returns the next event, if any.
     pub(super) fn next(self: &Arc<Self>) -> Option<CmEvent> {
         self.locked(|channel| {
             let mut event = null_mut();
@@ -179,17 +176,17 @@ impl Drop for Channel {
     }
 }
 
-/// Waits until one of the descriptors has something to read, or until the time is over.
+/// Waits until one of the descriptors is readable, or until the time is over.
 pub(super) fn wait_for(descriptors: &[BorrowedFd<'_>], time: Duration) {
     let mut waited: Vec<PollFd<'_>> =
         descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let time = Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() };
-    // Being interrupted is as good as waking up for nothing.
+    // An interruption counts as a spurious wake.
     let _ = poll(&mut waited, Some(&time));
 }
 
-/// An end whose route to an address is known; it is yet to be connected.
+/// Makes an identifier with a resolved route to an address, to be connected.
 pub(super) fn resolve(
     address: SocketAddr,
     deadline: Instant,
@@ -209,8 +206,7 @@ pub(super) fn resolve(
     Ok((id, device))
 }
 
-/// Asks for the connection and waits until it is there; gives what came with the reply, and how many READs without an answer
-/// there may be.
+/// Requests the connection and waits until it is established. Returns the data of the reply, and the most unanswered READs.
 pub(super) fn connect(id: &Id, data: &[u8], reads: u8, deadline: Instant) -> Result<(Vec<u8>, u8), String> {
     let _waiting = blocked(|| "the connection manager to make a connection".to_owned());
     id.connect(data, 0, reads).map_err(|error| error.to_string())?;
@@ -220,14 +216,14 @@ pub(super) fn connect(id: &Id, data: &[u8], reads: u8, deadline: Instant) -> Res
     }
 }
 
-/// Waits for something to happen to one end, which is the only one of its channel.
+/// Waits for an event of an identifier, which is the only one of its channel.
 fn expect(id: &Id, deadline: Instant, is_it: impl Fn(&EventKind) -> bool) -> Result<EventKind, String> {
     loop {
         let Some(event) = id.channel().wait(deadline) else { return Err("it does not answer".to_owned()) };
         match event.kind {
             kind if is_it(&kind) => return Ok(kind),
             EventKind::Refused(reason) if reason.is_empty() => {
-                return Err("nobody listens there, or it refuses connections".to_owned());
+                return Err("no memory node listens there, or it refuses connections".to_owned());
             }
             EventKind::Refused(reason) => return Err(reason),
             EventKind::Failed(reason) => return Err(reason.to_owned()),
@@ -237,7 +233,7 @@ fn expect(id: &Id, deadline: Instant, is_it: impl Fn(&EventKind) -> bool) -> Res
     }
 }
 
-/// The error for an address that can not be connected to.
+/// Returns the error of a failed connection to an address.
 pub(super) fn cannot_connect(address: &str, reason: impl Into<Box<str>>) -> Error {
     Error::from(error::CannotConnect { address: address.into(), reason: reason.into() })
 }

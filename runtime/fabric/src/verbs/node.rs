@@ -1,4 +1,4 @@
-//! A memory node, as a client knows it: its session, and how lanes to it are opened.
+//! A memory node, as a client knows it: its session, and the connections of its lanes.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,20 +24,20 @@ use crate::stall::{blocked, lock};
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
-/// Requests in a lane's send queue, if the device has so many: what a few tens of tasks have in flight.
+/// The requests in a lane's send queue, if the device allows as many: enough for a few tens of tasks.
 const REQUESTS: u32 = 256;
-/// Memory that a lane reads into and writes from.
+/// The size of a lane's ring, into which it reads and from which it writes.
 const RING_BYTES: u64 = 128 << 10;
-/// WRITEs up to this size travel in their work request: the words of a small node.
+/// WRITEs up to this size are inline in their work request: the words of a small node.
 const INLINE_BYTES: u32 = 64;
 
 /// A memory node, as a client knows it.
 pub(super) struct Node {
     position: NodePosition,
-    /// The number of its first segment in the cluster, and this process's among all.
+    /// The number of its first segment in the cluster, and this process's number.
     first_segment: u16,
     process: u32,
-    /// Its address as it was given, and as it is.
+    /// Its address as in the URL, and resolved.
     name: Box<str>,
     address: SocketAddr,
     timeout: Duration,
@@ -47,20 +47,20 @@ pub(super) struct Node {
     session: Mutex<Session>,
 }
 
-/// A control connection that is open, and what it gave.
+/// An open control connection, and the results of its handshake.
 struct Session {
     client: u32,
     key: Key,
     lanes: u32,
-    /// As long as it is there, so are the client's lanes.
+    /// The client's lanes stay open as long as it.
     control: Control,
     asker: Asker,
 }
 
-/// Makes the connections of a lane to a node, one after the other.
+/// Makes the successive connections of a lane to a node.
 pub(super) struct Connector {
     node: Arc<Node>,
-    /// The number of the last; 0 before the first.
+    /// The number of the last connection; 0 before the first.
     last: AtomicU32,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Control {
     messages: Messages,
     reply: Reply,
     nonce: Nonce,
-    /// Whether there is room for a message to arrive.
+    /// True if a receive buffer is posted.
     expects: bool,
 }
 
@@ -90,7 +90,7 @@ impl Session {
 }
 
 impl Control {
-    /// Asks for a control connection. `incarnation` is the one that is wanted, 0 for any.
+    /// Opens a control connection. The incarnation in `hello` is the expected one, 0 for any.
     pub(super) fn open(
         address: SocketAddr,
         hello: Hello,
@@ -118,7 +118,7 @@ impl Control {
         self.reply.incarnation
     }
 
-    /// Takes a place in a cluster, and waits for the answer.
+    /// Requests to join the cluster, and waits for the welcome.
     pub(super) fn join(
         &mut self,
         join: Join,
@@ -131,7 +131,7 @@ impl Control {
         Welcome::parse(&self.receive(until)?, layout)
     }
 
-    /// Makes room for a message, if there is none: an answer that never came has left its.
+    /// Posts a receive buffer, unless one is still posted for an answer that never arrived.
     fn expect(&mut self) -> Result<(), String> {
         if !self.expects {
             self.messages.expect(&self.queue_pair).map_err(|error| error.to_string())?;
@@ -178,7 +178,7 @@ impl Drop for Control {
 }
 
 impl Node {
-    /// A memory node that has welcomed this process.
+    /// Makes the record of a memory node that has welcomed this process.
     pub(super) fn new(
         (position, process): (NodePosition, u32),
         (name, address): (Box<str>, SocketAddr),
@@ -206,7 +206,7 @@ impl Node {
         self.first_segment
     }
 
-    /// Whether a process is gone from this node: it is shut out by the question. Nothing if the node does not answer.
+    /// Returns whether a process is gone from this node: the question itself disconnects it. `None` if the node does not answer.
     pub(super) fn is_gone(&self, process: u32) -> Option<bool> {
         let mut session =
             lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
@@ -215,12 +215,12 @@ impl Node {
         Some(answer == Answer::Gone)
     }
 
-    /// A lane of its own; it connects anew when it must.
+    /// Opens a new lane, which reconnects after a failure.
     pub(super) fn open_lane(self: &Arc<Self>) -> Result<ThreadLane> {
         Lane::new(Connector { node: Arc::clone(self), last: AtomicU32::new(0) })
     }
 
-    /// A connection in place of the one with the number `last`, which becomes its own.
+    /// Makes a connection that replaces number `last`, and stores its own number there.
     fn connect(&self, last: &AtomicU32) -> Result<Connection> {
         let mut session =
             lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
@@ -245,7 +245,7 @@ impl Node {
             REQUESTS.min(limits.requests).min(limits.completions.saturating_sub(SPARE_COMPLETIONS));
         let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
         let ring = Region::new(&domain, RING_BYTES, Access::Local).map_err(text)?;
-        // A device may have room for less than it is asked for, and refuse.
+        // A device that supports fewer inline bytes may refuse.
         let queue_pair = QueuePair::new(id, &domain, &completions, requests, INLINE_BYTES)
             .or_else(|(id, _)| QueuePair::new(id, &domain, &completions, requests, 0))
             .map_err(|(_, error)| text(error))?;
@@ -270,10 +270,10 @@ impl Node {
     }
 }
 
-/// What a memory node says of a lane for a client that it does not know, or no longer.
+/// A memory node's refusal of a lane for a client that it does not know.
 pub(super) const UNKNOWN_CLIENT: &str = "the memory node does not know this client";
 
-/// A connection and what belongs to it. The queue pair is destroyed first: after that the ring can be used for something else.
+/// A connection and its resources. The queue pair is destroyed first: after that the device does not touch the ring.
 pub(super) struct Connection {
     queue_pair: QueuePair,
     completions: Arc<Completions>,

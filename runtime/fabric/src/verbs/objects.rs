@@ -1,13 +1,12 @@
-//! Counting the objects of devices that are made and not destroyed.
-//!
-//! Each object owns what it was made from, by value or by `Arc`, so it is destroyed before that. A device refuses to destroy what is in use:
-//! a failure is a bug of Farfield's, or of a driver. It is reported and stays counted, and the object is lost.
+//! The count of device objects that are not destroyed.
+//! Each object owns the objects from which it was made, by value or by `Arc`, so it is destroyed before them. A device refuses to destroy an object
+//! in use: such a failure is a bug of Farfield or of a driver. It is reported, the object is leaked and stays counted.
 
 use std::ffi::c_int;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many objects there are.
+/// A count of objects.
 struct Objects(AtomicU64);
 
 static OBJECTS: Objects = Objects(AtomicU64::new(0));
@@ -30,17 +29,17 @@ impl Objects {
     }
 }
 
-/// An object of a device has been made.
+/// Counts a new object.
 pub(super) fn count_created() {
     OBJECTS.count_created();
 }
 
-/// Destroying an object of a device gave `result`; returns whether the object is gone.
+/// Counts a destroyed object, if `result` is success. Returns whether the object was destroyed.
 pub(super) fn count_destroyed(what: &'static str, result: c_int) -> bool {
     OBJECTS.count_destroyed(what, result)
 }
 
-/// How many there are.
+/// Returns the number of objects.
 #[cfg(test)]
 pub(super) fn objects() -> u64 {
     OBJECTS.0.load(Ordering::Relaxed)

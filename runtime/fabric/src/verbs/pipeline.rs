@@ -1,22 +1,21 @@
-//! The pipeline: from chains to work requests, and from completions back to chains. It knows credits and order, and
-//! nothing of devices, so it can be tested without one.
+//! The pipeline: from chains to work requests, and from completions back to chains. It implements credits and order without knowledge of devices, so
+//! it can be tested without one.
 //!
 //! A chain's operations become *pieces*, each a work request: a long READ or WRITE several. Pieces are posted in the order of
 //! their chains as far as credits go, and a reliable connection completes them in that order. So
 //! - one number, a piece's *position*, tells from one completion that all pieces before it are done too;
 //! - the memory that they use is a ring, in which the oldest is freed first. What the device reads and writes is never a
 //!   chain's own buffer, so chains may be dropped, moved and recycled at any time.
-//!
-//! Credits: slots of the send queue; READs and atomics that the connection may have outstanding; and words of the ring. What has
-//! none waits here, and goes out with a later completion, so no queue can overflow.
+//! Credits: slots of the send queue; READs and atomics that the connection may have outstanding; and words of the ring. A piece without credits waits
+//! here until a later completion, so no queue can overflow.
 //!
 //! # Order
 //!
 //! The device executes requests in order, but may send a READ or an atomic again whose answer was lost, after what was posted
 //! behind it. The specification's table of ordering (InfiniBand, volume 1, "Work request operation ordering") therefore
 //! asks for a fence on a WRITE after a READ or an atomic, and on an atomic after a READ; nothing else needs one. A fence makes the
-//! device wait for everything before, so it is used only where the order is promised: inside a chain, and after a chain that
-//! nobody waits for (it was *left*) and that is still in flight.
+//! device wait for all earlier requests, so it is used only where the order is promised: inside a chain, and after a *detached* chain that is still
+//! in flight.
 //!
 //! # Words that others try to change by CAS
 //!
@@ -33,16 +32,16 @@ use super::super::chain::{Chain, Op};
 use crate::error::{Error, Result};
 use farfield_words::Address;
 
-/// What the connection allows.
+/// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credits {
     /// Work requests in the send queue.
     pub(super) requests: usize,
-    /// READs and atomics that have no answer yet.
+    /// READs and atomics without an answer.
     pub(super) reads: usize,
     /// Words of the ring.
     pub(super) words: usize,
-    /// The most words of a WRITE that travel in its work request.
+    /// The most words of an inline WRITE.
     pub(super) inline_words: usize,
 }
 
@@ -58,11 +57,11 @@ pub(super) trait Ring {
 pub(super) struct Request<'a> {
     pub(super) verb: Verb<'a>,
     pub(super) at: Address,
-    /// Where the piece stands among all pieces.
+    /// The position of the piece among all pieces.
     pub(super) position: u64,
-    /// Whether it must wait for what was posted before.
+    /// True if it must wait for all earlier requests.
     pub(super) fence: bool,
-    /// Whether its completion is to be told: it is the last of its chain.
+    /// True if it is signalled: it is the last of its chain.
     pub(super) signal: bool,
 }
 
@@ -77,7 +76,7 @@ pub(super) enum Verb<'a> {
         ring: usize,
         words: usize,
     },
-    /// From the chain's own words, which the request borrows: the device has copied them when posting returns.
+    /// From the chain's own words, which the request borrows: the library copies them while it posts.
     WriteInline(&'a [u64]),
     CompareExchange {
         ring: usize,
@@ -90,22 +89,22 @@ pub(super) enum Verb<'a> {
     },
 }
 
-/// A chain that has been handed over and not been taken back.
+/// A chain in the pipeline.
 struct Flight {
     chain: Chain,
-    /// What is posted next; none once all of it is posted. It changes while [`Requests`] borrow the chain's words, so it is a cell.
+    /// The next piece; `None` once all are posted. It changes while [`Requests`] borrow the chain's words, so it is a cell.
     next: Cell<Option<NextPiece>>,
-    /// How it ended, once it has.
+    /// Its result, once it is done.
     result: Option<Result<()>>,
-    /// In which round of its thread it was looked at last.
+    /// The round of its thread in which it was polled last.
     looked_at: Option<u64>,
-    /// Whether nobody waits for it.
+    /// True if no future waits for it.
     detached: bool,
-    /// Whether nobody wants it back.
+    /// True if it is freed when it is done, not taken back.
     forgotten: bool,
 }
 
-/// The operation that is posted next, and how many of its words have been.
+/// The next operation, and the number of its words that are posted.
 #[derive(Clone, Copy)]
 struct NextPiece {
     op: usize,
@@ -116,29 +115,29 @@ struct NextPiece {
 struct Piece {
     flight: usize,
     op: usize,
-    /// Where in the ring its words are, how many, and which of the operation's words they are.
+    /// The index of its words in the ring, their number, and the index of the first in the operation.
     ring: usize,
     words: usize,
     first: usize,
-    /// What the ring gets back.
+    /// The words of the ring that it occupies.
     ring_words: usize,
-    /// Whether words come back, and a credit for READs.
+    /// True if it has an answer, and so takes a credit for READs.
     reads: bool,
     last: bool,
 }
 
-/// Positions of pieces that others may have to wait for: one past the last.
+/// The positions of READs and atomics for which later pieces may need a fence: one past the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct FencePoints {
     reads: u64,
     atomics: u64,
 }
 
-/// What of the ring is in use.
+/// The use of the ring.
 struct RingSpace {
     words: usize,
     used: usize,
-    /// Where it is used next.
+    /// The index of the next free word.
     head: usize,
 }
 
@@ -148,21 +147,21 @@ pub(super) struct Pipeline {
     posting: Posting,
 }
 
-/// What is posted and what waits: all that posting changes.
+/// Posted and queued chains: the state that posting changes.
 struct Posting {
     credits: Credits,
-    /// What of the credits is in use.
+    /// The credits in use.
     requests: usize,
     reads: usize,
     ring_space: RingSpace,
-    /// Flights with something to post, in order.
+    /// Flights with pieces to post, in order.
     queue: VecDeque<usize>,
-    /// Chains that are posted, whole or in part.
+    /// The number of chains that are posted, wholly or in part.
     under_way: usize,
     /// Pieces in flight, and the position of the first.
     pieces: VecDeque<Piece>,
     first: u64,
-    /// The READs and atomics of the chain at the head of the queue, and of chains that were left.
+    /// The READs and atomics of the chain at the head of the queue, and of detached chains.
     current: FencePoints,
     detached: FencePoints,
 }
@@ -185,14 +184,14 @@ impl Pipeline {
         Self { flights: Vec::new(), free: Vec::new(), posting }
     }
 
-    /// The connection is another one, which may allow something else. Nothing may be in flight.
+    /// Sets the credits of a new connection. No piece may be in flight.
     pub(super) fn set_credits(&mut self, credits: Credits) {
         assert!(self.posting.pieces.is_empty());
         self.posting.credits = credits;
         self.posting.ring_space = RingSpace { words: credits.words, used: 0, head: 0 };
     }
 
-    /// Takes a chain over; gives its number, which is that of no other until it is taken back.
+    /// Queues a chain. Returns its number, which is unique until the chain is taken back.
     pub(super) fn push(&mut self, chain: Chain) -> usize {
         let waits = !chain.ops().is_empty();
         let (next, result) =
@@ -220,7 +219,7 @@ impl Pipeline {
         self.flights[number].as_mut().expect("a chain is looked at until it is taken back")
     }
 
-    /// Gives a chain back that is done.
+    /// Returns a chain if it is done.
     pub(super) fn take(&mut self, number: usize) -> Option<(Chain, Result<()>)> {
         self.flight(number).result.as_ref()?;
         let Some(Flight { chain, result: Some(result), .. }) = self.flights[number].take() else {
@@ -230,7 +229,7 @@ impl Pipeline {
         Some((chain, result))
     }
 
-    /// Nobody will take a chain back.
+    /// Frees a chain when it is done.
     pub(super) fn forget(&mut self, number: usize) {
         let flight = self.flight(number);
         flight.forgotten = true;
@@ -250,17 +249,17 @@ impl Pipeline {
         }
     }
 
-    /// Whether a chain is looked at for the first time in this round. Whoever looks again has nothing else to do.
+    /// Returns whether a chain is polled for the first time in this round. A second poll shows that its thread has no other work.
     pub(super) fn is_fresh(&mut self, number: usize, round: u64) -> bool {
         self.flight(number).looked_at.replace(round) != Some(round)
     }
 
-    /// Whether a chain waits to be posted.
+    /// Returns whether a chain waits to be posted.
     pub(super) fn is_queued(&mut self, number: usize) -> bool {
         self.flight(number).next.get().is_some()
     }
 
-    /// Nobody waits for a chain any more, but what is posted from now on must not overtake it.
+    /// Detaches a chain: later chains must not overtake it.
     pub(super) fn detach(&mut self, number: usize) {
         self.flight(number).detached = true;
         let Posting { first, pieces, detached, .. } = &mut self.posting;
@@ -272,27 +271,27 @@ impl Pipeline {
         }
     }
 
-    /// Whether there is something to post.
+    /// Returns whether chains are queued.
     pub(super) fn has_queued(&self) -> bool {
         !self.posting.queue.is_empty()
     }
 
-    /// Whether as many chains wait as are under way, at least, so that half of what a thread does at a time shares a doorbell.
+    /// Returns whether at least as many chains are queued as are under way, so that half of a thread's concurrent chains share a doorbell.
     pub(super) fn has_many_queued(&self) -> bool {
         self.posting.queue.len() >= self.posting.under_way.max(1)
     }
 
-    /// How many chains are under way.
+    /// Returns the number of chains under way.
     pub(super) fn under_way(&self) -> usize {
         self.posting.under_way
     }
 
-    /// How many pieces are in flight.
+    /// Returns the number of pieces in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.posting.pieces.len()
     }
 
-    /// What is posted, what waits, and the credits in use, for reports of stalls.
+    /// Describes posted and queued chains and the credits in use, for reports of stalls.
     pub(super) fn describe_use(&self) -> String {
         let posting = &self.posting;
         let Credits { requests, reads, words, .. } = posting.credits;
@@ -309,7 +308,7 @@ impl Pipeline {
         )
     }
 
-    /// Everything up to this position is done: its results go to their chains. Gives how many chains that completes.
+    /// Completes all pieces up to this position, and copies their results to their chains. Returns how many chains are done.
     pub(super) fn complete(&mut self, position: u64, ring: &impl Ring) -> usize {
         let mut chains = 0;
         while self.posting.first <= position
@@ -335,15 +334,14 @@ impl Pipeline {
         chains
     }
 
-    /// What the piece at a position does, and where.
+    /// Returns the operation and address of the piece at a position.
     pub(super) fn describe(&self, position: u64) -> Option<(&'static str, Address)> {
         let piece = self.posting.pieces.get(position.checked_sub(self.posting.first)? as usize)?;
         let op = &self.flights[piece.flight].as_ref()?.chain.ops()[piece.op];
         Some((op.name(), op.at().add((piece.first * 8) as u64)))
     }
 
-    /// The connection is gone: nothing more will be done. Each chain fails with an error of its own, made from what it was
-    /// about to do next. Gives how many.
+    /// Fails all chains after the loss of the connection, each with an error for its next operation. Returns their number.
     pub(super) fn fail(&mut self, mut error: impl FnMut(&'static str, Address) -> Error) -> usize {
         let mut failed = 0;
         while let Some(piece) = self.posting.pop_piece() {
@@ -372,7 +370,7 @@ impl Pipeline {
 }
 
 impl Posting {
-    /// Takes the oldest piece off, and its credits back.
+    /// Removes the oldest piece, and frees its credits.
     fn pop_piece(&mut self) -> Option<Piece> {
         let piece = self.pieces.pop_front()?;
         self.first += 1;
@@ -384,7 +382,7 @@ impl Posting {
 }
 
 impl RingSpace {
-    /// Where so many words are free in one stretch, and how many that takes: what is left at the end is skipped.
+    /// Returns the index of `words` contiguous free words, and the number of words that they occupy with those skipped at the ring's end.
     fn find(&self, words: usize) -> Option<(usize, usize)> {
         if words == 0 {
             return Some((0, 0));
@@ -395,7 +393,7 @@ impl RingSpace {
     }
 }
 
-/// A READ or an atomic stands at a position.
+/// Records the position of a READ or an atomic.
 fn note_fence_point(fence_point: &mut FencePoints, op: &Op, position: u64) {
     match op {
         Op::Read { .. } => fence_point.reads = fence_point.reads.max(position + 1),

@@ -1,4 +1,4 @@
-//! Completion queues, and the buffers of connections that carry messages.
+//! Completion queues, and the message buffers of control connections.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -16,19 +16,17 @@ use super::region::{Access, Domain, Region};
 use crate::error::Result;
 use farfield_words::WORD_BYTES;
 
-/// How many completions are taken at a time.
+/// The most completions that are taken at a time.
 const BATCH: usize = 32;
 
-/// What tells of completions: a descriptor.
+/// A completion channel: its descriptor becomes readable when a completion arrives.
 ///
 /// Invariant: `raw` was created by `new` and is destroyed by `drop` only. Its descriptor is open, and reading from it does not wait.
 #[derive(Debug)]
 struct CompletionChannel(NonNull<sys::ibv_comp_channel>);
 
 /// A completion queue.
-///
-/// Invariant: `cq` was created by `new` and is destroyed by `drop` only, which runs before `channel` is dropped. Nothing else tells through
-/// `channel`.
+/// Invariant: `cq` was created by `new` and is destroyed by `drop` only, which runs before `channel` is dropped. No other queue uses `channel`.
 #[derive(Debug)]
 pub(super) struct Completions {
     cq: NonNull<sys::ibv_cq>,
@@ -48,7 +46,7 @@ pub(super) struct Completion {
     /// The number of its work request.
     pub(super) number: u64,
     pub(super) outcome: Outcome,
-    /// How many bytes a message had.
+    /// The bytes of a received message.
     pub(super) bytes: u32,
 }
 
@@ -57,13 +55,13 @@ pub(super) enum Outcome {
     Done,
     /// Not executed, because of an earlier failure or because the connection is being torn down.
     Flushed,
-    /// The other side never answered.
+    /// The memory node's device never answered.
     NoAnswer,
     Failed(&'static str),
 }
 
 impl Completions {
-    /// A queue for so many completions; if it `tells`, its descriptor says that there are some.
+    /// Makes a queue of `capacity` completions; if it `tells`, it has a descriptor that becomes readable when a completion arrives.
     pub(super) fn new(device: Device, capacity: u32, tells: bool) -> Result<Arc<Self>> {
         let channel = tells.then(|| CompletionChannel::new(device)).transpose()?;
         let channel_ptr = channel.as_ref().map_or(null_mut(), |channel| channel.0.as_ptr());
@@ -83,12 +81,12 @@ impl Completions {
         self.cq.as_ptr()
     }
 
-    /// The descriptor that says that there are completions.
+    /// Returns the descriptor that becomes readable when a completion arrives.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.channel.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes in what the descriptor said, and lets it speak again at the next completion. Look for completions afterwards.
+    /// Acknowledges the descriptor's events, and arms it for the next completion. Poll for completions afterwards.
     pub(super) fn rearm(&self) {
         let Some(channel) = &self.channel else { return };
         let (mut cq, mut context) = (null_mut(), null_mut());
@@ -98,12 +96,12 @@ impl Completions {
             while sys::ibv_get_cq_event(channel.0.as_ptr(), &raw mut cq, &raw mut context) == 0 {
                 sys::ibv_ack_cq_events(cq, 1);
             }
-            // What is not told is found when the queue is looked at next.
+            // A completion without an event is found by the next poll.
             sys::ibv_req_notify_cq(self.cq.as_ptr(), 0);
         }
     }
 
-    /// Passes the completions that there are to `each`; returns how many.
+    /// Passes all available completions to `each`. Returns their number.
     #[inline]
     pub(super) fn take(&self, mut each: impl FnMut(Completion)) -> usize {
         let mut found = [const { MaybeUninit::<sys::ibv_wc>::uninit() }; BATCH];
@@ -126,10 +124,9 @@ impl Completions {
 }
 
 impl Completion {
-    /// Reads what the library says of a completion.
-    ///
-    /// A driver leaves out what has no meaning for its kind, so the structure may be initialised in part only. Its fields are read one by one: those
-    /// that `ibv_poll_cq` names valid for any status, then for success, then for what was received.
+    /// Reads a completion of the library.
+    /// A driver omits fields that have no meaning for the completion's kind, so the structure may be initialised in part only. Its fields are
+    /// read one by one: those that `ibv_poll_cq` names valid for any status, then for success, then for a received message.
     ///
     /// # Safety
     /// `ibv_poll_cq` has returned it.
@@ -198,10 +195,10 @@ impl Drop for CompletionChannel {
     }
 }
 
-/// The buffers of a connection that carries messages.
+/// The message buffers of a connection.
 #[derive(Debug)]
 pub(super) struct Messages {
-    /// One to send from, then one to receive in.
+    /// The send buffer, then the receive buffer.
     region: Region,
     bytes: usize,
 }
@@ -211,19 +208,19 @@ pub(super) const SENT: u64 = 1;
 pub(super) const RECEIVED: u64 = 2;
 
 impl Messages {
-    /// For messages of up to so many bytes each way.
+    /// Makes buffers for messages of up to `bytes` bytes each way.
     pub(super) fn new(domain: &Arc<Domain>, bytes: usize) -> Result<Self> {
         let bytes = bytes.next_multiple_of(WORD_BYTES);
         let region = Region::new(domain, 2 * bytes as u64, Access::Local)?;
         Ok(Self { region, bytes })
     }
 
-    /// Makes room for one message to arrive.
+    /// Posts the receive buffer for one message.
     pub(super) fn expect(&self, queue_pair: &QueuePair) -> Result<()> {
         queue_pair.receive(RECEIVED, self.region.element(self.bytes, self.bytes))
     }
 
-    /// The message that has arrived, of so many bytes.
+    /// Returns the received message of `bytes` bytes.
     pub(super) fn received(&self, bytes: u32) -> Vec<u8> {
         let bytes = (bytes as usize).min(self.bytes);
         let mut words = vec![0_u64; bytes.div_ceil(WORD_BYTES)];
@@ -246,7 +243,7 @@ impl Messages {
 mod tests {
     use super::*;
 
-    /// What is made of a completion. What the driver left out holds anything.
+    /// Reads a completion whose omitted fields are uninitialised.
     fn read(number: u64, status: status::Type, opcode: opcode::Type, bytes: u32) -> (u64, Outcome, u32) {
         let mut completion = MaybeUninit::<sys::ibv_wc>::uninit();
         let wc = completion.as_mut_ptr();
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_leaves_out_is_not_looked_at() {
+    fn fields_that_a_driver_omits_are_not_read() {
         const ANYTHING: u32 = 99;
         let written = read(7, status::IBV_WC_SUCCESS, opcode::IBV_WC_RDMA_WRITE, ANYTHING);
         assert_eq!(written, (7, Outcome::Done, 0));

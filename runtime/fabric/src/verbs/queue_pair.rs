@@ -1,4 +1,4 @@
-//! A queue pair: where work requests are posted, and the end of the connection that it belongs to.
+//! A queue pair, and its end of a connection.
 
 use std::ffi::c_int;
 use std::io;
@@ -33,10 +33,10 @@ unsafe impl Send for QueuePair {}
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
-    /// Makes the queue pair of an end: for so many requests, and for WRITEs of up to so many bytes that travel in their request.
+    /// Makes the queue pair of an identifier, for `requests` requests, and for inline WRITEs of up to `inline_bytes` bytes.
     ///
     /// # Errors
-    /// The end, which has no queue pair then, and why: the device may have room for less.
+    /// The identifier, which has no queue pair then, and the reason: the device may support less.
     pub(super) fn new(
         id: Id,
         domain: &Arc<Domain>,
@@ -81,12 +81,12 @@ impl QueuePair {
         }
     }
 
-    /// Its end of a connection.
+    /// Returns its identifier.
     pub(super) fn id(&self) -> &Id {
         &self.id
     }
 
-    /// How many bytes of a WRITE can travel in its request.
+    /// Returns the most bytes of an inline WRITE.
     pub(super) fn inline_bytes(&self) -> u32 {
         self.inline_bytes
     }
@@ -95,7 +95,7 @@ impl QueuePair {
         self.raw.as_ptr()
     }
 
-    /// Posts room for a message.
+    /// Posts a receive buffer.
     pub(super) fn receive(&self, number: u64, mut element: sys::ibv_sge) -> Result<()> {
         let mut request =
             sys::ibv_recv_wr { wr_id: number, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
@@ -106,7 +106,7 @@ impl QueuePair {
         done("receive a message", result)
     }
 
-    /// Posts a message; its completion is told.
+    /// Posts a message, signalled.
     pub(super) fn send(&self, number: u64, mut element: sys::ibv_sge) -> Result<()> {
         // SAFETY: the request consists of integers, raw pointers and unions of them, for all of which zero is valid.
         let mut request: sys::ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -121,7 +121,7 @@ impl QueuePair {
         done("send a message", result)
     }
 
-    /// Its state, as the device tells it.
+    /// Describes its state, as the device reports it.
     pub(super) fn queue_pair_state(&self) -> &'static str {
         let mut attributes = MaybeUninit::<sys::ibv_qp_attr>::zeroed();
         let mut first = MaybeUninit::<sys::ibv_qp_init_attr>::zeroed();
@@ -130,7 +130,7 @@ impl QueuePair {
         let state = unsafe {
             let mask = sys::ibv_qp_attr_mask::IBV_QP_STATE.0.cast_signed();
             if sys::ibv_query_qp(self.raw.as_ptr(), attributes.as_mut_ptr(), mask, first.as_mut_ptr()) != 0 {
-                return "whose queue pair does not tell its state";
+                return "whose queue pair does not report its state";
             }
             (*attributes.as_ptr()).qp_state
         };
@@ -169,7 +169,7 @@ impl Drop for QueuePair {
     }
 }
 
-/// The error of a function of verbs, which returns its reason.
+/// Converts the result of a verbs function, which returns its error number.
 fn done(action: &'static str, result: c_int) -> Result<()> {
     if result == 0 {
         return Ok(());

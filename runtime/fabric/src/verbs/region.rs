@@ -1,6 +1,5 @@
-//! Memory that a device may reach.
-//!
-//! # Why no work request can break this process
+//! Memory that a device may access.
+//! # Why no work request can corrupt this process
 //!
 //! A device reads and writes memory of this process on its own. Requests are posted by safe functions, though, because of three facts:
 //!
@@ -11,9 +10,8 @@
 //!    memory, after which the device refuses its key. If the registration can not be ended, the memory stays mapped for ever.
 //! 3. This process accesses the memory through `AtomicU64` only ([`Region::words`]), so a device that writes at the same time is like another
 //!    thread that does.
-//!
-//! So a wrong address in a request, or a ring that is used again too early, can mix up words, which the pipeline's and the lane's invariants
-//! exclude; it is no undefined behaviour. What remains to be argued where `unsafe` stands is what the *library* does while it is called.
+//! So a wrong address in a request, or a ring that is reused too early, can mix up words, which the pipeline's and the lane's invariants exclude; it
+//! is no undefined behaviour. The arguments at each `unsafe` are about the *library*'s behaviour during the call.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -31,10 +29,10 @@ use super::pipeline::Ring;
 use crate::error::{self, Error, Result};
 use farfield_words::WORD_BYTES;
 
-/// Size of the pages that segments lie on if the system has any to give: the smallest that is called huge.
+/// The size of huge pages for segments, if the system has any: the smallest.
 const HUGE_PAGE_BITS: u8 = 21;
 
-/// A protection domain: queue pairs of one reach its memory and no other.
+/// A protection domain: its queue pairs can access its memory and no other.
 ///
 /// Invariant: `pd` was allocated by `new` and is freed in `drop` only, so it is alive as long as the domain.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ impl Drop for Domain {
     }
 }
 
-/// Memory that a device may reach, all zero at first.
+/// Memory that a device may access, all zero at first.
 ///
 /// Invariant: `mr` registers all of `map`, from `new` to `drop`. `map` is mapped for as long, begins at a page and is a multiple of words
 /// long; this process accesses it through [`Region::words`] only.
@@ -88,12 +86,12 @@ unsafe impl Send for Region {}
 // SAFETY: what is shared is reached through `&[AtomicU64]`, and `mr` is only read.
 unsafe impl Sync for Region {}
 
-/// Who may reach a region.
+/// Access rights to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// The own device.
+    /// For the local device.
     Local,
-    /// Queue pairs of its domain, from the other end too: reading, writing, atomics.
+    /// For the remote ends of the domain's queue pairs, too: reads, writes and atomics.
     Remote,
 }
 
@@ -107,7 +105,7 @@ impl Region {
         let huge = || MmapOptions::new().len(bytes).huge(Some(HUGE_PAGE_BITS)).map_anon();
         let mut map = if access == Access::Remote && bytes >> HUGE_PAGE_BITS > 0 {
             huge().or_else(|_| {
-                // Whether the system takes the advice makes no difference but in speed.
+                // The advice affects speed only, so its failure is ignored.
                 plain().inspect(|map| drop(map.advise(Advice::HugePage)))
             })
         } else {
@@ -146,12 +144,12 @@ impl Region {
         Ok(Self { mr, map: ManuallyDrop::new(map), _domain: Arc::clone(domain) })
     }
 
-    /// Where it begins, in this process's memory and to the device.
+    /// Returns its start address, which is the same for the process and the device.
     pub(super) fn base(&self) -> u64 {
         self.map.as_ptr().addr() as u64
     }
 
-    /// The key for its own device, and for others.
+    /// Returns the local and the remote key.
     pub(super) fn keys(&self) -> (u32, u32) {
         // SAFETY: `new` got `mr` from the library, which filled it in; it is freed by `drop` only, and nothing writes to it: neither this module
         // nor, but for `ibv_rereg_mr`, which is not called, the library.
@@ -159,7 +157,7 @@ impl Region {
         (mr.lkey, mr.rkey)
     }
 
-    /// Its words.
+    /// Returns its words.
     #[allow(clippy::cast_ptr_alignment)] // mappings begin at pages
     pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: `map` owns so many bytes from its start on and stays mapped while the region is borrowed. It begins at a page, so it is
@@ -168,7 +166,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.map.len() / WORD_BYTES) }
     }
 
-    /// The part of it from an offset on, as work requests name it.
+    /// Returns the scatter/gather element of a part of it.
     pub(super) fn element(&self, offset: usize, bytes: usize) -> sys::ibv_sge {
         sys::ibv_sge { addr: self.base() + offset as u64, length: bytes as u32, lkey: self.keys().0 }
     }

@@ -1,9 +1,7 @@
 //! The memory node's side: segments, and connections to them.
-//!
-//! A memory node hosts memory and does nothing else: operations are its device's work. One thread waits for requests for
-//! connections, checks them, and sleeps in between. It takes its place in a cluster from the first client that proves to know
-//! the secret; clients that take it for something else are refused. A client's lanes are closed when its control connection
-//! ends, so nobody posts who is not known.
+//! A memory node hosts memory: its device executes the operations. One thread handles requests for connections, and sleeps in between. The first
+//! client that proves its knowledge of the secret sets the node's position in a cluster; clients that expect another position are refused. A client's
+//! lanes are closed when its control connection ends, so only connected clients can post.
 
 mod clients;
 mod status;
@@ -35,44 +33,44 @@ use farfield_words::geometry::Geometry;
 
 pub(super) use status::NodeStatus;
 
-/// How long a client may take to prove that it knows the secret.
+/// The timeout of a client's proof that it knows the secret.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many may be at that at a time.
+/// The most clients in the handshake at a time.
 const MAX_UNAUTHENTICATED: usize = 64;
-/// Client numbers end here: compute threads' identities are made of them.
+/// Client numbers are below this: they are part of compute threads' identities.
 const MAX_CLIENTS: u32 = 1 << 24;
 
-/// What a memory node hosts, and for whom.
+/// The options of a memory node.
 #[derive(Clone, Debug)]
 pub struct VerbsNodeOptions {
     /// An address of the device, and a port; 0 for any.
     pub listen: SocketAddr,
-    /// How many segments it hosts.
+    /// The number of segments that it hosts.
     pub segments: usize,
-    /// The size of each.
+    /// The size of each segment.
     pub segment_bytes: u64,
-    /// How long a client may go without a sign of life.
+    /// The lease of a client: the longest time between two heartbeats.
     pub lease_ms: u32,
 }
 
-/// A memory node that listens.
+/// A listening memory node.
 pub struct Server {
     listener: Id,
     channel: Arc<Channel>,
-    /// Where the segments are registered, and where strangers are let in.
+    /// The protection domain of the segments, and that of connections in the handshake, which has no segment.
     domain: Arc<Domain>,
     unauthenticated_domain: Arc<Domain>,
     device: Device,
     limits: Limits,
-    /// Its segments, and what it has counted.
+    /// Its segments and counts.
     status: Arc<NodeStatus>,
-    /// Its segments alone.
+    /// The geometry of its own segments.
     own: Geometry,
     lease_ms: u32,
     contents: Box<dyn Contents>,
     secret: Secret,
     incarnation: u64,
-    /// Its place, once somebody has said.
+    /// Its position in a cluster, if a client has set it.
     position: Option<NodePosition>,
     next_client: u32,
     clients: HashMap<u32, Client>,
@@ -82,15 +80,15 @@ pub struct Server {
 
 struct Client {
     key: Key,
-    /// The number that the first memory node has given it, by which others know it.
+    /// The process's number, assigned by the first memory node.
     process: u32,
-    /// Its newest lane: numbers only grow.
+    /// The number of its newest lane: numbers increase.
     newest: u32,
 }
 
-/// An end of a connection. The queue pair is destroyed first: after that no message arrives in its buffers.
+/// The memory node's end of a connection. The queue pair is destroyed first: after that no message arrives in its buffers.
 enum ServerConnection {
-    /// Somebody who has yet to prove that he knows the secret.
+    /// A connection in the handshake: the client has not proven yet that it knows the secret.
     Unauthenticated {
         queue_pair: QueuePair,
         completions: Arc<Completions>,
@@ -139,7 +137,7 @@ impl Server {
         let listener = Id::new(&channel)?;
         listener.listen(options.listen).map_err(|cause| {
             let reason = match cause.kind() {
-                ErrorKind::AddrInUse => "somebody listens there already",
+                ErrorKind::AddrInUse => "another program listens there already",
                 ErrorKind::AddrNotAvailable | ErrorKind::NotFound => {
                     "no RDMA device of this machine has this address"
                 }
@@ -188,28 +186,28 @@ impl Server {
         })
     }
 
-    /// The port on which it listens.
+    /// Returns the port on which it listens.
     pub fn port(&self) -> u16 {
         self.listener.port()
     }
 
-    /// The name of its device.
+    /// Returns the name of its device.
     pub fn device_name(&self) -> String {
         self.device.name()
     }
 
-    /// What others may see of it.
+    /// Returns its status, which other threads may read.
     pub fn status(&self) -> Arc<NodeStatus> {
         Arc::clone(&self.status)
     }
 
-    /// What makes it stop.
+    /// Returns the handle that stops it.
     pub fn stopper(&self) -> Result<Stopper> {
         let failed = |cause| Error::from(error::System { action: "start a memory node", cause });
         self.stop.1.try_clone().map(Stopper::new).map_err(failed)
     }
 
-    /// Serves until it is told to stop; then all connections are closed.
+    /// Serves until it is told to stop; then closes all connections.
     ///
     /// # Errors
     /// If its device is removed.
@@ -272,7 +270,7 @@ impl Server {
         }
     }
 
-    /// An end of a connection that has ended, and if it was a client's control connection all of the client's.
+    /// Removes an ended connection, and all of a client's if it was its control connection.
     fn remove(&mut self, number: usize) {
         let Some(connection) = self.connections.remove(&number) else { return };
         connection.id().disconnect();
@@ -282,7 +280,7 @@ impl Server {
         }
     }
 
-    /// Closes the lanes that are chosen by their client and their number.
+    /// Closes the lanes for whose client and number `chosen` returns true.
     fn close_lanes(&mut self, chosen: impl Fn(u32, u32) -> bool) {
         self.connections.retain(|_, connection| {
             let goes =
@@ -294,7 +292,7 @@ impl Server {
         });
     }
 
-    /// Answers a request for a connection; the error says why it was refused.
+    /// Answers a request for a connection. The error is the reason of a refusal.
     fn accept_connection(&mut self, id: Id, data: &[u8], reads: u8) -> Result<ServerConnection, String> {
         let hello = self.check_hello(&id, data).map_err(|reason| refuse(&id, reason))?;
         match hello.kind {
@@ -309,7 +307,7 @@ impl Server {
             return Err("the client does not know the cluster's secret");
         }
         if hello.incarnation != 0 && hello.incarnation != self.incarnation {
-            return Err("the memory node was started anew: what was in it is gone");
+            return Err("the memory node was restarted: its former contents are lost");
         }
         if id.device() != Some(self.device) {
             return Err("the memory node's segments are on another of its RDMA devices");
@@ -363,7 +361,7 @@ impl Server {
             return Err(refuse(&id, "the client does not know the cluster's secret"));
         }
         client.newest = lane;
-        // What the client has given up may still be on its way: without its queue pair it arrives nowhere.
+        // Chains that the client has abandoned may still be on their way: without their queue pair they do not arrive.
         self.close_lanes(|client, lane| (client, lane) == (number, replaced));
         let completions = Completions::new(self.device, 8, false).map_err(|error| refuse(&id, error))?;
         let queue_pair =
@@ -373,7 +371,7 @@ impl Server {
         Ok(ServerConnection::Lane { queue_pair, client: number, lane })
     }
 
-    /// Looks whether strangers have said who they are, and shows those out who take too long.
+    /// Handles messages of connections in the handshake, and disconnects those that time out.
     fn poll_unauthenticated(&mut self) {
         let now = Instant::now();
         let mut arrived = Vec::new();
@@ -399,7 +397,7 @@ impl Server {
                 continue;
             };
             let Some(bytes) = bytes else {
-                tracing::info!("a client that did not say who it is was shown out");
+                tracing::info!("a client was disconnected: it did not finish the handshake");
                 queue_pair.id().disconnect();
                 continue;
             };
@@ -420,7 +418,7 @@ impl Server {
                     self.connections.insert(number, connection);
                 }
                 refused => {
-                    // It reads why before the connection is gone: it closes it itself, or is shown out in time.
+                    // The client reads the reason and closes the connection, or is disconnected after the timeout.
                     tracing::info!(?refused, "client refused");
                     let until = now + HANDSHAKE_TIMEOUT;
                     self.connections.insert(
@@ -438,14 +436,14 @@ impl Server {
         }
     }
 
-    /// What a client is told that wants to join, and its number as a process.
+    /// Answers a request to join. Returns the welcome, and the process's number.
     fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<(Welcome, u32), String> {
         let Join { position: join, process } = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
         match self.position {
             None => {
                 let cluster = join.cluster_of(self.own)?;
                 self.format(join.node);
-                // It has one place for good.
+                // The position never changes.
                 let _ = self.status.position.set((join.node, cluster));
                 self.position = Some(join);
                 tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
@@ -475,7 +473,7 @@ impl Server {
         Ok((welcome, process))
     }
 
-    /// Writes the control blocks of its segments, which are all zero.
+    /// Writes the initial words of its segments, which are all zero.
     fn format(&self, node: u16) {
         for (number, region) in (0..).zip(&self.status.regions) {
             let is_first = node == 0 && number == 0;

@@ -1,4 +1,4 @@
-//! Both sides over a real device, and strangers who try their luck.
+//! Both sides over a real device, and unauthenticated clients.
 //!
 //! `RDMA_ADDRESS` names an address of a device of this machine. Where it is not set, each test is
 //! [skipped](crate::skip) aloud; the test bed sets it, and requires the device.
@@ -27,7 +27,7 @@ use farfield_words::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
-/// The device's address. Where there is none the test is skipped aloud, or fails if `rdma` is required.
+/// Returns the device's address. Without one the test is skipped with a message, or fails if `rdma` is required.
 pub(crate) fn address() -> Option<String> {
     let address = std::env::var("RDMA_ADDRESS").ok();
     if address.is_none() {
@@ -61,7 +61,7 @@ impl Nodes {
         Self { address: address.to_owned(), nodes: (0..nodes).map(node).collect() }
     }
 
-    /// As they stand in a URL.
+    /// Returns their names for a URL.
     pub(crate) fn names(&self) -> String {
         let names: Vec<String> =
             self.nodes.iter().map(|(port, ..)| format!("{}:{port}", self.address)).collect();
@@ -88,7 +88,7 @@ impl Drop for Nodes {
     }
 }
 
-/// What a client says first that does nothing wrong.
+/// A correct first message of a client.
 const HELLO: Hello =
     Hello { kind: ConnectionKind::Control, node: 0, cluster: 0, incarnation: 0, nonce: [3; 16] };
 
@@ -96,7 +96,7 @@ fn nobody() -> Secret {
     Secret::new(b"")
 }
 
-/// An end that is yet to be connected, with its buffers.
+/// Makes an unconnected end with its buffers.
 fn end(to: SocketAddr) -> (QueuePair, Arc<Completions>, Messages) {
     let (id, device) = resolve(to, deadline(), |_| 24).unwrap();
     let domain = Domain::new(device).unwrap();
@@ -113,13 +113,13 @@ fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
-/// Why a request that carries these bytes is refused.
+/// Returns the reason for which a request with these bytes is refused.
 fn refused(to: SocketAddr, data: &[u8]) -> String {
     let (queue_pair, _completions, _messages) = end(to);
     manager::connect(queue_pair.id(), data, 4, deadline()).unwrap_err()
 }
 
-/// The service that everybody else gets meanwhile.
+/// Asserts that a correct client is served.
 fn works(nodes: &Nodes) {
     let client =
         Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
@@ -146,8 +146,8 @@ fn execute(verbs: &Verbs, chain: Chain) -> Chain {
     }
 }
 
-/// What a lock's owner does to its word while another thread tries to take it. With a WRITE in place of `replace`, `rdma_rxe` of Linux 6.1
-/// loses about one in ten thousand: it stores again what a CAS has found that fails.
+/// A lock's owner replaces its word while another thread tries to take the lock. With a WRITE in place of `replace`, `rdma_rxe` of Linux 6.1 loses
+/// about one in ten thousand: a failing CAS stores the word that it has found.
 #[test]
 fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
     const CHAINS: u64 = 5_000;
@@ -208,13 +208,13 @@ fn strangers_are_refused_and_the_others_served() {
     assert!(refused(to, &other).contains("different versions"));
     assert!(refused(to, &HELLO.with_secret(&Secret::new(b"guess"))).contains("secret"));
     let old = Hello { incarnation: 7, ..HELLO };
-    assert!(refused(to, &old.with_secret(&nobody())).contains("started anew"));
+    assert!(refused(to, &old.with_secret(&nobody())).contains("was restarted"));
     let lane = Hello { kind: ConnectionKind::Lane, nonce: Hello::lane(99, 1, 0), ..HELLO };
     assert!(refused(to, &lane.to_bytes(&[0; 32])).contains("does not know this client"));
     works(&nodes);
 }
 
-/// What was made for a connection before it failed is destroyed: first the queue pair, then what that was made from.
+/// The objects of a failed connection are destroyed: first the queue pair, then the objects from which it was made.
 /// `FARFIELD_CONNECTIONS` asks for another number of them. Several are made at a time, so that making and destroying interleave.
 #[test]
 fn connections_that_fail_leave_nothing_behind() {
@@ -293,7 +293,7 @@ fn message(completions: &Completions) -> Option<u32> {
 }
 
 #[test]
-fn who_proves_nothing_gets_no_table() {
+fn a_client_without_a_proof_gets_no_segment_table() {
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let nonce: Nonce = HELLO.nonce;
@@ -308,7 +308,7 @@ fn who_proves_nothing_gets_no_table() {
     works(&nodes);
 }
 
-/// Before a device is looked for: this needs none.
+/// Refused before a device is opened: this test needs none.
 #[test]
 fn a_memory_node_of_impossible_segments_is_refused() {
     let listen = "127.0.0.1:0".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Lanes on a wire that leads to a vector, and does what real ones only do when something is broken.
+//! Lanes on a fake wire to a vector, with failures that real devices show only when they break.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::*;
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How the device behaves.
+/// The behavior of the device.
 #[derive(Clone, Copy, PartialEq)]
 enum DeviceBehavior {
     Works,
     /// Takes requests and never answers.
     Silent,
-    /// Answers so to the first request of what is posted next, then nothing is executed any more.
+    /// Completes the next request with this outcome, and executes none after it.
     Fails(Outcome),
     /// The other side has ended the connection.
     Ended,
@@ -25,7 +25,7 @@ struct Device {
     far: Mutex<Vec<u64>>,
     behavior: Mutex<DeviceBehavior>,
     can_connect: Mutex<bool>,
-    /// Whether it says that the process was evicted.
+    /// True if it reports that the process was evicted.
     evicts: Mutex<bool>,
     attempts: AtomicUsize,
     wires: AtomicUsize,
@@ -78,7 +78,7 @@ impl Wire for ToVector {
         {
             added.push_back((request.position, request.signal, self.work(&request, target)));
         }
-        // The last of a batch is always told of.
+        // The last request of a batch is always signalled.
         if let Some((_, signal, _)) = added.back_mut() {
             *signal = true;
         }
@@ -222,7 +222,7 @@ fn adding(index: u64) -> Chain {
     chain
 }
 
-/// As a thread waits that does nothing else.
+/// Waits like a thread without other work.
 fn wait(lane: &Lane<ToDevice>, number: usize) -> (Chain, Result<()>) {
     loop {
         if let Some(done) = lane.poll(number) {
@@ -233,7 +233,7 @@ fn wait(lane: &Lane<ToDevice>, number: usize) -> (Chain, Result<()>) {
 }
 
 #[test]
-fn what_a_threads_tasks_hand_over_goes_out_with_one_doorbell() {
+fn chains_of_a_threads_tasks_share_one_doorbell() {
     let (device, lane) = lane();
     let numbers: Vec<usize> = (1..=8).map(|index| lane.push(adding(index))).collect();
     assert!(numbers.iter().all(|number| lane.poll(*number).is_none()), "it waits for the round's end");
@@ -244,7 +244,7 @@ fn what_a_threads_tasks_hand_over_goes_out_with_one_doorbell() {
 }
 
 #[test]
-fn what_waits_for_company_is_posted_when_its_thread_ends() {
+fn queued_chains_are_posted_when_their_thread_ends() {
     let (device, lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     for index in 1..=4 {
@@ -262,7 +262,7 @@ fn what_waits_for_company_is_posted_when_its_thread_ends() {
     assert_eq!(device.far.lock().unwrap()[1..=5], [2, 3, 4, 5, 6]);
 }
 
-/// A thread that waits for completions has the lane nearly all the time, which is when a report is wanted.
+/// A polling thread holds the lane's lock nearly all the time, also while a report is made.
 #[test]
 fn a_report_of_a_stall_tells_what_is_in_flight_while_a_thread_looks() {
     let (device, lane) = lane();
@@ -283,7 +283,7 @@ fn a_report_of_a_stall_tells_what_is_in_flight_while_a_thread_looks() {
 }
 
 #[test]
-fn who_only_looks_is_served_without_a_round() {
+fn polling_alone_posts_and_completes_a_chain() {
     let (_, lane) = lane();
     let number = lane.push(adding(1));
     assert!((0..3).any(|_| lane.poll(number).is_some()));
@@ -312,7 +312,7 @@ fn silence_ends_with_the_timeout() {
     let numbers = [lane.push(adding(1)), lane.push(adding(2))];
     let errors = numbers.map(|number| wait(&lane, number).1.unwrap_err());
     assert!(began.elapsed() >= TIMEOUT && began.elapsed() < 20 * TIMEOUT);
-    assert_eq!(device.wires.load(Ordering::Relaxed), 0, "the device touches nothing any more");
+    assert_eq!(device.wires.load(Ordering::Relaxed), 0, "no wire remains");
     for (index, error) in (1..).zip(errors) {
         let Error::NodeUnreachable(error) = error else { panic!("{error}") };
         assert_eq!((error.node, error.operation, error.address), (1, "FAA", at(index)));
@@ -329,7 +329,7 @@ fn an_ended_connection_ends_the_wait_at_once() {
 }
 
 #[test]
-fn who_was_evicted_hears_so_at_once_and_ever_after() {
+fn an_evicted_process_gets_the_error_immediately_and_always() {
     let (device, lane) = lane();
     *device.evicts.lock().unwrap() = true;
     *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
@@ -338,8 +338,8 @@ fn who_was_evicted_hears_so_at_once_and_ever_after() {
         let Err(Error::Evicted(evicted)) = wait(&lane, number).1 else { panic!("it was evicted") };
         assert_eq!(evicted.process, 7);
     }
-    assert_eq!(device.attempts.load(Ordering::Relaxed), 2, "nothing is tried any more");
-    assert_eq!(device.far.lock().unwrap()[1], 1, "nothing had an effect");
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 2, "no further attempt to connect");
+    assert_eq!(device.far.lock().unwrap()[1], 1, "no chain had an effect");
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_connection_that_the_other_side_has_closed_is_made_anew_at_once() {
 }
 
 #[test]
-fn what_the_device_refuses_is_named() {
+fn errors_name_the_operation_that_the_device_refused() {
     let (device, lane) = lane();
     let before = lane.push(adding(1));
     lane.poll_round(1);
@@ -366,7 +366,7 @@ fn what_the_device_refuses_is_named() {
     assert_eq!(errors[0], "FAA of 3:0x10 failed on memory node 1: remote access error");
     let second = "FAA of 3:0x18 failed on memory node 1: the connection failed with FAA of 3:0x10: remote access error";
     assert_eq!(errors[1], second);
-    assert_eq!(device.far.lock().unwrap()[1..4], [2, 2, 3], "what was done before stays done");
+    assert_eq!(device.far.lock().unwrap()[1..4], [2, 2, 3], "earlier operations keep their effect");
 }
 
 #[test]

@@ -1,30 +1,29 @@
-//! From chains to work requests: the next piece of the oldest chain, if credits allow it.
-//!
-//! A short WRITE goes out *inline*: the library copies its words while it is posting, from wherever they are. They are in the chain, so
-//! a request borrows them, and it must be possible to hold all requests of a doorbell at a time. So what posting changes stands
-//! apart from the chains ([`Posting`]), but for one cell of each; [`Requests`] borrows the former mutably and the latter not.
+//! From chains to work requests: the next piece of the oldest chain, if credits allow.
+//! A short WRITE is *inline*: the library copies its words from the chain while it posts. So a request borrows them, and all requests of a doorbell
+//! must be able to exist at a time. Therefore the state that posting changes ([`Posting`]) is separate from the chains, except for one cell of each:
+//! [`Requests`] borrows the former mutably and the chains immutably.
 
 use super::{
     FencePoints, Flight, NextPiece, Piece, Pipeline, Posting, Request, Ring, Verb, note_fence_point,
 };
 use crate::chain::Op;
 
-/// The requests that can be posted now. They borrow what they write inline from the chains, so any number of them can be held at a time,
-/// and until the last of them is gone no chain is changed, completed or given back.
+/// The requests that can be posted now. They borrow their inline words from the chains. So any number of them can exist at a time, and until the last
+/// is dropped no chain is changed, completed or returned.
 pub(in crate::verbs) struct Requests<'a> {
     flights: &'a [Option<Flight>],
     posting: &'a mut Posting,
 }
 
 impl Pipeline {
-    /// The requests that can be posted now.
+    /// Returns the requests that can be posted now.
     pub(in crate::verbs) fn requests(&mut self) -> Requests<'_> {
         Requests { flights: &self.flights, posting: &mut self.posting }
     }
 }
 
 impl<'a> Requests<'a> {
-    /// Takes the next request if one waits and credits allow, and copies what it writes into the ring unless it is inline.
+    /// Takes the next queued request if credits allow, and copies its payload into the ring unless it is inline.
     pub(in crate::verbs) fn next(&mut self, ring: &impl Ring) -> Option<Request<'a>> {
         let Self { flights, posting } = self;
         let flights: &'a [Option<Flight>] = flights;
@@ -34,7 +33,7 @@ impl<'a> Requests<'a> {
             flight.next.get().expect("what is queued has something to post");
         let op = &flight.chain.ops()[index];
         let reads = has_answer(op);
-        // A quarter of the ring: while one such piece is under way others still find room.
+        // A quarter of the ring, so that other pieces fit beside a long one.
         let most = posting.credits.words / 4;
         let words = (op.words() - first).min(most);
         let inline = !reads && words <= posting.credits.inline_words;
@@ -113,8 +112,8 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Whether words come back from an operation, so that it takes a credit for READs. A word that is [replaced](Chain::replace) is
-/// replaced by a CAS.
+/// Returns whether an operation has an answer with words, so that it takes a credit for READs. A [replaced](Chain::replace) word is replaced by a
+/// CAS.
 fn has_answer(op: &Op) -> bool {
     !matches!(op, Op::Write { replaces: false, .. })
 }

@@ -1,4 +1,4 @@
-//! The pipeline against a device that is a vector: what comes back, in which order, and that no credit is overdrawn.
+//! The pipeline on a fake device with a vector: results, their order, and the limits of credits.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use crate::error;
 const WORDS: usize = 64;
 const CREDITS: Credits = Credits { requests: 5, reads: 3, words: 16, inline_words: 1 };
 
-/// A ring that knows which of its words are being used by whom.
+/// A ring.
 #[derive(Default)]
 struct Memory(RefCell<Vec<u64>>);
 
@@ -29,7 +29,7 @@ impl Ring for Memory {
     }
 }
 
-/// A request that the device has taken in, with what it was to write.
+/// A request that the device has taken, with its payload.
 struct Taken {
     position: u64,
     index: usize,
@@ -44,7 +44,7 @@ enum Operation {
     FetchAdd(u64),
 }
 
-/// Executes what was posted, in order, when it is told to.
+/// A device that executes posted requests in order, on demand.
 struct Device {
     far: Vec<u64>,
     ring: Memory,
@@ -56,7 +56,7 @@ impl Device {
         Self { far: (0..WORDS as u64).collect(), ring: Memory::new(), taken: VecDeque::new() }
     }
 
-    /// Posts all that there are credits for.
+    /// Posts as many requests as credits allow.
     fn post(&mut self, pipeline: &mut Pipeline) {
         let mut requests = pipeline.requests();
         while let Some(Request { verb, at, position, .. }) = requests.next(&self.ring) {
@@ -82,7 +82,7 @@ impl Device {
         assert!(self.taken.len() <= CREDITS.requests && reads <= CREDITS.reads);
     }
 
-    /// Executes some requests and tells the completion of the last of them only.
+    /// Executes some requests, and completes the last of them only.
     fn execute(&mut self, count: usize, pipeline: &mut Pipeline) {
         let mut done = None;
         for _ in 0..count {
@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// The fences of everything that is posted.
+/// Returns the fences of all posted requests.
 fn fences(pipeline: &mut Pipeline, ring: &Memory) -> Vec<bool> {
     let mut requests = pipeline.requests();
     std::iter::from_fn(|| requests.next(ring).map(|request| request.fence)).collect()
@@ -190,7 +190,7 @@ fn fences(pipeline: &mut Pipeline, ring: &Memory) -> Vec<bool> {
 const PLENTY: Credits = Credits { requests: 64, reads: 64, words: 256, inline_words: 0 };
 
 #[test]
-fn only_what_must_not_overtake_is_fenced() {
+fn only_operations_that_must_not_overtake_are_fenced() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(PLENTY);
     let mut chain = Chain::default();
@@ -203,7 +203,7 @@ fn only_what_must_not_overtake_is_fenced() {
     chain.write(at(3), &[1]); // after READs and atomics
     pipeline.push(chain);
     assert_eq!(fences(&mut pipeline, &ring), [false, false, false, false, false, true, true]);
-    // Another chain of the thread: its order is nobody's business.
+    // Another chain of the thread needs no order.
     let mut other = Chain::default();
     other.write(at(3), &[2]);
     pipeline.push(other);
@@ -211,7 +211,7 @@ fn only_what_must_not_overtake_is_fenced() {
 }
 
 #[test]
-fn what_was_left_is_not_overtaken_until_it_is_done() {
+fn a_detached_chain_is_not_overtaken_until_it_is_done() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(PLENTY);
     let write = || {
@@ -229,7 +229,7 @@ fn what_was_left_is_not_overtaken_until_it_is_done() {
     pipeline.complete(0, &ring);
     pipeline.push(write());
     assert_eq!(fences(&mut pipeline, &ring), [false], "it is done");
-    // Left before it is posted.
+    // Detached before it is posted.
     let mut chain = Chain::default();
     chain.fetch_add(at(2), 1);
     let number = pipeline.push(chain);
@@ -325,5 +325,5 @@ fn a_word_that_is_replaced_is_replaced_by_a_cas() {
     pipeline.complete(2, &ring);
     let (chain, result) = pipeline.take(number).unwrap();
     assert!(result.is_ok());
-    assert_eq!(chain.failed_exchanges(), 0, "the answer is nobody's");
+    assert_eq!(chain.failed_exchanges(), 0, "the answer of a replacement is not counted");
 }

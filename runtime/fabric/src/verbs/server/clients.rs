@@ -1,9 +1,7 @@
-//! Clients that go, or are sent away.
-//!
-//! A client whose control connection ends has its lanes closed, so nothing of it takes effect in this node's memory any more. The first
-//! memory node says so in the client's record, as a hint: others may not have noticed. Whoever reads it asks each node to shut the
-//! client out, the first one last; then that one says that it is gone everywhere. A client that has been silent for too long is shut
-//! out by the same question.
+//! The departure of clients.
+//! When a client's control connection ends, its lanes are closed, so no operation of it takes effect in this node's memory any more. The first memory
+//! node marks this in the client's record, as a hint: other nodes may not have noticed. A process that reads the hint asks each node to disconnect
+//! the client, the first node last; the first node then marks it as gone everywhere. The same question disconnects a client whose lease has expired.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +13,7 @@ use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
 impl Server {
-    /// Closes all of a client's connections: nothing of it takes effect in this node's memory any more.
+    /// Closes all connections of a client: no operation of it takes effect in this node's memory any more.
     pub(super) fn disconnect_client(&mut self, client: u32, departure: Departure) {
         let Some(Client { process, .. }) = self.clients.remove(&client) else { return };
         self.connections.retain(|_, connection| {
@@ -34,7 +32,7 @@ impl Server {
         self.mark(process, departure);
     }
 
-    /// Marks a client's record, if it is this node's to do so.
+    /// Marks a client's record, if this is the first memory node.
     fn mark(&self, process: u32, departure: Departure) {
         if self.position.is_some_and(|position| position.node == 0) {
             let word =
@@ -43,7 +41,7 @@ impl Server {
         }
     }
 
-    /// Answers clients' questions about others, which are shut out by that.
+    /// Answers clients' questions about other clients, which disconnects those.
     pub(super) fn answer_clients(&mut self) {
         let mut asked = Vec::new();
         for (number, connection) in &self.connections {
@@ -64,7 +62,7 @@ impl Server {
             let process = question.of;
             let client = self.clients.iter().find(|(_, client)| client.process == process);
             if let Some((client, _)) = client.map(|(client, of)| (*client, of.process)) {
-                tracing::info!(process, "client shut out, since another has found it silent");
+                tracing::info!(process, "client disconnected: another has found its lease expired");
                 self.disconnect_client(client, Departure::FromCluster);
             }
             self.mark(process, Departure::FromCluster);

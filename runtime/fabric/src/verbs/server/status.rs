@@ -1,4 +1,4 @@
-//! What there is to see of a memory node while it serves.
+//! The status of a memory node, readable while it serves.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use crate::verbs::region::Region;
 use farfield_words::geometry::Geometry;
 use farfield_words::{Address, WORD_BYTES};
 
-/// Its segments, and what it has counted.
+/// A memory node's segments and counts.
 #[derive(Debug)]
 pub struct NodeStatus {
     pub(super) regions: Vec<Region>,
-    /// Its segments alone.
+    /// The geometry of its own segments.
     own: Geometry,
-    /// Its place in the cluster and the cluster's geometry, once a client has said.
+    /// Its number in the cluster and the cluster's geometry, once a client has set them.
     pub(super) position: OnceLock<(u16, Geometry)>,
     pub(super) joined: AtomicU64,
     pub(super) connected: AtomicU64,
@@ -26,12 +26,12 @@ impl NodeStatus {
         Self { regions, own, position: OnceLock::new(), joined, connected, refused }
     }
 
-    /// Which memory node it is and the geometry of its cluster, or what it would be alone as long as no client has said.
+    /// Returns its number and the geometry of its cluster; before the first client, those of a cluster of this node alone.
     pub fn position(&self) -> (u16, Geometry) {
         self.position.get().copied().unwrap_or((0, self.own))
     }
 
-    /// A word of its memory; 0 where it has none.
+    /// Loads a word of its memory; returns 0 outside of it.
     pub fn load(&self, at: Address) -> u64 {
         let (node, geometry) = self.position();
         let segment = at.segment().checked_sub(geometry.segments_of(node).start);
@@ -40,7 +40,7 @@ impl NodeStatus {
         word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Clients that have joined, that are connected, and connections that were refused.
+    /// Returns the numbers of clients that have joined, of clients that are connected, and of refused connections.
     pub fn counts(&self) -> [u64; 3] {
         [&self.joined, &self.connected, &self.refused].map(|count| count.load(Ordering::Relaxed))
     }
