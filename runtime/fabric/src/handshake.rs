@@ -81,7 +81,7 @@ pub(crate) struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Join {
     pub position: NodePosition,
-    /// The number that the first memory node has given the client; 0 there.
+    /// The client's number, assigned by the first memory node; 0 in a request to that node.
     pub process: u32,
 }
 

@@ -134,4 +134,36 @@ mod tests {
     fn adding_past_the_end_does_not_wrap_to_null() {
         assert!(!Address::from_bits(u64::MAX - 7).add(8).is_null());
     }
+
+    #[test]
+    fn compression_keeps_every_address_that_fits_and_refuses_others() {
+        for address in [Address::new(0, 8), Address::new(4095, 0), Address::new(7, (1 << 39) - 8)] {
+            let compressed = address.compress().unwrap();
+            assert_eq!(compressed >> Address::COMPRESSED_BITS, 0);
+            assert_eq!(Address::from_compressed(compressed), address);
+            assert_eq!(Address::from_compressed(compressed | 0xbeef << 48), address, "a stamp is ignored");
+        }
+        assert_eq!(Address::new(4096, 8).compress(), None);
+        assert_eq!(Address::new(0, 1 << 39).compress(), None);
+    }
+
+    #[test]
+    fn a_word_names_its_plain_address_and_below_a_stamp_the_compressed_one() {
+        let address = Address::new(3, 64);
+        assert!(link_targets(Address::new(0, 64).bits()).eq([Address::new(0, 64)]));
+        let stamped = address.compress().unwrap() | 5 << Address::COMPRESSED_BITS;
+        assert!(link_targets(stamped).eq([Address::from_bits(stamped), address]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_address_compresses_to_itself_or_not_at_all(bits: u64) {
+            let address = Address::from_bits(bits & !7);
+            if let Some(compressed) = address.compress() {
+                proptest::prop_assert_eq!(Address::from_compressed(compressed), address);
+                let stamped = compressed | 1 << Address::COMPRESSED_BITS;
+                proptest::prop_assert!(link_targets(stamped).any(|target| target == address));
+            }
+        }
+    }
 }

@@ -144,3 +144,128 @@ impl Describer {
         element(self);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::{FieldKind, Found, Layouts};
+    use crate::{Address, Field, FieldInfo, Initial, Shape, fingerprint};
+
+    /// A field of a kind that the layer above would declare.
+    const fn shape(size: usize, describe: fn(&mut Describer)) -> Shape {
+        Shape {
+            fingerprint: fingerprint::name("test"),
+            size,
+            align: 8,
+            frozen: false,
+            tail_stride: 0,
+            tail_offset: 0,
+            describe: Describe(describe),
+        }
+    }
+
+    /// A struct of 12 words, with a field of each kind.
+    struct Node;
+
+    #[repr(transparent)]
+    struct NodeFields(#[allow(dead_code)] Address);
+
+    impl Field for Node {
+        type Cell = [u64; 12];
+        type Init = ();
+        type Value<'g> = ();
+        type Stored = ();
+        type Kept<'a> = ();
+        const FINGERPRINT: u64 = fingerprint::name("Node");
+        const FROZEN: bool = false;
+        fn describe(describer: &mut Describer) {
+            describer.nested::<Self>();
+        }
+        fn encode((): (), _: &mut [u8]) {}
+        fn decode<'g>(_: Address, _: &[u8]) -> crate::Result<Self::Value<'g>> {
+            Ok(())
+        }
+        fn store(_: Address, _: &[u8]) -> crate::Result<()> {
+            Ok(())
+        }
+        fn kept((): &()) {}
+    }
+
+    // SAFETY: `NodeFields` is transparent over `Address`.
+    unsafe impl Remote for Node {
+        type Fields<'g> = NodeFields;
+        const NAME: &'static str = "Node";
+        const FIELDS: &'static [FieldInfo] = &[
+            FieldInfo::new("key", 0, shape(8, <u64 as Pod>::describe)),
+            FieldInfo::new("lock", 8, shape(8, Describer::lock)),
+            FieldInfo::new("next", 16, shape(8, Describer::link::<Self>)),
+            FieldInfo::new("top", 24, shape(8, Describer::stamped::<Self>)),
+            FieldInfo::new("owner", 32, shape(8, |describer| describer.atomic(Describer::pointer::<Self>))),
+            FieldInfo::new(
+                "value",
+                40,
+                shape(24, |describer| describer.versioned(16, <u64 as Pod>::describe)),
+            ),
+            FieldInfo::new("pair", 64, shape(16, |describer| describer.array(2, 8, Describer::link::<Self>))),
+            FieldInfo::new("rest", 80, shape(16, |describer| describer.tail(8, 8, Describer::link::<Self>))),
+        ];
+    }
+
+    #[test]
+    fn a_description_is_read_as_it_was_written() {
+        let () = Node::PROVEN;
+        let text = describe::<Node>();
+        let layouts = Layouts::parse(&text).unwrap();
+        let name = std::any::type_name::<Node>();
+        let [node] = &layouts.types[..] else { panic!("{text}") };
+        assert_eq!((&*node.name, node.bytes, layouts.find(name)), (name, 96, Some(Layouts::ROOT)));
+        let fields: Vec<(&str, u64)> = node.fields.iter().map(|field| (&*field.name, field.offset)).collect();
+        assert_eq!(
+            fields,
+            Node::FIELDS.iter().map(|field| (field.name, field.offset as u64)).collect::<Vec<_>>()
+        );
+        let link = || FieldKind::Link(name.into());
+        let plain = || FieldKind::Plain { name: "u64".into(), bytes: 8 };
+        let kinds = [
+            plain(),
+            FieldKind::Lock,
+            link(),
+            FieldKind::Stamped(name.into()),
+            FieldKind::Atomic(Box::new(FieldKind::Pointer(name.into()))),
+            FieldKind::Versioned { offset: 16, value: Box::new(plain()) },
+            FieldKind::Array { count: 2, stride: 8, element: Box::new(link()) },
+            FieldKind::Tail { offset: 8, stride: 8, element: Box::new(link()) },
+        ];
+        assert!(node.fields.iter().map(|field| &field.kind).eq(&kinds), "{text}");
+    }
+
+    #[test]
+    fn a_visit_finds_every_pointer_lock_and_write_right_and_no_word_beyond_the_object() {
+        let layouts = Layouts::parse(&describe::<Node>()).unwrap();
+        let at = |number: u64| Address::new(1, number * 8);
+        let mut words: Vec<u64> = (0..12).map(|number| at(number + 1).bits()).collect();
+        // A pointer with a mark, a stamped one, and a tail that claims more elements than the object has.
+        words[2] |= 1;
+        words[3] = at(4).compress().unwrap() | 9 << Address::COMPRESSED_BITS;
+        words[10] = 1000;
+        let mut found = Vec::new();
+        layouts.visit(Layouts::ROOT, &words, &mut |each| found.push(each));
+        let pointer = |number| Found::Pointer(at(number), Some(Layouts::ROOT));
+        let expected = [
+            Found::Lock(8),
+            pointer(3),
+            pointer(4),
+            pointer(5),
+            Found::WriteRight(40),
+            pointer(9),
+            pointer(10),
+            pointer(12),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_plain_value_initialises_a_field_as_it_is() {
+        assert_eq!(Initial::<u64>::into_init(7_u64), 7);
+    }
+}

@@ -148,7 +148,7 @@ errors! {
     InvalidPointer {
                 /// The pointer as the program used it.
         address: Address,
-        /// What is wrong with it.
+                /// Why it is invalid.
         fault: PointerFault,
     }
     /// Bits in far memory that no value of the expected type has.

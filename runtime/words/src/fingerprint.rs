@@ -54,3 +54,19 @@ pub const fn fields(struct_name: &str, size: usize, align: usize, fields: &[Fiel
     }
     hash
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_kinds_and_lengths_tell_fingerprints_apart() {
+        let word = name("u64");
+        let all =
+            [word, name("i64"), wrap("Atomic", word), wrap("Link", word), array(word, 2), array(word, 3)];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one));
+        }
+        assert_ne!(number(name("ab"), 1), number(name("a"), 1));
+    }
+}

@@ -40,3 +40,19 @@ impl ThreadId {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_owner_and_a_free_or_abandoned_word_none() {
+        let id = ThreadId::new(NonZeroU64::new(0x0012_3456).unwrap());
+        let token = id.number().get() << ThreadId::TOKEN_SHIFT | 0xabcd;
+        assert_eq!(ThreadId::of_token(token), Some(id));
+        assert_eq!(id.to_string(), "0x123456");
+        for free in [0, 1, 0xffff] {
+            assert_eq!(ThreadId::of_token(free), None);
+        }
+    }
+}

@@ -58,7 +58,7 @@ pub fn parse_duration(name: &str, value: &str, least: Picos) -> Result<Picos, St
 /// ```
 ///
 /// # Errors
-/// One line that says what is wrong with it.
+/// The reason, in one line.
 pub fn parse_size(value: &str) -> Result<u64, String> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
@@ -88,4 +88,52 @@ pub fn split(value: &str) -> Option<(f64, &str)> {
     let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
     Some((number.parse().ok()?, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit_and_bounds() {
+        let parse = |value| parse_duration("rtt", value, MICROSECOND);
+        for (value, expected) in [
+            ("1us", MICROSECOND),
+            ("1.5µs", 1_500_000),
+            ("2ms", 2000 * MICROSECOND),
+            ("3600s", 3600 * SECOND),
+        ] {
+            assert_eq!(parse(value), Ok(expected));
+        }
+        for (value, reason) in [
+            ("5", "is not a duration"),
+            ("-1us", "is not a duration"),
+            ("1h", "is not a duration"),
+            ("999ns", "is too short: the shortest is 1us"),
+            ("3601s", "is absurd: the longest is an hour"),
+        ] {
+            let refused = parse(value).unwrap_err();
+            assert!(refused.starts_with(&format!("rtt={value} {reason}")), "{refused}");
+        }
+        assert_eq!(duration(picos(Duration::from_millis(7))), Duration::from_millis(7));
+        assert_eq!(duration(1999), Duration::from_nanos(1), "rounded down");
+        assert_eq!(picos(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn sizes_have_decimal_and_binary_units_and_do_not_overflow() {
+        for (value, expected) in [("7", 7), ("7B", 7), ("2kB", 2000), ("2KiB", 2048), ("16TiB", 16 << 40)] {
+            assert_eq!(parse_size(value), Ok(expected));
+        }
+        for value in ["", "-1", "1.5MiB", "KiB", "1kib", "18446744073709551616", "16777216TiB"] {
+            assert!(parse_size(value).unwrap_err().starts_with(value), "{value}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(value in "[0-9.]{0,24}[a-zA-Zµ%]{0,4}") {
+            let _ = (parse_size(&value), parse_duration("x", &value, 0), split(&value));
+        }
+    }
 }

@@ -130,7 +130,7 @@ impl Arena {
     pub fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
         let bits = at.bits();
         // The number of words from the second on. What an address has below a word becomes its highest bits, so that
-        // one comparison refuses what is misaligned, the first word (null among it), and what is past the end.
+        // one comparison refuses misaligned addresses, the first word (including null), and addresses past the end.
         let index = bits.wrapping_sub(WORD_BYTES as u64).rotate_right(WORD_BYTES.trailing_zeros());
         let from_base = if count as u64 <= self.alone && index <= self.alone - count as u64 {
             bits

@@ -63,8 +63,8 @@ impl Host {
             to.write(from.load(Ordering::SeqCst));
         }
         // SAFETY: `Arena::words` returns exactly as many words as it is asked for, so `zip` ends with `into`, each of whose elements the loop has
-        // written. `MaybeUninit<u64>` has the layout of `u64`. The mutable borrow of `into` lasts as long as what is returned, so nothing can
-        // make an element uninitialised again while it is read.
+        // written. `MaybeUninit<u64>` has the layout of `u64`. The mutable borrow of `into` lasts as long as the returned slice, so no code can make
+        // an element uninitialised again while it is read.
         Ok(unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) })
     }
 

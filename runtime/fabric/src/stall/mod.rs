@@ -15,8 +15,7 @@
 //! simulation checks as time passes; the watcher checks that time passes.
 //! Further details of a line (the owner of a lock, the requests in flight on a lane) come from a function that was stored with the wait. The
 //! watcher's thread calls it when the line is printed, without any lock of this module; it takes no lock that is held over a wait.
-//!
-//! # What is printed
+//! # Output
 //! The library does not print, with this one exception, which `cargo xtask tidy` knows: a program that hangs returns no error that could explain it.
 //! Lines go to the stream itself, past the capture of test harnesses, which would show them only after the test.
 

@@ -25,14 +25,14 @@ struct Slot {
 ///
 /// Invariant: `slots` is a boxed slice that the batch owns, and that is only reached through this pointer. The request of slot `i` points to
 /// the element of slot `i` and to the request of slot `i + 1`, the last to null; these pointers are made from `slots`, so they stay valid
-/// however the batch itself is moved. What is the same for every request is so written once.
+/// however the batch itself is moved. So the parts that are equal for all requests are written once.
 pub(super) struct Batch {
     slots: NonNull<[Slot]>,
     /// The ring's start, as the device addresses it.
     ring: u64,
 }
 
-// SAFETY: what it points to is its own, and integers and pointers into that.
+// SAFETY: the batch owns the memory to which it points; that holds integers and pointers into itself.
 unsafe impl Send for Batch {}
 
 /// The address of a word of far memory for the device of its node, and its key.
@@ -83,9 +83,9 @@ impl Batch {
     ) -> Result<usize, Refused> {
         self.post_to(next, |requests| {
             let mut refused = null_mut();
-            // SAFETY: the queue pair is alive, and `requests` is such a list as the function takes (see `post_to`). It reads the list, and what is
-            // inline, during the call only ("IBV_SEND_INLINE: … the buffers can be reused immediately after the call returns"). What is not inline
-            // is for the device to check, whatever its address (see `region`).
+            // SAFETY: the queue pair is alive, and `requests` is a list that the function may read (see `post_to`). It reads the list, and inline
+            // words, during the call only ("IBV_SEND_INLINE: … the buffers can be reused immediately after the call returns"). The device checks the
+            // addresses of elements that are not inline (see `region`).
             unsafe { sys::ibv_post_send(queue_pair.as_ptr(), requests, &raw mut refused) == 0 }
         })
     }
@@ -190,7 +190,7 @@ mod tests {
     fn follow(mut request: *mut sys::ibv_send_wr) -> Vec<Seen> {
         let mut seen = Vec::new();
         while !request.is_null() {
-            // SAFETY: `post_to` gives a list that may be followed and read.
+            // SAFETY: `post_to` passes a list that may be followed and read.
             unsafe {
                 assert_eq!((*request).num_sge, 1);
                 let element = *(*request).sg_list;

@@ -141,7 +141,7 @@ impl Channel {
                 _ => EventKind::Other,
             };
             let id = seen.id.addr();
-            // SAFETY: it was taken above, and is acknowledged once. What was read from it has been copied.
+            // SAFETY: it was taken above, and is acknowledged once. All that was read from it has been copied.
             unsafe { sys::rdma_ack_cm_event(event) };
             Some(CmEvent { kind, id })
         })

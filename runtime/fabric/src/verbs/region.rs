@@ -2,10 +2,9 @@
 //! # Why no work request can corrupt this process
 //!
 //! A device reads and writes memory of this process on its own. Requests are posted by safe functions, though, because of three facts:
-//!
-//! 1. A device reaches memory only through a *registration*. A work request names an address and a key; what is not inside the registration
-//!    of that key, or in another protection domain, the device refuses with a completion that tells so. (InfiniBand, volume 1, "Memory
-//!    registration".)
+//! 1. A device reaches memory only through a *registration*. A work request names an address and a key. If the address is not inside the registration
+//!    of that key, or the registration is in another protection domain, the device refuses the request with an error completion. (InfiniBand, volume
+//!    1, "Memory registration".)
 //! 2. Only [`Region::new`] registers memory, and always a whole mapping of its own. [`Region`] ends the registration before it unmaps the
 //!    memory, after which the device refuses its key. If the registration can not be ended, the memory stays mapped for ever.
 //! 3. This process accesses the memory through `AtomicU64` only ([`Region::words`]), so a device that writes at the same time is like another
@@ -83,7 +82,7 @@ pub(super) struct Region {
 // SAFETY: the mapping belongs to the process, not to a thread; `mr` is read only (see `keys`), and ended once, by `drop`, which verbs allow on
 // any thread.
 unsafe impl Send for Region {}
-// SAFETY: what is shared is reached through `&[AtomicU64]`, and `mr` is only read.
+// SAFETY: shared memory is accessed through `&[AtomicU64]`, and `mr` is only read.
 unsafe impl Sync for Region {}
 
 /// Access rights to a region.

@@ -92,7 +92,7 @@ impl Drop for Nodes {
 const HELLO: Hello =
     Hello { kind: ConnectionKind::Control, node: 0, cluster: 0, incarnation: 0, nonce: [3; 16] };
 
-fn nobody() -> Secret {
+fn no_secret() -> Secret {
     Secret::new(b"")
 }
 
@@ -203,12 +203,12 @@ fn strangers_are_refused_and_the_others_served() {
     assert!(refused(to, b"GET / HTTP/1.1").contains("not Farfield's protocol"));
     assert!(refused(to, &[]).contains("not Farfield's protocol"));
     assert!(refused(to, &[0xff; 56]).contains("not Farfield's protocol"));
-    let mut other = HELLO.with_secret(&nobody());
+    let mut other = HELLO.with_secret(&no_secret());
     other[3] += 1;
     assert!(refused(to, &other).contains("different versions"));
     assert!(refused(to, &HELLO.with_secret(&Secret::new(b"guess"))).contains("secret"));
     let old = Hello { incarnation: 7, ..HELLO };
-    assert!(refused(to, &old.with_secret(&nobody())).contains("was restarted"));
+    assert!(refused(to, &old.with_secret(&no_secret())).contains("was restarted"));
     let lane = Hello { kind: ConnectionKind::Lane, nonce: Hello::lane(99, 1, 0), ..HELLO };
     assert!(refused(to, &lane.to_bytes(&[0; 32])).contains("does not know this client"));
     works(&nodes);
@@ -253,13 +253,14 @@ fn a_lane_needs_the_key_and_a_new_number() {
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let (queue_pair, completions, messages) = end(nodes.first());
-    let (data, _) = manager::connect(queue_pair.id(), &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
-    let reply = Reply::parse(&data, &nobody(), &HELLO.nonce).unwrap();
+    let (data, _) =
+        manager::connect(queue_pair.id(), &HELLO.with_secret(&no_secret()), 0, deadline()).unwrap();
+    let reply = Reply::parse(&data, &no_secret(), &HELLO.nonce).unwrap();
     let join = Join { position: NodePosition { cluster: 5, node: 0, nodes: 1 }, process: 0 };
-    messages.send(&queue_pair, &join.to_bytes(&nobody(), &HELLO.nonce, &reply.nonce)).unwrap();
+    messages.send(&queue_pair, &join.to_bytes(&no_secret(), &HELLO.nonce, &reply.nonce)).unwrap();
     let bytes = message(&completions).expect("it is welcome");
     let welcome = Welcome::parse(&messages.received(bytes), Empty::VERSION).unwrap();
-    let key = nobody().key(&HELLO.nonce, &reply.nonce);
+    let key = no_secret().key(&HELLO.nonce, &reply.nonce);
     let replacing = |number, replaced, key: &[u8]| {
         let nonce = Hello::lane(welcome.client, number, replaced);
         Hello { kind: ConnectionKind::Lane, nonce, ..HELLO }.to_bytes(key)
@@ -268,7 +269,7 @@ fn a_lane_needs_the_key_and_a_new_number() {
     assert!(refused(nodes.first(), &lane(1, &[0; 32])).contains("secret"));
     let (first, _completions, _messages) = end(nodes.first());
     manager::connect(first.id(), &lane(2, &key), 4, deadline()).unwrap();
-    assert!(refused(nodes.first(), &lane(2, &key)).contains("secret"), "what was overheard");
+    assert!(refused(nodes.first(), &lane(2, &key)).contains("secret"), "a recorded request");
     assert!(refused(nodes.first(), &lane(1, &key)).contains("secret"));
     assert!(first.id().channel().next().is_none(), "it is as it was");
     let (second, _completions, _messages) = end(nodes.first());
@@ -299,7 +300,7 @@ fn a_client_without_a_proof_gets_no_segment_table() {
     let nonce: Nonce = HELLO.nonce;
     for garbage in [&b"please"[..], &[0xff; 56], &[0; 1000]] {
         let (queue_pair, completions, messages) = end(nodes.first());
-        manager::connect(queue_pair.id(), &HELLO.with_secret(&nobody()), 0, deadline()).unwrap();
+        manager::connect(queue_pair.id(), &HELLO.with_secret(&no_secret()), 0, deadline()).unwrap();
         messages.send(&queue_pair, garbage).unwrap();
         let answer =
             message(&completions).map(|bytes| Welcome::parse(&messages.received(bytes), Empty::VERSION));
@@ -321,7 +322,7 @@ fn a_memory_node_of_impossible_segments_is_refused() {
         (1024, u64::MAX, "segment size is 18446744073709551615: "),
     ] {
         let options = VerbsNodeOptions { listen, segments, segment_bytes, lease_ms: 60_000 };
-        let refused = Server::listen(&options, nobody(), Box::new(Empty)).map(drop).unwrap_err();
+        let refused = Server::listen(&options, no_secret(), Box::new(Empty)).map(drop).unwrap_err();
         assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
         let refused = refused.to_string();
         assert!(refused.starts_with(said) && !refused.contains('\n'), "{refused}");

@@ -177,7 +177,7 @@ impl Connect for ToDevice {
         if !*self.0.can_connect.lock().unwrap() {
             return Err(Error::from(error::CannotConnect {
                 address: "there".into(),
-                reason: "nobody".into(),
+                reason: "no memory node".into(),
             }));
         }
         self.0.wires.fetch_add(1, Ordering::Relaxed);

@@ -28,9 +28,9 @@ impl<'a> Requests<'a> {
         let Self { flights, posting } = self;
         let flights: &'a [Option<Flight>] = flights;
         let number = *posting.queue.front()?;
-        let flight = flights[number].as_ref().expect("what is queued is not taken back");
+        let flight = flights[number].as_ref().expect("a queued chain is in the pipeline");
         let NextPiece { op: index, words: first } =
-            flight.next.get().expect("what is queued has something to post");
+            flight.next.get().expect("a queued chain has a piece to post");
         let op = &flight.chain.ops()[index];
         let reads = has_answer(op);
         // A quarter of the ring, so that other pieces fit beside a long one.
