@@ -5,10 +5,10 @@ mod refused;
 
 pub use farfield_macros::implement;
 
+pub use crate::cell::{Owned, Place, attach, fetch};
 pub use crate::entry::{run_main, run_sim_test, run_test};
-pub use crate::place::{Place, attach, fetch};
 pub use crate::pointer::Site;
-pub use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
+pub use crate::pointer::{Address, Marks, RemotePtr, Shared};
 pub use crate::{ComputeThread, Error, Result};
 pub use farfield_words::{
     DefaultInit, Describer, Field, FieldInfo, FrozenField, Initial, Pod, Remote, Word, fingerprint,

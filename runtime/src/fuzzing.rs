@@ -2,8 +2,10 @@
 
 use std::io::Write;
 
-use crate::cluster::{Cluster, checkpoint, decode, url};
+use crate::admin::checkpoint;
+use crate::cluster::{Cluster, url};
 use crate::observer::{NodeMetrics, Observer};
+use crate::segment::decode;
 use crate::segment::grid;
 use farfield_fabric::files;
 use farfield_words::Address;

@@ -56,6 +56,8 @@ extern crate self as farfield;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("farfield needs a target with 64-bit pointers: far memory is addressed by 64-bit words");
 
+mod admin;
+mod cell;
 mod cluster;
 mod entry;
 mod epoch;
@@ -66,7 +68,6 @@ mod io;
 mod memory;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod observer;
-mod place;
 mod pointer;
 #[cfg(feature = "_verbs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
@@ -75,11 +76,15 @@ mod segment;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
+mod sweep;
 
-pub use cluster::{
-    Backoff, Call, Client, ClientOptions, Cluster, ComputeThread, Dumped, DumpedValue, MemberStatus, Random,
-    RootStatus, Status,
+pub use admin::{Dumped, DumpedValue, MemberStatus, RootStatus, Status};
+pub use cell::{
+    Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
+    LockState, Owned, Pending, PendingLock, Place, Publish, Read, Readable, ReleaseError, Stamped,
+    StampedLink, Tail, TailRef, Version, Versioned, Written,
 };
+pub use cluster::{Backoff, Call, Client, ClientOptions, Cluster, ComputeThread, Random};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
@@ -216,12 +221,7 @@ pub use farfield_words::{Address, Pod, Remote, ThreadId, Word};
 pub use io::{KeeperFailures, Metrics, Reclamation};
 pub use memory::chunks::HeapUse;
 pub use memory::placement::Policy;
-pub use place::{
-    Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
-    LockState, Pending, PendingLock, Place, Read, Readable, ReleaseError, Stamped, StampedLink, Tail,
-    TailRef, Version, Versioned, Written,
-};
-pub use pointer::{Guard, Held, Marks, Owned, Pointer, Publish, RemotePtr, Shared, Site, Walk};
+pub use pointer::{Guard, Held, Marks, Pointer, RemotePtr, Shared, Site, Walk};
 
 /// Layouts: how values lie in far memory, word by word. From the crate `farfield-words`, which has the whole story.
 pub mod layout {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::place::Place;
+use crate::cell::Place;
 use farfield_words::Address;
 use farfield_words::Result;
 use farfield_words::{DefaultInit, Describer, Field, FrozenField, Shape};

@@ -47,12 +47,12 @@ pub(crate) struct Group {
 /// What the parts of a group have agreed on for a run.
 #[derive(Debug)]
 pub(crate) struct Joint {
-    pub(super) group: Group,
+    pub(crate) group: Group,
     /// Tells the run from others.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The threads of the parts before this one, and of all.
-    pub(super) first: usize,
-    pub(super) threads: usize,
+    pub(crate) first: usize,
+    pub(crate) threads: usize,
     /// The processes.
     roster: Vec<u32>,
     /// This process's record.
@@ -90,7 +90,7 @@ impl Cluster {
     }
 
     /// Does something on a thread of its own while nobody else takes part in the cluster.
-    pub(super) fn alone<R>(
+    pub(crate) fn alone<R>(
         &self,
         what: &'static str,
         body: impl AsyncFnOnce(&ComputeThread) -> Result<R>,
@@ -117,7 +117,7 @@ impl Cluster {
     }
 
     /// Waits for the other parts, if this process is one of several; gives what they have agreed on.
-    pub(super) fn meet(&self, threads: usize) -> Result<Option<Joint>> {
+    pub(crate) fn meet(&self, threads: usize) -> Result<Option<Joint>> {
         let Some(group) = &self.group else { return Ok(None) };
         let run = Arc::new(Run::alone(self)?);
         let ct = ComputeThread::new(self, &run, 0);
@@ -131,7 +131,7 @@ impl Cluster {
 }
 
 /// The error for what takes a process that is alone, where there are others.
-pub(super) fn in_the_way(what: &'static str, others: &[Seen]) -> Error {
+pub(crate) fn in_the_way(what: &'static str, others: &[Seen]) -> Error {
     let others: Vec<_> =
         others.iter().map(|other| format!("{} (pid {})", other.identity, other.pid())).collect();
     let value = match others.as_slice() {
@@ -158,7 +158,7 @@ impl Group {
     }
 
     /// What a barrier of the group's is called in the directory. The group's name has no `/`, so no two groups share one.
-    pub(super) fn qualify(&self, name: &str) -> String {
+    pub(crate) fn qualify(&self, name: &str) -> String {
         format!("{}/{name}", self.name)
     }
 
@@ -282,7 +282,7 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
 
 impl Joint {
     /// Whether a part has ended, or a thread of it.
-    pub(super) async fn anyone_departed(&self, ct: &ComputeThread) -> Result<bool> {
+    pub(crate) async fn anyone_departed(&self, ct: &ComputeThread) -> Result<bool> {
         let members = ct.members().await?;
         let is_there = |identity: &u32| {
             members.iter().any(|member| {
@@ -296,7 +296,7 @@ impl Joint {
     }
 
     /// A thread of this part has ended.
-    pub(super) fn depart(&self, ct: &ComputeThread) {
+    pub(crate) fn depart(&self, ct: &ComputeThread) {
         let mut chain = ct.empty_chain();
         chain.fetch_add(field(self.record, offset_of!(Record, round)), 1 << DEPARTED_SHIFT);
         drop(ct.submit(chain));

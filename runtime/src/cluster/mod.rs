@@ -30,15 +30,11 @@
 
 pub(crate) mod backing;
 mod barrier;
-#[cfg(target_os = "linux")]
-pub(crate) mod checkpoint;
 mod client;
 pub(crate) mod contents;
 pub(crate) mod directory;
-mod dump;
 mod group;
 mod held_back;
-mod inspect;
 pub(crate) mod keeper;
 mod meaning;
 pub(crate) mod members;
@@ -60,8 +56,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use client::{Call, Client, ClientOptions};
-pub use dump::{Dumped, DumpedValue};
-pub use inspect::{MemberStatus, RootStatus, Status};
 pub use random::Random;
 pub use tasks::Backoff;
 pub use thread::ComputeThread;

@@ -14,11 +14,10 @@ use super::Cluster;
 use super::run::Run;
 use crate::epoch::Collector;
 use crate::io::operations::*;
-use crate::io::{IoParts, Metrics, Purpose};
+use crate::io::{IoParts, Metrics, Purpose, ResultsPool};
 use crate::memory::candidates::Candidates;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::worker::{Above, Worker, WorkerParts};
-use crate::place::ResultsPool;
 use crate::segment::grid::Grid;
 
 /// One thread's access to far memory.

@@ -7,6 +7,8 @@
 //! | [`submit`] | a posted chain, to be waited for |
 //! | [`detached`] | chains that no future waits for, and their callbacks |
 //! | [`amends`] | words that must not stay as they are if an operation fails |
+//! | [`results`] | places for what the operations of a chain bring |
+//! | [`acquisition`] | where a lock is, and how this thread holds it |
 //! | [`tokens`], [`identities`] | the words by which locks name their owners |
 //! | [`tasks`], [`set`], [`idle`] | polling several futures, giving way, sleeping |
 //! | [`lineage`] | which task runs, and which holds a lock |
@@ -14,6 +16,7 @@
 //! | [`waits`] | what a thread waits for, for reports |
 //! | [`metrics`] | counters |
 
+mod acquisition;
 mod amends;
 mod detached;
 mod endpoint;
@@ -23,6 +26,7 @@ mod idle;
 mod lineage;
 mod metrics;
 mod posting;
+mod results;
 mod retry;
 mod set;
 mod submit;
@@ -30,6 +34,7 @@ mod tasks;
 mod tokens;
 mod waits;
 
+pub(crate) use acquisition::{ABANDONED, Acquisition, Hold, right_after};
 pub(crate) use amends::Exchange;
 pub(crate) use detached::Releases;
 pub(crate) use endpoint::{Endpoint, Posted};
@@ -41,6 +46,7 @@ pub(crate) use lineage::{OwnLock, TaskState, wait_for_locks};
 pub(crate) use metrics::count;
 pub use metrics::{Metrics, Reclamation};
 pub(crate) use posting::{Io, IoParts, Thread};
+pub(crate) use results::{Found, Results, ResultsPool};
 pub(crate) use retry::Retry;
 pub(crate) use set::TaskSet;
 pub(crate) use submit::{Completed, Submitted};

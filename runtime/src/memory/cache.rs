@@ -17,7 +17,7 @@ pub(crate) struct Piece {
 }
 
 /// Free blocks of one class.
-pub(super) struct ClassCache {
+pub(crate) struct ClassCache {
     class: Class,
     bytes: u64,
     blocks: Vec<Address>,
@@ -25,20 +25,20 @@ pub(super) struct ClassCache {
     rest: Piece,
     further: Vec<Piece>,
     /// The pool's list as it was last seen.
-    pub(super) head: u64,
+    pub(crate) head: u64,
 }
 
 /// Free blocks of one memory node.
-pub(super) struct NodeCache {
+pub(crate) struct NodeCache {
     /// Where each class is in `classes`, plus 1; 0 for one that has not been used.
     positions: [u8; CLASSES],
     classes: Vec<ClassCache>,
     /// The segment (of this node) to take the next chunk from.
-    pub(super) turn: u16,
+    pub(crate) turn: u16,
     /// Bytes of objects allocated less those freed, modulo 2^64, that the node has not been told of.
-    pub(super) live: u64,
+    pub(crate) live: u64,
     /// Chunks to give back.
-    pub(super) runs: Vec<Run>,
+    pub(crate) runs: Vec<Run>,
 }
 
 /// Free blocks on their way to the pool.
@@ -73,12 +73,12 @@ impl ClassCache {
 }
 
 impl NodeCache {
-    pub(super) fn new(turn: u16) -> Self {
+    pub(crate) fn new(turn: u16) -> Self {
         Self { positions: [0; CLASSES], classes: Vec::new(), turn, live: 0, runs: Vec::new() }
     }
 
     #[inline]
-    pub(super) fn class(&mut self, class: Class) -> &mut ClassCache {
+    pub(crate) fn class(&mut self, class: Class) -> &mut ClassCache {
         let position = usize::from(self.positions[class.index()]);
         if position > 0 { &mut self.classes[position - 1] } else { self.new_class(class) }
     }
@@ -93,35 +93,35 @@ impl NodeCache {
     }
 
     #[inline]
-    pub(super) fn add_live(&mut self, bytes: u64) {
+    pub(crate) fn add_live(&mut self, bytes: u64) {
         self.live = self.live.wrapping_add(bytes);
     }
 
     /// A free block.
     #[inline]
-    pub(super) fn take(&mut self, class: Class) -> Option<Address> {
+    pub(crate) fn take(&mut self, class: Class) -> Option<Address> {
         self.class(class).take()
     }
 
     /// Takes a block in; gives how many there are.
     #[inline]
-    pub(super) fn put(&mut self, class: Class, block: Address) -> usize {
+    pub(crate) fn put(&mut self, class: Class, block: Address) -> usize {
         let blocks = &mut self.class(class).blocks;
         blocks.push(block);
         blocks.len()
     }
 
     /// Whether `block` was the last to be taken in.
-    pub(super) fn ends_with(&mut self, class: Class, block: Address) -> bool {
+    pub(crate) fn ends_with(&mut self, class: Class, block: Address) -> bool {
         self.class(class).blocks.last() == Some(&block)
     }
 
-    pub(super) fn put_piece(&mut self, class: Class, piece: Piece) {
+    pub(crate) fn put_piece(&mut self, class: Class, piece: Piece) {
         self.class(class).further.push(piece);
     }
 
     /// Takes in what a page of the pool says.
-    pub(super) fn put_entries(&mut self, grid: &Grid, class: Class, entries: &[u64]) {
+    pub(crate) fn put_entries(&mut self, grid: &Grid, class: Class, entries: &[u64]) {
         let cache = self.class(class);
         for entry in entries.iter().take_while(|entry| **entry != 0) {
             let at = Address::from_bits(entry & !REST);
@@ -134,7 +134,7 @@ impl NodeCache {
     }
 
     /// Everything, as address and bytes.
-    pub(super) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
+    pub(crate) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
         for cache in &self.classes {
             cache.blocks.iter().for_each(|at| each(*at, cache.bytes));
             cache.further.iter().chain([&cache.rest]).for_each(|piece| each(piece.start, piece.bytes));
@@ -145,7 +145,7 @@ impl NodeCache {
     }
 
     /// How many bytes there are.
-    pub(super) fn bytes(&self, grid: &Grid) -> u64 {
+    pub(crate) fn bytes(&self, grid: &Grid) -> u64 {
         let of_class = |cache: &ClassCache| {
             let pieces: u64 = cache.further.iter().map(|piece| piece.bytes).sum();
             cache.blocks.len() as u64 * cache.bytes + cache.rest.bytes + pieces
@@ -155,13 +155,13 @@ impl NodeCache {
     }
 
     /// A class of which there are more than `keep` blocks, or of which there is anything at all if `keep` is 0.
-    pub(super) fn surplus(&self, keep: usize) -> Option<Class> {
+    pub(crate) fn surplus(&self, keep: usize) -> Option<Class> {
         let too_many = |cache: &&ClassCache| cache.blocks.len() > keep || (keep == 0 && !cache.is_empty());
         self.classes.iter().find(too_many).map(|cache| cache.class)
     }
 
     /// Whether there are so many blocks too small for a page that a page is worth having, and there is none.
-    pub(super) fn lacks_page(&mut self, page: Class) -> bool {
+    pub(crate) fn lacks_page(&mut self, page: Class) -> bool {
         let is_many = |cache: &ClassCache| {
             cache.class.words() < page.words() && cache.blocks.len() > 4 * cache.class.words()
         };
@@ -170,7 +170,7 @@ impl NodeCache {
 
     /// Fills `words` with up to `entries` entries, after a word for the next page: blocks that were not used for long, then,
     /// with `all`, uncut pieces.
-    pub(super) fn fill(&mut self, class: Class, entries: usize, all: bool, words: &mut Vec<u64>) {
+    pub(crate) fn fill(&mut self, class: Class, entries: usize, all: bool, words: &mut Vec<u64>) {
         let cache = self.class(class);
         words.clear();
         words.push(0);
@@ -193,7 +193,7 @@ impl NodeCache {
     }
 
     /// Moves everything to `spare`.
-    pub(super) fn drain(&mut self, node: u16, spare: &mut Spare) {
+    pub(crate) fn drain(&mut self, node: u16, spare: &mut Spare) {
         spare.live.push((node, std::mem::take(&mut self.live)));
         spare.runs.extend(self.runs.drain(..).map(|run| (node, run)));
         for cache in &mut self.classes {
@@ -208,7 +208,7 @@ impl NodeCache {
 }
 
 /// The free blocks that entries of a page are for: where they begin, and their bytes.
-pub(super) fn free_blocks(
+pub(crate) fn free_blocks(
     grid: &Grid,
     class: Class,
     entries: &[u64],
@@ -222,10 +222,10 @@ pub(super) fn free_blocks(
 /// What ended threads of a process held. By memory node and class.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
-    pub(super) blocks: Vec<(u16, Class, Address)>,
-    pub(super) pieces: Vec<(u16, Class, Piece)>,
-    pub(super) runs: Vec<(u16, Run)>,
-    pub(super) live: Vec<(u16, u64)>,
+    pub(crate) blocks: Vec<(u16, Class, Address)>,
+    pub(crate) pieces: Vec<(u16, Class, Piece)>,
+    pub(crate) runs: Vec<(u16, Run)>,
+    pub(crate) live: Vec<(u16, u64)>,
 }
 
 impl Spare {
@@ -241,7 +241,7 @@ impl Spare {
     }
 
     /// Everything, as address and bytes.
-    pub(super) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
+    pub(crate) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
         self.blocks.iter().for_each(|(_, class, at)| each(*at, class.bytes()));
         self.pieces.iter().for_each(|(_, _, piece)| each(piece.start, piece.bytes));
         let runs = self.runs.iter();

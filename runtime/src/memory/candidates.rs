@@ -18,7 +18,7 @@ use farfield_words::link_targets;
 
 /// Those of a lot: its address, and its blocks' size and how many there are; with all bits turned over, so that they are not taken for
 /// links.
-pub(super) const LOT_WORDS: usize = 2;
+pub(crate) const LOT_WORDS: usize = 2;
 /// A list is no larger than this part of a segment, or half a chunk.
 const LIST_SHARE: u64 = 32;
 /// How many times each bit is there: asked, used, kept.
@@ -36,31 +36,31 @@ pub(crate) struct Lot {
 
 impl Lot {
     /// So many blocks from the first one on, none of them a candidate. There are fewer than 2^16.
-    pub(super) fn new(first: Block, count: usize) -> Self {
+    pub(crate) fn new(first: Block, count: usize) -> Self {
         Self { first, count, asked: vec![0; count.div_ceil(BITS)] }
     }
 
-    pub(super) fn blocks(&self) -> impl Iterator<Item = Block> + use<> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + use<> {
         let Block { address, bytes } = self.first;
         (0..self.count as u64).map(move |index| Block { address: address.add(index * bytes), bytes })
     }
 
     /// A block is a candidate.
-    pub(super) fn ask(&mut self, index: usize) {
+    pub(crate) fn ask(&mut self, index: usize) {
         self.asked[index / BITS] |= 1 << (index % BITS);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.asked.iter().all(|word| *word == 0)
     }
 
     /// How many bytes its candidates have.
-    pub(super) fn asked_bytes(&self) -> u64 {
+    pub(crate) fn asked_bytes(&self) -> u64 {
         self.first.bytes * self.asked.iter().map(|word| u64::from(word.count_ones())).sum::<u64>()
     }
 
     /// How many words of a list it takes.
-    pub(super) fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         LOT_WORDS + COPIES * self.asked.len()
     }
 
@@ -118,13 +118,13 @@ impl Marks {
         self.0[index / BITS].fetch_or(1 << (index % BITS), Ordering::Relaxed);
     }
 
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|word| word.load(Ordering::Relaxed))
     }
 }
 
 /// The places of the bits that are set.
-pub(super) fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usize> {
     words.enumerate().flat_map(|(index, word)| {
         let rest = |word: &u64| Some(word & (word - 1)).filter(|word| *word != 0);
         std::iter::successors(Some(word).filter(|word| *word != 0), rest)
@@ -133,7 +133,7 @@ pub(super) fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usi
 }
 
 impl Candidates {
-    pub(super) fn new(number: u64, lots: &[Lot]) -> Self {
+    pub(crate) fn new(number: u64, lots: &[Lot]) -> Self {
         let (mut cuts, mut asked) = (Vec::new(), Vec::new());
         for lot in lots {
             cuts.push(Cut { first: lot.first, count: lot.count, bit: asked.len() * BITS });
@@ -144,7 +144,7 @@ impl Candidates {
     }
 
     /// The words of a list before anything is vetoed.
-    pub(super) fn to_words(&self, lots: &[Lot]) -> Vec<u64> {
+    pub(crate) fn to_words(&self, lots: &[Lot]) -> Vec<u64> {
         let mut words = vec![self.number, !(lots.len() as u64)];
         words.extend(lots.iter().flat_map(Lot::to_words));
         words.extend_from_slice(&self.asked);
@@ -153,7 +153,7 @@ impl Candidates {
     }
 
     /// The most words that a list has.
-    pub(super) fn most_words(grid: &Grid) -> usize {
+    pub(crate) fn most_words(grid: &Grid) -> usize {
         (grid.segment_bytes() / LIST_SHARE).max(grid.chunk_bytes() / 2) as usize / WORD_BYTES
     }
 
@@ -161,7 +161,7 @@ impl Candidates {
     ///
     /// # Errors
     /// [`Error::Corrupted`](crate::Error::Corrupted) if the memory has no such blocks, or they are not in the order of their addresses.
-    pub(super) fn decode_lots(grid: &Grid, at: Address, words: &[u64]) -> Result<(Vec<Lot>, usize)> {
+    pub(crate) fn decode_lots(grid: &Grid, at: Address, words: &[u64]) -> Result<(Vec<Lot>, usize)> {
         let (mut lots, mut bits, mut end) = (Vec::new(), 0, Address::NULL);
         for (index, of_lot) in words.chunks_exact(LOT_WORDS).enumerate() {
             let lot = Lot::decode(grid, of_lot).filter(|lot| lot.first.address >= end).ok_or_else(|| {
@@ -176,40 +176,40 @@ impl Candidates {
     }
 
     /// The list whose lots are known by now, and whose bits are these.
-    pub(super) fn from_bits(number: u64, lots: &[Lot], asked: Vec<u64>) -> Self {
+    pub(crate) fn from_bits(number: u64, lots: &[Lot], asked: Vec<u64>) -> Self {
         Self { asked, ..Self::new(number, lots) }
     }
 
     /// Where the words of the vetoes are in a list, from its beginning, and how many there are: first those of blocks that are used, then
     /// those of blocks that are kept.
-    pub(super) fn vetoes(&self) -> (u64, usize) {
+    pub(crate) fn vetoes(&self) -> (u64, usize) {
         let before = LIST_HEAD_WORDS + LOT_WORDS * self.lots.len() + self.asked.len();
         ((before * WORD_BYTES) as u64, (COPIES - 1) * self.asked.len())
     }
 
     /// Those that are used, and those that are kept.
-    pub(super) fn vetoed(&self) -> [&Marks; 2] {
+    pub(crate) fn vetoed(&self) -> [&Marks; 2] {
         [&self.used, &self.kept]
     }
 
     /// All of them.
-    pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> {
         bits(self.asked.iter().copied())
     }
 
     /// How many there could be.
-    pub(super) fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.asked.len() * BITS
     }
 
-    pub(super) fn block(&self, index: usize) -> Block {
+    pub(crate) fn block(&self, index: usize) -> Block {
         let lot = &self.lots[self.lots.partition_point(|lot| lot.bit <= index) - 1];
         let bytes = lot.first.bytes;
         Block { address: lot.first.address.add((index - lot.bit) as u64 * bytes), bytes }
     }
 
     /// The candidate that an address is in.
-    pub(super) fn at(&self, at: Address) -> Option<usize> {
+    pub(crate) fn at(&self, at: Address) -> Option<usize> {
         let lot = &self.lots[self.lots.partition_point(|lot| lot.first.address <= at).checked_sub(1)?];
         let within = (at.bits() - lot.first.address.bits()) / lot.first.bytes;
         (within < lot.count as u64).then_some(lot.bit + within as usize).filter(|index| self.is_asked(*index))
@@ -220,7 +220,7 @@ impl Candidates {
     }
 
     /// The candidates that a word leads to if it is a link, of whichever kind.
-    pub(super) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
+    pub(crate) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
         // Marks are below a block's size.
         link_targets(word).filter_map(|at| self.at(at))
     }
@@ -233,12 +233,12 @@ impl Candidates {
     }
 
     /// So are those that a word leads to.
-    pub(super) fn uses_word(&self, word: u64) {
+    pub(crate) fn uses_word(&self, word: u64) {
         self.in_word(word).for_each(|index| self.used.set(index));
     }
 
     /// Everything is kept that some bytes are part of.
-    pub(super) fn keeps(&self, at: Address, bytes: u64) {
+    pub(crate) fn keeps(&self, at: Address, bytes: u64) {
         let (start, end) = (at.bits(), at.bits().saturating_add(bytes));
         let after = self.lots.partition_point(|lot| lot.first.address <= at);
         for lot in &self.lots[after.saturating_sub(1)..] {
@@ -253,7 +253,7 @@ impl Candidates {
         }
     }
 
-    pub(super) fn uses_everything(&self) {
+    pub(crate) fn uses_everything(&self) {
         self.indices().for_each(|index| self.used.set(index));
     }
 }

@@ -75,7 +75,7 @@ const HEAD_WORDS: usize = 3;
 
 impl ThreadHeap {
     /// A block of a class, on a node.
-    pub(super) async fn allocate_small(
+    pub(crate) async fn allocate_small(
         &self,
         ct: &Worker,
         node: u16,
@@ -131,7 +131,7 @@ impl ThreadHeap {
     }
 
     /// Chunks for a large object, on a node.
-    pub(super) async fn allocate_large(
+    pub(crate) async fn allocate_large(
         &self,
         ct: &Worker,
         node: u16,
@@ -348,7 +348,7 @@ impl Worker {
     }
 
     /// Gives chunks back, without waiting.
-    pub(super) fn give_runs(&self) {
+    pub(crate) fn give_runs(&self) {
         for cache in &self.heap().nodes {
             while let Some(run) = { cache.borrow_mut().runs.pop() } {
                 let mut chain = self.empty_chain();

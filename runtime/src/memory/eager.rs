@@ -267,13 +267,13 @@ impl Worker {
 
     /// The epoch in which a block with this tag expires, or 0 where the simulator leaves that to steps.
     #[inline]
-    pub(super) fn expires(&self, tag: u64) -> u64 {
+    pub(crate) fn expires(&self, tag: u64) -> u64 {
         self.eager.as_ref().map_or(0, |eager| eager.expires(tag))
     }
 
     /// A block is in limbo, with this tag: a reason to advance the epoch.
     #[inline]
-    pub(super) fn advance_for(&self, tag: u64, block: Block) {
+    pub(crate) fn advance_for(&self, tag: u64, block: Block) {
         if let Some(eager) = &self.eager {
             eager.retired(tag, block);
             eager.advance();
@@ -289,12 +289,12 @@ impl Worker {
     }
 
     /// Advances the epoch once, or as far as something in limbo needs, if the simulator does that; returns whether it does.
-    pub(super) fn advance_eagerly(&self) -> bool {
+    pub(crate) fn advance_eagerly(&self) -> bool {
         self.eager.as_ref().inspect(|eager| eager.advance_now(true)).is_some()
     }
 
     /// Makes the words of slots true that are to be read for a person.
-    pub(super) fn announce_eagerly(&self) {
+    pub(crate) fn announce_eagerly(&self) {
         self.eager.as_ref().inspect(|eager| eager.announce());
     }
 

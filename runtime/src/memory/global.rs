@@ -103,7 +103,7 @@ enum Part {
 
 impl Member {
     /// One that has no places yet.
-    pub(super) fn new(identity: u32, number: usize) -> Self {
+    pub(crate) fn new(identity: u32, number: usize) -> Self {
         Self {
             identity,
             number,
@@ -120,22 +120,22 @@ impl Member {
     }
 
     /// The counter of requests for memory has been read; returns whether that is news.
-    pub(super) fn hears_of_requests(&self, requests: u64) -> bool {
+    pub(crate) fn hears_of_requests(&self, requests: u64) -> bool {
         self.requests.swap(requests, Ordering::Relaxed) != requests
     }
 
     /// The counter of recut chunks has been read; returns whether that is news.
-    pub(super) fn hears_of_recut(&self, recut: u64) -> bool {
+    pub(crate) fn hears_of_recut(&self, recut: u64) -> bool {
         self.recut.swap(recut, Ordering::Relaxed) != recut
     }
 
     /// Whether this is its slot.
-    pub(super) fn has_slot(&self, slot: Address) -> bool {
+    pub(crate) fn has_slot(&self, slot: Address) -> bool {
         self.slot.load(Ordering::Relaxed) == slot.bits()
     }
 
     /// The slot of a process that is behind the epoch, as it was last seen.
-    pub(super) fn behind(&self) -> Option<Address> {
+    pub(crate) fn behind(&self) -> Option<Address> {
         let slot = Address::from_bits(self.behind.load(Ordering::Relaxed));
         (!slot.is_null()).then_some(slot)
     }
@@ -147,7 +147,7 @@ impl Member {
     }
 
     /// True once it has given back its places. One that died has not.
-    pub(super) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         !self.record().is_null() && self.slot.load(Ordering::Acquire) == 0
     }
 
@@ -164,7 +164,7 @@ impl Member {
     }
 
     /// It announces `epoch` without a step, unless it has announced a later one; returns its slot.
-    pub(super) fn announces(&self, epoch: u64) -> Option<Address> {
+    pub(crate) fn announces(&self, epoch: u64) -> Option<Address> {
         let slot = Address::from_bits(self.slot.load(Ordering::Acquire));
         let is_news = self.announced.load(Ordering::Relaxed) <= epoch;
         (!slot.is_null() && is_news).then(|| {

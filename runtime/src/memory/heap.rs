@@ -35,33 +35,33 @@ use rand::RngExt;
 
 /// One thread's blocks.
 pub(crate) struct ThreadHeap {
-    pub(super) registry: Arc<Registry>,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) process: Arc<Process>,
     pub(crate) geometry: Geometry,
     pub(crate) grid: Grid,
-    pub(super) nodes: Vec<RefCell<NodeCache>>,
+    pub(crate) nodes: Vec<RefCell<NodeCache>>,
     policy: Policy,
     next_node: Cell<u16>,
     /// The thread's own memory node.
     own_node: u16,
     /// Words of a page of the pool, and their class.
-    pub(super) page_words: usize,
-    pub(super) page_class: Class,
+    pub(crate) page_words: usize,
+    pub(crate) page_class: Class,
     /// Whether there is anything to give to the pool, and whether that is everything.
-    pub(super) has_surplus: Cell<bool>,
-    pub(super) gives_all: Cell<bool>,
+    pub(crate) has_surplus: Cell<bool>,
+    pub(crate) gives_all: Cell<bool>,
     /// A node on which a page is wanted.
-    pub(super) wants_page: Cell<Option<u16>>,
+    pub(crate) wants_page: Cell<Option<u16>>,
     /// Whether the thread is short of memory itself.
-    pub(super) is_short: Cell<bool>,
+    pub(crate) is_short: Cell<bool>,
     /// Whether none was to be had, so that blocks are listed in each other.
-    pub(super) lacks_pages: Cell<bool>,
+    pub(crate) lacks_pages: Cell<bool>,
     /// Whether a task of the thread is getting memory.
-    pub(super) is_refilling: Cell<bool>,
+    pub(crate) is_refilling: Cell<bool>,
     /// The last request to give memory back that the thread has heard.
-    pub(super) heard: Cell<u64>,
+    pub(crate) heard: Cell<u64>,
     /// A buffer for a page.
-    pub(super) page: Cell<Vec<u64>>,
+    pub(crate) page: Cell<Vec<u64>>,
     /// Buffers for the images of unpublished objects, kept for the next.
     images: RefCell<Vec<Vec<u64>>>,
     /// Objects that no root may lead to.
@@ -70,10 +70,10 @@ pub(crate) struct ThreadHeap {
     pub(crate) allocated: Cell<u64>,
     pub(crate) freed: Cell<u64>,
     /// The simulator, which knows each object.
-    pub(super) watch: Option<Watch>,
-    pub(super) thread: u32,
+    pub(crate) watch: Option<Watch>,
+    pub(crate) thread: u32,
     /// Last: when it goes everything has been left to the process.
-    pub(super) listener: Listener,
+    pub(crate) listener: Listener,
 }
 
 impl ThreadHeap {
@@ -246,20 +246,20 @@ impl ThreadHeap {
     }
 
     /// A block is not for an object after all.
-    pub(super) fn disown(&self, block: Block) {
+    pub(crate) fn disown(&self, block: Block) {
         self.allocated.set(self.allocated.get() - 1);
         self.node(block.address).borrow_mut().add_live(block.bytes.wrapping_neg());
     }
 
     /// A block from the thread's own lists.
     #[inline]
-    pub(super) fn take_local(&self, node: u16, class: Class) -> Option<Address> {
+    pub(crate) fn take_local(&self, node: u16, class: Class) -> Option<Address> {
         self.nodes[usize::from(node)].borrow_mut().take(class)
     }
 
     /// What a thread holds of the node that an address is on.
     #[inline]
-    pub(super) fn node(&self, address: Address) -> &RefCell<NodeCache> {
+    pub(crate) fn node(&self, address: Address) -> &RefCell<NodeCache> {
         // With one node there is nothing to divide.
         let node = if self.nodes.len() == 1 { 0 } else { self.geometry.node_of(address.segment()) };
         &self.nodes[usize::from(node)]
@@ -280,7 +280,7 @@ impl ThreadHeap {
     }
 
     /// Tells the simulator of memory that is used, if not for an object.
-    pub(super) fn note_page(&self, at: Address, bytes: u64, kind: ObjectType) {
+    pub(crate) fn note_page(&self, at: Address, bytes: u64, kind: ObjectType) {
         if let Some(watch) = &self.watch {
             watch.allocated(self.thread, at, bytes, kind);
         }
@@ -335,7 +335,7 @@ impl ThreadHeap {
     }
 
     /// Takes a block back that was no object's.
-    pub(super) fn put(&self, block: Block) {
+    pub(crate) fn put(&self, block: Block) {
         self.take_back(block, 0);
     }
 
@@ -366,19 +366,19 @@ impl ThreadHeap {
     }
 
     /// How many free blocks of a class the thread keeps.
-    pub(super) fn keeps(&self) -> usize {
+    pub(crate) fn keeps(&self) -> usize {
         2 * self.page_words
     }
 
     /// Tells the simulator that memory is not used that was no object's.
-    pub(super) fn forget_page(&self, at: Address) {
+    pub(crate) fn forget_page(&self, at: Address) {
         if let Some(watch) = &self.watch {
             watch.freed(self.thread, at);
         }
     }
 
     /// Chunks that are not needed.
-    pub(super) fn give_run(&self, run: Run) {
+    pub(crate) fn give_run(&self, run: Run) {
         self.veto(self.grid.start(run.segment, run.first), run.chunks * self.grid.chunk_bytes());
         let node = self.geometry.node_of(run.segment);
         self.nodes[usize::from(node)].borrow_mut().runs.push(run);
@@ -386,7 +386,7 @@ impl ThreadHeap {
     }
 
     /// Takes in what ended threads of the process have left; gives whether there was anything.
-    pub(super) fn take_spare(&self) -> bool {
+    pub(crate) fn take_spare(&self) -> bool {
         let spare = self.process.take_spare();
         self.veto_spare(&spare);
         let found = !spare.is_empty();
@@ -411,12 +411,12 @@ impl ThreadHeap {
 
     /// The class of the blocks around an address, if the process knows it.
     #[inline]
-    pub(super) fn known_class(&self, at: Address) -> Option<Class> {
+    pub(crate) fn known_class(&self, at: Address) -> Option<Class> {
         self.process.known.class(at.segment(), self.grid.chunk_of(at)?)
     }
 
     /// The block that begins at `at`. One READ if the process does not know the chunk.
-    pub(super) async fn look_up(&self, ct: &Worker, at: Address) -> Result<Block> {
+    pub(crate) async fn look_up(&self, ct: &Worker, at: Address) -> Result<Block> {
         let none = || refused(at, PointerFault::NoObject);
         let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
         let usage = if let Some(class) = self.known_class(at) {

@@ -25,7 +25,7 @@ pub(crate) struct Holdings {
 
 /// Written objects.
 #[derive(Default)]
-pub(super) struct Written {
+pub(crate) struct Written {
     objects: HashSet<Address>,
     are_too_many: bool,
 }
@@ -39,7 +39,7 @@ impl Written {
         }
     }
 
-    pub(super) fn veto(&self, candidates: &Candidates) {
+    pub(crate) fn veto(&self, candidates: &Candidates) {
         if self.are_too_many {
             return candidates.uses_everything();
         }
@@ -48,7 +48,7 @@ impl Written {
 }
 
 impl Holdings {
-    pub(super) fn new(are_kept: bool) -> Self {
+    pub(crate) fn new(are_kept: bool) -> Self {
         Self { are_kept, ..Self::default() }
     }
 
@@ -94,11 +94,11 @@ impl Holdings {
         }
     }
 
-    pub(super) fn forget_written(&self) {
+    pub(crate) fn forget_written(&self) {
         self.written.take();
     }
 
-    pub(super) fn veto(&self, candidates: &Candidates) {
+    pub(crate) fn veto(&self, candidates: &Candidates) {
         for (object, is_written) in &*self.held.borrow() {
             if *is_written {
                 candidates.uses(*object);
@@ -110,7 +110,7 @@ impl Holdings {
     }
 
     /// What a thread that ends leaves to its process.
-    pub(super) fn leave(&mut self, process: &Process) {
+    pub(crate) fn leave(&mut self, process: &Process) {
         let written = std::mem::take(self.written.get_mut());
         let mut left = lock(&process.witness.written);
         left.are_too_many |= written.are_too_many;

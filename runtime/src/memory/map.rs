@@ -8,23 +8,23 @@ use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// What is known of the chunks, and which of their blocks are in use.
-pub(super) struct Map {
-    pub(super) grid: Grid,
+pub(crate) struct Map {
+    pub(crate) grid: Grid,
     /// By segment.
-    pub(super) tables: Vec<Vec<Use>>,
+    pub(crate) tables: Vec<Vec<Use>>,
     /// By segment, a bit for each word that a block begins at which is in use.
     marks: Vec<Vec<u64>>,
 }
 
 impl Map {
-    pub(super) fn new(grid: Grid, tables: Vec<Vec<Use>>, segment_bytes: u64) -> Self {
+    pub(crate) fn new(grid: Grid, tables: Vec<Vec<Use>>, segment_bytes: u64) -> Self {
         let words = (segment_bytes as usize / WORD_BYTES).div_ceil(u64::BITS as usize);
         let marks = tables.iter().map(|_| vec![0; words]).collect();
         Self { grid, tables, marks }
     }
 
     /// The block that begins at an address.
-    pub(super) fn block(&self, at: Address) -> Option<Block> {
+    pub(crate) fn block(&self, at: Address) -> Option<Block> {
         let table = self.tables.get(usize::from(at.segment()))?;
         let chunk = self.grid.chunk_of(at)?;
         match table.get(chunk as usize)? {
@@ -46,13 +46,13 @@ impl Map {
         (word / u64::BITS as usize, 1 << (word % u64::BITS as usize))
     }
 
-    pub(super) fn is_marked(&self, at: Address) -> bool {
+    pub(crate) fn is_marked(&self, at: Address) -> bool {
         let (index, bit) = Self::place(at);
         self.marks[usize::from(at.segment())][index] & bit != 0
     }
 
     /// Marks a block; gives whether it was not.
-    pub(super) fn mark(&mut self, block: Block) -> bool {
+    pub(crate) fn mark(&mut self, block: Block) -> bool {
         let (index, bit) = Self::place(block.address);
         let marks = &mut self.marks[usize::from(block.address.segment())][index];
         let is_new = *marks & bit == 0;
@@ -61,14 +61,14 @@ impl Map {
     }
 
     /// Marks what another map has marked.
-    pub(super) fn mark_all_of(&mut self, other: &Self) {
+    pub(crate) fn mark_all_of(&mut self, other: &Self) {
         for (mine, theirs) in self.marks.iter_mut().flatten().zip(other.marks.iter().flatten()) {
             *mine |= theirs;
         }
     }
 
     /// Whether the large block whose first chunk this is, is in use.
-    pub(super) fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
+    pub(crate) fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
         // Its address depends on its alignment, which is one of few.
         let start = self.grid.start(segment, first).offset();
         let end = start + self.grid.chunk_bytes() * chunks.min(2);
@@ -85,7 +85,7 @@ impl Map {
     }
 
     /// Everything that is in use, by chunk: blocks of a class, or what stands on its own.
-    pub(super) fn for_each_chunk(&self, mut each: impl FnMut(u16, u64, Option<Class>, Block)) {
+    pub(crate) fn for_each_chunk(&self, mut each: impl FnMut(u16, u64, Option<Class>, Block)) {
         for (segment, table) in (0..).zip(&self.tables) {
             let mut chunk = 0;
             while chunk < table.len() as u64 {
@@ -109,7 +109,7 @@ impl Map {
     }
 
     /// The blocks that are neither marked nor among those that are free.
-    pub(super) fn candidates(&self, free: Option<&Self>) -> Vec<Lot> {
+    pub(crate) fn candidates(&self, free: Option<&Self>) -> Vec<Lot> {
         let mut candidates = Vec::new();
         self.for_each_chunk(|segment, chunk, class, all| {
             let lot = if let Some(class) = class {
@@ -139,7 +139,7 @@ impl Map {
     }
 
     /// Whether the chunk of a block is put to the same use as in another map.
-    pub(super) fn agrees(&self, other: &Self, block: Block) -> bool {
+    pub(crate) fn agrees(&self, other: &Self, block: Block) -> bool {
         let Some(first) = self.grid.chunk_of(block.address) else { return false };
         let segment = usize::from(block.address.segment());
         let chunks = block.bytes.div_ceil(self.grid.chunk_bytes());

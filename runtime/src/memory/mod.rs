@@ -30,7 +30,6 @@ pub(crate) mod block;
 pub(crate) mod cache;
 pub(crate) mod candidates;
 pub(crate) mod chunks;
-pub(crate) mod collect;
 pub(crate) mod eager;
 pub(crate) mod global;
 pub(crate) mod heap;
@@ -42,9 +41,5 @@ pub(crate) mod process;
 pub(crate) mod reclaim;
 pub(crate) mod registry;
 pub(crate) mod shortage;
-pub(crate) mod sweep;
 pub(crate) mod witness;
 pub(crate) mod worker;
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests;

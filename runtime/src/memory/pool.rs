@@ -38,19 +38,19 @@ const MEMBER: u64 = 1;
 const PAGE: ObjectType = ObjectType::internal("page of free blocks");
 
 /// What a page lists.
-pub(super) struct Page {
-    pub(super) at: Address,
-    pub(super) is_member: bool,
-    pub(super) words: Vec<u64>,
+pub(crate) struct Page {
+    pub(crate) at: Address,
+    pub(crate) is_member: bool,
+    pub(crate) words: Vec<u64>,
 }
 
 impl Page {
     /// The link to the next one.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.words[0]
     }
 
-    pub(super) fn entries(&self) -> &[u64] {
+    pub(crate) fn entries(&self) -> &[u64] {
         &self.words[1..]
     }
 }
@@ -70,7 +70,7 @@ fn check_entries(grid: &Grid, node: u16, class: Class, page: Address, entries: &
 
 impl ThreadHeap {
     /// Blocks to give to the pool, if there are too many.
-    pub(super) fn next_batch(&self) -> Option<Batch> {
+    pub(crate) fn next_batch(&self) -> Option<Batch> {
         let all = self.gives_all.get();
         let keep = if all { 0 } else { self.keeps() };
         for (node, cache) in self.nodes.iter().enumerate() {
@@ -98,12 +98,12 @@ impl ThreadHeap {
     }
 
     /// Whether there are more small blocks than fit in a few pages made of themselves, and no page for them.
-    pub(super) fn has_many_blocks(&self, node: u16) -> bool {
+    pub(crate) fn has_many_blocks(&self, node: u16) -> bool {
         self.nodes[usize::from(node)].borrow_mut().lacks_page(self.page_class)
     }
 
     /// Takes back what did not get to the pool.
-    pub(super) fn put_batch(&self, batch: &Batch) {
+    pub(crate) fn put_batch(&self, batch: &Batch) {
         let mut cache = self.nodes[usize::from(batch.node)].borrow_mut();
         let class = if batch.is_member { batch.class } else { self.page_class };
         self.veto(batch.page, class.bytes());
@@ -116,7 +116,7 @@ impl ThreadHeap {
 
 impl Worker {
     /// The head of a list of the pool.
-    pub(super) fn pool_at(&self, node: u16, class: Class) -> Address {
+    pub(crate) fn pool_at(&self, node: u16, class: Class) -> Address {
         control::pool(self.heap().geometry.segments_of(node).start, class)
     }
 
@@ -172,7 +172,7 @@ impl Worker {
 
     /// Takes a page from the pool, whose list had this head a moment ago, under a guard; gives whether there was one. Two round
     /// trips if there was, otherwise none.
-    pub(super) async fn take_page(&self, node: u16, class: Class, mut head: u64) -> Result<bool> {
+    pub(crate) async fn take_page(&self, node: u16, class: Class, mut head: u64) -> Result<bool> {
         let at = self.pool_at(node, class);
         loop {
             self.heap().nodes[usize::from(node)].borrow_mut().class(class).head = head;
@@ -204,7 +204,7 @@ impl Worker {
     }
 
     /// The page that a link leads to, on a memory node. One READ.
-    pub(super) async fn read_page(&self, node: u16, class: Class, link: u64) -> Result<Page> {
+    pub(crate) async fn read_page(&self, node: u16, class: Class, link: u64) -> Result<Page> {
         let heap = self.heap();
         let (at, is_member) = (Address::from_bits(link & !MEMBER), link & MEMBER != 0);
         let of_page = if is_member { class } else { heap.page_class };
@@ -224,7 +224,7 @@ impl Worker {
     }
 
     /// A page is off its list: its block may be used again once nobody can be reading it.
-    pub(super) fn retire_page(&self, class: Class, at: Address, is_member: bool) {
+    pub(crate) fn retire_page(&self, class: Class, at: Address, is_member: bool) {
         let class = if is_member { class } else { self.heap().page_class };
         self.retire_block(Block { address: at, bytes: class.bytes() });
     }

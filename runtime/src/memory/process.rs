@@ -37,7 +37,7 @@ pub(crate) struct Process {
     /// Its part in a cluster of several processes.
     pub(crate) shared: Option<Member>,
     /// Whether it has died and its slots are idle, whatever guards its threads have: in the simulator.
-    pub(super) is_abandoned: AtomicBool,
+    pub(crate) is_abandoned: AtomicBool,
 }
 
 impl Process {
@@ -65,7 +65,7 @@ impl Process {
     }
 
     /// It has read the counters beside the epoch.
-    pub(super) fn hear_counters(&self, requests: u64, recut: u64) {
+    pub(crate) fn hear_counters(&self, requests: u64, recut: u64) {
         let Some(member) = &self.shared else { return };
         if member.hears_of_requests(requests) {
             self.requests.fetch_add(1, Ordering::Relaxed);
@@ -117,12 +117,12 @@ impl Process {
     }
 
     /// Keeps a free block out of use, unless memory was short; returns whether it does.
-    pub(super) fn quarantine(&self, grid: &Grid, node: u16, block: Block) -> bool {
+    pub(crate) fn quarantine(&self, grid: &Grid, node: u16, block: Block) -> bool {
         self.quarantined().as_mut().map(|kept| kept.put(grid, node, block, false)).is_some()
     }
 
     /// Memory is short: what was kept out of use is spare from now on.
-    pub(super) fn end_quarantine(&self) {
+    pub(crate) fn end_quarantine(&self) {
         if let Some(kept) = self.quarantined().take() {
             self.give_spare(kept);
         }
@@ -145,7 +145,7 @@ impl Process {
     }
 
     /// The bytes that its ended threads held, and those that are kept out of use.
-    pub(super) fn spare_bytes(&self, grid: &Grid) -> u64 {
+    pub(crate) fn spare_bytes(&self, grid: &Grid) -> u64 {
         let mut sum = 0;
         self.spare().for_each(grid, |_, bytes| sum += bytes);
         self.quarantined().iter().for_each(|kept| kept.for_each(grid, |_, bytes| sum += bytes));

@@ -129,7 +129,7 @@ impl Worker {
     }
 
     /// Frees what this thread retired long enough before `epoch`.
-    pub(super) fn free_expired(&self, epoch: u64) -> u64 {
+    pub(crate) fn free_expired(&self, epoch: u64) -> u64 {
         let epoch = epoch + u64::from(self.has(Plant::EarlyReclamation));
         self.free_all(|| self.limbo.borrow_mut().pop_expired(epoch))
     }

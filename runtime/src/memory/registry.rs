@@ -24,7 +24,7 @@ enum Life {
 
 /// The error for `address`.
 #[cold]
-pub(super) fn refused(address: Address, fault: PointerFault) -> Error {
+pub(crate) fn refused(address: Address, fault: PointerFault) -> Error {
     Error::from(error::InvalidPointer { address, fault })
 }
 

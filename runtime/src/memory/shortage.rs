@@ -44,7 +44,7 @@ const MOST_FRUITLESS_RECUTS: u32 = 3;
 const ATTEMPTS_PER_RECUT: u32 = 16;
 
 /// An allocation that finds no memory.
-pub(super) struct Shortage<'a> {
+pub(crate) struct Shortage<'a> {
     attempts: u32,
     began: Duration,
     /// How many of the last recuts have found nothing.
@@ -53,17 +53,17 @@ pub(super) struct Shortage<'a> {
 }
 
 impl<'a> Shortage<'a> {
-    pub(super) fn new(ct: &'a Worker) -> Self {
+    pub(crate) fn new(ct: &'a Worker) -> Self {
         Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Retry::for_turn(ct) }
     }
 
     /// Whether it has failed before.
-    pub(super) fn is_felt(&self) -> bool {
+    pub(crate) fn is_felt(&self) -> bool {
         self.attempts > 0
     }
 
     /// Tries to get memory freed; gives whether it is worth looking again.
-    pub(super) async fn relieve(&mut self, ct: &Worker) -> Result<bool> {
+    pub(crate) async fn relieve(&mut self, ct: &Worker) -> Result<bool> {
         let attempt = self.attempts;
         self.attempts += 1;
         if attempt == 0 {

@@ -52,7 +52,7 @@ pub(crate) struct Witness {
     /// Whether no process sweeps in this cluster.
     is_never_asked: AtomicBool,
     /// What its ended threads had written.
-    pub(super) written: Mutex<Written>,
+    pub(crate) written: Mutex<Written>,
     /// What its record says.
     said: AtomicU64,
 }
@@ -66,7 +66,7 @@ struct Said {
     held_bytes: AtomicU64,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What these protect is whole at every moment.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -95,7 +95,7 @@ impl Witness {
         self.said.load(Ordering::Relaxed)
     }
 
-    pub(super) fn says(&self, word: u64) {
+    pub(crate) fn says(&self, word: u64) {
         self.said.store(word, Ordering::Relaxed);
     }
 
@@ -135,7 +135,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(process: &Arc<Process>) -> Self {
+    pub(crate) fn new(process: &Arc<Process>) -> Self {
         let said = Arc::new(Said::default());
         lock(&process.witness.threads).push(Arc::clone(&said));
         Self { process: Arc::clone(process), said, candidates: RefCell::default() }
@@ -150,7 +150,7 @@ impl Drop for Listener {
 
 impl ThreadHeap {
     /// Vetoes what the thread holds.
-    pub(super) fn veto_held(&self, candidates: &Candidates) {
+    pub(crate) fn veto_held(&self, candidates: &Candidates) {
         for node in &self.nodes {
             node.borrow().veto(&self.grid, candidates);
         }
@@ -167,13 +167,13 @@ impl ThreadHeap {
 
     /// A block is no object any more.
     #[inline]
-    pub(super) fn gives_up(&self, block: Block) {
+    pub(crate) fn gives_up(&self, block: Block) {
         self.veto(block.address, block.bytes);
         self.holdings.forget(block.address);
     }
 
     /// The thread takes over free blocks.
-    pub(super) fn veto_blocks(&self, class: Class, entries: &[u64]) {
+    pub(crate) fn veto_blocks(&self, class: Class, entries: &[u64]) {
         if self.process.witness.is_called() {
             self.with_candidates(|candidates| {
                 for (at, bytes) in free_blocks(&self.grid, class, entries) {
@@ -184,7 +184,7 @@ impl ThreadHeap {
     }
 
     /// The thread takes over what an ended one has left.
-    pub(super) fn veto_spare(&self, spare: &Spare) {
+    pub(crate) fn veto_spare(&self, spare: &Spare) {
         if self.process.witness.is_called() {
             self.with_candidates(|candidates| spare.veto(&self.grid, candidates));
         }
@@ -205,13 +205,13 @@ impl NodeCache {
 }
 
 impl Spare {
-    pub(super) fn veto(&self, grid: &Grid, candidates: &Candidates) {
+    pub(crate) fn veto(&self, grid: &Grid, candidates: &Candidates) {
         self.for_each(grid, |at, bytes| candidates.keeps(at, bytes));
     }
 }
 
 impl Limbo {
-    pub(super) fn veto(&self, candidates: &Candidates) {
+    pub(crate) fn veto(&self, candidates: &Candidates) {
         self.blocks().for_each(|block| candidates.keeps(block.address, block.bytes));
     }
 }

@@ -147,7 +147,7 @@ impl Worker {
         &self.heap
     }
 
-    pub(super) fn above(&self) -> &dyn Above {
+    pub(crate) fn above(&self) -> &dyn Above {
         &*self.above
     }
 

@@ -12,7 +12,6 @@
 
 mod guard;
 mod held;
-mod owned;
 mod remote_ptr;
 mod shared;
 mod site;
@@ -22,7 +21,6 @@ pub use crate::segment::walk::Walk;
 pub use farfield_words::Address;
 pub use guard::Guard;
 pub use held::Held;
-pub use owned::{Owned, Publish};
 pub use remote_ptr::RemotePtr;
 pub use shared::{Marks, Shared};
 pub use site::Site;

@@ -22,7 +22,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::{Cluster, ComputeThread};
+use crate::cluster::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
 use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};

@@ -1,12 +1,12 @@
 //! Several locks, and what they protect, in one round trip.
 
+use crate::cell::lock::expected_after;
+use crate::cell::{Lock, LockGuard, Pending, PendingLock, Place};
 use crate::cluster::ComputeThread;
 use crate::error::{Error, Result};
 use crate::io::Purpose;
 use crate::io::operations::*;
 use crate::io::{OwnLock, wait_for_locks};
-use crate::place::lock::expected_after;
-use crate::place::{Lock, LockGuard, Pending, PendingLock, Place};
 use crate::pointer::Guard;
 use crate::pointer::Shared;
 use farfield_words::{Remote, try_map};

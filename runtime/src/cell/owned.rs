@@ -8,13 +8,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use super::Site;
-use super::{Address, Marks, RemotePtr, Shared};
+use super::Place;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::heap::ThreadHeap;
-use crate::place::Place;
+use crate::pointer::Site;
+use crate::pointer::{Marks, RemotePtr, Shared};
 use farfield_words::Block;
 use farfield_words::{Field, Initial, Remote, WORD_BYTES};
 
@@ -131,7 +131,7 @@ impl<T> fmt::Debug for Owned<T> {
 pub trait Publish<T: Remote, M = ()>: sealed::Sealed<T, M> {}
 
 pub(crate) mod sealed {
-    use super::{Address, Marks, RemotePtr, Shared};
+    use crate::pointer::{Address, Marks, RemotePtr, Shared};
     use farfield_words::Remote;
 
     pub trait Sealed<T: Remote, M>: Sized {

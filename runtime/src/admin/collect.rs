@@ -28,19 +28,19 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::cache::NodeCache;
-use super::candidates::Lot;
-use super::chunks::WORDS_PER_READ;
-use super::heap::ThreadHeap;
-use super::map::Map;
-use super::sweep::Pace;
+use super::pace::Pace;
 use crate::cluster::ComputeThread;
 use crate::cluster::members::Seen;
 use crate::error::{self, Error, Result};
 use crate::io::Exchange;
 use crate::io::Purpose;
 use crate::io::operations::*;
-use crate::place::{ABANDONED, right_after};
+use crate::io::{ABANDONED, right_after};
+use crate::memory::cache::NodeCache;
+use crate::memory::candidates::Lot;
+use crate::memory::chunks::WORDS_PER_READ;
+use crate::memory::heap::ThreadHeap;
+use crate::memory::map::Map;
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control::{self, SLOT_PAGES};
 use crate::segment::decode;
@@ -64,7 +64,7 @@ type Type = Option<usize>;
 
 /// How objects are traced.
 #[derive(Clone, Copy)]
-pub(super) enum Manner<'a> {
+pub(crate) enum Manner<'a> {
     /// Nobody else is there, and locks may be freed.
     Alone { frees_locks: bool },
     /// Others are at work: what is found may be true no more.
@@ -207,7 +207,7 @@ impl ComputeThread {
         }
     }
 
-    pub(super) async fn is_member(&self, identity: u64) -> Result<bool> {
+    pub(crate) async fn is_member(&self, identity: u64) -> Result<bool> {
         let members = self.members().await?;
         Ok(members.iter().any(|member| u64::from(member.identity) == identity && !member.is_gone()))
     }
@@ -250,7 +250,7 @@ impl ComputeThread {
     }
 
     /// What all chunks are used for, with nothing marked.
-    pub(super) async fn read_map(&self) -> Result<Map> {
+    pub(crate) async fn read_map(&self) -> Result<Map> {
         let geometry = self.heap().geometry;
         let mut tables = Vec::new();
         for segment in 0..geometry.segments() {
@@ -267,7 +267,7 @@ impl ComputeThread {
     }
 
     /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
-    pub(super) async fn mark_all(&self, map: &mut Map, manner: Manner<'_>) -> Result<HashMap<u16, u64>> {
+    pub(crate) async fn mark_all(&self, map: &mut Map, manner: Manner<'_>) -> Result<HashMap<u16, u64>> {
         let frees_locks = matches!(manner, Manner::Alone { frees_locks: true });
         let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes()).map(|node| (node, 0)).collect();
         // Parts of the control block that lie among the objects.

@@ -1,7 +1,7 @@
 //! What there is to see of a cluster, for programs that know none of its types.
 
-use super::ComputeThread;
-use super::directory::RootSeen;
+use crate::cluster::ComputeThread;
+use crate::cluster::directory::RootSeen;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::chunks::HeapUse;

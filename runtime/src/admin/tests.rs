@@ -2,7 +2,7 @@
 
 use futures_util::future::LocalBoxFuture;
 
-use super::sweep::Pace;
+use super::pace::Pace;
 use crate::cluster::ComputeThread;
 use crate::cluster::served::Served;
 use crate::error::Result;

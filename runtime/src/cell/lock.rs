@@ -36,10 +36,10 @@ use std::thread::panicking;
 use super::{Place, Read};
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
-use crate::io::Exchange;
 use crate::io::Purpose;
 use crate::io::Retry;
 use crate::io::operations::*;
+use crate::io::{ABANDONED, Acquisition, Exchange, Hold};
 use crate::io::{OwnLock, wait_for_locks};
 use crate::memory::worker::Worker;
 use farfield_sim::Plant;
@@ -77,9 +77,6 @@ impl LockState {
     }
 }
 
-/// A free lock whose last owner died and left something to be put right. No token: those begin above it.
-pub(crate) const ABANDONED: u64 = 1;
-
 /// After how many attempts to take a lock there is a first look whether its owner is there, and after how many further ones
 /// another.
 const ATTEMPTS_TO_LOOK: u32 = 4;
@@ -87,7 +84,7 @@ const ATTEMPTS_PER_LOOK: u32 = 16;
 
 /// Returns whether the owner of a token is found to be gone, after so many attempts in vain. Most attempts do not look. One round
 /// trip at most; none if the owner is a thread of this process.
-pub(in crate::place) async fn is_owner_gone(ct: &ComputeThread, token: u64, attempts: u32) -> Result<bool> {
+pub(super) async fn is_owner_gone(ct: &ComputeThread, token: u64, attempts: u32) -> Result<bool> {
     if attempts % ATTEMPTS_PER_LOOK == ATTEMPTS_TO_LOOK
         && let Some(owner) = ThreadId::of_token(token)
     {
@@ -101,7 +98,7 @@ pub(in crate::place) async fn is_owner_gone(ct: &ComputeThread, token: u64, atte
 ///
 /// # Errors
 /// [`Error::LockTakenTwice`] if the lock is the waiting task's own.
-pub(in crate::place) async fn expected_after(
+pub(super) async fn expected_after(
     ct: &ComputeThread,
     at: Address,
     own: &OwnLock,
@@ -238,57 +235,7 @@ impl<'g> Place<'g, Lock> {
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard<'ct> {
     ct: &'ct Worker,
-    parts: Parts,
-}
-
-/// Where a lock is and how it is held.
-///
-/// Small, because guards are moved in and out of results on every update.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    at: Address,
-    token: u64,
-    held: Held,
-    /// True if the lock's word becomes [`ABANDONED`] when it is released, and not 0.
-    needs_recovery: bool,
-    /// True if a panic was under way before it was taken.
-    was_panicking: bool,
-}
-
-/// Whether the lock's word is the token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    Yes,
-    No,
-    /// The CAS that is to take it is in flight, or its outcome is unknown.
-    Taking,
-    /// The WRITE that releases it is in flight, or its outcome is unknown.
-    Releasing,
-}
-
-impl Parts {
-    /// A WRITE that releases the lock is posted, among other changes; whether they are made is known later. If they are not, what
-    /// the lock protects may be half changed. (If they are, this changes nothing: the word is not the token any more.)
-    pub(in crate::place) fn may_be_released(&mut self, ct: &Worker) {
-        if self.held == Held::Yes {
-            ct.io.lineage.lets_go(self.token);
-            self.held = Held::Releasing;
-            self.needs_recovery = true;
-        }
-    }
-
-    /// The lock is released.
-    pub(in crate::place) fn settle(self, ct: &Worker) {
-        if self.held == Held::Releasing {
-            ct.settle_token(self.token);
-        }
-    }
-
-    /// What the lock's word becomes when it is released.
-    #[inline]
-    fn free(&self) -> u64 {
-        if self.needs_recovery { ABANDONED } else { 0 }
-    }
+    parts: Acquisition,
 }
 
 /// A release that has failed: the memory node did not answer, so the lock may be released or not. The guard can try
@@ -332,12 +279,12 @@ impl From<ReleaseError<'_>> for Error {
 impl<'ct> LockGuard<'ct> {
     /// A guard for a CAS from `expected` to `token` that is about to be posted.
     #[inline]
-    pub(in crate::place) fn in_flight(ct: &'ct Worker, at: Address, token: u64, expected: u64) -> Self {
+    pub(super) fn in_flight(ct: &'ct Worker, at: Address, token: u64, expected: u64) -> Self {
         ct.io.lineage.takes(token);
         // A lock that is taken from its last owner is taken with what that owner has left.
         let needs_recovery = expected != 0 && !ct.has(Plant::UnmarkedTakeover);
         let was_panicking = panicking();
-        Self { ct, parts: Parts { at, token, held: Held::Taking, needs_recovery, was_panicking } }
+        Self { ct, parts: Acquisition { at, token, held: Hold::Taking, needs_recovery, was_panicking } }
     }
 
     /// Whether what the lock protects may be half changed: the lock was taken from an owner that died, an owner's panic has
@@ -356,55 +303,50 @@ impl<'ct> LockGuard<'ct> {
 
     /// What the lock's word becomes when it is released.
     #[inline]
-    pub(in crate::place) fn word_when_free(&self) -> u64 {
+    pub(super) fn word_when_free(&self) -> u64 {
         self.parts.free()
     }
 
     /// The CAS has succeeded.
-    pub(in crate::place) fn confirm(&mut self) {
-        if self.parts.held == Held::Taking {
-            self.parts.held = Held::Yes;
+    pub(super) fn confirm(&mut self) {
+        if self.parts.held == Hold::Taking {
+            self.parts.held = Hold::Yes;
         }
     }
 
     /// Where the lock is and how it is held, for a chain that releases it in this guard's stead.
-    pub(in crate::place) fn into_parts(mut self) -> Parts {
-        let none = Parts { held: Held::No, ..self.parts };
+    pub(super) fn into_parts(mut self) -> Acquisition {
+        let none = Acquisition { held: Hold::No, ..self.parts };
         std::mem::replace(&mut self.parts, none)
     }
 
-    /// The guard again.
-    pub(in crate::place) fn from_parts(ct: &'ct Worker, parts: Parts) -> Self {
-        Self { ct, parts }
-    }
-
     /// There is nothing to release: the CAS has failed.
-    pub(in crate::place) fn forget(&mut self) {
-        if self.parts.held == Held::Taking {
+    pub(super) fn forget(&mut self) {
+        if self.parts.held == Hold::Taking {
             self.ct.io.lineage.lets_go(self.parts.token);
             self.ct.settle_token(self.parts.token);
         }
-        self.parts.held = Held::No;
+        self.parts.held = Hold::No;
     }
 
     /// Leaves the CAS that is in flight, or will be, to somebody else, who is to make amends for it.
-    pub(in crate::place) fn abandon(&mut self) -> Option<Exchange> {
-        if self.parts.held != Held::Taking {
+    pub(super) fn abandon(&mut self) -> Option<Exchange> {
+        if self.parts.held != Hold::Taking {
             return None;
         }
-        let Parts { at, token, .. } = self.parts;
+        let Acquisition { at, token, .. } = self.parts;
         self.ct.io.lineage.lets_go(token);
-        self.parts.held = Held::No;
+        self.parts.held = Hold::No;
         Some(Exchange::new(at, token, self.parts.free()))
     }
 
     /// The lock's word while it is held.
-    pub(in crate::place) fn token(&self) -> u64 {
+    pub(super) fn token(&self) -> u64 {
         self.parts.token
     }
 
     /// Where the lock is.
-    pub(in crate::place) fn address(&self) -> Address {
+    pub(super) fn address(&self) -> Address {
         self.parts.at
     }
 
@@ -414,27 +356,27 @@ impl<'ct> LockGuard<'ct> {
     /// Those of a WRITE, with the guard, which may still hold the lock: [`ReleaseError`].
     #[inline]
     pub async fn release(mut self) -> Result<(), ReleaseError<'ct>> {
-        let Parts { at, token, held, .. } = self.parts;
+        let Acquisition { at, token, held, .. } = self.parts;
         let free = self.parts.free();
         let mut chain = self.ct.empty_chain();
         match held {
-            Held::Yes => {
+            Hold::Yes => {
                 chain.replace(at, token, free);
             }
             // Another thread may own it by now.
-            Held::Taking | Held::Releasing => {
+            Hold::Taking | Hold::Releasing => {
                 chain.compare_exchange(at, token, free);
             }
-            Held::No => return Ok(()),
+            Hold::No => return Ok(()),
         }
         let released = self.ct.submit(chain);
         // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.
-        self.parts.held = Held::Releasing;
+        self.parts.held = Hold::Releasing;
         match released.await {
             Ok(_) => {
                 self.ct.io.lineage.lets_go(token);
                 self.ct.settle_token(token);
-                self.parts.held = Held::No;
+                self.parts.held = Hold::No;
                 Ok(())
             }
             Err(error) => Err(ReleaseError { error, guard: self }),
@@ -445,23 +387,6 @@ impl<'ct> LockGuard<'ct> {
 impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let Parts { at, token, held, was_panicking, .. } = self.parts;
-        let free = self.parts.free();
-        match held {
-            Held::Yes => {
-                let free = if panicking() && !was_panicking { ABANDONED } else { free };
-                self.ct.io.lineage.lets_go(token);
-                self.ct.post_word(Exchange::new(at, token, free));
-            }
-            Held::No => {}
-            // Releases it if this acquisition succeeded, or the release has not; any other owner is left alone.
-            Held::Taking | Held::Releasing => {
-                self.ct.io.lineage.lets_go(token);
-                if held == Held::Taking && self.ct.has(Plant::KeptAttempt) {
-                    return;
-                }
-                self.ct.make_amends(Exchange::new(at, token, free));
-            }
-        }
+        self.parts.end(self.ct);
     }
 }

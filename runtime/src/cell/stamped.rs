@@ -19,11 +19,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
+use super::Publish;
 use super::link::{Exchanged, exchange};
 use super::{CompareExchangeError, Place, Read};
 use crate::error::{self, Error, PointerFault, Result};
 use crate::pointer::Guard;
-use crate::pointer::{Address, Publish, RemotePtr, Shared};
+use crate::pointer::{Address, RemotePtr, Shared};
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
 /// The stamp of a link that begins with a pointer, and the one after the last.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memoffset::offset_of;
 
-use super::ASKED;
+use super::sweeper::ASKED;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Pace, Round};
+use super::sweeper::Round;
+use crate::admin::Pace;
 use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
@@ -17,7 +18,7 @@ const FREE_SHARE: u64 = 8;
 
 impl ComputeThread {
     /// How many words a list may have: others must not run out of memory for it.
-    pub(super) fn most_list_words(&self, map: &Map) -> usize {
+    pub(crate) fn most_list_words(&self, map: &Map) -> usize {
         let (grid, segments) = (map.grid, self.heap().geometry.segments_of(0));
         let free = segments.map(|segment| {
             let used = map.tables[usize::from(segment)].iter().filter(|usage| **usage != Use::Free).count();
@@ -28,7 +29,7 @@ impl ComputeThread {
     }
 
     /// Writes a list and says where it is.
-    pub(super) async fn publish_candidates(
+    pub(crate) async fn publish_candidates(
         &self,
         lots: &[Lot],
         round: &Round,
@@ -50,7 +51,7 @@ impl ComputeThread {
 
     /// Takes back the list of candidates, if there is one. From when it was allocated until it is freed its address is
     /// where others find it, so it is not lost with whoever has made it.
-    pub(super) async fn take_back_list(&self, pace: &Pace) -> Result<()> {
+    pub(crate) async fn take_back_list(&self, pace: &Pace) -> Result<()> {
         let Some(list) = pace.list.get() else { return Ok(()) };
         self.write_word(control::candidates(), 0).await?;
         self.wait_for_readers(pace).await?;
@@ -63,7 +64,7 @@ impl ComputeThread {
     }
 
     /// Takes over what a sweeper that has died has left.
-    pub(in crate::memory) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
+    pub(crate) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
         let word = self.read_word(control::own_list()).await?;
         if let Some(at) = decode::list(&self.heap().grid, control::own_list(), word)?
             && let Ok(list) = self.heap().look_up(self, at).await

@@ -14,9 +14,6 @@
 //! Results wait in buffers that belong to the thread, so a chain allocates nothing once the thread has warmed up. Whoever
 //! holds a [`Pending`] keeps its buffer.
 
-mod locks;
-mod results;
-
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -25,19 +22,18 @@ use super::link::{Exchanged, Link, LinkWord};
 use super::lock::{Lock, LockGuard};
 use super::read::check_aligned;
 use super::{Atomic, CompareExchangeError, Place};
+use super::{Owned, Pending, PendingLock, Written};
 use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::Releases as _;
 use crate::io::operations::*;
+use crate::io::{Found, Results};
 use crate::pointer::Guard;
-use crate::pointer::{Address, Marks, Owned, RemotePtr, Shared};
+use crate::pointer::{Address, Marks, RemotePtr, Shared};
 use farfield_fabric::chain::{Chain as Operations, Op, Slot};
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
 
-use results::Found;
-pub use results::{Pending, PendingLock, Written};
-pub(crate) use results::{Results, ResultsPool};
 
 /// Operations that are posted together and completed together. Made by [`Guard::chain`].
 ///
@@ -74,7 +70,7 @@ pub struct Chain<'g> {
 impl Guard<'_> {
     /// An empty chain. What it loads is protected by this guard.
     pub fn chain(&self) -> Chain<'_> {
-        Chain { ct: self, results: self.results.take(self) }
+        Chain { ct: self, results: self.results.take(self.worker()) }
     }
 }
 
@@ -246,7 +242,7 @@ impl<'g> Chain<'g> {
     }
 
     /// Takes a lock if its word is `expected`.
-    fn try_lock_from(&mut self, lock: Place<'g, Lock>, expected: u64) -> PendingLock<'g> {
+    pub(super) fn try_lock_from(&mut self, lock: Place<'g, Lock>, expected: u64) -> PendingLock<'g> {
         if self.takes(lock.address()) {
             self.results.taken_twice.set(Some(lock.address()));
         }
@@ -351,12 +347,12 @@ impl<'g> Chain<'g> {
         for index in 0..count {
             let part = std::mem::take(&mut self.results.parts.borrow_mut()[index]);
             let submitted = self.ct.submit(part);
-            self.results.are_posted(self.ct, index, count);
+            self.results.are_posted(self.ct.worker(), index, count);
             let done = submitted.await?;
             self.results.parts.borrow_mut()[index] = done.into_chain();
             self.results.done.set(index + 1);
         }
-        self.results.are_released(self.ct);
+        self.results.are_released(self.ct.worker());
         Ok(())
     }
 
@@ -378,9 +374,9 @@ impl<'g> Chain<'g> {
             return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
         }
         let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };
-        self.results.are_posted(self.ct, 0, 1);
+        self.results.are_posted(self.ct.worker(), 0, 1);
         if self.ct.post(part, Rc::clone(&self.results) as _)? {
-            self.results.are_released(self.ct);
+            self.results.are_released(self.ct.worker());
         } else {
             self.results.is_left.set(true);
         }
@@ -458,7 +454,7 @@ impl Drop for Chain<'_> {
             self.ct.heap().free(block);
         }
         if !self.results.is_left.get() {
-            self.results.give_back_locks(self.ct);
+            self.results.give_back_locks(self.ct.worker());
         }
     }
 }

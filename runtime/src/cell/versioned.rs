@@ -73,11 +73,6 @@ impl Version {
     }
 }
 
-/// What is left of the right to write if its holder is gone; `None` if nobody holds it.
-pub(crate) fn right_after(right: u64) -> Option<u64> {
-    is_held(right).then(|| failed_write(right))
-}
-
 fn is_held(right: u64) -> bool {
     !right.is_multiple_of(2)
 }

@@ -49,23 +49,17 @@
 //! back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before that,
 //! either.
 
-mod attend;
-mod list;
-
-use std::cell::Cell;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
-use super::candidates::{Candidates, Lot, bits};
-use super::chunks::WORDS_PER_READ;
-use super::collect::Manner;
-use super::heap::ThreadHeap;
-use super::map::Map;
+use crate::admin::Pace;
+use crate::admin::collect::Manner;
 use crate::cluster::ComputeThread;
 use crate::error::{Error, Result};
 use crate::io::operations::*;
+use crate::memory::candidates::{Candidates, Lot, bits};
+use crate::memory::chunks::WORDS_PER_READ;
+use crate::memory::heap::ThreadHeap;
+use crate::memory::map::Map;
 use crate::pointer::{Address, Walk};
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control::LIST_HEAD_WORDS;
@@ -75,62 +69,13 @@ use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// In a list's number: its vetoes are asked for.
-const ASKED: u64 = 1;
+pub(crate) const ASKED: u64 = 1;
 /// How often all candidates are gone through.
 const MOST_PASSES: u32 = 8;
 /// The shortest list that is worth making, in words.
 const FEWEST_WORDS: usize = 64;
 /// For how long others are waited for at a time.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many READs are done at a stretch.
-const READS_PER_BREATH: u32 = 32;
-
-/// Lets a sweep be interrupted by what its thread must do on time.
-#[derive(Default)]
-pub(crate) struct Pace {
-    is_resting: Cell<bool>,
-    reads: Cell<u32>,
-    /// Tells lists of one process apart.
-    count: Cell<u32>,
-    /// The list that is published.
-    list: Cell<Option<Block>>,
-}
-
-impl Pace {
-    /// Lets others have the thread now and then.
-    pub(super) async fn breathe(&self, ct: &ComputeThread) {
-        self.reads.set(self.reads.get() + 1);
-        if self.reads.get().is_multiple_of(READS_PER_BREATH) {
-            ct.yield_now().await;
-        }
-    }
-
-    /// Waits for others to do something.
-    async fn rest(&self, ct: &ComputeThread) {
-        self.is_resting.set(true);
-        while self.is_resting.get() {
-            ct.yield_now().await;
-        }
-    }
-
-    /// Goes on with a sweep until it is over, which gives its outcome, or rests, or is `interrupted`.
-    pub(crate) async fn go_on<R>(
-        &self,
-        mut sweep: Pin<&mut (impl Future<Output = R> + ?Sized)>,
-        interrupted: impl Fn() -> bool,
-    ) -> Option<R> {
-        self.is_resting.set(false);
-        poll_fn(|context| match sweep.as_mut().poll(context) {
-            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending if self.is_resting.get() || interrupted() => Poll::Ready(None),
-            Poll::Pending => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-        })
-        .await
-    }
-}
 
 /// What became of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,9 +89,9 @@ pub(crate) enum Swept {
 }
 
 /// How things stood when a round began.
-struct Round {
-    me: u32,
-    evictions: u64,
+pub(crate) struct Round {
+    pub(crate) me: u32,
+    pub(crate) evictions: u64,
 }
 
 /// What was found in step 3.
@@ -341,7 +286,7 @@ impl ComputeThread {
     }
 
     /// What chunks are used for, and what is in the pool.
-    pub(super) async fn read_pool(&self, pace: &Pace) -> Result<Map> {
+    pub(crate) async fn read_pool(&self, pace: &Pace) -> Result<Map> {
         let heap = self.heap();
         let (grid, geometry) = (heap.grid, heap.geometry);
         let mut free = self.read_map().await?;
@@ -356,7 +301,7 @@ impl ComputeThread {
                     walk.visit_address(found.at)?;
                     let of_page = if found.is_member { class } else { heap.page_class };
                     free.mark(Block { address: found.at, bytes: of_page.bytes() });
-                    for (at, bytes) in super::cache::free_blocks(&grid, class, found.entries()) {
+                    for (at, bytes) in crate::memory::cache::free_blocks(&grid, class, found.entries()) {
                         for offset in (0..bytes).step_by(class.bytes() as usize) {
                             free.mark(Block { address: at.add(offset), bytes: class.bytes() });
                         }
@@ -444,7 +389,7 @@ impl ComputeThread {
     }
 
     /// Reads any number of words, beside others that may be freeing what is there.
-    pub(super) async fn scan_far(&self, at: Address, words: usize, pace: &Pace) -> Result<Vec<u64>> {
+    pub(crate) async fn scan_far(&self, at: Address, words: usize, pace: &Pace) -> Result<Vec<u64>> {
         let mut read = Vec::with_capacity(words);
         while read.len() < words {
             let mut chain = self.empty_chain();

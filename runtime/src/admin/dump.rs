@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use super::ComputeThread;
+use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use farfield_words::Address;
 use farfield_words::layouts::{FieldKind, Layouts, TypeLayout};
