@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::cluster::{Cluster, ComputeThread};
 use crate::error::{Error, Printable, Result};
+use crate::session::{Cluster, ComputeThread};
 use farfield_fabric::stall;
 
 /// The variable that names another cluster than the program's own.

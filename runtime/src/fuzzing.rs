@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use crate::admin::checkpoint;
-use crate::cluster::{Cluster, url};
 use crate::observer::{NodeMetrics, Observer};
 use crate::segment::decode;
 use crate::segment::grid;
+use crate::session::{Cluster, url};
 use farfield_fabric::files;
 use farfield_words::Address;
 use farfield_words::geometry;

@@ -58,13 +58,16 @@ compile_error!("farfield needs a target with 64-bit pointers: far memory is addr
 
 mod admin;
 mod cell;
+mod client;
 mod cluster;
+mod directory;
 mod entry;
 mod epoch;
 pub mod error;
 #[cfg(all(fuzzing, target_os = "linux"))]
 pub mod fuzzing;
 mod io;
+mod membership;
 mod memory;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod observer;
@@ -73,6 +76,7 @@ mod pointer;
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
 pub mod rdma;
 mod segment;
+mod session;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
@@ -84,7 +88,7 @@ pub use cell::{
     LockState, Owned, Pending, PendingLock, Place, Publish, Read, Readable, ReleaseError, Stamped,
     StampedLink, Tail, TailRef, Version, Versioned, Written,
 };
-pub use cluster::{Backoff, Call, Client, ClientOptions, Cluster, ComputeThread, Random};
+pub use client::{Call, Client, ClientOptions};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
 /// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
@@ -222,6 +226,7 @@ pub use io::{KeeperFailures, Metrics, Reclamation};
 pub use memory::chunks::HeapUse;
 pub use memory::placement::Policy;
 pub use pointer::{Guard, Held, Marks, Pointer, RemotePtr, Shared, Site, Walk};
+pub use session::{Backoff, Cluster, ComputeThread, Random};
 
 /// Layouts: how values lie in far memory, word by word. From the crate `farfield-words`, which has the whole story.
 pub mod layout {

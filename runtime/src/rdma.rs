@@ -22,9 +22,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cluster::contents::ClusterContents;
 use crate::error::Result;
 pub use crate::observer::{NodeMetrics, Observer};
+use crate::session::contents::ClusterContents;
 pub use farfield_fabric::Stopper;
 use farfield_fabric::lease_ms;
 use farfield_fabric::secret;

@@ -30,11 +30,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::contents::ClusterContents;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 pub use crate::observer::{NodeMetrics, Observer};
+use crate::session::contents::ClusterContents;
 pub use farfield_fabric::Stopper;
 use farfield_fabric::lease_ms;
 use farfield_fabric::secret;

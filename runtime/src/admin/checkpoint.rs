@@ -22,11 +22,11 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::cluster::{Cluster, ComputeThread};
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
 use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
 use crate::segment::grid::Grid;
+use crate::session::{Cluster, ComputeThread};
 use farfield_fabric::files;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;

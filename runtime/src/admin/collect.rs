@@ -29,8 +29,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::pace::Pace;
-use crate::cluster::ComputeThread;
-use crate::cluster::members::Seen;
 use crate::error::{self, Error, Result};
 use crate::io::Exchange;
 use crate::io::Purpose;
@@ -45,6 +43,8 @@ use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control::{self, SLOT_PAGES};
 use crate::segment::decode;
 use crate::segment::grid::Use;
+use crate::segment::record::Seen;
+use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;

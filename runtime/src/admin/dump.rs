@@ -14,8 +14,8 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
+use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::layouts::{FieldKind, Layouts, TypeLayout};
 use farfield_words::{Pod, WORD_BYTES};

@@ -1,13 +1,13 @@
 //! What there is to see of a cluster, for programs that know none of its types.
 
-use crate::cluster::ComputeThread;
-use crate::cluster::directory::RootSeen;
+use crate::directory::RootSeen;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::chunks::HeapUse;
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control;
 use crate::segment::grid::Use;
+use crate::session::ComputeThread;
 use farfield_words::Address;
 
 /// A cluster at a moment: [`ComputeThread::status`].

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use farfield_words::Block;
 
-use crate::cluster::ComputeThread;
+use crate::session::ComputeThread;
 
 /// How many READs are done at a stretch.
 const READS_PER_BREATH: u32 = 32;

@@ -3,7 +3,6 @@
 use futures_util::future::LocalBoxFuture;
 
 use super::pace::Pace;
-use crate::cluster::ComputeThread;
 use crate::cluster::served::Served;
 use crate::error::Result;
 use crate::io::operations::*;
@@ -11,6 +10,7 @@ use crate::segment::classes::Class;
 use crate::segment::control;
 use crate::segment::decode::{LAST_EPOCH, options};
 use crate::segment::grid::{Grid, Use};
+use crate::session::ComputeThread;
 use farfield_words::Address;
 
 /// What meets a word.

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use super::{Place, Read};
-use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
+use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::{DefaultInit, Describer, Field, Integer, Word, fingerprint, invalid_value};
 

@@ -17,10 +17,10 @@ use std::rc::Rc;
 use lru::LruCache;
 
 use super::attach;
-use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::pointer::{Address, RemotePtr};
+use crate::session::ComputeThread;
 use farfield_words::{Remote, WORD_BYTES};
 
 /// Up to `N` handles to objects of type `T` that live as long as the cache does, or until they are

@@ -23,17 +23,16 @@ use super::lock::{Lock, LockGuard};
 use super::read::check_aligned;
 use super::{Atomic, CompareExchangeError, Place};
 use super::{Owned, Pending, PendingLock, Written};
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::Releases as _;
 use crate::io::operations::*;
 use crate::io::{Found, Results};
 use crate::pointer::Guard;
 use crate::pointer::{Address, Marks, RemotePtr, Shared};
+use crate::session::ComputeThread;
 use farfield_fabric::chain::{Chain as Operations, Op, Slot};
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
-
 
 /// Operations that are posted together and completed together. Made by [`Guard::chain`].
 ///

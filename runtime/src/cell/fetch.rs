@@ -4,10 +4,10 @@
 //! them. Places are addresses plus constants, so the span's length is a constant once this is inlined.
 
 use super::Place;
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
 use crate::pointer::Guard;
+use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, WORD_BYTES};

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 
 use super::Publish;
 use super::{Place, Read};
-use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::pointer::Guard;
 use crate::pointer::{Address, Marks, RemotePtr, Shared};
+use crate::session::ComputeThread;
 use farfield_fabric::chain::Chain;
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 

@@ -34,7 +34,6 @@ use std::fmt;
 use std::thread::panicking;
 
 use super::{Place, Read};
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::Purpose;
 use crate::io::Retry;
@@ -42,6 +41,7 @@ use crate::io::operations::*;
 use crate::io::{ABANDONED, Acquisition, Exchange, Hold};
 use crate::io::{OwnLock, wait_for_locks};
 use crate::memory::worker::Worker;
+use crate::session::ComputeThread;
 use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::ThreadId;

@@ -2,13 +2,13 @@
 
 use crate::cell::lock::expected_after;
 use crate::cell::{Lock, LockGuard, Pending, PendingLock, Place};
-use crate::cluster::ComputeThread;
 use crate::error::{Error, Result};
 use crate::io::Purpose;
 use crate::io::operations::*;
 use crate::io::{OwnLock, wait_for_locks};
 use crate::pointer::Guard;
 use crate::pointer::Shared;
+use crate::session::ComputeThread;
 use farfield_words::{Remote, try_map};
 
 impl Guard<'_> {

@@ -49,11 +49,11 @@ pub use stamped::{Stamped, StampedLink};
 pub use tail::{Tail, TailRef};
 pub use versioned::{Version, Versioned};
 
-use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::pointer::Guard;
 use crate::pointer::{Address, RemotePtr, Shared};
+use crate::session::ComputeThread;
 use farfield_words::scratch::bytes;
 use farfield_words::{FrozenField, Remote, WORD_BYTES};
 

@@ -9,12 +9,12 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use super::Place;
-use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::heap::ThreadHeap;
 use crate::pointer::Site;
 use crate::pointer::{Marks, RemotePtr, Shared};
+use crate::session::ComputeThread;
 use farfield_words::Block;
 use farfield_words::{Field, Initial, Remote, WORD_BYTES};
 

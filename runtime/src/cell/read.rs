@@ -9,11 +9,11 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, PointerFault, Result};
 use crate::io::operations::*;
 use crate::io::{Completed, Submitted};
 use crate::memory::worker::Worker;
+use crate::session::ComputeThread;
 use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes};

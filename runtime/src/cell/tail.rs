@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::Range;
 
 use super::Place;
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
 use crate::pointer::Guard;
+use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::scratch::bytes;
 use farfield_words::{Describer, Field, Pod, WORD_BYTES, fingerprint};

@@ -39,11 +39,11 @@
 
 use super::Place;
 use super::lock::is_owner_gone;
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::Purpose;
 use crate::io::operations::*;
 use crate::io::{Exchange, failed_write};
+use crate::session::ComputeThread;
 use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::ThreadId;

@@ -27,19 +27,18 @@ use std::time::Duration;
 
 use memoffset::offset_of;
 
-use super::Cluster;
-use super::group::in_the_way;
-use super::members::Seen;
-use super::run::Run;
-use super::thread::ComputeThread;
 use crate::admin::Pace;
 use crate::error::{Error, Result};
 use crate::io::KeeperFailures;
 use crate::io::Purpose;
 use crate::io::block_on;
 use crate::io::operations::*;
+use crate::membership::in_the_way;
 use crate::segment::control::Record;
+use crate::segment::record::Seen;
 use crate::segment::{control, decode};
+use crate::session::run::Run;
+use crate::session::{Cluster, ComputeThread};
 use crate::sweep::Swept;
 use farfield_fabric::host::{BackgroundThread, StopSignal, first_line};
 use farfield_fabric::stall::{Waiting, blocked};

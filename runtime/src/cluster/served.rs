@@ -1,6 +1,6 @@
 //! A cluster with a memory node in this process, for tests.
 
-use super::Cluster;
+use crate::session::Cluster;
 use crate::shm::{MemoryNode, MemoryNodeOptions};
 use farfield_fabric::Stopper;
 use farfield_fabric::host::BackgroundThread;

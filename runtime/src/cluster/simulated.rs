@@ -3,19 +3,18 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::connect::live;
 use super::keeper::Sweeper;
-use super::run::Run;
-use super::thread::ComputeThread;
-use super::{Cluster, Metrics, Shared, live, members};
 use crate::error::{Error, Result};
+use crate::io::Metrics;
 use crate::io::operations::*;
 use crate::segment::control::{self, CONTROL_BYTES, HEADER_BYTES};
-use farfield_sim::Watch;
+use crate::session::run::Run;
+use crate::session::{Cluster, ComputeThread};
 use farfield_sim::{self as sim, KEEPER_TASK, ThreadFuture};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
@@ -198,33 +197,4 @@ pub(super) fn look_for_leaks(world: &sim::SharedWorld) -> Result<()> {
     let roots = words(0, HEADER_BYTES..CONTROL_BYTES).map(|at| world.peek(at)).collect();
     world.look_for_leaks(roots);
     world.finding().map_or(Ok(()), |finding| Err(finding.into()))
-}
-
-impl Shared {
-    /// Whether simulated threads keep freed blocks out of use as long as there are others.
-    pub(super) fn quarantines(&self) -> bool {
-        self.world().is_some_and(|world| world.lock().config().reuse(self.config.seed) == sim::Reuse::Never)
-    }
-
-    /// What a thread's heap tells the simulator through; `task` is the task that runs.
-    pub(crate) fn watch(&self, task: &Rc<Cell<u32>>) -> Option<Watch> {
-        let quarantines = self.quarantines();
-        self.world().map(|world| Watch::new(world.clone(), Rc::clone(task), quarantines))
-    }
-
-    /// Evicts a simulated process that is gone: nothing that it has posted is still to come. Returns whether it is evicted; else
-    /// survivors have to.
-    pub(super) fn evict_simulated(&self, identity: u32) -> bool {
-        let Some(world) = self.world() else { return false };
-        let world = world.lock();
-        if world.config().has_keepers() {
-            members::mark_simulated(identity, |at| world.peek(at), |at, word| world.poke(at, word));
-            return false;
-        }
-        if let Some(places) = members::find(identity, |at| world.peek(at)) {
-            world.poke(places.slot, 0);
-            world.poke(places.record, 0);
-        }
-        true
-    }
 }

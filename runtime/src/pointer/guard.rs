@@ -3,11 +3,11 @@
 use std::ops::Deref;
 
 use super::Shared;
-use crate::cluster::ComputeThread;
 use crate::epoch::Pin;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::block::block_of;
+use crate::session::ComputeThread;
 use farfield_words::Remote;
 
 /// While it is held, nothing that was reachable since it was pinned is freed.

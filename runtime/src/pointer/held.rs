@@ -1,11 +1,14 @@
-//! Objects that are kept from being taken for lost.
+//! Objects that a program frees by itself, and those that are kept from being taken for lost.
 
 use std::fmt;
 use std::rc::Rc;
 
 use super::{Pointer, RemotePtr};
-use crate::cluster::ComputeThread;
+use crate::error::Result;
+use crate::memory::block::block_of;
 use crate::memory::heap::ThreadHeap;
+use crate::session::ComputeThread;
+use farfield_words::Remote;
 
 /// An object that is kept though no root leads to it: see [`ComputeThread::hold`].
 pub struct Held<T> {
@@ -49,5 +52,19 @@ impl ComputeThread {
         }
         let place = heap.holdings.hold(object.address(), true);
         Held { object, heap, place }
+    }
+
+    /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
+    ///
+    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
+    /// to give back what is surplus. For an object that others may still hold a pointer to, use
+    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). One that has been unlinked and is kept until then without a guard has to
+    /// be [held](Self::hold).
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] if no object can be there.
+    pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
+        let block = block_of::<P::Pointee>(object.points_to(), self).await?;
+        self.delete_block(block).await
     }
 }

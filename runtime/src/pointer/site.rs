@@ -1,8 +1,8 @@
 //! Where a new object goes.
 
 use super::{Guard, Pointer};
-use crate::cluster::ComputeThread;
 use crate::memory::placement::{Placement, Policy};
+use crate::session::ComputeThread;
 
 /// A thread to allocate with, and on which memory node.
 ///

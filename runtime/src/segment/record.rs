@@ -1,9 +1,12 @@
 //! A process's record in far memory: what its words say.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use farfield_fabric::Departure;
 use memoffset::offset_of;
 
+use super::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::error::Result;
-use crate::segment::control::{self, RECORD_WORDS, Record};
 use crate::segment::decode;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
@@ -194,5 +197,38 @@ pub(crate) fn decode_any(words: &[u64]) {
             member.run(),
             member.departed(),
         );
+    }
+}
+
+/// Where processes stand, looked for word by word.
+pub(crate) fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = Places> {
+    let pages = (0..SLOT_PAGES).map(move |page| Address::from_bits(load(control::slot_page(page))));
+    let there = pages
+        .take_while(|page| !page.is_null())
+        .flat_map(|page| (0..SLOTS_PER_PAGE as u64).map(move |within| Places::in_page(page, within)));
+    (0..SLOTS_HERE as u64).map(Places::here).chain(there)
+}
+
+/// Where a process stands, looked for word by word.
+pub(crate) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Places> {
+    all_places(&load).find(|places| State::from_word(load(places.record)).identity == Some(identity))
+}
+
+/// Marks the record of a process that is gone. For the first memory node, which alone writes this word.
+pub(crate) fn mark<'a>(identity: u32, departure: Departure, word: impl Fn(Address) -> Option<&'a AtomicU64>) {
+    let load = |at| word(at).map_or(0, |word| word.load(Ordering::SeqCst));
+    let mark = u64::from(identity) + 1;
+    if let Some(places) = find(identity, load)
+        && let Some(word) = word(field(places.record, offset_of!(Record, gone)))
+        && word.load(Ordering::SeqCst) != mark
+    {
+        word.store(if departure == Departure::FromNode { mark | HINT } else { mark }, Ordering::SeqCst);
+    }
+}
+
+/// As [`mark`], for a simulated process.
+pub(crate) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store: impl Fn(Address, u64)) {
+    if let Some(places) = find(identity, load) {
+        store(field(places.record, offset_of!(Record, gone)), u64::from(identity) + 1);
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use memoffset::offset_of;
 
 use super::sweeper::ASKED;
-use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::candidates::{Candidates, LOT_WORDS, Marks};
 use crate::segment::control::LIST_HEAD_WORDS;
 use crate::segment::control::{self, Record};
 use crate::segment::decode::{self, corrupted_as};
+use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 

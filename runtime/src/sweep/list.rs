@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::sweeper::Round;
 use crate::admin::Pace;
-use crate::cluster::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::candidates::{Candidates, Lot};
 use crate::memory::map::Map;
 use crate::segment::grid::Use;
 use crate::segment::{control, decode};
+use crate::session::ComputeThread;
 use farfield_words::WORD_BYTES;
 
 /// A list is no larger than this part of what is free.

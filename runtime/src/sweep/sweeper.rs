@@ -53,7 +53,6 @@ use std::time::Duration;
 
 use crate::admin::Pace;
 use crate::admin::collect::Manner;
-use crate::cluster::ComputeThread;
 use crate::error::{Error, Result};
 use crate::io::operations::*;
 use crate::memory::candidates::{Candidates, Lot, bits};
@@ -64,6 +63,7 @@ use crate::pointer::{Address, Walk};
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control::LIST_HEAD_WORDS;
 use crate::segment::control::{self, SLOT_PAGES};
+use crate::session::ComputeThread;
 use farfield_sim::Plant;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;

@@ -26,7 +26,7 @@ use farfield_sim::NO_THREAD;
 
 /// The runs of a process.
 #[derive(Default)]
-pub(super) struct Runs {
+pub(crate) struct Runs {
     counted: Mutex<Counted>,
     /// Whether a run of a group is under way.
     is_joint: AtomicBool,
@@ -47,10 +47,10 @@ fn key(shared: &Shared) -> usize {
 }
 
 /// This thread of the system computes in a run.
-pub(super) struct Computing;
+pub(crate) struct Computing;
 
 impl Computing {
-    pub(super) fn begin(shared: &Shared) -> Self {
+    pub(crate) fn begin(shared: &Shared) -> Self {
         COMPUTES_IN.with_borrow_mut(|clusters| clusters.push(key(shared)));
         Self
     }
@@ -63,7 +63,7 @@ impl Drop for Computing {
 }
 
 /// A run that is under way; dropped at its end, also when a thread of it panicked.
-pub(super) struct UnderWay(Arc<Shared>);
+pub(crate) struct UnderWay(Arc<Shared>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -76,7 +76,7 @@ impl Drop for UnderWay {
 }
 
 /// A run of a group that is under way in this process.
-pub(super) struct JointUnderWay<'a>(&'a Runs);
+pub(crate) struct JointUnderWay<'a>(&'a Runs);
 
 impl Drop for JointUnderWay<'_> {
     fn drop(&mut self) {
@@ -93,7 +93,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the calling thread computes in a run of this cluster.
-    pub(super) fn begin_run(&self) -> Result<UnderWay> {
+    pub(crate) fn begin_run(&self) -> Result<UnderWay> {
         let shared: &Arc<Shared> = &self.shared;
         if COMPUTES_IN.with_borrow(|clusters| clusters.contains(&key(shared))) {
             let reason = "it would block the compute thread that starts it: start it on a thread of its own";
@@ -107,7 +107,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if one is under way.
-    pub(super) fn begin_joint_run(&self) -> Result<JointUnderWay<'_>> {
+    pub(crate) fn begin_joint_run(&self) -> Result<JointUnderWay<'_>> {
         let runs = &self.shared.runs;
         if runs.is_joint.swap(true, Ordering::AcqRel) {
             let reason = "a process takes part in one at a time: wait for the other, or connect once more";
@@ -136,7 +136,7 @@ impl Cluster {
 
 impl Shared {
     /// How many runs are under way.
-    pub(super) fn runs_under_way(&self) -> usize {
+    pub(crate) fn runs_under_way(&self) -> usize {
         lock(&self.runs.counted).under_way
     }
 

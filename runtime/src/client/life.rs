@@ -4,11 +4,12 @@ use std::sync::{Arc, mpsc};
 
 use super::queue::Queue;
 use super::serve::serve;
-use crate::cluster::run::Run;
-use crate::cluster::runs::{Computing, UnderWay};
-use crate::cluster::{Cluster, ComputeThread, live};
+use crate::cluster::live;
 use crate::error::Result;
 use crate::io::block_on;
+use crate::session::run::Run;
+use crate::session::runs::{Computing, UnderWay};
+use crate::session::{Cluster, ComputeThread};
 use farfield_fabric::host::ThreadReservation;
 
 /// What a thread of a client has. Dropped from the last to the first.

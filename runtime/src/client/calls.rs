@@ -33,11 +33,6 @@
 //! Four allocations and three locks a call, none of which is contended by what the work does; a system call where one side sleeps. The
 //! operations in a call cost what they cost in a run.
 
-mod life;
-mod queue;
-mod serve;
-mod work;
-
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -47,16 +42,15 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 
-use super::run::{Run, reserve};
-use super::thread::ComputeThread;
-use super::{Cluster, lock};
+use super::life::{End, Life};
+use super::queue::{Offered, Queue};
+use super::serve::is_at_work_for;
+use super::work::{Answered, Work};
 use crate::error::{self, Error, Result};
+use crate::session::run::{Run, reserve};
+use crate::session::{Cluster, ComputeThread, lock};
 use farfield_fabric::host::{Alarm, Alarms, BackgroundThread, Moment};
 use farfield_fabric::stall::{Waiting, blocked, blocked_for};
-use life::{End, Life};
-use queue::{Offered, Queue};
-use serve::is_at_work_for;
-use work::{Answered, Work};
 
 /// How a [`Client`] works.
 #[derive(Clone, Debug)]
@@ -200,7 +194,7 @@ impl Cluster {
                 Err(error) => {
                     for index in index..threads {
                         run.depart();
-                        run.account(index, super::Metrics::default());
+                        run.account(index, crate::io::Metrics::default());
                     }
                     (index + 1..threads).for_each(|index| service.queue.end(index));
                     refused = Some(error.into());

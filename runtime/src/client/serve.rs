@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use super::queue::{Queue, Taken};
 use super::work::Task;
-use crate::cluster::ComputeThread;
 use crate::io::TaskState;
 use crate::io::operations::*;
+use crate::session::ComputeThread;
 
 /// How many calls a thread takes before its other tasks have their turn.
 const CALLS_PER_ROUND: usize = 16;

@@ -26,7 +26,7 @@ const MOST_SIMULATED: usize = 1 << 18;
 ///
 /// # Errors
 /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for none and for too many, naming the limit.
-pub(super) fn reserve(shared: &Shared, threads: usize) -> Result<ThreadReservation> {
+pub(crate) fn reserve(shared: &Shared, threads: usize) -> Result<ThreadReservation> {
     let refused = |value: String, reason| {
         Err(Error::from(error::InvalidArgument { argument: "threads", value: value.into(), reason }))
     };
@@ -128,18 +128,18 @@ impl Run {
     }
 
     /// A run of one thread that computes nothing.
-    pub(super) fn alone(cluster: &Cluster) -> Result<Self> {
+    pub(crate) fn alone(cluster: &Cluster) -> Result<Self> {
         let mut run = Self::new(cluster, 1, None)?;
         run.is_in_background = true;
         Ok(run)
     }
 
-    pub(super) fn is_in_background(&self) -> bool {
+    pub(crate) fn is_in_background(&self) -> bool {
         self.is_in_background
     }
 
     /// What the [keeper](super::keeper) belongs to: a run of one thread, in the process that all runs are in.
-    pub(super) fn of_keeper(cluster: &Cluster) -> Result<Self> {
+    pub(crate) fn of_keeper(cluster: &Cluster) -> Result<Self> {
         let run = Self::alone(cluster)?;
         // It was counted when the process was made.
         run.processes[0].add_threads(1_usize.wrapping_neg());
@@ -188,18 +188,18 @@ impl Run {
     }
 
     /// A thread leaves: it is about not to count as its process's any more.
-    pub(super) fn leaves(&self, index: usize) {
+    pub(crate) fn leaves(&self, index: usize) {
         if let Some(gone) = self.gone.get(index) {
             gone.store(true, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn eager(&self) -> Option<&Arc<Eager>> {
+    pub(crate) fn eager(&self) -> Option<&Arc<Eager>> {
         self.eager.as_ref()
     }
 
     /// A process has been evicted, if it is one of this run.
-    pub(super) fn evicted(&self, identity: u32) {
+    pub(crate) fn evicted(&self, identity: u32) {
         self.eager.as_ref().inspect(|eager| eager.evicted_identity(identity));
     }
 
@@ -213,7 +213,7 @@ impl Run {
         self.joint.as_ref().map_or(0, |joint| joint.first)
     }
 
-    pub(super) fn joint(&self) -> Option<&Joint> {
+    pub(crate) fn joint(&self) -> Option<&Joint> {
         self.joint.as_ref()
     }
 
@@ -250,17 +250,17 @@ impl Run {
     }
 
     /// Whether all threads have ended their work or died.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.departed.load(Ordering::SeqCst) >= self.threads as u64
     }
 
     /// Makes the simulated keeper that calls this the last one, unless there is one; returns whether it is now.
-    pub(super) fn becomes_last_keeper(&self) -> bool {
+    pub(crate) fn becomes_last_keeper(&self) -> bool {
         !self.has_last_keeper.swap(true, Ordering::SeqCst)
     }
 
     /// The last keeper may have died: another takes its place.
-    pub(super) fn needs_last_keeper(&self) {
+    pub(crate) fn needs_last_keeper(&self) {
         self.has_last_keeper.store(false, Ordering::SeqCst);
     }
 

@@ -23,16 +23,15 @@
 //! data structure's path.
 
 use crate::io::operations::*;
-pub(crate) use crate::segment::entry::claims;
 use crate::segment::entry::{Body, PackedName, State, View, pack, unpack};
 
-use super::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::Exchange;
 use crate::io::Purpose;
 use crate::memory::worker::Worker;
 use crate::pointer::{Address, RemotePtr};
 use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES};
+use crate::session::ComputeThread;
 use farfield_fabric::chain::Chain;
 use farfield_sim::Plant;
 use farfield_words::Remote;
@@ -45,7 +44,7 @@ const ENTRIES_PER_READ: usize = 8;
 const _: () = assert!(DIRECTORY_ENTRIES.is_multiple_of(ENTRIES_PER_READ));
 
 /// What a barrier has in place of a layout fingerprint.
-pub(super) const BARRIER: u64 = fingerprint_of_name("farfield barrier");
+pub(crate) const BARRIER: u64 = fingerprint_of_name("farfield barrier");
 
 /// What was found under a name.
 enum Found {
@@ -116,7 +115,7 @@ async fn write_entry(
     ct.submit(chain).await.map(drop)
 }
 
-pub(super) fn check_name(name: &str) -> Result<PackedName> {
+pub(crate) fn check_name(name: &str) -> Result<PackedName> {
     let invalid = |reason| Error::from(error::InvalidName { name: name.into(), reason });
     match name.len() {
         0 => Err(invalid("it is empty")),
@@ -224,7 +223,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
 }
 
 /// The entry of a barrier; made if it does not exist.
-pub(super) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Address> {
+pub(crate) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Address> {
     let packed = check_name(name)?;
     let index = loop {
         match root_or_claim(ct, name, Body::new(packed, BARRIER, "barrier")).await? {

@@ -1,7 +1,8 @@
 //! Members that die, in the simulator.
 
 use super::*;
-use crate::cluster::Cluster;
+use crate::segment::record::all_places;
+use crate::session::Cluster;
 use farfield_sim::Fault;
 
 #[test]

@@ -7,19 +7,19 @@
 use std::sync::{Arc, Mutex};
 
 use super::Cluster;
-use super::members::Seen;
 use super::run::Run;
 use super::{Shared, lock};
 use crate::error::Printable;
 use crate::io::Purpose;
 use crate::memory::process::Process;
+use crate::segment::record::Seen;
 use farfield_fabric::stall::{self, Clock, DescribeWait, Waits};
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
 /// What a process knows of the others, for reports only.
 #[derive(Default)]
-pub(super) struct Others(Mutex<Vec<Other>>);
+pub(crate) struct Others(Mutex<Vec<Other>>);
 
 #[derive(Clone, Copy)]
 struct Other {
@@ -113,7 +113,7 @@ impl Shared {
     }
 
     /// A table for the waits of a thread, if stalls are reported; only then is it asked who the thread is.
-    pub(super) fn waits_of(&self, who: impl FnOnce() -> String) -> Option<Arc<Waits>> {
+    pub(crate) fn waits_of(&self, who: impl FnOnce() -> String) -> Option<Arc<Waits>> {
         let (limit, who) = (self.stall_limit?, who());
         let Some(world) = self.world() else {
             let waits = Waits::new(who, limit, Clock::Real);
@@ -127,7 +127,7 @@ impl Shared {
     }
 
     /// Notes who the members are, for reports.
-    pub(super) fn note_members(&self, members: &[Seen]) {
+    pub(crate) fn note_members(&self, members: &[Seen]) {
         if self.stall_limit.is_some() {
             let other = |seen: &Seen| Other {
                 identity: seen.identity,
@@ -143,7 +143,7 @@ impl Shared {
 
 impl Cluster {
     /// What a wait is for, as a function that says so when it is asked.
-    pub(super) fn describes(
+    pub(crate) fn describes(
         &self,
         purpose: Purpose<'_>,
         asks: ThreadId,
@@ -201,7 +201,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Cluster;
+    use crate::session::Cluster;
 
     #[test]
     fn a_thread_is_not_named_where_stalls_are_not_reported() {

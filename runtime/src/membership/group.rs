@@ -12,15 +12,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Cluster;
-use super::members::{DEPARTED_SHIFT, Seen, field};
-use super::run::Run;
-use super::thread::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::io::block_on;
 use crate::io::operations::*;
 use crate::segment::control;
 use crate::segment::control::Record;
+use crate::segment::record::{DEPARTED_SHIFT, Seen, field};
+use crate::session::group::{Group, Joint};
+use crate::session::run::Run;
+use crate::session::{Cluster, ComputeThread};
 use farfield_words::Address;
 use farfield_words::fingerprint;
 use memoffset::offset_of;
@@ -35,29 +35,6 @@ const _: () = assert!(ENTERED << 1 == 1 << DEPARTED_SHIFT);
 const THREADS: u64 = WAITS - 1;
 /// Bits of a run's number: it shares a word with a barrier's count.
 const RUN_BITS: u32 = 24;
-
-/// A part of a group of processes.
-#[derive(Clone, Debug)]
-pub(crate) struct Group {
-    name: Box<str>,
-    part: u16,
-    parts: u16,
-}
-
-/// What the parts of a group have agreed on for a run.
-#[derive(Debug)]
-pub(crate) struct Joint {
-    pub(crate) group: Group,
-    /// Tells the run from others.
-    pub(crate) number: u64,
-    /// The threads of the parts before this one, and of all.
-    pub(crate) first: usize,
-    pub(crate) threads: usize,
-    /// The processes.
-    roster: Vec<u32>,
-    /// This process's record.
-    record: Address,
-}
 
 impl Cluster {
     /// The same cluster, for runs of several processes: this one is part `part` of `parts` of the group called `name`.
@@ -155,11 +132,6 @@ impl Group {
     /// The word of another part.
     fn word_of(&self, part: u16) -> u64 {
         Self { part, ..self.clone() }.word()
-    }
-
-    /// What a barrier of the group's is called in the directory. The group's name has no `/`, so no two groups share one.
-    pub(crate) fn qualify(&self, name: &str) -> String {
-        format!("{}/{name}", self.name)
     }
 
     fn broken(&self, part: u16) -> Error {
@@ -293,12 +265,5 @@ impl Joint {
             })
         };
         Ok(!self.roster.iter().all(is_there))
-    }
-
-    /// A thread of this part has ended.
-    pub(crate) fn depart(&self, ct: &ComputeThread) {
-        let mut chain = ct.empty_chain();
-        chain.fetch_add(field(self.record, offset_of!(Record, round)), 1 << DEPARTED_SHIFT);
-        drop(ct.submit(chain));
     }
 }

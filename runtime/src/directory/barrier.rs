@@ -14,14 +14,14 @@
 //!
 //! A thread that has ended can not arrive. A thread that waits looks for that and gets [`Error::BarrierBroken`].
 
-#[cfg(doc)]
-use super::Cluster;
-use super::ComputeThread;
-use super::directory::{barrier_entry, check_name};
+use super::roots::{barrier_entry, check_name};
 use crate::error::{self, Error, Result};
 use crate::io::Purpose;
 use crate::io::Retry;
 use crate::io::operations::*;
+#[cfg(doc)]
+use crate::session::Cluster;
+use crate::session::ComputeThread;
 use farfield_sim::Plant;
 
 /// How often a thread looks at a barrier between two looks whether the other processes of its run are there.

@@ -57,7 +57,7 @@ impl Above for OfRun {
 }
 
 impl ComputeThread {
-    pub(super) fn new(cluster: &Cluster, run: &Arc<Run>, index: usize) -> Self {
+    pub(crate) fn new(cluster: &Cluster, run: &Arc<Run>, index: usize) -> Self {
         let shared = &cluster.shared;
         let id = run.id_of(index);
         let process = Arc::clone(run.process_of(index));
@@ -170,7 +170,7 @@ impl ComputeThread {
     }
 
     /// Tells the other threads of the run that the thread has ended, unless they have been told.
-    pub(super) fn depart(&self) {
+    pub(crate) fn depart(&self) {
         if self.has_departed.replace(true) {
             return;
         }
@@ -182,7 +182,7 @@ impl ComputeThread {
 
     /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
     /// as gone.
-    pub(super) async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         self.give_up_amends();
         while self.io.endpoint.is_underway() {
             // Their completions are found by nobody else.

@@ -8,8 +8,8 @@ use std::task::Poll;
 
 use futures_channel::oneshot;
 
-use crate::cluster::ComputeThread;
 use crate::error::{self, Error, Result};
+use crate::session::ComputeThread;
 use farfield_fabric::host::{Moment, first_line};
 
 /// A call that has begun.

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 use farfield_fabric::{Contents, Departure};
 use farfield_words::Address;
 
-use super::members;
 use crate::segment::control;
+use crate::segment::record;
 
 /// The contents of a cluster's memory.
 pub(crate) struct ClusterContents {
@@ -29,6 +29,6 @@ impl Contents for ClusterContents {
         departure: Departure,
         word: &dyn Fn(Address) -> Option<&'a AtomicU64>,
     ) {
-        members::mark(process, departure, word);
+        record::mark(process, departure, word);
     }
 }

@@ -15,13 +15,13 @@
 
 use std::time::Duration;
 
-use super::ComputeThread;
 use crate::error::{self, Error, HeldBackBy, Result};
 use crate::io::Purpose;
 use crate::io::Retry;
 use crate::io::operations::*;
 use crate::memory::worker::HeldBack;
 use crate::segment::{control, decode};
+use crate::session::ComputeThread;
 
 /// For how long, where time is real, and how often a thread tries at least before it fails because of another.
 const PATIENCE: Duration = Duration::from_millis(100);

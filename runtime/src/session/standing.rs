@@ -10,14 +10,14 @@ use farfield_words::ThreadId;
 
 /// Whether the memory node that lets processes in is gone, whether this process was evicted.
 #[derive(Default)]
-pub(super) struct Standing {
+pub(crate) struct Standing {
     is_lost: AtomicBool,
     is_evicted: AtomicBool,
 }
 
 impl Shared {
     /// Looks whether the memory node is there that lets processes in, and knows which are gone.
-    pub(super) fn look_for_memory_node(&self) {
+    pub(crate) fn look_for_memory_node(&self) {
         if !self.standing.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
             tracing::warn!(
                 "the memory node has ended: what another process held that has gone is never given back"
@@ -27,7 +27,7 @@ impl Shared {
     }
 
     /// The process has found that it was evicted.
-    pub(super) fn note_eviction(&self) {
+    pub(crate) fn note_eviction(&self) {
         self.standing.is_evicted.store(true, Ordering::Relaxed);
     }
 
@@ -51,12 +51,12 @@ impl Shared {
     }
 
     /// How long a process may go without a sign of life.
-    pub(super) fn lease(&self) -> Duration {
+    pub(crate) fn lease(&self) -> Duration {
         self.backing.lease().unwrap_or_default()
     }
 
     /// The highest number that a process can have. A simulated one has that of its first thread.
-    pub(super) fn last_process(&self) -> u32 {
+    pub(crate) fn last_process(&self) -> u32 {
         if self.has_strangers() { LAST_OF_SEVERAL as u32 } else { u32::MAX - 1 }
     }
 
@@ -66,7 +66,7 @@ impl Shared {
     }
 
     /// The thread has ended.
-    pub(super) fn end_identity(&self, thread: ThreadId) {
+    pub(crate) fn end_identity(&self, thread: ThreadId) {
         self.identities.end(thread);
     }
 

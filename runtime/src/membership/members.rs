@@ -21,55 +21,19 @@
 //! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
 
 use crate::io::operations::*;
-pub(crate) use crate::segment::record::Seen;
-pub(super) use crate::segment::record::{DEPARTED_SHIFT, field};
-use crate::segment::record::{HINT, State, collect};
+use crate::segment::record::{Seen, State, collect, field};
 
-use super::thread::ComputeThread;
 use crate::error::{self, Error, Result};
 use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE};
 use crate::segment::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
 use crate::segment::record::Places;
-use farfield_fabric::Departure;
+use crate::session::ComputeThread;
 use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 use memoffset::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Where processes stand, looked for word by word.
-fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = Places> {
-    let pages = (0..SLOT_PAGES).map(move |page| Address::from_bits(load(control::slot_page(page))));
-    let there = pages
-        .take_while(|page| !page.is_null())
-        .flat_map(|page| (0..SLOTS_PER_PAGE as u64).map(move |within| Places::in_page(page, within)));
-    (0..SLOTS_HERE as u64).map(Places::here).chain(there)
-}
-
-/// Where a process stands, looked for word by word.
-pub(super) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Places> {
-    all_places(&load).find(|places| State::from_word(load(places.record)).identity == Some(identity))
-}
-
-/// Marks the record of a process that is gone. For the first memory node, which alone writes this word.
-pub(crate) fn mark<'a>(identity: u32, departure: Departure, word: impl Fn(Address) -> Option<&'a AtomicU64>) {
-    let load = |at| word(at).map_or(0, |word| word.load(Ordering::SeqCst));
-    let mark = u64::from(identity) + 1;
-    if let Some(places) = find(identity, load)
-        && let Some(word) = word(field(places.record, offset_of!(Record, gone)))
-        && word.load(Ordering::SeqCst) != mark
-    {
-        word.store(if departure == Departure::FromNode { mark | HINT } else { mark }, Ordering::SeqCst);
-    }
-}
-
-/// As [`mark`], for a simulated process.
-pub(super) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store: impl Fn(Address, u64)) {
-    if let Some(places) = find(identity, load) {
-        store(field(places.record, offset_of!(Record, gone)), u64::from(identity) + 1);
-    }
-}
+use std::sync::atomic::Ordering;
 
 impl ComputeThread {
     // ---- coming and going --------------------------------------------------------------------------------------
@@ -186,7 +150,7 @@ impl ComputeThread {
     }
 
     /// The process leaves, whatever its threads have done.
-    pub(super) async fn leave_for_good(&self) {
+    pub(crate) async fn leave_for_good(&self) {
         if self.process.witness.may_be_asked() {
             self.leave_sweep().await;
         }

@@ -21,7 +21,7 @@ use farfield_sim::{self as sim, Sim, World};
 use farfield_words::geometry::Geometry;
 
 /// Where far memory is.
-pub(super) enum Backing {
+pub(crate) enum Backing {
     /// In this process.
     Here(Arc<Arena>),
     /// In several processes of this machine.
@@ -36,7 +36,7 @@ pub(super) enum Backing {
 
 impl Backing {
     /// Maps or connects to the memory that is asked for; if memory nodes say how much there is, `config` says so afterwards.
-    pub(super) fn connect(config: &mut Config) -> Result<Self> {
+    pub(crate) fn connect(config: &mut Config) -> Result<Self> {
         let Config { geometry, fabric, seed, .. } = config;
         Ok(match fabric {
             #[cfg(target_os = "linux")]
@@ -62,7 +62,7 @@ impl Backing {
     }
 
     /// What tells this process from all others of the cluster, if there may be others.
-    pub(super) fn identity(&self) -> Option<u32> {
+    pub(crate) fn identity(&self) -> Option<u32> {
         match self {
             Self::Here(_) | Self::Simulated(_) => None,
             #[cfg(target_os = "linux")]
@@ -73,7 +73,7 @@ impl Backing {
     }
 
     /// How long the process may go without a sign of life, where somebody gives it in the background.
-    pub(super) fn lease(&self) -> Option<Duration> {
+    pub(crate) fn lease(&self) -> Option<Duration> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Shared(client) => Some(client.lease()),
@@ -84,7 +84,7 @@ impl Backing {
     }
 
     /// Whether a process has gone and nothing of it takes effect any more; nothing where its memory node does not say.
-    pub(super) fn is_gone(&self, identity: u32) -> Option<bool> {
+    pub(crate) fn is_gone(&self, identity: u32) -> Option<bool> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Shared(client) => client.is_gone(identity),
@@ -95,7 +95,7 @@ impl Backing {
     }
 
     /// Whether the memory node is gone that lets processes in.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]
             Self::Shared(client) => client.is_lost(),
@@ -104,7 +104,7 @@ impl Backing {
     }
 
     /// Where the network is simulated.
-    pub(super) fn world(&self) -> Option<&sim::SharedWorld> {
+    pub(crate) fn world(&self) -> Option<&sim::SharedWorld> {
         match self {
             Self::Simulated(world) => Some(world),
             _ => None,
@@ -112,13 +112,13 @@ impl Backing {
     }
 
     /// Whether processes that this one knows nothing of may be at work in the cluster.
-    pub(super) fn has_strangers(&self) -> bool {
+    pub(crate) fn has_strangers(&self) -> bool {
         self.identity().is_some()
     }
 
     /// Gets ready for a run of so many threads.
     #[cfg_attr(not(feature = "_verbs"), allow(unused_variables, clippy::unnecessary_wraps))]
-    pub(super) fn prepare(&self, threads: usize) -> Result<()> {
+    pub(crate) fn prepare(&self, threads: usize) -> Result<()> {
         match self {
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Ok(client.prepare(threads)?),
@@ -127,7 +127,7 @@ impl Backing {
     }
 
     /// Whether a process that is silent can be shut out while it lives.
-    pub(super) fn shuts_out(&self) -> bool {
+    pub(crate) fn shuts_out(&self) -> bool {
         match self {
             #[cfg(feature = "_verbs")]
             Self::Verbs(_) => true,
@@ -137,7 +137,7 @@ impl Backing {
 
     /// Gets ready for what the process does in the background.
     #[cfg_attr(not(feature = "_verbs"), allow(clippy::unnecessary_wraps))]
-    pub(super) fn prepare_background(&self) -> Result<()> {
+    pub(crate) fn prepare_background(&self) -> Result<()> {
         match self {
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Ok(client.prepare_background()?),
@@ -146,7 +146,7 @@ impl Backing {
     }
 
     /// The access of a thread of a run, or of one in the background.
-    pub(super) fn endpoint(
+    pub(crate) fn endpoint(
         &self,
         config: &Config,
         seed: u64,

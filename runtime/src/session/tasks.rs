@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use farfield_sim::Work;
-use farfield_words::Remote;
 
 use super::thread::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::io::{Reclamation, Retry, TaskSet};
-use crate::memory::block::block_of;
 use crate::memory::chunks::HeapUse;
 use crate::memory::worker::Worker;
-use crate::pointer::Pointer;
 
 /// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whoever holds
 /// what one waits for may be one of them.
@@ -102,20 +99,6 @@ impl ComputeThread {
     }
 
     // ---- memory ------------------------------------------------------------------------------------------------
-
-    /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
-    ///
-    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
-    /// to give back what is surplus. For an object that others may still hold a pointer to, use
-    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). One that has been unlinked and is kept until then without a guard has to
-    /// be [held](Self::hold).
-    ///
-    /// # Errors
-    /// [`Error::InvalidPointer`] if no object can be there.
-    pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
-        let block = block_of::<P::Pointee>(object.points_to(), self).await?;
-        self.delete_block(block).await
-    }
 
     /// How reclamation stands, and who holds it back. No round trip if all compute threads are in one process; otherwise one.
     ///

@@ -3,12 +3,12 @@
 use farfield_sim::Meaning;
 use farfield_words::{Address, ThreadId};
 
-use super::directory;
 use crate::segment::control;
+use crate::segment::entry;
 use crate::segment::grid::Grid;
 
 /// The meaning of the words of a cluster's memory.
-pub(super) struct ClusterMeaning(pub(super) Grid);
+pub(crate) struct ClusterMeaning(pub(crate) Grid);
 
 impl Meaning for ClusterMeaning {
     fn is_heap(&self, at: Address) -> bool {
@@ -35,6 +35,6 @@ impl Meaning for ClusterMeaning {
     }
 
     fn claims(&self, load: &dyn Fn(Address) -> u64) -> Vec<(Address, String, ThreadId)> {
-        directory::claims(load)
+        entry::claims(load)
     }
 }
