@@ -122,23 +122,12 @@ impl<'a> Graph<'a> {
         tree.modules.iter().map(room).collect()
     }
 
-    /// Every breach of the rules, a line each; and a line about each crate that may still have cycles.
-    pub(crate) fn check(&self) -> (Vec<String>, Vec<String>) {
+    /// Every breach of the rules, a line each.
+    pub(crate) fn check(&self) -> Vec<String> {
         let mut breaches = self.upward_crates(layers::CRATES);
-        let mut notes = Vec::new();
         for (at, package) in self.packages.packages.iter().enumerate() {
             let (name, rooms) = (package.name.as_str(), &self.rooms[at]);
-            let cyclic: usize = cycles(rooms).iter().map(BTreeSet::len).sum();
-            match (layers::NOT_YET_ACYCLIC.contains(&name), cyclic) {
-                (false, _) => breaches.extend(cyclic_imports(rooms)),
-                (true, 0) => {
-                    breaches.push(format!("{name}: its rooms form no cycle: take it off `NOT_YET_ACYCLIC`"));
-                }
-                (true, cyclic) => notes.push(format!(
-                    "{name}: {cyclic} of {} rooms are in import cycles: `cargo xtask tidy --imports {name}`",
-                    rooms.len()
-                )),
-            }
+            breaches.extend(cyclic_imports(rooms));
             if layers::ACYCLIC_FILES.contains(&name) {
                 breaches.extend(cyclic_imports(&self.files[at]));
             }
@@ -147,12 +136,11 @@ impl<'a> Graph<'a> {
                 breaches.extend(upward_rooms(name, rooms, order));
             }
         }
-        let listed = layers::ACYCLIC_FILES.iter().chain(layers::NOT_YET_ACYCLIC);
-        let listed = listed.chain(layers::ROOMS.iter().map(|(name, _)| name));
+        let listed = layers::ACYCLIC_FILES.iter().chain(layers::ROOMS.iter().map(|(name, _)| name));
         let is_gone = |name: &&&str| !self.packages.packages.iter().any(|package| package.name == **name);
         let gone = listed.filter(is_gone).map(|name| format!("{name}: listed in layers.rs, but no crate"));
         breaches.extend(gone);
-        (breaches, notes)
+        breaches
     }
 
     /// The hidden public items of a package.
