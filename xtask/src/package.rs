@@ -95,7 +95,8 @@ mod tests {
             .map(|package| package["name"].as_str().unwrap())
             .collect();
         let mut listed: Vec<&str> = PACKAGES.iter().map(|(package, _)| *package).collect();
-        (published.sort_unstable(), listed.sort_unstable());
+        published.sort_unstable();
+        listed.sort_unstable();
         assert_eq!(published, listed);
     }
 }
