@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::admin::checkpoint;
+use crate::io::operations::*;
 use crate::observer::{NodeMetrics, Observer};
 use crate::segment::decode;
 use crate::segment::grid;

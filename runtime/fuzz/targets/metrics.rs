@@ -8,7 +8,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[allow(dead_code)] // it listens, too
-#[path = "../../cli/src/metrics.rs"]
+#[path = "../../../cli/src/metrics.rs"]
 mod metrics;
 
 /// More than the longest answer.

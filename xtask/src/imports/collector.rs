@@ -32,10 +32,20 @@ pub(super) fn collect(packages: &Packages) -> Result<Tree, String> {
 }
 
 fn add_module(tree: &mut Tree, package: usize, file: &str, parent: Option<ModuleId>) -> ModuleId {
-    let (names, globs, mentions) = Default::default();
+    let (names, unnamed, globs, mentions) = Default::default();
     let file = file.to_owned();
     let (is_facade, is_hidden) = (false, false);
-    tree.modules.push(Module { package, file, parent, is_facade, is_hidden, names, globs, mentions });
+    tree.modules.push(Module {
+        package,
+        file,
+        parent,
+        is_facade,
+        is_hidden,
+        names,
+        unnamed,
+        globs,
+        mentions,
+    });
     tree.modules.len() - 1
 }
 
@@ -104,6 +114,9 @@ impl Collector<'_> {
     fn bind(&mut self, name: &syn::Ident, binding: Binding) {
         // `as _` names nothing, and `_` in a pattern is no path.
         if name == "_" {
+            if let Binding::Import(path) = binding {
+                self.here().unnamed.push(path);
+            }
             return;
         }
         self.here().names.entry(name.unraw().to_string()).or_default().push(binding);

@@ -34,6 +34,8 @@ pub(super) struct Module {
     pub(super) is_hidden: bool,
     /// What it declares and imports. A name may stand for a module and for a function.
     pub(super) names: BTreeMap<String, Vec<Binding>>,
+    /// What it imports `as _`: traits, for their methods.
+    pub(super) unnamed: Vec<Path>,
     /// The modules all of whose names it imports.
     pub(super) globs: Vec<Path>,
     pub(super) mentions: Vec<Mention>,

@@ -31,6 +31,11 @@ impl<'a> Names<'a> {
     /// Everything that a mention in `module` may stand for. Nothing if it is of no crate of the workspace, or a local name.
     pub(super) fn of(&self, mention: &Mention, module: ModuleId) -> Vec<Meaning> {
         let mut found = self.resolve(&mention.path, module, &mut Vec::new());
+        if mention.kind == Kind::Glob {
+            // Traits without a name, which are imported for their methods only.
+            let unnamed: Vec<Meaning> = found.iter().flat_map(|meaning| self.unnamed(meaning)).collect();
+            found.extend(unnamed);
+        }
         let [only] = mention.path.segments.as_slice() else { return found };
         if mention.kind == Kind::Macro && found.is_empty() {
             // `macro_rules!` are in scope by the order of the text, also across modules.
@@ -39,6 +44,13 @@ impl<'a> Names<'a> {
             found.extend(defined.map(|&module| Meaning::Item { module, name: only.clone(), is_type: false }));
         }
         found
+    }
+
+    /// What a module re-exports `as _`.
+    fn unnamed(&self, of: &Meaning) -> Vec<Meaning> {
+        let Meaning::Module(module) = of else { return vec![] };
+        let paths = self.tree.modules[*module].unnamed.iter();
+        paths.flat_map(|path| self.resolve(path, *module, &mut Vec::new())).collect()
     }
 
     /// `visited` has the names that are being looked up, so that globs that import each other end.

@@ -175,6 +175,17 @@ fn a_glob_that_re_exports_is_followed() {
 }
 
 #[test]
+fn traits_without_a_name_are_imported_with_their_glob() {
+    let root = ("lib.rs", "mod a;\nmod b;\nmod methods {\n    pub use crate::b::B as _;\n}\n");
+    let a = ("a/mod.rs", "use crate::methods::*;\npub struct A;\n");
+    let found = breaches(&[root, a, B, B_ITEM]);
+    assert!(
+        found[0].starts_with("x/src/a/mod.rs:1: imports `crate::methods::*` of b; b imports a"),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn globs_that_import_each_other_end() {
     let a = ("a/mod.rs", "pub use crate::b::*;\npub struct A;\nfn f(_: B, _: Neither) {}\n");
     let b = ("b/mod.rs", "pub use crate::a::*;\npub struct B;\nfn f(_: A, _: Neither) {}\n");
