@@ -73,7 +73,7 @@ pub(super) struct Lane<C: Connect> {
 
 struct LaneState<W> {
     pipeline: Pipeline,
-    wire: Option<W>,
+    link: Link<W>,
     /// True if chains wait for credits, not for their thread.
     waits_for_credits: bool,
     /// The first check of the clock since the last completion, or since a chain was posted on an idle lane.
@@ -83,10 +83,40 @@ struct LaneState<W> {
     rounds_without_completion: u32,
     /// The number of polls without a completion since the last check of the clock.
     looks: u32,
-    /// The time of the last failed attempt to connect.
-    failed: Option<Instant>,
-    /// The process's number if it has been evicted: the lane never reconnects.
-    evicted: Option<u32>,
+}
+
+/// The connection of a lane.
+enum Link<W> {
+    Connected(W),
+    /// The connection was lost, or the last attempt to connect has failed, at this time.
+    Lost(Instant),
+    /// The cluster has evicted the process with this number: the lane never reconnects.
+    Evicted(u32),
+}
+
+impl<W> Link<W> {
+    fn wire(&mut self) -> Option<&mut W> {
+        if let Self::Connected(wire) = self { Some(wire) } else { None }
+    }
+
+    /// Takes the wire of a connection that is lost now.
+    fn take(&mut self) -> Option<W> {
+        match std::mem::replace(self, Self::Lost(Instant::now())) {
+            Self::Connected(wire) => Some(wire),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// The link after a failed attempt to connect.
+    fn after(error: &Error) -> Self {
+        match error {
+            Error::Evicted(evicted) => Self::Evicted(evicted.process),
+            _ => Self::Lost(Instant::now()),
+        }
+    }
 }
 
 impl<C: Connect> Lane<C> {
@@ -95,14 +125,12 @@ impl<C: Connect> Lane<C> {
         let wire = connect.connect()?;
         let state = LaneState {
             pipeline: Pipeline::new(wire.credits()),
-            wire: Some(wire),
+            link: Link::Connected(wire),
             waits_for_credits: false,
             waiting_since: None,
             round: 0,
             rounds_without_completion: 0,
             looks: 0,
-            failed: None,
-            evicted: None,
         };
         Ok(Self {
             connect,
@@ -227,17 +255,18 @@ impl<C: Connect> Lane<C> {
                 )
             },
         );
-        let connection = state.wire.as_mut().map_or("which is not connected", Wire::queue_pair_state);
+        let connection = state.link.wire().map_or("which is not connected", Wire::queue_pair_state);
         format!("the lane to memory node {node}, {connection}, {since}: {}", state.pipeline.describe_use())
     }
 
     /// Posts as many requests as credits allow, with one doorbell.
     fn post(&self, state: &mut LaneState<C::Wire>) {
-        if state.wire.is_none() && !self.reconnect(state) {
+        if !matches!(state.link, Link::Connected(_)) && !self.reconnect(state) {
             self.give_up(state, None);
             return;
         }
-        let LaneState { pipeline, wire: Some(wire), waiting_since, waits_for_credits, .. } = state else {
+        let LaneState { pipeline, link: Link::Connected(wire), waiting_since, waits_for_credits, .. } = state
+        else {
             return;
         };
         let was_idle = pipeline.in_flight() == 0;
@@ -266,7 +295,7 @@ impl<C: Connect> Lane<C> {
     /// Polls for completions. Returns how many chains are done, or have failed.
     #[inline]
     fn poll_completions(&self, state: &mut LaneState<C::Wire>) -> usize {
-        let LaneState { pipeline, wire: Some(wire), .. } = state else { return 0 };
+        let LaneState { pipeline, link: Link::Connected(wire), .. } = state else { return 0 };
         if pipeline.in_flight() == 0 {
             return 0;
         }
@@ -305,7 +334,7 @@ impl<C: Connect> Lane<C> {
             let answer = self.describe_state(state);
             *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         }
-        let has_ended = state.wire.as_mut().is_some_and(Wire::has_ended);
+        let has_ended = state.link.wire().is_some_and(Wire::has_ended);
         let over = has_ended || waited >= self.connect.timeout();
         if over { self.tear_down(state, None, has_ended) } else { 0 }
     }
@@ -318,7 +347,7 @@ impl<C: Connect> Lane<C> {
         failure: Option<(u64, Outcome)>,
         has_ended: bool,
     ) -> usize {
-        let Some(mut wire) = state.wire.take() else { return 0 };
+        let Some(mut wire) = state.link.take() else { return 0 };
         tracing::warn!(node = self.connect.node(), ?failure, "connection lost");
         wire.stop();
         // Executed requests have results; no request behind the first unexecuted one has.
@@ -340,14 +369,14 @@ impl<C: Connect> Lane<C> {
         drop(wire);
         // The reason of the close is in the answer to a new connection request.
         let renewed = (has_ended || ended_meanwhile).then(|| self.connect.connect());
-        if let Some(Err(Error::Evicted(evicted))) = &renewed {
-            state.evicted = Some(evicted.process);
-        }
-        state.failed = Some(Instant::now());
+        state.link = match &renewed {
+            Some(Err(error)) => Link::after(error),
+            _ => Link::Lost(Instant::now()),
+        };
         let failed = self.give_up(state, failure);
         if let Some(Ok(wire)) = renewed {
             state.pipeline.set_credits(wire.credits());
-            (state.wire, state.failed) = (Some(wire), None);
+            state.link = Link::Connected(wire);
         }
         failed
     }
@@ -359,7 +388,7 @@ impl<C: Connect> Lane<C> {
         failure: Option<((&'static str, Address), Outcome)>,
     ) -> usize {
         let (node, timeout) = (self.connect.node(), self.connect.timeout());
-        if let Some(process) = state.evicted {
+        if let Link::Evicted(process) = state.link {
             return state.pipeline.fail(|_, _| Error::from(error::Evicted { process }));
         }
         state.pipeline.fail(|operation, address| match &failure {
@@ -382,23 +411,20 @@ impl<C: Connect> Lane<C> {
 
     /// Reconnects, unless the last attempt was less than a timeout ago.
     fn reconnect(&self, state: &mut LaneState<C::Wire>) -> bool {
-        let is_too_soon = state.failed.is_some_and(|at| at.elapsed() < self.connect.timeout());
-        if is_too_soon || state.evicted.is_some() {
-            return false;
+        match state.link {
+            Link::Lost(since) if since.elapsed() >= self.connect.timeout() => {}
+            _ => return false,
         }
         match self.connect.connect() {
             Ok(wire) => {
                 state.pipeline.set_credits(wire.credits());
-                (state.wire, state.failed) = (Some(wire), None);
+                state.link = Link::Connected(wire);
                 tracing::info!(node = self.connect.node(), "connected again");
                 true
             }
             Err(error) => {
                 tracing::warn!(node = self.connect.node(), %error, "not connected again");
-                if let Error::Evicted(evicted) = &error {
-                    state.evicted = Some(evicted.process);
-                }
-                state.failed = Some(Instant::now());
+                state.link = Link::after(&error);
                 false
             }
         }

@@ -57,7 +57,7 @@ impl World {
     pub fn inject(&mut self, fault: Fault) {
         self.script.waiting_for_chains += usize::from(matches!(fault.when, FaultTime::AfterChains(_)));
         self.script.faults.push(Some(fault));
-        if self.running {
+        if self.run_state.is_running() {
             self.schedule(self.script.faults.len() - 1);
         }
     }

@@ -173,7 +173,7 @@ impl World {
             self.free_flight(index);
             return None;
         }
-        if !self.running {
+        if !self.run_state.is_running() {
             self.flights[index as usize].stage = Stage::Completed;
             return None;
         }

@@ -19,7 +19,7 @@ const FOREIGN_WAIT_HINT: &str = "the runtime does not know what such a thread wa
 impl World {
     /// Returns the report: waiting threads, their last operations, and the owners of what they wait for.
     pub fn waiting(&self) -> String {
-        if !self.running {
+        if !self.run_state.is_running() {
             return String::new();
         }
         let (waits, loops) = (self.waits(), self.monitor.loops.outermost(self.threads.len()));

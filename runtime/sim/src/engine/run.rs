@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::SharedWorld;
 use super::events::Event;
-use super::world::{ComputeNode, MANY_THREADS, Thread, ThreadState, World};
+use super::world::{ComputeNode, MANY_THREADS, RunState, Thread, ThreadState, World};
 use crate::config::duration;
 use farfield_fabric::error::{self, Error, Result};
 
@@ -92,8 +92,8 @@ pub fn simulate<B: Body>(
     }
     {
         let mut world = world.lock();
-        world.stopped |= panicked.is_some() || world.books.finding().is_some();
-        if world.stopped {
+        if panicked.is_some() || world.books.finding().is_some() {
+            world.run_state = RunState::Abandoning;
             world.books.trace.freeze();
         }
     }
@@ -111,7 +111,7 @@ pub fn simulate<B: Body>(
 
 impl World {
     fn begin(&mut self, threads: usize, first_id: u64) -> Result<()> {
-        if self.running {
+        if self.run_state.is_running() {
             let reason = "a simulated cluster has one run at a time";
             let value = "a second `run`".into();
             return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
@@ -127,7 +127,7 @@ impl World {
         self.books.first_id = first_id;
         self.books.run_begins(self.now);
         self.monitor.begin(self.now);
-        (self.running, self.stopped) = (true, false);
+        self.run_state = RunState::Running;
         self.unfinished = threads;
         self.fetches_ahead = threads >= MANY_THREADS;
         self.schedule_script();
@@ -194,7 +194,7 @@ impl World {
         self.memory_nodes.iter_mut().for_each(|memory| memory.queue.clear());
         self.cuts.clear();
         self.dying.clear();
-        self.running = false;
+        self.run_state = if self.run_state.is_abandoned() { RunState::Abandoned } else { RunState::Idle };
         self.fetches_ahead = false;
     }
 }

@@ -64,10 +64,31 @@ pub struct World {
     pub(super) unfinished: usize,
     /// The thread that is being polled, or was polled last.
     pub(super) polled: Option<u32>,
-    /// True while a run is under way.
-    pub(super) running: bool,
-    /// True if the run was abandoned: chains that destructors post take no effect.
-    pub(super) stopped: bool,
+    pub(super) run_state: RunState,
+}
+
+/// The state of the current or last run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunState {
+    /// No run is under way, and the last one was not abandoned.
+    Idle,
+    Running,
+    /// The run was abandoned, and its futures are being dropped: chains that their destructors post take no effect.
+    Abandoning,
+    /// The last run was abandoned: later chains take no effect, either.
+    Abandoned,
+}
+
+impl RunState {
+    /// Returns whether a run is under way.
+    pub(super) fn is_running(self) -> bool {
+        matches!(self, Self::Running | Self::Abandoning)
+    }
+
+    /// Returns whether the run was abandoned.
+    pub(super) fn is_abandoned(self) -> bool {
+        matches!(self, Self::Abandoning | Self::Abandoned)
+    }
 }
 
 /// The number of threads from which on prefetching pays.
@@ -219,8 +240,7 @@ impl World {
             fetches_ahead: false,
             unfinished: 0,
             polled: None,
-            running: false,
-            stopped: false,
+            run_state: RunState::Idle,
         };
         world.slow_random_nodes();
         world
@@ -252,7 +272,7 @@ impl World {
 
     /// Returns whether a thread's actions still take effect.
     fn takes_effect(&self, thread: u32) -> bool {
-        !self.stopped && !self.is_dead(thread)
+        !self.run_state.is_abandoned() && !self.is_dead(thread)
     }
 
     fn is_dead(&self, thread: u32) -> bool {
@@ -412,7 +432,7 @@ impl World {
     }
 
     pub(super) fn poll(&mut self, index: u32) -> Poll<(Chain, Result<()>)> {
-        while !self.running && self.flights[index as usize].stage == Stage::Scheduled {
+        while !self.run_state.is_running() && self.flights[index as usize].stage == Stage::Scheduled {
             // Outside a run, only this poll advances time.
             let (at, event) = self.events.pop().expect("a scheduled flight has an event");
             self.handle_event(at, event);
