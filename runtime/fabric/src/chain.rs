@@ -1,4 +1,5 @@
 //! Chains: ordered batches of one-sided operations with one completion.
+//!
 //! A chain owns the words that it writes and the words of its results, so the network borrows nothing from the future that waits for it. If the
 //! future is dropped, the endpoint keeps the chain until its operations are over, and then recycles it.
 

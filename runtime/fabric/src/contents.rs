@@ -1,4 +1,5 @@
 //! The words that a memory node itself writes, defined by the layer above.
+//!
 //! A memory node serves words without knowing their meaning, with three exceptions: it reports the version of their layout, writes the initial words
 //! of a fresh segment, and marks a departed client. The layer above implements these.
 

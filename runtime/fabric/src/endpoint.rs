@@ -19,6 +19,7 @@ pub enum Posted {
 pub struct Ticket(pub u64);
 
 /// A compute thread's access to a fabric. Each thread has its own.
+///
 /// The methods with a default are for asynchronous fabrics, on which chains stay in flight while their thread runs.
 pub trait Endpoint {
     /// Posts a chain on behalf of a task of the thread.

@@ -1,4 +1,5 @@
 //! Opening and replacing files in directories that other programs may write to.
+//!
 //! A file is replaced in three steps: [`create_private`] makes a file beside it, under one fixed name; the caller writes and syncs it; [`replace`]
 //! renames it. The crate `tempfile` draws a new name for each file, so each program that is killed while writing leaves one more file, as large as a
 //! checkpoint. Its `persist` does not sync the folder, so a power failure could undo the renaming. With a fixed name there is at most one such file,

@@ -1,4 +1,5 @@
 //! The messages between a client and a memory node before the first operation.
+//!
 //! On `shm:` there is only a control connection, a Unix socket. The segment table has the offset of each segment in the shared memory, and a
 //! descriptor of that memory is passed with the [`Welcome`]. The rest is about RDMA.
 //!
@@ -13,9 +14,12 @@
 //! | reply (node) | [`Reply`]: incarnation, a random number, proof over both numbers |
 //! | message (client) | [`Join`]: the cluster, and the node's position in it, as the client knows them; proof over both numbers |
 //! | message (node) | [`Welcome`]: the client's number and the segment table; or the reason of a refusal |
+//!
 //! A lane needs only a request. A request that is not accepted is rejected with a line of text.
+//!
 //! Proofs are HMAC-SHA-256, compared in constant time. Neither the secret nor a key is ever sent. Everything else is sent unencrypted, like all RDMA
 //! traffic: the proofs protect against unauthenticated clients and mistakes, not against eavesdroppers.
+//!
 //! Every message has a fixed size and format; others are refused. Parsing stays inside the received bytes, and never trusts a count. Numbers are
 //! little-endian.
 

@@ -1,6 +1,8 @@
 //! Fabrics: they move words between a compute thread and far memory.
+//!
 //! A fabric executes *chains*: lists of READ, WRITE, CAS and FAA on one memory node, in program order, with one completion. It knows addresses and
 //! words, and not their meaning.
+//!
 //! Architecture invariant: only fabrics know about mapped memory, queue pairs or virtual time, and only fabrics read the clock or start threads. The
 //! layers above ask their [`Endpoint`].
 //!
@@ -26,6 +28,7 @@
 //! | `verbs` | `rdma://` | when the device reports its completion; requires the feature `verbs` |
 //!
 //! # Modules
+//!
 //! | module | contents | look here to |
 //! |---|---|---|
 //! | [`chain`] | chains and their operations | add an operation |

@@ -3,6 +3,7 @@
 //! A thread has one [`Parker`]. Its wakers may be cloned, sent and used anywhere. A wake that comes while the thread is awake is
 //! kept, once, until the thread looks or sleeps. So a thread that looks for work, finds none and then sleeps misses no wake that
 //! follows work which its look did not see.
+//!
 //! `crossbeam_utils` does the blocking. The flag is separate, because a `crossbeam_utils` parker can not be queried. No wake is lost: a wake sets the
 //! flag, and unparks the thread if the flag was not set before. The thread sleeps only after an exchange that found the flag clear. So the next wake
 //! that sets the flag has not unparked yet, and its permit ends the sleep, now or when it begins. A stale permit of an earlier wake ends a sleep too
@@ -58,6 +59,12 @@ impl Wake for Bell {
         if !self.was_rung.swap(true, Ordering::SeqCst) {
             self.unparker.unpark();
         }
+    }
+}
+
+impl Default for Parker {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

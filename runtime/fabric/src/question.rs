@@ -1,6 +1,8 @@
 //! Questions of a client about another client, on its control connection to a memory node.
+//!
 //! A question has a number, which the answer repeats. So a late answer is not mistaken for the answer to the next question. [`Asker`] implements this
 //! for both fabrics, over any [`Transport`].
+//!
 //! Over RDMA the memory node enforces the answer: it closes the other client's connections. In shared memory it can only wait for the other process
 //! to end.
 

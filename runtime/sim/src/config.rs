@@ -1,4 +1,5 @@
 //! The options of a `sim:` URL and their defaults.
+//!
 //! Times are in picoseconds, so that the time of a word on a fast link is not rounded away. 64 bits of them are 213 days; no option accepts more than
 //! an hour.
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 /// A fault of a simulated cluster: immediate, at a time, or at an operation.
+///
 /// [`Simulation::inject`](crate::Simulation::inject) takes it, before a run or during it. A compute node has `threads-per-node` compute threads, by
 /// default one: then its number is the thread's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

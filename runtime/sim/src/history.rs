@@ -1,4 +1,5 @@
 //! `History`: the operations on an object in a concurrent run, as its clients observed them.
+//!
 //! A history is the input of a linearizability checker: the invocations and returns of each client, in order. In the simulator one OS thread executes
 //! all compute threads, so the recorded order is exactly that of virtual time. On other fabrics clients are ordered by the history's lock. A client
 //! takes it before its operation can take effect and after the operation has returned, so that order is sound, too.

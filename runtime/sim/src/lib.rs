@@ -1,7 +1,9 @@
 //! Farfield's simulator: far memory, a network and compute threads in virtual time, all in one OS thread.
+//!
 //! A run is a function of its program and a seed, so a failing run can be repeated. The simulator is a fabric: a thread's [`Sim`] is an
 //! [`Endpoint`](farfield_fabric::Endpoint). It also executes the threads of a run ([`simulate`]), injects faults ([`Fault`]), checks accesses to
 //! objects, and detects runs that do not end.
+//!
 //! | module or item | contents | look here to |
 //! |---|---|---|
 //! | `engine`: [`World`], [`Sim`] | time, threads, NICs, memory nodes, chains in flight, faults, and the loop that polls threads | change the model |

@@ -1,4 +1,5 @@
 //! The meaning of the library's own words, which the layer above implements.
+//!
 //! The simulator checks accesses to objects, whose allocation and freeing [`Watch`](crate::Watch) reports. It knows nothing about words outside
 //! objects. Through this trait a trace names them, and a report lists the threads that claim names.
 

@@ -1,4 +1,5 @@
 //! Planted bugs: the option `plant`, one for each invariant of the runtime whose violation the simulator must detect.
+//!
 //! A checker's silence is evidence only if it detects known bugs. Each plant omits one step that a correctness argument of the runtime needs.
 //! `farfield-soak` has a program for each, which must detect it within 1,000 seeds. The runtime tests for a plant in virtual time only, and never on
 //! the path of an operation that is ready immediately.

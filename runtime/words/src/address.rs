@@ -3,6 +3,7 @@
 //! An [`Address`] is 64 bits: the segment's number in the upper 16, the byte offset *inside that segment* in the lower
 //! 48. It is never a virtual address, so it means the same on every machine, and no address can make a program touch
 //! memory outside a segment: each access is checked against the segment's bounds before it is posted.
+//!
 //! Null is 0. The first word of every segment belongs to its control block and is never allocated. So an all-zero word can only be mistaken for null.
 
 use std::fmt;

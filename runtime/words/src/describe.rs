@@ -1,4 +1,5 @@
 //! Descriptions of layouts, for programs that do not have the types.
+//!
 //! A description is text, published with a root. It has a line for each type that is reachable from the root's type: its name and size. A line for
 //! each of its fields follows: name, offset and *kind*, separated by tabs. [`layouts`](crate::layouts) reads it.
 //!

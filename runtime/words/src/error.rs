@@ -1,6 +1,8 @@
 //! The errors of this crate, and the macro that defines every layer's error type.
+//!
 //! Each layer has one flat enum `Error`: its own variants and those of the layers below, so that a program matches one enum. `From` converts the
 //! error of a lower layer, and the compiler checks that the conversion covers every variant.
+//!
 //! An error is a tag and a box, so a result on the data path costs no more than its value and a tag.
 
 use std::fmt;
@@ -12,6 +14,7 @@ pub use crate::printable::Printable;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Defines a layer's error type: an enum whose variants are boxed structs, and the structs.
+///
 /// The input has three parts: the enum with the variants that it inherits from lower layers; the variants of each such layer; the layer's own structs
 /// with their messages. `[non_exhaustive]` before the enum makes it non-exhaustive. A message is one line: [`Printable`] escapes control characters
 /// of its values.

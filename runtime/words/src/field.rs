@@ -7,6 +7,7 @@ use crate::error::{self, Error, Result};
 use crate::{Describe, Describer, Pod, Shape};
 
 /// A type that a field of a `#[remote]` struct may have.
+///
 /// A declaration has a different type in each context; each is an associated type:
 ///
 /// | type | a plain `u64` | `Atomic<u64>` | nested `#[remote] Point` |
@@ -16,6 +17,7 @@ use crate::{Describe, Describer, Pod, Shape};
 /// | [`Value`](Field::Value): in a snapshot | `u64` | `u64` | `PointSnapshot` |
 /// | [`Stored`](Field::Stored): kept by a handle | `u64` | its `Place` | the handle `Point` |
 /// | [`Kept`](Field::Kept): returned by a handle's accessor | `u64` | its `Place` | `&Point` |
+///
 /// Not to be implemented by hand: every plain type is a field, and `#[remote]` implements it for its struct.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in far memory",
@@ -156,6 +158,7 @@ pub fn invalid_value<T>(address: Address) -> Error {
 
 /// Returns `[f(0), …, f(N - 1)]`, or the first error.
 #[inline]
+#[allow(clippy::missing_panics_doc)] // without an error every element is there
 pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
     let mut error = None;
     let values: [Option<T>; N] = std::array::from_fn(|index| {
@@ -172,6 +175,7 @@ pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>)
 
 /// Returns `[f(a), f(b), …]`, or the first error.
 #[inline]
+#[allow(clippy::missing_panics_doc)] // `try_array` asks for as many values as there are
 pub fn try_map<T, U, E, const N: usize>(
     values: [T; N],
     mut f: impl FnMut(T) -> Result<U, E>,

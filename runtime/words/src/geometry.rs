@@ -1,6 +1,8 @@
 //! The geometry of a cluster's memory: memory nodes, segments of each, bytes of each segment.
+//!
 //! The three numbers come from untrusted input: a URL, a program's options, a memory node's welcome, a checkpoint. Every computation with addresses
 //! relies on them, including the bounds check of mapped memory. So only the constructors make a [`Geometry`], and they check all three:
+//!
 //! 1. There is at least one memory node, each memory node has at least one segment, and there are at most 2^16 segments: a segment's number fits an
 //!    address.
 //! 2. A segment has room for its control block and a word, consists of whole words, and ends within the 48 bits of an
@@ -207,6 +209,9 @@ impl From<GeometryError> for Error {
 }
 
 /// Computes from arbitrary numbers what users of a geometry compute, and checks the results. For fuzz targets and tests.
+///
+/// # Panics
+/// If a result breaks an invariant of a geometry.
 #[cfg(any(fuzzing, test))]
 pub fn exercise(nodes: u64, segments_per_node: u64, segment_bytes: u64, at: Address) {
     let made = Geometry::new(nodes, segments_per_node, segment_bytes);

@@ -1,4 +1,5 @@
 //! Reading descriptions of layouts. [`describe`](crate::describe) has their format.
+//!
 //! A description comes from far memory, so it is untrusted. Parsing checks it, and a visit by it stays inside the words of the object. Both are
 //! bounded: by the depth of nested kinds, and by a number of fields and elements in proportion to the words.
 

@@ -1,6 +1,8 @@
 //! Words of far memory: the encoding of values, the addresses of words, and the geometry of a cluster's memory.
+//!
 //! This crate is the bottom layer of Farfield. It moves no word: fabrics (`farfield-fabric`) move words, and the library (`farfield`) gives them
 //! meaning.
+//!
 //! | module or item | contents | look here to |
 //! |---|---|---|
 //! | [`Address`] | 16 bits of segment, 48 of offset; compressed addresses | change what an address can name |
@@ -14,6 +16,7 @@
 //! | [`ThreadId`] | the identity of a compute thread, as lock words hold it | change a lock's token |
 //! | [`units`] | sizes and durations in the notation of URLs | add a unit |
 //! | [`error`] | errors of this crate, and [`errors!`], which defines each layer's error type | add an error |
+//!
 //! Far memory holds plain bits. Three traits say which types a program may store there:
 //!
 //! - [`Pod`]: a value with a checked encoding of its own size: integers, `bool`, remote pointers, arrays of these. In a
@@ -21,6 +24,7 @@
 //! - [`Word`]: a [`Pod`] of at most 8 bytes, which an atomic cell can hold.
 //! - [`Field`]: anything a field of a `#[remote]` struct may be declared as: each [`Pod`], and the cells that have
 //!   operations of their own (`Atomic`, `Link`, `Lock`, …).
+//!
 //! `#[remote]` implements [`Remote`] for a struct. Generated code lists the fields and their offsets only; these traits do the rest.
 //!
 //! Invariants that the layers above rely on:

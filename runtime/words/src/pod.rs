@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use crate::{Describer, fingerprint};
 
 /// A plain value that far memory can hold: a fixed number of bytes without local pointers, and a checked decoding.
+///
 /// Implemented for the integers of fixed width, floats, `bool`, `char`, `RemotePtr` and arrays of these. `#[derive(Word)]` implements it for newtypes
 /// and C-like enums. `usize` does not implement it: its size differs between machines.
 ///

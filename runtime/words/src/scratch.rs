@@ -1,4 +1,5 @@
 //! `Scratch<C>`: a buffer of words on the stack, as large as a layout.
+//!
 //! A generic type can not name `[u64; size_of::<C>() / 8]`, but a `MaybeUninit<C>` has just that size. The buffer is filled and read in place and
 //! never moved while it holds words, because moving a `MaybeUninit` may drop the bytes that are padding in `C`.
 
@@ -12,6 +13,13 @@ pub struct Scratch<C>(MaybeUninit<Aligned<C>>);
 /// `C`, at least word-aligned and a whole number of words long.
 #[repr(C, align(8))]
 struct Aligned<C>(C);
+
+impl<C> Default for Scratch<C> {
+    #[inline]
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl<C> Scratch<C> {
     /// The number of its words: those of `C`, rounded up.

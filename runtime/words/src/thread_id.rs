@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 const TOKEN_SHIFT: u32 = 16;
 
 /// Identifies a compute thread among all live threads of the cluster. Never zero, so that a lock's word can name its owner.
+///
 /// On `local:` and `sim:` no identity is used twice. On `shm:` and `rdma:` an identity consists of the process's number, which is never used twice,
 /// and a number in the process. That number may be used again after 16,777,215 threads of the process, if its thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

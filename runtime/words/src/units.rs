@@ -1,4 +1,5 @@
 //! Sizes in bytes and durations, in the notation of URLs and options.
+//!
 //! Durations are picoseconds, so that the time of a word on a fast link is not rounded away in the simulator. 64 bits of them are 213 days; no option
 //! accepts more than an hour.
 

@@ -3,6 +3,7 @@
 use crate::Pod;
 
 /// A plain value of at most 8 bytes, held by an `Atomic` cell of one word.
+///
 /// Every atomic operation of the network moves 8 bytes. So a narrower value occupies a whole word: its bits are extended with zeros.
 ///
 /// `#[derive(Word)]` implements it for newtypes around a word and for C-like enums.

@@ -1,4 +1,5 @@
 //! The conformance suite: one set of checks, run on every fabric.
+//!
 //! A fabric passes if the memory model of the [crate](crate) holds. A chain has the same effect as its operations one after the other. Chains of one
 //! thread to one memory node keep the promised order. Words are not torn. An invalid address is reported and changes nothing.
 //!
@@ -14,6 +15,7 @@
 //!     Fabric::new(move || host.clone())
 //! });
 //! ```
+//!
 //! | module | contents |
 //! |---|---|
 //! | `suite` | the checks |

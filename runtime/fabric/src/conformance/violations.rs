@@ -1,4 +1,5 @@
 //! Fabrics that break one rule each.
+//!
 //! [`Faulty`] is a small conforming fabric: an endpoint executes its chains in order, one with every second poll, on shared memory; the next post
 //! executes detached chains. Each [`Violation`] changes one thing.
 

@@ -1,4 +1,5 @@
 //! The last message of the handshake: the segments that a memory node hosts.
+//!
 //! A client computes addresses from every number of it. So parsing checks all of them: a [`Welcome`] has a [`Geometry`] and as many segments, each of
 //! which begins at a word and ends in the address space.
 

@@ -1,7 +1,9 @@
 //! Alarms: they wake a waker at a time, independently of any async runtime.
+//!
 //! A background thread, started with the first alarm, sleeps until the earliest alarm. Setting an alarm wakes the thread only if it would wake too
 //! late; a cancelled alarm is removed, and the thread finds nothing when it wakes. So of many alarms with the same delay, one per delay costs a
 //! system call.
+//!
 //! Costs: a lock and a search for each alarm that is set or cancelled; memory for those that are set.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! The arena: every segment of a cluster, in one mapping: anonymous for an embedded one, of a [sealed](super::SealedMemory) file for one in
 //! shared memory.
+//!
 //! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a power of two. Pages that are
 //! never touched cost address space only, so the rounding is free.
 //!
@@ -158,6 +159,9 @@ impl Arena {
     }
 
     /// Writes the first word of a segment, which no address reaches.
+    ///
+    /// # Panics
+    /// If there is no such segment.
     #[allow(clippy::cast_ptr_alignment)] // segments begin at multiples of a power of two that is larger than a word
     pub fn set_first_word(&self, segment: u16, word: u64) {
         assert!(u64::from(segment) < self.segments);

@@ -1,4 +1,5 @@
 //! The amount of memory that this process can still get from the system.
+//!
 //! Memory without a quota is shared by all processes of the machine: if it runs out, the kernel kills some of them. So a memory node checks here
 //! before a large allocation. The result is a momentary estimate: the system's own, `MemAvailable` and free swap, or the remaining limit of this
 //! process's control groups, if that is less. Page cache counts as available, because the kernel reclaims it on demand.

@@ -1,4 +1,5 @@
 //! The host's memory behind a delay: each chain completes at a seeded poll after it was posted.
+//!
 //! `local:delay=N` makes programs wait as on a network: the tasks of a thread interleave, futures are dropped with operations in flight, and
 //! completions arrive out of order. It is for tests of code that otherwise finds every operation ready immediately, not for measurements.
 

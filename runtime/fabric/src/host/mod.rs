@@ -1,4 +1,5 @@
 //! The host fabric: far memory is memory of this process, and every operation completes in the call that posts it.
+//!
 //! Segments are in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: a step of pointer chasing costs a few cycles
 //! with several segments, none with one, and no load. All accesses go through `AtomicU64`, so they are free of data races by construction.
 //!

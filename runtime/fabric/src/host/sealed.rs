@@ -1,4 +1,5 @@
 //! Shared memory: an unnamed memory file (`memfd`) whose size is sealed.
+//!
 //! If a process touches a mapped page beyond the end of its file, the kernel kills it by SIGBUS. So a process that can shorten the file can kill all
 //! processes that map it, including the memory node. Every process of its user can shorten a file in a directory. This one is a `memfd`, and its size
 //! is sealed before any other process gets it:
@@ -7,10 +8,11 @@
 //!    further seals. From then on the kernel refuses to change the size, through any descriptor, for every user.
 //! 2. The descriptor is passed to processes over a socket. The file has no path.
 //! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of what was passed. A seal can not be taken back, so what is true
-//! then stays true.
+//!    then stays true.
 //!
 //! A [`SealedMemory`] is made in these two ways only. So a mapping of as many bytes as it has needs no trust in other processes:
 //! that is the argument of the arena.
+//!
 //! Seals do not protect contents: every process with the descriptor may write, and may punch holes. A page in a hole reads as zero, and the kernel
 //! allocates it again on demand, like every untouched page. A file on `hugetlbfs` is refused: there the kernel may have no free page, and kills by
 //! SIGBUS.
@@ -32,7 +34,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 /// The type of file systems in ordinary memory, as `fstatfs` reports it.
 const TMPFS: u64 = 0x0102_1994;
 
-/// A memory file of fixed size: see the [module](self).
+/// A memory file of fixed size. It is made by sealing a file or by checking its seals, so no process can change its size.
 #[derive(Debug)]
 pub struct SealedMemory {
     file: File,

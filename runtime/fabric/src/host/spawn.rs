@@ -11,6 +11,7 @@ use crate::error::{self, Error, Result};
 use crate::stall::blocked;
 
 /// The most compute threads of a process, of all its runs together.
+///
 /// A thread takes four mappings: its stack, the stack of its signal handler, and a guard page for each. By default Linux allows a process 65,530
 /// mappings. If they run out, the system still starts a thread, but the thread aborts the process, because it gets no stack for its signal handler.
 /// So the limit is half of what fits.
@@ -24,7 +25,7 @@ pub struct ThreadReservation(usize);
 
 impl ThreadReservation {
     /// # Errors
-    /// [`Error::InvalidArgument`] if the process would have more than [`MAX_THREADS`].
+    /// [`Error::InvalidArgument`] if the process would have more than 8192.
     pub fn new(threads: usize) -> Result<Self> {
         let more = |reserved: usize| reserved.checked_add(threads).filter(|sum| *sum <= MAX_THREADS);
         match RESERVED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {

@@ -6,10 +6,12 @@
 //! | `.NAME.lock` | locked by the memory node while it serves; no cluster has a name like this |
 //! | `NAME/in-use` | empty, mode 0600; locked while a process maps the memory |
 //! | `NAME/socket` | where the memory node listens |
+//!
 //! The kernel releases a lock when its owner ends, for whatever reason. So locked files are in use, and unlocked ones are stale. The variable
 //! `FARFIELD_SHM_DIR` names another directory in place of `/dev/shm`, on any file system that has sockets and locks.
 //!
 //! # Why the memory's use is locked
+//!
 //! When a memory node is killed, its clients continue to use the memory until they wait for another process. A second memory node of the name has new
 //! memory, so processes of one program could work on two clusters without noticing. It is refused until the clients of the first have ended. (A
 //! memory node that stops in order closes their connections and releases its name, so that a second one can start.)

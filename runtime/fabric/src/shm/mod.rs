@@ -1,13 +1,17 @@
 //! The shared-memory fabric: far memory is a [sealed](super::host::SealedMemory) file of memory that processes of one machine map.
+//!
 //! Operations are those of the [host fabric](super::host): a mapped word is a word. So this module is not on their path. It lets processes find the
 //! memory and each other:
+//!
 //! | module | contents |
 //! |---|---|
-//! | [`directory`] | the files of a cluster: their owner, their locks, and the removal of stale ones |
-//! | [`server`] | the memory node: makes the memory, admits clients, detects their end |
-//! | [`client`] | an admitted process |
-//! | [`passing`] | passing the memory's descriptor, with the welcome |
+//! | `directory` | the files of a cluster: their owner, their locks, and the removal of stale ones |
+//! | `server` | the memory node: makes the memory, admits clients, detects their end |
+//! | `client` | an admitted process |
+//! | `passing` | passing the memory's descriptor, with the welcome |
+//!
 //! # The property of the kernel on which it relies
+//!
 //! When a client ends, for whatever reason, the kernel closes its control connection. Linux unmaps a thread's memory before it closes its files
 //! (`exit_mm` before `exit_files` in `do_exit`), and the last thread of a process closes the process's files. So once the memory node sees the end of
 //! the connection, the client can not write to the memory any more. (A child that a client has forked without `exec` has the memory, its lock and the

@@ -1,4 +1,5 @@
 //! Passing descriptors over the socket, with a message.
+//!
 //! The kernel passes a message's descriptors to the process that receives its first byte, and closes those for which the receiver has no room.
 //! Received descriptors are owned values: they are used, or closed.
 

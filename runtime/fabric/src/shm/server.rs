@@ -1,4 +1,5 @@
 //! The memory node of a `shm:` cluster.
+//!
 //! It makes the memory, and takes no part in operations. One thread accepts connections. Each client has a thread here, asleep until the client asks
 //! a question or ends. The end of its connection shows that a client has ended.
 

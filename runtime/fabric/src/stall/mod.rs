@@ -1,21 +1,27 @@
 //! Stalls: each wait that lasts too long is reported once, on stderr.
+//!
 //! Most waits of this library have a timeout, and end with an error. A program still hangs if what it waits for never happens: a lock whose owner
 //! waits too, a future that is never woken, a task that computes and never yields. With `FARFIELD_STALL=5s` in the environment each wait longer than
 //! five seconds is reported by one line: the waiting thread, what it waits for, since when, and the obstacle. By default this is off, and costs a
 //! branch for each wait.
+//!
 //! | module | contents |
 //! |---|---|
-//! | [`setting`] | the limit: from the environment, or a test's default |
-//! | [`waits`] | a thread's waits, in a table that others can read |
-//! | [`watcher`] | the thread that checks all tables |
+//! | `setting` | the limit: from the environment, or a test's default |
+//! | `waits` | a thread's waits, in a table that others can read |
+//! | `watcher` | the thread that checks all tables |
 //!
 //! # Why a stuck thread is found
+//!
 //! A thread publishes what it waits for when it *begins* to wait, and when each of its polls begins and ends. The watcher reads that, and needs no
 //! action of the stuck thread. In the simulator, where one system thread polls all, each simulated thread has a table in virtual time, which the
 //! simulation checks as time passes; the watcher checks that time passes.
+//!
 //! Further details of a line (the owner of a lock, the requests in flight on a lane) come from a function that was stored with the wait. The
 //! watcher's thread calls it when the line is printed, without any lock of this module; it takes no lock that is held over a wait.
+//!
 //! # Output
+//!
 //! The library does not print, with this one exception, which `cargo xtask tidy` knows: a program that hangs returns no error that could explain it.
 //! Lines go to the stream itself, past the capture of test harnesses, which would show them only after the test.
 

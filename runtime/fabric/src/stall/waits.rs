@@ -1,7 +1,9 @@
 //! A thread's waits, published for the watcher.
+//!
 //! Each compute thread has a table, and the process has one for waits that block a system thread. A wait is *entered* when it begins, with a function
 //! that describes it; it is *left* when its [`Waiting`] is dropped. A continuing wait may update its *word*: the token that its last attempt found in
 //! a lock.
+//!
 //! Costs, if stalls are reported: a lock that only the watcher may contend, and a search, for each wait that is entered, updated or left.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
 //! The watcher: a thread that checks the tables of all other threads.
+//!
 //! The first watched table starts it, and it lives as long as the process. It sleeps for a quarter of the shortest limit, a second at most. So a
 //! stall is reported at most a quarter of the limit late.
 

@@ -1,6 +1,8 @@
 //! Work requests that are posted with one doorbell.
+//!
 //! The device takes a linked list of requests. Their structures are made and linked once for a lane. Posting fills them in, cuts the list behind the
 //! last, rings the doorbell, and joins the list again.
+//!
 //! The library copies the inline words of a request while it posts. So they must stay in place from filling in until the doorbell has rung. Filling
 //! in and ringing are therefore one function, [`Batch::post`], over requests that borrow their words for a lifetime of the caller's: longer than the
 //! call.

@@ -21,6 +21,7 @@ use farfield_words::{WORD_BYTES, fingerprint};
 const READS_TO_TRY: usize = 4;
 
 /// A process's connections.
+///
 /// Lanes own a share in their node, so that they can reconnect; nodes do not own lanes.
 pub struct Client {
     nodes: Vec<(Arc<Node>, Lanes)>,

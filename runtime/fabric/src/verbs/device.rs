@@ -1,4 +1,5 @@
 //! RDMA devices and their limits.
+//!
 //! All limits are queried from the device. Devices are opened once and stay open until the process ends, so an object of a device never outlives it.
 
 use std::ffi::CStr;
@@ -63,6 +64,7 @@ fn suffices(limits: &Limits) -> Result<(), &'static str> {
 }
 
 /// Returns the time after which a device retransmits a packet, as the exponent of a power of two.
+///
 /// Hardware tries eight times within the timeout. A software device may take longer for an answer, and its retransmissions are harmful: it is set to
 /// wait practically for ever, and the lane's timeout decides.
 pub(super) fn ack_timeout(device: Device, timeout: Duration) -> u8 {

@@ -129,6 +129,7 @@ impl Endpoint for Verbs {
     }
 
     /// Posts the queued chains of the thread's tasks, and polls for completions; yields to other threads if there are none.
+    ///
     /// A software device runs on the same processors: a thread that only polls would keep it from running.
     fn idle(&self) {
         let mut completed = false;

@@ -1,4 +1,5 @@
 //! An identifier of the connection manager: an end of a connection, or a listener.
+//!
 //! The library changes an identifier's structure when any thread takes an event of it. So every call with an identifier, and every read of its
 //! structure, is made under the lock of its channel ([`Id::locked`]). This is the control path: work requests and completions do not take the lock.
 
@@ -148,6 +149,7 @@ impl Id {
     }
 
     /// Sets the time after which the device retransmits an unanswered packet: 4.096 us times two to this power.
+    ///
     /// To be called before the route is resolved. Kernels that do not know the option use their own value.
     pub(super) fn set_ack_timeout(&self, exponent: u8) {
         let mut exponent = exponent;

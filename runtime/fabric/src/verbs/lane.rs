@@ -1,7 +1,10 @@
 //! A lane: a connection to one memory node, on which one or several threads post chains.
+//!
 //! Chains are queued immediately and posted when their thread has no other work, so the chains of its tasks are posted together. A waiting thread
 //! also polls for completions, its own and those of other threads of the lane.
+//!
 //! # Failure of the memory node
+//!
 //! The device reports a failed connection, after a delay of its own; the connection manager reports an ended one. Neither report is certain, so a
 //! waiting thread also checks the clock. If no posted request completes within the timeout, the connection is torn down: its queue pair is stopped,
 //! the completions of executed requests are taken, and the queue pair is destroyed. From then on the device touches no buffer. Every incomplete chain
@@ -177,6 +180,7 @@ impl<C: Connect> Lane<C> {
 
     /// A round of an idle thread: posts queued chains, and polls for completions until at least as many chains are done as are under way, or
     /// until `looks` polls found none. Returns whether any chain is done.
+    ///
     /// A thread polls all of its tasks in a round, so the more of them can continue, the less each costs.
     pub(super) fn poll_round(&self, looks: u32) -> bool {
         let mut state = self.state();

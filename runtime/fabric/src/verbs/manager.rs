@@ -1,5 +1,7 @@
 //! The connection manager (`rdma_cm`): events of connections, and requests for them.
+//!
 //! No function here waits without a deadline, whatever the other side does.
+//!
 //! A channel has a lock, which is held for every call of the library with the channel or with an identifier of it. So the library need not support
 //! concurrent calls. No call under the lock waits: taking an event does not wait for one.
 

@@ -1,4 +1,5 @@
 //! The count of device objects that are not destroyed.
+//!
 //! Each object owns the objects from which it was made, by value or by `Arc`, so it is destroyed before them. A device refuses to destroy an object
 //! in use: such a failure is a bug of Farfield or of a driver. It is reported, the object is leaked and stays counted.
 

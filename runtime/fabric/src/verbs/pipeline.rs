@@ -6,6 +6,7 @@
 //! - one number, a piece's *position*, tells from one completion that all pieces before it are done too;
 //! - the memory that they use is a ring, in which the oldest is freed first. What the device reads and writes is never a
 //!   chain's own buffer, so chains may be dropped, moved and recycled at any time.
+//!
 //! Credits: slots of the send queue; READs and atomics that the connection may have outstanding; and words of the ring. A piece without credits waits
 //! here until a later completion, so no queue can overflow.
 //!

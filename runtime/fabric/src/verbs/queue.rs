@@ -26,6 +26,7 @@ const BATCH: usize = 32;
 struct CompletionChannel(NonNull<sys::ibv_comp_channel>);
 
 /// A completion queue.
+///
 /// Invariant: `cq` was created by `new` and is destroyed by `drop` only, which runs before `channel` is dropped. No other queue uses `channel`.
 #[derive(Debug)]
 pub(super) struct Completions {
@@ -125,6 +126,7 @@ impl Completions {
 
 impl Completion {
     /// Reads a completion of the library.
+    ///
     /// A driver omits fields that have no meaning for the completion's kind, so the structure may be initialised in part only. Its fields are
     /// read one by one: those that `ibv_poll_cq` names valid for any status, then for success, then for a received message.
     ///

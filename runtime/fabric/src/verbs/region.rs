@@ -1,7 +1,9 @@
 //! Memory that a device may access.
+//!
 //! # Why no work request can corrupt this process
 //!
 //! A device reads and writes memory of this process on its own. Requests are posted by safe functions, though, because of three facts:
+//!
 //! 1. A device reaches memory only through a *registration*. A work request names an address and a key. If the address is not inside the registration
 //!    of that key, or the registration is in another protection domain, the device refuses the request with an error completion. (InfiniBand, volume
 //!    1, "Memory registration".)
@@ -9,6 +11,7 @@
 //!    memory, after which the device refuses its key. If the registration can not be ended, the memory stays mapped for ever.
 //! 3. This process accesses the memory through `AtomicU64` only ([`Region::words`]), so a device that writes at the same time is like another
 //!    thread that does.
+//!
 //! So a wrong address in a request, or a ring that is reused too early, can mix up words, which the pipeline's and the lane's invariants exclude; it
 //! is no undefined behaviour. The arguments at each `unsafe` are about the *library*'s behaviour during the call.
 

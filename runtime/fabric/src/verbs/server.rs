@@ -1,4 +1,5 @@
 //! The memory node's side: segments, and connections to them.
+//!
 //! A memory node hosts memory: its device executes the operations. One thread handles requests for connections, and sleeps in between. The first
 //! client that proves its knowledge of the secret sets the node's position in a cluster; clients that expect another position are refused. A client's
 //! lanes are closed when its control connection ends, so only connected clients can post.
@@ -223,7 +224,7 @@ impl Server {
                         left = left.min(until.saturating_duration_since(now));
                     }
                     ServerConnection::Control { completions, .. } => {
-                        descriptors.extend(completions.descriptor())
+                        descriptors.extend(completions.descriptor());
                     }
                     ServerConnection::Lane { .. } => {}
                 }

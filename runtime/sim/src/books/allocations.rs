@@ -1,4 +1,5 @@
 //! The lives of all objects in far memory: allocated, retired, freed.
+//!
 //! Each word of far memory that ever belonged to an object is mapped to its last object: its type, and the threads that allocated, retired and freed
 //! it. So the simulator can check each access; on other fabrics, a READ of freed memory merely returns stale bytes.
 

@@ -1,6 +1,8 @@
 //! The first and the last changes of each object.
+//!
 //! The last thousand records of a livelock show its loop, not its cause. The cause is a change of the objects that its threads wait for: a lock that
 //! was taken, a node that was marked. So for each object its first change and its last few are kept, and for each lock its owner.
+//!
 //! Bounds: [`MAX_LOGS`] objects at a time, 19 MB; changes of further objects are not kept.
 //! Costs: nothing for a READ; for a change some 30 instructions of the 3,000 that an operation takes.
 

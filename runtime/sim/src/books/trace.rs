@@ -1,4 +1,5 @@
 //! The trace: a hash of the whole run, and records of its beginning and end.
+//!
 //! Every operation and every other event of virtual time goes into one 64-bit hash: two runs with the same hash did the same at the same times. The
 //! first and the last records are kept, to be printed when a run fails. Between them the trace shows changes of the awaited objects, which `changes`
 //! keeps.

@@ -1,14 +1,18 @@
 //! Computing: the time of a thread's own work.
+//!
 //! A compute thread is one processor. Its work takes the times of the option `compute`: for each operation that it posts, for each that completes,
 //! for each use of a cached copy, for each request that it serves, and the time that the program declares (`ComputeThread::compute`). All tasks of
 //! the thread share the processor, so their work is done one after the other.
+//!
 //! Each thread has a clock of its own, at or ahead of the world's: the thread is *busy* until then with the work of its last poll. A poll happens at
 //! one moment of the world, and each action in it advances the thread's clock.
 //! - A chain leaves at the time of the thread's clock.
 //! - A completion or a timer that arrives while the thread is busy waits in its completion queue, in order of arrival. Once the thread is free it
 //!   takes one, accounts for its cost, and is polled.
+//!
 //! Invariant: while completions wait, one [`Event::Wake`] of the thread is in the event queue. Computing draws only that event's order from the seed.
 //! So with `compute=0`, where no thread is ever busy, a run is the same as without this module.
+//!
 //! Costs: an addition for each chain, and an event for each completion that finds its thread busy.
 
 use super::events::Event;

@@ -7,6 +7,7 @@ use super::world::{Flight, NONE, Thread, World};
 use crate::config::Picos;
 
 /// A thread's connection to a memory node: chains on it are executed in the order in which they were posted.
+///
 /// Chains that have not been executed form a list: each flight has the [next](Flight::next). So a connection needs no memory of its own, which with
 /// ten thousand threads would never be in the processor's cache.
 pub(super) struct Connection {

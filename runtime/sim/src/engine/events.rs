@@ -1,5 +1,7 @@
 //! The event queue.
+//!
 //! Events are ordered by virtual time and, at equal times, by a draw from the seed.
+//!
 //! The queue is a binary heap, so an event costs a few comparisons for each doubling of the number of events. Chains that wait at a memory node are
 //! therefore not in the heap: the node has a FIFO queue of them, and the heap one [`Event::Serve`] for the first. With ten thousand threads and a
 //! busy memory node the heap holds some thirty events.

@@ -85,7 +85,7 @@ impl World {
         match self.script.faults[index].map(|fault| fault.when) {
             Some(FaultTime::Now) => self.apply_scripted_fault(index as u32),
             Some(FaultTime::At(time)) => {
-                self.events.push(picos(time).max(self.now), Event::Fault(index as u32))
+                self.events.push(picos(time).max(self.now), Event::Fault(index as u32));
             }
             Some(FaultTime::AfterChains(_)) | None => {}
         }

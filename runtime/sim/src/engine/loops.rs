@@ -1,8 +1,10 @@
 //! The table of retry loops: an entry for each `Backoff` that has waited.
+//!
 //! Every retry loop awaits a `Backoff` (an architecture invariant), which lives as long as the loop. So a `Backoff` that has waited often is one
 //! operation without progress. It enters the table with its first wait and leaves it when it is dropped; a loop that never waits costs nothing.
 //!
 //! # Nested loops
+//!
 //! An attempt may contain loops: a loop that takes a lock ends repeatedly inside an outer loop that never ends. Only *outermost* loops are evidence
 //! about progress. The table does not know which future a loop belongs to, but it knows the order of waits: an outer loop does not wait while a loop
 //! inside its attempt runs. So a loop is nested in an older loop of its thread if the older one has not waited since the first wait of the younger,

@@ -1,9 +1,11 @@
 //! The simulator: far memory, a network and compute threads in virtual time, all in one OS thread.
+//!
 //! A run is a pure function of its program and a seed. Every compute thread is a future; the simulator polls the thread whose completion comes next.
 //! The system's scheduler, the clock and hash maps decide nothing. So a failing run fails again, and two runs of one seed have the same trace, bit
 //! for bit.
 //!
 //! # The model
+//!
 //! A chain that is posted at `t` to an idle memory node completes at `t + rtt + bytes / bandwidth`:
 //!
 //! | step | takes | while |
@@ -14,12 +16,15 @@
 //! | memory | 1/5 of the rtt; the chain's words are accessed one by one, in program order, at random moments of that time | other chains access words in between |
 //! | way back | 2/5 of the rtt, give or take the jitter, and the bytes over the bandwidth | |
 //! | completion | `completed` for each operation, as soon as the thread is not busy | other completions of the thread wait |
+//!
 //! Before the doorbell the thread works for `posted` for each operation: see [`computing`]. A pause of a `Backoff` takes [`PAUSE`], and so does a
 //! `yield_now`.
+//!
 //! Chains of one thread to one memory node are executed in the order of posting, as on a reliable connection. Chains to different nodes, or of
 //! different threads, may overtake each other.
 //!
 //! # Parts
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`computing`] | the time of a thread's own work |
@@ -35,6 +40,7 @@
 //! | [`run`] | polls compute threads as their completions arrive |
 //! | [`simulation`] | a test's handle to the simulated cluster |
 //! | [`watch`] | the heap's reports of allocation and freeing |
+//!
 //! The engine does not know what words *mean*: [`crate::books`] has objects, and a [`Meaning`](crate::Meaning) has the other words.
 
 mod computing;

@@ -1,4 +1,5 @@
 //! The network: a chain's way from its doorbell to its completion.
+//!
 //! An operation is recorded in the books with its last word; a chain stops at the first operation that fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,13 +1,17 @@
 //! Detection of runs that do not end.
+//!
 //! A run ends when its threads have ended. A run that does not end is
+//!
 //! - a *deadlock*, if the event queue is empty: every thread is blocked;
 //! - a *livelock*, if every thread repeats loops that only another thread's action could end;
 //! - *starved*, if a task has failed at one operation many times because other threads were faster, while these completed many operations;
 //! - out of time, if it reaches the `limit`.
 //!
 //! # Livelocks
+//!
 //! Changes of memory are no evidence of progress: locks are taken and released, epochs advance, nodes are allocated and freed, and no operation ends.
 //! So the check examines threads, not words. Every thread must be in one of these states:
+//!
 //! 1. *In loops.* Each chain and timer that the thread waits for is matched by an [outermost loop](super::loops) that has waited [`MIN_TRIES`] times.
 //!    A thread with a future outside of such loops is alive.
 //! 2. *Repeating.* For loops that never await a `Backoff`, and those that make a new one for each wait: the thread's operations repeat. Each
@@ -16,6 +20,7 @@
 //!    its only future outside of loops has backed off [`MIN_TRIES`] times while no word of far memory changed. A thread that reads the clock may be
 //!    waiting for a time, and does not count as repeating.
 //! 3. *Lost.* It waits for no operation of the runtime, so the simulator will never poll it again.
+//!
 //! The first such check only raises a *suspicion*. Then each thread must repeat as often again, without leaving its loops and without a new
 //! operation. So each loop has been tried [`MIN_TRIES`] times after the last thread had entered its own: every thread waits only for the others,
 //! which is a livelock. A thread that sleeps, or whose link is cut or node is stalled, waits for an operation that began before the suspicion; it
@@ -26,10 +31,12 @@
 //! | a `Backoff` that lives as long as the loop | 2 x 64 waits of each loop, and at least 10,000 round trips: 20 ms to 0.5 s with `rtt=2us` |
 //! | a loop without one, or with a new one each time, and memory does not change | the same |
 //! | a loop without one, and memory changes, or it waits for nothing at all | 2 x 100,000 chains and timers of each thread, and an eighth of the `limit`: 0.4 s in tests |
+//!
 //! The check is a heuristic that prefers to wait. It mistakes one kind of program for a livelock: one whose threads all count to a large number in
 //! local memory, with the same few operations for each step.
 //!
 //! # Starvation
+//!
 //! Lock-free structures and unfair locks permit starvation, so the bounds are far above what a correct program reaches. The task has failed
 //! [`STARVED_TRIES`] times, and more often with more threads, nearly always because a word had changed since its last attempt. Meanwhile others have
 //! posted at least [`USEFUL_CHAINS`] chains outside of loops. With `n` threads that take turns at one word, an attempt fails with a probability of at

@@ -1,4 +1,5 @@
 //! The report of a stuck run: what each thread waits for and since when, and which thread owns it.
+//!
 //! The report is one line. Threads in loops come first, by the number of their attempts, then the others.
 
 use std::fmt::Write;

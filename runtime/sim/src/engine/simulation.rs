@@ -8,6 +8,7 @@ use crate::books::trace::since_start;
 use crate::fault::Fault;
 
 /// A handle to a simulated cluster, which `Cluster::simulation` returns.
+///
 /// A clone is cheap, and is a handle to the same cluster.
 #[derive(Clone)]
 pub struct Simulation {
@@ -47,6 +48,7 @@ impl Simulation {
 
     /// Returns the trace in at most `lines` lines, oldest first: time, thread and task, operation, address and field, values. The trace ends at
     /// the first failure.
+    ///
     /// If the trace is longer, operations in the middle are left out, and a line says how many: the beginning (at most 256 lines) and the end (at
     /// most 1024) are kept. If the run is stuck, the gap shows the objects that its threads wait for: their allocations, first and last changes,
     /// and retirements. An operation that a task repeats with the same result is shown once.

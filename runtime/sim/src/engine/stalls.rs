@@ -1,7 +1,9 @@
 //! Stalls in virtual time: see [`stall`](farfield_fabric::stall).
+//!
 //! A wait longer than the limit *of virtual time* is reported, except a sleep of the program. This module checks chains in flight; other waits are in
 //! the threads' tables, which are checked between two polls, without the world's lock. A check precedes the first event that is a quarter of the
 //! limit later than the last check: otherwise the event could end a wait and hide it.
+//!
 //! Costs, if stalls are not reported: a comparison for each event.
 
 use std::time::Duration;

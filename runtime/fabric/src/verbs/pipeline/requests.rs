@@ -1,4 +1,5 @@
 //! From chains to work requests: the next piece of the oldest chain, if credits allow.
+//!
 //! A short WRITE is *inline*: the library copies its words from the chain while it posts. So a request borrows them, and all requests of a doorbell
 //! must be able to exist at a time. Therefore the state that posting changes ([`Posting`]) is separate from the chains, except for one cell of each:
 //! [`Requests`] borrows the former mutably and the chains immutably.

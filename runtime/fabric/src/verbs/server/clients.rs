@@ -1,4 +1,5 @@
 //! The departure of clients.
+//!
 //! When a client's control connection ends, its lanes are closed, so no operation of it takes effect in this node's memory any more. The first memory
 //! node marks this in the client's record, as a hint: other nodes may not have noticed. A process that reads the hint asks each node to disconnect
 //! the client, the first node last; the first node then marks it as gone everywhere. The same question disconnects a client whose lease has expired.
