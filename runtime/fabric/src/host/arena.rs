@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn the_memory_stays_mapped_until_the_last_thread_drops_it() {
         let arena = std::sync::Arc::new(arena());
-        let (left, at) = (std::sync::Arc::downgrade(&arena), Address::new(5, BYTES - 8));
+        let (weak, at) = (std::sync::Arc::downgrade(&arena), Address::new(5, BYTES - 8));
         let barrier = std::sync::Arc::new(std::sync::Barrier::new(5));
         let threads = [0; 4].map(|_| {
             let (arena, barrier) = (std::sync::Arc::clone(&arena), std::sync::Arc::clone(&barrier));
@@ -294,7 +294,7 @@ mod tests {
         barrier.wait();
         let most = threads.map(|thread| thread.join().unwrap()).into_iter().max();
         assert_eq!(most, Some(4000));
-        assert!(left.upgrade().is_none(), "then it is unmapped");
+        assert!(weak.upgrade().is_none(), "then it is unmapped");
     }
 
     /// A mapping that is smaller than its segments is refused.

@@ -29,7 +29,7 @@ pub struct Delayed {
 
 struct InFlight {
     ticket: Ticket,
-    polls_left: u32,
+    remaining_polls: u32,
     chain: Chain,
     /// The key of its entry in the thread's waits.
     wait: u64,
@@ -59,21 +59,21 @@ impl Delayed {
 impl Endpoint for Delayed {
     fn post(&self, chain: Chain, task: u32) -> Posted {
         let ticket = Ticket(self.next_ticket.replace(self.next_ticket.get() + 1));
-        let polls_left = self.rng.borrow_mut().random_range(1..=self.max_polls);
+        let remaining_polls = self.rng.borrow_mut().random_range(1..=self.max_polls);
         let wait = self.stalls.as_ref().map_or(0, |waits| {
             let why =
                 || "its task is not polled: a combinator has dropped it, or its thread is busy".to_owned();
             stall::enter_flight(waits, task, &chain, Box::new(why))
         });
-        self.in_flight.borrow_mut().push(InFlight { ticket, polls_left, chain, wait });
+        self.in_flight.borrow_mut().push(InFlight { ticket, remaining_polls, chain, wait });
         Posted::InFlight(ticket)
     }
 
     fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
         let mut in_flight = self.in_flight.borrow_mut();
         let position = position(&in_flight, ticket);
-        if in_flight[position].polls_left > 0 {
-            in_flight[position].polls_left -= 1;
+        if in_flight[position].remaining_polls > 0 {
+            in_flight[position].remaining_polls -= 1;
             return Poll::Pending;
         }
         let mut chain = self.take(in_flight.swap_remove(position));

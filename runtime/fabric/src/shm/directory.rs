@@ -163,8 +163,8 @@ impl ClusterDirectory {
     pub(super) fn prepare(&self) -> Result<File> {
         if fs::symlink_metadata(self.path()).is_ok() {
             self.check_owner(&self.path())?;
-            if let Ok(left) = files::open_no_link(&self.in_use(), OpenOptions::new().read(true))
-                && let Err(TryLockError::WouldBlock) = left.try_lock()
+            if let Ok(stale) = files::open_no_link(&self.in_use(), OpenOptions::new().read(true))
+                && let Err(TryLockError::WouldBlock) = stale.try_lock()
             {
                 return Err(self.failed(
                     "its memory node has ended, but processes still use its memory: end them first",

@@ -88,8 +88,8 @@ impl<'a> DeadlineStream<'a> {
     }
 
     fn remaining(&self) -> io::Result<Option<Duration>> {
-        let left = self.time.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+        let remaining = self.time.saturating_duration_since(Instant::now());
+        if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(remaining)) }
     }
 }
 

@@ -137,8 +137,8 @@ impl Waits {
 
     /// Removes a wait that is over.
     pub fn leave(&self, key: u64) {
-        let left = self.table().waits.remove(&key);
-        drop(left);
+        let removed = self.table().waits.remove(&key);
+        drop(removed);
     }
 
     /// Records the start of a poll of the thread's tasks.

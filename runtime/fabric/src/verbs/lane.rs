@@ -192,12 +192,15 @@ impl<C: Connect> Lane<C> {
             state.rounds_without_completion = 0;
             self.post(&mut state);
         }
-        let mut left = looks;
-        while left > 0 && state.pipeline.in_flight() > 0 && (done == 0 || done < state.pipeline.under_way()) {
+        let mut remaining = looks;
+        while remaining > 0
+            && state.pipeline.in_flight() > 0
+            && (done == 0 || done < state.pipeline.under_way())
+        {
             let more = self.poll_completions(&mut state);
             done += more;
             if more == 0 {
-                left -= 1;
+                remaining -= 1;
                 // After the poll: a software device may be done before the doorbell returns.
                 std::hint::spin_loop();
             }

@@ -155,11 +155,11 @@ impl Channel {
             if let Some(event) = self.next() {
                 return Some(event);
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = until.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return None;
             }
-            wait_for(&[self.as_fd()], left);
+            wait_for(&[self.as_fd()], remaining);
         }
     }
 }

@@ -216,12 +216,12 @@ impl Server {
         loop {
             let now = Instant::now();
             let mut descriptors = vec![self.stop.0.as_fd(), self.channel.as_fd()];
-            let mut left = Duration::from_secs(3600);
+            let mut remaining = Duration::from_secs(3600);
             for connection in self.connections.values() {
                 match connection {
                     ServerConnection::Unauthenticated { completions, until, .. } => {
                         descriptors.extend(completions.descriptor());
-                        left = left.min(until.saturating_duration_since(now));
+                        remaining = remaining.min(until.saturating_duration_since(now));
                     }
                     ServerConnection::Control { completions, .. } => {
                         descriptors.extend(completions.descriptor());
@@ -229,7 +229,7 @@ impl Server {
                     ServerConnection::Lane { .. } => {}
                 }
             }
-            wait_for(&descriptors, left);
+            wait_for(&descriptors, remaining);
             if (&self.stop.0).read(&mut [0; 1]).is_ok() {
                 self.close();
                 return Ok(());
@@ -276,7 +276,7 @@ impl Server {
         let Some(connection) = self.connections.remove(&number) else { return };
         connection.id().disconnect();
         if let ServerConnection::Control { client, .. } = connection {
-            tracing::info!(client, "client has left");
+            tracing::info!(client, "client has disconnected");
             self.disconnect_client(client, Departure::FromNode);
         }
     }

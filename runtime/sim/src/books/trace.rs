@@ -268,14 +268,14 @@ impl Trace {
         let end = end.min(kept - beginning.len());
         between.retain(|record| is_between(record, end));
         beginning.iter().for_each(&mut show);
-        let left_out = self.records - (beginning.len() + end) as u64;
+        let omitted = self.records - (beginning.len() + end) as u64;
         if between.is_empty() {
-            let _ = writeln!(text, "… {} operations left out …", grouped(left_out));
+            let _ = writeln!(text, "… {} operations left out …", grouped(omitted));
         } else {
             let _ = writeln!(
                 text,
                 "… {} operations left out; of these, the ones that made and changed the awaited objects: …",
-                grouped(left_out)
+                grouped(omitted)
             );
             for record in between {
                 let _ = writeln!(text, "{}", names.line(record));

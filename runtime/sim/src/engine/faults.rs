@@ -189,13 +189,13 @@ impl World {
     /// Truncates the posted chains of a dead thread, on each connection at a random word: later words had not left yet.
     fn truncate_posted(&mut self, thread: u32) {
         for pending in self.underway(thread) {
-            let words = |flight: &u32| u64::from(self.flights[*flight as usize].words_left);
+            let words = |flight: &u32| u64::from(self.flights[*flight as usize].remaining_words);
             let all: u64 = pending.iter().map(words).sum();
-            let mut left = self.events.rng.random_range(0..=all);
+            let mut remaining = self.events.rng.random_range(0..=all);
             for flight in pending {
-                let words = u64::from(self.flights[flight as usize].words_left).min(left);
+                let words = u64::from(self.flights[flight as usize].remaining_words).min(remaining);
                 self.truncate_chain(flight, words as u32);
-                left -= words;
+                remaining -= words;
             }
         }
     }
@@ -204,10 +204,10 @@ impl World {
     pub(super) fn truncate_chain(&mut self, flight: u32, words: u32) {
         let timeout_us = self.config.timeout / 1_000_000;
         let flight = &mut self.flights[flight as usize];
-        if words < flight.words_left {
+        if words < flight.remaining_words {
             let (node, operation, address) = (flight.node, "wait", Address::NULL);
             let error = error::NodeUnreachable { node, timeout_us, operation, address };
-            (flight.words_left, flight.result) = (words, Err(Error::from(error)));
+            (flight.remaining_words, flight.result) = (words, Err(Error::from(error)));
         }
     }
 

@@ -110,22 +110,23 @@ impl World {
         self.flights[index as usize].service_state = ServiceState::Begun;
         let hurried = self.is_followed(index);
         loop {
-            let words_left = self.flights[index as usize].words_left;
-            if words_left == 0 {
+            let remaining_words = self.flights[index as usize].remaining_words;
+            if remaining_words == 0 {
                 break;
             }
             // Words come in bursts, with pauses of a random part of the remaining time. The number of words that remain at the next pause
             // is uniform between 1 and all but one. Evenly spaced accesses of two chains would rarely overtake each other.
-            let pauses = !hurried && words_left > 1;
+            let pauses = !hurried && remaining_words > 1;
             let draw = if pauses { self.events.rng.next_u64() } else { 0 };
-            let left = if pauses { 1 + scaled(u64::from(words_left) - 1, draw as u32) as u32 } else { 0 };
-            if let Err(error) = self.access_words(index, (words_left - left) as usize) {
+            let remaining =
+                if pauses { 1 + scaled(u64::from(remaining_words) - 1, draw as u32) as u32 } else { 0 };
+            if let Err(error) = self.access_words(index, (remaining_words - remaining) as usize) {
                 let flight = &mut self.flights[index as usize];
                 flight.result = Err(error);
-                flight.words_left = 0;
+                flight.remaining_words = 0;
                 break;
             }
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
             let rest = self.flights[index as usize].answer_at.saturating_sub(self.now);
@@ -157,7 +158,7 @@ impl World {
         let (operation, address) = first.map_or(("wait", Address::NULL), |op| (op.name(), op.at()));
         let error = error::NodeUnreachable { node, timeout_us, operation, address };
         flight.result = Err(Error::from(error));
-        flight.words_left = 0;
+        flight.remaining_words = 0;
         let fails_at = self.now.max(flight.posted_at + timeout);
         let action = Action::Unreachable { node };
         let at = address;
@@ -239,7 +240,7 @@ impl World {
                 self.monitor.memory_changed();
             }
             count -= burst;
-            flight.words_left -= burst as u32;
+            flight.remaining_words -= burst as u32;
             if word + burst < op.words() {
                 flight.next_word += burst as u32;
                 break;

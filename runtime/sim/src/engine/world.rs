@@ -173,7 +173,7 @@ pub(super) struct Flight {
     /// The next operation, and its next word.
     pub(super) next_op: u32,
     pub(super) next_word: u32,
-    pub(super) words_left: u32,
+    pub(super) remaining_words: u32,
     pub(super) service_state: ServiceState,
     /// The time at which the answer leaves if the last word is not delayed.
     pub(super) answer_at: Picos,
@@ -313,7 +313,7 @@ impl World {
         let posted_at = self.spend(thread, self.config.compute.of_posting(chain.ops().len()));
         let (departs_at, rings) = self.ring(thread, compute, node, posted_at);
         let arrives_at = departs_at + self.jittered(self.config.one_way());
-        let (words_left, bytes) = size(&chain);
+        let (remaining_words, bytes) = size(&chain);
         let flight = self.add_flight(Flight {
             chain,
             thread,
@@ -325,7 +325,7 @@ impl World {
             in_background: false,
             next_op: 0,
             next_word: 0,
-            words_left,
+            remaining_words,
             service_state: ServiceState::NotBegun,
             answer_at: 0,
             bytes,
@@ -335,7 +335,7 @@ impl World {
         });
         if !self.takes_effect(thread) {
             // The thread died meanwhile: any prefix of the chain may have left.
-            let words = self.events.rng.random_range(0..=words_left);
+            let words = self.events.rng.random_range(0..=remaining_words);
             self.truncate_chain(flight, words);
         }
         self.events.push(arrives_at, Event::Arrive(flight));
@@ -369,7 +369,7 @@ impl World {
             in_background: false,
             next_op: 0,
             next_word: 0,
-            words_left: 0,
+            remaining_words: 0,
             service_state: ServiceState::NotBegun,
             answer_at: 0,
             bytes: 0,
