@@ -1,8 +1,7 @@
 //! Putting a thread to sleep until it is woken.
 //!
-//! A thread has one [`Parker`]. Its wakers may be cloned, sent and used anywhere. A wake that comes while the thread is awake is
-//! kept, once, until the thread looks or sleeps. So a thread that looks for work, finds none and then sleeps misses no wake that
-//! follows work which its look did not see.
+//! A thread has one [`Parker`]. Its wakers may be cloned, sent and used anywhere. A wake that arrives while the thread is awake is kept, once, until
+//! the thread checks it or sleeps. So a thread that checks for work, finds none and then sleeps misses no wake for work that its check did not see.
 //!
 //! `crossbeam_utils` does the blocking. The flag is separate, because a `crossbeam_utils` parker can not be queried. No wake is lost: a wake sets the
 //! flag, and unparks the thread if the flag was not set before. The thread sleeps only after an exchange that found the flag clear. So the next wake
@@ -10,7 +9,7 @@
 //! soon; the thread then checks the flag and sleeps again.
 //!
 //! A thread that polls for completions wakes itself once a round. It need not unpark itself, so it has a flag of its own, which no
-//! other thread writes. That one is only a hint to look again: a wake by another thread always sets the flag above.
+//! other thread writes. That flag is only a hint to check again: a wake by another thread always sets the shared flag.
 //!
 //! Costs: a thread's wake of itself is a store; one by another thread an atomic exchange or two, and a system call if the thread sleeps.
 

@@ -7,8 +7,7 @@
 //! 1. [`SealedMemory::new`] makes the file, gives it its size, takes the pages of the segments, and seals it against shrinking, growing, and
 //!    further seals. From then on the kernel refuses to change the size, through any descriptor, for every user.
 //! 2. The descriptor is passed to processes over a socket. The file has no path.
-//! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of what was passed. A seal can not be taken back, so what is true
-//!    then stays true.
+//! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of what was passed. A seal can not be removed, so both stay as they are.
 //!
 //! A [`SealedMemory`] is made in these two ways only. So a mapping of as many bytes as it has needs no trust in other processes:
 //! that is the argument of the arena.

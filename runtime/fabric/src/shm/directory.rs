@@ -17,9 +17,8 @@
 //! memory node that stops in order closes their connections and releases its name, so that a second one can start.)
 //!
 //! The lock of `NAME/in-use` belongs to an open file, not to a process. The memory node opens it, locks it and passes its descriptor with that of the
-//! memory. So it is locked from before the first process maps the memory until the last descriptor is closed, and there is no moment in
-//! which a process has the memory and not the lock; also a descriptor that is still on its way to a process, or that a process has left to a child
-//! which it forked, counts.
+//! memory. So it is locked from before the first process maps the memory until the last descriptor is closed, and a process never has the memory
+//! without the lock. A descriptor in transit to a process, or inherited by a forked child, counts, too.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;

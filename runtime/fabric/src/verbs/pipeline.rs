@@ -4,19 +4,18 @@
 //! A chain's operations become *pieces*, each a work request: a long READ or WRITE several. Pieces are posted in the order of
 //! their chains as far as credits go, and a reliable connection completes them in that order. So
 //! - one number, a piece's *position*, tells from one completion that all pieces before it are done too;
-//! - the memory that they use is a ring, in which the oldest is freed first. What the device reads and writes is never a
-//!   chain's own buffer, so chains may be dropped, moved and recycled at any time.
+//! - the memory that they use is a ring, in which the oldest is freed first. The device never reads or writes a chain's own buffer. So chains may be
+//!   dropped, moved and recycled at any time.
 //!
 //! Credits: slots of the send queue; READs and atomics that the connection may have outstanding; and words of the ring. A piece without credits waits
 //! here until a later completion, so no queue can overflow.
 //!
 //! # Order
 //!
-//! The device executes requests in order, but may send a READ or an atomic again whose answer was lost, after what was posted
-//! behind it. The specification's table of ordering (InfiniBand, volume 1, "Work request operation ordering") therefore
-//! asks for a fence on a WRITE after a READ or an atomic, and on an atomic after a READ; nothing else needs one. A fence makes the
-//! device wait for all earlier requests, so it is used only where the order is promised: inside a chain, and after a *detached* chain that is still
-//! in flight.
+//! The device executes requests in order, but may repeat a READ or an atomic whose answer was lost, after later requests. The specification's table
+//! of ordering (InfiniBand, volume 1, "Work request operation ordering") therefore asks for a fence on a WRITE after a READ or an atomic, and on an
+//! atomic after a READ; no other pair needs one. A fence makes the device wait for all earlier requests, so it is used only where the order is
+//! promised: inside a chain, and after a *detached* chain that is still in flight.
 //!
 //! # Words that others try to change by CAS
 //!
