@@ -95,8 +95,8 @@ const LEAF_WAITS: &[&str] = &[
     "sendmsg(",
     "yield_now()",
     ".give_way()",
-    "ct.rest(",
-    "pace.rest(",
+    "ct.park(",
+    "pace.park(",
 ];
 
 /// The one file of the library that prints: see its head.

@@ -35,7 +35,7 @@ use crate::io::Purpose;
 use crate::io::operations::*;
 use crate::io::{ABANDONED, right_after};
 use crate::memory::cache::NodeCache;
-use crate::memory::candidates::Lot;
+use crate::memory::candidates::BlockRange;
 use crate::memory::chunks::WORDS_PER_READ;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::map::Map;
@@ -64,7 +64,7 @@ type Type = Option<usize>;
 
 /// How objects are traced.
 #[derive(Clone, Copy)]
-pub(crate) enum Manner<'a> {
+pub(crate) enum TraceMode<'a> {
     /// Nobody else is there, and locks may be freed.
     Alone { frees_locks: bool },
     /// Others are at work: what is found may be true no more.
@@ -220,9 +220,9 @@ impl ComputeThread {
         // What this process holds is made anew with everything else.
         heap.forget_everything();
         let mut map = self.read_map().await?;
-        let live = self.mark_all(&mut map, Manner::Alone { frees_locks }).await?;
+        let live = self.mark_all(&mut map, TraceMode::Alone { frees_locks }).await?;
         let lost = map.candidates(Some(&self.read_pool(&Pace::default()).await?));
-        let lost = lost.iter().map(Lot::asked_bytes).sum();
+        let lost = lost.iter().map(BlockRange::asked_bytes).sum();
         self.fetch_add_word(control::collected_bytes(), lost).await?;
         // First of all: what stands in a list must not be in another, too.
         for node in 0..geometry.nodes() {
@@ -267,8 +267,8 @@ impl ComputeThread {
     }
 
     /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
-    pub(crate) async fn mark_all(&self, map: &mut Map, manner: Manner<'_>) -> Result<HashMap<u16, u64>> {
-        let frees_locks = matches!(manner, Manner::Alone { frees_locks: true });
+    pub(crate) async fn mark_all(&self, map: &mut Map, mode: TraceMode<'_>) -> Result<HashMap<u16, u64>> {
+        let frees_locks = matches!(mode, TraceMode::Alone { frees_locks: true });
         let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes()).map(|node| (node, 0)).collect();
         // Parts of the control block that lie among the objects.
         let pages = self.read_words(control::slot_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
@@ -289,7 +289,7 @@ impl ComputeThread {
                     break;
                 }
                 let blocks: Vec<_> = objects.iter().map(|(block, _)| *block).collect();
-                let read = self.read_blocks(&blocks, manner).await?;
+                let read = self.read_blocks(&blocks, mode).await?;
                 let mut rest = &read[..];
                 for (block, of) in objects {
                     let words;
@@ -348,11 +348,11 @@ impl ComputeThread {
     }
 
     /// Reads blocks one behind the other: all at the same time, or one that is larger than what is read at a time.
-    async fn read_blocks(&self, blocks: &[Block], manner: Manner<'_>) -> Result<Vec<u64>> {
+    async fn read_blocks(&self, blocks: &[Block], mode: TraceMode<'_>) -> Result<Vec<u64>> {
         if let [block] = blocks {
-            return match manner {
-                Manner::Alone { .. } => self.read_far(block.address, words_of(*block)).await,
-                Manner::Beside(pace) => self.scan_far(block.address, words_of(*block), pace).await,
+            return match mode {
+                TraceMode::Alone { .. } => self.read_far(block.address, words_of(*block)).await,
+                TraceMode::Beside(pace) => self.scan_far(block.address, words_of(*block), pace).await,
             };
         }
         let mut read: Vec<Vec<u64>> = vec![Vec::new(); blocks.len()];
@@ -365,9 +365,9 @@ impl ComputeThread {
             let mut slots = Vec::new();
             for (index, block) in blocks.iter().enumerate() {
                 if self.node_of(block.address) == node {
-                    let slot = match manner {
-                        Manner::Alone { .. } => chain.read(block.address, words_of(*block)),
-                        Manner::Beside(_) => chain.scan(block.address, words_of(*block)),
+                    let slot = match mode {
+                        TraceMode::Alone { .. } => chain.read(block.address, words_of(*block)),
+                        TraceMode::Beside(_) => chain.scan(block.address, words_of(*block)),
                     };
                     slots.push((index, slot));
                 }
@@ -380,7 +380,7 @@ impl ComputeThread {
                 read[index] = done.words(&slot).to_vec();
             }
         }
-        if let Manner::Beside(pace) = manner {
+        if let TraceMode::Beside(pace) = mode {
             pace.breathe(self).await;
         }
         Ok(read.concat())

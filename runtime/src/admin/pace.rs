@@ -15,7 +15,7 @@ const READS_PER_BREATH: u32 = 32;
 /// Lets a sweep be interrupted by what its thread must do on time.
 #[derive(Default)]
 pub(crate) struct Pace {
-    is_resting: Cell<bool>,
+    is_parked: Cell<bool>,
     reads: Cell<u32>,
     /// Tells lists of one process apart.
     pub(crate) count: Cell<u32>,
@@ -33,9 +33,9 @@ impl Pace {
     }
 
     /// Waits for others to do something.
-    pub(crate) async fn rest(&self, ct: &ComputeThread) {
-        self.is_resting.set(true);
-        while self.is_resting.get() {
+    pub(crate) async fn park(&self, ct: &ComputeThread) {
+        self.is_parked.set(true);
+        while self.is_parked.get() {
             ct.yield_now().await;
         }
     }
@@ -46,10 +46,10 @@ impl Pace {
         mut sweep: Pin<&mut (impl Future<Output = R> + ?Sized)>,
         interrupted: impl Fn() -> bool,
     ) -> Option<R> {
-        self.is_resting.set(false);
+        self.is_parked.set(false);
         poll_fn(|context| match sweep.as_mut().poll(context) {
             Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending if self.is_resting.get() || interrupted() => Poll::Ready(None),
+            Poll::Pending if self.is_parked.get() || interrupted() => Poll::Ready(None),
             Poll::Pending => {
                 context.waker().wake_by_ref();
                 Poll::Pending

@@ -15,9 +15,9 @@ use crate::io::{Identities, Metrics, block_on};
 use crate::memory::process::Process;
 use crate::memory::registry::Registry;
 use crate::session::backing::Backing;
+use crate::session::member_state::MemberState;
 use crate::session::run::{self, Run};
 use crate::session::runs::{Computing, Runs};
-use crate::session::standing::Standing;
 use crate::session::url::Config;
 use crate::session::{Cluster, ComputeThread, Shared, stalls};
 
@@ -150,7 +150,7 @@ impl Cluster {
                 orphans: Arc::default(),
                 backing,
                 process: process.map(Arc::new),
-                standing: Standing::default(),
+                member_state: MemberState::default(),
                 collector,
                 registry: Arc::new(Registry::new(is_alone)),
                 runs: Runs::default(),

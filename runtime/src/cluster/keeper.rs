@@ -136,7 +136,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
     };
     let sweeps = options & control::SWEEPS != 0;
     if !sweeps {
-        ct.process.witness.is_never_asked();
+        ct.process.sweep_barrier.is_never_asked();
     }
     let shared = &ct.cluster().shared;
     let lease = shared.lease();
@@ -170,7 +170,8 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
         }
         // Where nothing goes on there is little to do.
         let now = ct.process.collector.epoch();
-        let is_busy = now > epoch || ct.has_garbage() || ct.process.witness.is_called() || sweeper.is_busy();
+        let is_busy =
+            now > epoch || ct.has_garbage() || ct.process.sweep_barrier.is_called() || sweeper.is_busy();
         rest = if is_busy { shortest } else { (2 * rest).min(longest) };
         epoch = now;
     }
@@ -206,7 +207,7 @@ async fn leave_garbage(ct: &ComputeThread, patience: Duration) {
         if epoch > moved.0 {
             moved = (epoch, ct.now());
         } else {
-            ct.rest(NAP);
+            ct.park(NAP);
         }
     }
 }
@@ -344,7 +345,7 @@ impl<'a> Sweeper<'a> {
     /// The sweep goes on later: since it waits for others, or since the keeper has other work.
     fn note_wait(&mut self, waits: bool) {
         let process = &self.ct.process;
-        let (list, epoch) = (process.witness.has_said(), process.collector.epoch());
+        let (list, epoch) = (process.sweep_barrier.has_said(), process.collector.epoch());
         // A new list or epoch is progress.
         let is_same = |(was, at, _): &(u64, u64, Waiting)| (*was, *at) == (list, epoch);
         if !waits || !self.waiting.as_ref().is_some_and(is_same) {

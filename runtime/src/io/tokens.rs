@@ -2,7 +2,7 @@
 //!
 //! | bits | what |
 //! |---|---|
-//! | 16..64 | the [identity](super::standing) of the thread |
+//! | 16..64 | the [identity](super::member_state) of the thread |
 //! | 1..16 | a sequence number |
 //! | 0 | 1: a token is odd, so it is neither a free lock nor what a failed write leaves |
 //!

@@ -215,7 +215,7 @@ async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, thre
     let _waiting = ct.waits_for(|| format!("the other parts of the group `{}` to enter the run", group.name));
     while ct.members().await?.iter().any(is_on_its_way) {
         ct.cluster().shared.check_memory_node()?;
-        ct.rest(LOOK);
+        ct.park(LOOK);
     }
     Ok(joint)
 }
@@ -248,7 +248,7 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
             }
             continue;
         }
-        ct.rest(LOOK);
+        ct.park(LOOK);
     }
 }
 

@@ -151,7 +151,7 @@ impl ComputeThread {
 
     /// The process leaves, whatever its threads have done.
     pub(crate) async fn leave_for_good(&self) {
-        if self.process.witness.may_be_asked() {
+        if self.process.sweep_barrier.may_be_asked() {
             self.leave_sweep().await;
         }
         self.finish_step().await;

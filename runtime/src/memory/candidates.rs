@@ -1,8 +1,8 @@
 //! The candidates of a [sweep](super::sweep): blocks that look as if nobody used them, and which of them somebody has vetoed.
 //!
 //! Blocks lie side by side in chunks, so a bit says of each whether it is a candidate; two more say how it was vetoed. In far memory
-//! a list is made of words: its number, how many lots there are, for each lot where it is and what it is cut into, and then the bits
-//! of all lots, three times. That is a 40th of the memory that the lots are, where blocks have the smallest size, and less
+//! a list is made of words: its number, how many ranges there are, for each range where it is and what it is cut into, and then the bits
+//! of all ranges, three times. That is a 40th of the memory that the ranges are, where blocks have the smallest size, and less
 //! where they are larger.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +16,9 @@ use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::link_targets;
 
-/// Those of a lot: its address, and its blocks' size and how many there are; with all bits turned over, so that they are not taken for
+/// Those of a range: its address, and its blocks' size and how many there are; with all bits turned over, so that they are not taken for
 /// links.
-pub(crate) const LOT_WORDS: usize = 2;
+pub(crate) const RANGE_WORDS: usize = 2;
 /// A list is no larger than this part of a segment, or half a chunk.
 const LIST_SHARE: u64 = 32;
 /// How many times each bit is there: asked, used, kept.
@@ -28,13 +28,13 @@ const COUNT_SHIFT: u32 = 48;
 
 /// Blocks of one size that lie side by side, and which of them are candidates.
 #[derive(Clone)]
-pub(crate) struct Lot {
+pub(crate) struct BlockRange {
     first: Block,
     count: usize,
     asked: Vec<u64>,
 }
 
-impl Lot {
+impl BlockRange {
     /// So many blocks from the first one on, none of them a candidate. There are fewer than 2^16.
     pub(crate) fn new(first: Block, count: usize) -> Self {
         Self { first, count, asked: vec![0; count.div_ceil(BITS)] }
@@ -61,10 +61,10 @@ impl Lot {
 
     /// How many words of a list it takes.
     pub(crate) fn words(&self) -> usize {
-        LOT_WORDS + COPIES * self.asked.len()
+        RANGE_WORDS + COPIES * self.asked.len()
     }
 
-    fn to_words(&self) -> [u64; LOT_WORDS] {
+    fn to_words(&self) -> [u64; RANGE_WORDS] {
         [!self.first.address.bits(), !(self.first.bytes | (self.count as u64) << COUNT_SHIFT)]
     }
 
@@ -88,7 +88,7 @@ impl Lot {
     }
 }
 
-/// Where a lot is, and where its bits are.
+/// Where a range is, and where its bits are.
 struct Cut {
     first: Block,
     count: usize,
@@ -100,7 +100,7 @@ pub(crate) struct Candidates {
     /// Tells this list from all others.
     pub(crate) number: u64,
     /// In the order of their addresses; none overlap.
-    lots: Vec<Cut>,
+    ranges: Vec<Cut>,
     asked: Vec<u64>,
     used: Marks,
     kept: Marks,
@@ -133,20 +133,20 @@ pub(crate) fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usi
 }
 
 impl Candidates {
-    pub(crate) fn new(number: u64, lots: &[Lot]) -> Self {
+    pub(crate) fn new(number: u64, ranges: &[BlockRange]) -> Self {
         let (mut cuts, mut asked) = (Vec::new(), Vec::new());
-        for lot in lots {
-            cuts.push(Cut { first: lot.first, count: lot.count, bit: asked.len() * BITS });
-            asked.extend_from_slice(&lot.asked);
+        for range in ranges {
+            cuts.push(Cut { first: range.first, count: range.count, bit: asked.len() * BITS });
+            asked.extend_from_slice(&range.asked);
         }
         let [used, kept] = [(); 2].map(|()| Marks::new(asked.len()));
-        Self { number, lots: cuts, asked, used, kept }
+        Self { number, ranges: cuts, asked, used, kept }
     }
 
     /// The words of a list before anything is vetoed.
-    pub(crate) fn to_words(&self, lots: &[Lot]) -> Vec<u64> {
-        let mut words = vec![self.number, !(lots.len() as u64)];
-        words.extend(lots.iter().flat_map(Lot::to_words));
+    pub(crate) fn to_words(&self, ranges: &[BlockRange]) -> Vec<u64> {
+        let mut words = vec![self.number, !(ranges.len() as u64)];
+        words.extend(ranges.iter().flat_map(BlockRange::to_words));
         words.extend_from_slice(&self.asked);
         words.resize(words.len() + (COPIES - 1) * self.asked.len(), 0);
         words
@@ -157,33 +157,35 @@ impl Candidates {
         (grid.segment_bytes() / LIST_SHARE).max(grid.chunk_bytes() / 2) as usize / WORD_BYTES
     }
 
-    /// The lots that a list's words say, which were read at `at`, and how many words the bits are; nothing is asked yet.
+    /// The ranges that a list's words say, which were read at `at`, and how many words the bits are; nothing is asked yet.
     ///
     /// # Errors
     /// [`Error::Corrupted`](crate::Error::Corrupted) if the memory has no such blocks, or they are not in the order of their addresses.
-    pub(crate) fn decode_lots(grid: &Grid, at: Address, words: &[u64]) -> Result<(Vec<Lot>, usize)> {
-        let (mut lots, mut bits, mut end) = (Vec::new(), 0, Address::NULL);
-        for (index, of_lot) in words.chunks_exact(LOT_WORDS).enumerate() {
-            let lot = Lot::decode(grid, of_lot).filter(|lot| lot.first.address >= end).ok_or_else(|| {
-                let at = at.add((index * LOT_WORDS * WORD_BYTES) as u64);
-                corrupted_as("list of candidates", at, of_lot[0], "no such blocks can be there")
-            })?;
-            end = lot.end();
-            bits += lot.asked.len();
-            lots.push(lot);
+    pub(crate) fn decode_ranges(grid: &Grid, at: Address, words: &[u64]) -> Result<(Vec<BlockRange>, usize)> {
+        let (mut ranges, mut bits, mut end) = (Vec::new(), 0, Address::NULL);
+        for (index, of_lot) in words.chunks_exact(RANGE_WORDS).enumerate() {
+            let range = BlockRange::decode(grid, of_lot)
+                .filter(|range| range.first.address >= end)
+                .ok_or_else(|| {
+                    let at = at.add((index * RANGE_WORDS * WORD_BYTES) as u64);
+                    corrupted_as("list of candidates", at, of_lot[0], "no such blocks can be there")
+                })?;
+            end = range.end();
+            bits += range.asked.len();
+            ranges.push(range);
         }
-        Ok((lots, bits))
+        Ok((ranges, bits))
     }
 
-    /// The list whose lots are known by now, and whose bits are these.
-    pub(crate) fn from_bits(number: u64, lots: &[Lot], asked: Vec<u64>) -> Self {
-        Self { asked, ..Self::new(number, lots) }
+    /// The list whose ranges are known by now, and whose bits are these.
+    pub(crate) fn from_bits(number: u64, ranges: &[BlockRange], asked: Vec<u64>) -> Self {
+        Self { asked, ..Self::new(number, ranges) }
     }
 
     /// Where the words of the vetoes are in a list, from its beginning, and how many there are: first those of blocks that are used, then
     /// those of blocks that are kept.
     pub(crate) fn vetoes(&self) -> (u64, usize) {
-        let before = LIST_HEAD_WORDS + LOT_WORDS * self.lots.len() + self.asked.len();
+        let before = LIST_HEAD_WORDS + RANGE_WORDS * self.ranges.len() + self.asked.len();
         ((before * WORD_BYTES) as u64, (COPIES - 1) * self.asked.len())
     }
 
@@ -203,16 +205,19 @@ impl Candidates {
     }
 
     pub(crate) fn block(&self, index: usize) -> Block {
-        let lot = &self.lots[self.lots.partition_point(|lot| lot.bit <= index) - 1];
-        let bytes = lot.first.bytes;
-        Block { address: lot.first.address.add((index - lot.bit) as u64 * bytes), bytes }
+        let range = &self.ranges[self.ranges.partition_point(|range| range.bit <= index) - 1];
+        let bytes = range.first.bytes;
+        Block { address: range.first.address.add((index - range.bit) as u64 * bytes), bytes }
     }
 
     /// The candidate that an address is in.
     pub(crate) fn at(&self, at: Address) -> Option<usize> {
-        let lot = &self.lots[self.lots.partition_point(|lot| lot.first.address <= at).checked_sub(1)?];
-        let within = (at.bits() - lot.first.address.bits()) / lot.first.bytes;
-        (within < lot.count as u64).then_some(lot.bit + within as usize).filter(|index| self.is_asked(*index))
+        let range =
+            &self.ranges[self.ranges.partition_point(|range| range.first.address <= at).checked_sub(1)?];
+        let within = (at.bits() - range.first.address.bits()) / range.first.bytes;
+        (within < range.count as u64)
+            .then_some(range.bit + within as usize)
+            .filter(|index| self.is_asked(*index))
     }
 
     fn is_asked(&self, index: usize) -> bool {
@@ -240,15 +245,15 @@ impl Candidates {
     /// Everything is kept that some bytes are part of.
     pub(crate) fn keeps(&self, at: Address, bytes: u64) {
         let (start, end) = (at.bits(), at.bits().saturating_add(bytes));
-        let after = self.lots.partition_point(|lot| lot.first.address <= at);
-        for lot in &self.lots[after.saturating_sub(1)..] {
-            let (from, size) = (lot.first.address.bits(), lot.first.bytes);
+        let after = self.ranges.partition_point(|range| range.first.address <= at);
+        for range in &self.ranges[after.saturating_sub(1)..] {
+            let (from, size) = (range.first.address.bits(), range.first.bytes);
             if from >= end {
                 break;
             }
             let first = start.saturating_sub(from) / size;
-            let last = (end - from).div_ceil(size).min(lot.count as u64);
-            let bits = (first..last).map(|index| lot.bit + index as usize);
+            let last = (end - from).div_ceil(size).min(range.count as u64);
+            let bits = (first..last).map(|index| range.bit + index as usize);
             bits.filter(|index| self.is_asked(*index)).for_each(|index| self.kept.set(index));
         }
     }
@@ -261,13 +266,15 @@ impl Candidates {
 /// Reads words as a list, and uses it.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
-    let lots = &words[..words.len() / 2];
-    let Ok((lots, bits)) = Candidates::decode_lots(grid, Address::new(0, 1 << 15), lots) else { return };
+    let ranges = &words[..words.len() / 2];
+    let Ok((ranges, bits)) = Candidates::decode_ranges(grid, Address::new(0, 1 << 15), ranges) else {
+        return;
+    };
     assert!(bits * WORD_BYTES <= 1 << 40, "no more than there is memory");
     if bits > 1 << 16 {
         return;
     }
-    let candidates = Candidates::from_bits(2, &lots, vec![u64::MAX; bits]);
+    let candidates = Candidates::from_bits(2, &ranges, vec![u64::MAX; bits]);
     for word in words {
         let at = Address::from_bits(*word);
         candidates.uses_word(*word);
@@ -292,13 +299,13 @@ mod tests {
         Block { address: Address::new(1, offset), bytes }
     }
 
-    fn candidates() -> (Candidates, Vec<Lot>) {
-        let mut lots = vec![Lot::new(block(4096, 48), 70), Lot::new(block(16384, 40_000), 1)];
+    fn candidates() -> (Candidates, Vec<BlockRange>) {
+        let mut ranges = vec![BlockRange::new(block(4096, 48), 70), BlockRange::new(block(16384, 40_000), 1)];
         for index in [0, 1, 63, 64, 69] {
-            lots[0].ask(index);
+            ranges[0].ask(index);
         }
-        lots[1].ask(0);
-        (Candidates::new(2, &lots), lots)
+        ranges[1].ask(0);
+        (Candidates::new(2, &ranges), ranges)
     }
 
     fn vetoed(candidates: &Candidates) -> [Vec<usize>; 2] {
@@ -315,7 +322,7 @@ mod tests {
             assert_eq!(candidates.at(address), Some(index));
             assert_eq!(candidates.at(address.add(bytes - 1)), Some(index));
         }
-        // Before all, between two, behind the last of a lot, behind all.
+        // Before all, between two, behind the last of a range, behind all.
         for offset in [4088, 4096 + 2 * 48, 4096 + 70 * 48, 16384 + 40_000] {
             assert_eq!(candidates.at(Address::new(1, offset)), None, "{offset}");
         }
@@ -337,12 +344,13 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_it_was_written() {
-        let (candidates, lots) = candidates();
-        let words = candidates.to_words(&lots);
-        assert_eq!(words.len(), LIST_HEAD_WORDS + lots.iter().map(Lot::words).sum::<usize>());
-        let end = LIST_HEAD_WORDS + !words[1] as usize * LOT_WORDS;
-        let lots_at = Address::new(1, 8192 + (LIST_HEAD_WORDS * WORD_BYTES) as u64);
-        let (read, bits) = Candidates::decode_lots(&grid(), lots_at, &words[LIST_HEAD_WORDS..end]).unwrap();
+        let (candidates, ranges) = candidates();
+        let words = candidates.to_words(&ranges);
+        assert_eq!(words.len(), LIST_HEAD_WORDS + ranges.iter().map(BlockRange::words).sum::<usize>());
+        let end = LIST_HEAD_WORDS + !words[1] as usize * RANGE_WORDS;
+        let ranges_at = Address::new(1, 8192 + (LIST_HEAD_WORDS * WORD_BYTES) as u64);
+        let (read, bits) =
+            Candidates::decode_ranges(&grid(), ranges_at, &words[LIST_HEAD_WORDS..end]).unwrap();
         let read = Candidates::from_bits(words[0], &read, words[end..end + bits].to_vec());
         assert_eq!(read.vetoes(), (((end + bits) * WORD_BYTES) as u64, 2 * bits));
         assert!(read.indices().eq(candidates.indices()));
@@ -351,13 +359,13 @@ mod tests {
 
     #[test]
     fn lots_that_can_not_be_are_an_error() {
-        let (_, lots) = candidates();
-        let lots: Vec<_> = lots.iter().flat_map(Lot::to_words).collect();
-        let decode = |words: &[u64]| Candidates::decode_lots(&grid(), Address::new(1, 8192), words);
-        assert!(decode(&lots).is_ok());
-        let turned: Vec<_> = [&lots[2..], &lots[..2]].concat();
+        let (_, ranges) = candidates();
+        let ranges: Vec<_> = ranges.iter().flat_map(BlockRange::to_words).collect();
+        let decode = |words: &[u64]| Candidates::decode_ranges(&grid(), Address::new(1, 8192), words);
+        assert!(decode(&ranges).is_ok());
+        let turned: Vec<_> = [&ranges[2..], &ranges[..2]].concat();
         assert!(decode(&turned).is_err(), "not in order");
-        let lot =
+        let range =
             |at: u64, bytes: u64, count: u64| [!Address::new(1, at).bits(), !(bytes | count << COUNT_SHIFT)];
         for (at, bytes, count) in [
             (1 << 15, 0, 5),
@@ -368,9 +376,9 @@ mod tests {
             (1 << 19, 1 << 12, 1 << 10),
             (8, 16, 1),
         ] {
-            let error = decode(&[lots.clone(), lot(at, bytes, count).to_vec()].concat()).map(drop);
+            let error = decode(&[ranges.clone(), range(at, bytes, count).to_vec()].concat()).map(drop);
             assert!(error.is_err(), "{at:#x}: {count} blocks of {bytes} bytes");
-            assert!(decode(&lot(at, bytes, count)).is_err(), "{at:#x}: {count} blocks of {bytes} bytes");
+            assert!(decode(&range(at, bytes, count)).is_err(), "{at:#x}: {count} blocks of {bytes} bytes");
         }
     }
 }

@@ -84,7 +84,7 @@ impl ThreadHeap {
     ) -> Result<Option<Address>> {
         loop {
             if self.has_surplus.get() || self.wants_page.get().is_some() {
-                ct.tend().await?;
+                ct.flush_surplus().await?;
             }
             if let Some(address) = self.take_local(node, class) {
                 return Ok(Some(address));
@@ -205,7 +205,7 @@ impl Drop for ResetOnDrop<'_> {
 impl Worker {
     /// Gives back what is surplus, and gets a page for it if there is none. No round trip for most calls.
     #[inline]
-    pub(crate) async fn tend(&self) -> Result<()> {
+    pub(crate) async fn flush_surplus(&self) -> Result<()> {
         self.give_surplus();
         if let Some(node) = self.heap().wants_page.take() {
             Box::pin(self.get_page(node)).await?;

@@ -309,7 +309,7 @@ impl Worker {
             Part::Scan { head, addresses, pages, advances } => {
                 let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return Ok(None) };
                 let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
-                // Before the epoch is announced: see `shortage`.
+                // Before the epoch is announced: see `compaction`.
                 self.process.hear_counters(*requests, *recut);
                 let words = addresses.map_or(&[][..], |addresses| done.words(&addresses));
                 let mut there = Slots { used, pages: Vec::new() };

@@ -8,18 +8,18 @@
 //!
 //! A thread allocates from its lists, then from the pool, then from a free chunk. It frees to its lists, whoever allocated the
 //! object; what is more than it should keep goes to the pool, posted and not waited for. When there is nothing left
-//! anywhere, everyone is asked to give back what they keep, before anybody is told so: [`shortage`](super::shortage).
+//! anywhere, everyone is asked to give back what they keep, before anybody is told so: [`compaction`](super::compaction).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::cache::{NodeCache, Spare, page_words};
+use super::compaction::Compaction;
 use super::holdings::Holdings;
 use super::placement::{Placement, Policy};
 use super::process::Process;
 use super::registry::{Registry, refused};
-use super::shortage::Shortage;
-use super::witness::Listener;
+use super::sweep_barrier::Listener;
 use super::worker::Worker;
 use crate::error::{self, Error, PointerFault, Result};
 use crate::io::operations::*;
@@ -91,7 +91,7 @@ impl ThreadHeap {
         Self {
             registry,
             heard: Cell::new(process.requests()),
-            holdings: Holdings::new(process.shared.is_some() && process.witness.may_be_asked()),
+            holdings: Holdings::new(process.shared.is_some() && process.sweep_barrier.may_be_asked()),
             listener: Listener::new(&process),
             process,
             geometry,
@@ -182,7 +182,7 @@ impl ThreadHeap {
         block_bytes: u64,
     ) -> Result<Block> {
         let class = self.grid.class_of(block_bytes);
-        let mut shortage = Shortage::new(ct);
+        let mut compaction = Compaction::new(ct);
         loop {
             for offset in 0..self.geometry.nodes() {
                 // Wide enough: a node's number and the number of nodes are below 2^16.
@@ -192,13 +192,13 @@ impl ThreadHeap {
                         let address = self.allocate_small(ct, node, class, rotate).await?;
                         address.map(|address| Block { address, bytes: block_bytes })
                     }
-                    None => self.allocate_large(ct, node, block_bytes, rotate, shortage.is_felt()).await?,
+                    None => self.allocate_large(ct, node, block_bytes, rotate, compaction.is_felt()).await?,
                 };
                 if let Some(block) = block {
                     return Ok(self.allocated(block));
                 }
             }
-            if !shortage.relieve(ct).await? {
+            if !compaction.relieve(ct).await? {
                 let segments = (0..self.geometry.segments()).map(|segment| segment as u16).collect();
                 tracing::warn!(size_bytes = bytes, "out of memory");
                 return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }));

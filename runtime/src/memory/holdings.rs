@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::candidates::Candidates;
 use super::process::Process;
-use super::witness::lock;
+use super::sweep_barrier::lock;
 use crate::pointer::Address;
 
 /// How many written objects a process remembers. One that has written more says that it uses everything.
@@ -112,7 +112,7 @@ impl Holdings {
     /// What a thread that ends leaves to its process.
     pub(crate) fn leave(&mut self, process: &Process) {
         let written = std::mem::take(self.written.get_mut());
-        let mut left = lock(&process.witness.written);
+        let mut left = lock(&process.sweep_barrier.written);
         left.are_too_many |= written.are_too_many;
         left.add(written.objects.into_iter());
     }

@@ -1,6 +1,6 @@
 //! A map of far memory: what each chunk is used for, and which blocks are marked.
 
-use super::candidates::Lot;
+use super::candidates::BlockRange;
 use crate::segment::classes::Class;
 use crate::segment::grid::{Grid, Run, Use};
 use farfield_words::Address;
@@ -109,30 +109,30 @@ impl Map {
     }
 
     /// The blocks that are neither marked nor among those that are free.
-    pub(crate) fn candidates(&self, free: Option<&Self>) -> Vec<Lot> {
+    pub(crate) fn candidates(&self, free: Option<&Self>) -> Vec<BlockRange> {
         let mut candidates = Vec::new();
         self.for_each_chunk(|segment, chunk, class, all| {
-            let lot = if let Some(class) = class {
+            let range = if let Some(class) = class {
                 let first = Block { bytes: class.bytes(), ..all };
-                let mut lot = Lot::new(first, (all.bytes / class.bytes()) as usize);
-                for (index, Block { address, .. }) in lot.blocks().enumerate() {
+                let mut range = BlockRange::new(first, (all.bytes / class.bytes()) as usize);
+                for (index, Block { address, .. }) in range.blocks().enumerate() {
                     if !self.is_marked(address) && free.is_none_or(|free| !free.is_marked(address)) {
-                        lot.ask(index);
+                        range.ask(index);
                     }
                 }
-                lot
+                range
             } else {
                 let chunks = all.bytes / self.grid.chunk_bytes();
-                let mut lot = Lot::new(all, 1);
+                let mut range = BlockRange::new(all, 1);
                 // Without a first chunk it was read while somebody wrote it, and whoever holds it does not know it by this address.
                 let is_whole = self.tables[usize::from(segment)][chunk as usize] != Use::Continued;
                 if is_whole && !self.is_large_marked(segment, chunk, chunks) {
-                    lot.ask(0);
+                    range.ask(0);
                 }
-                lot
+                range
             };
-            if !lot.is_empty() {
-                candidates.push(lot);
+            if !range.is_empty() {
+                candidates.push(range);
             }
         });
         candidates

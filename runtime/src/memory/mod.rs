@@ -9,11 +9,11 @@
 //! | [`pool`] | free blocks that no thread holds, in far memory |
 //! | [`grid`] | how a segment is divided into chunks, and what each is for |
 //! | [`chunks`] | taking chunks and giving them back |
-//! | [`shortage`] | what is tried before memory is said to be out |
+//! | [`compaction`] | what is tried before memory is said to be out |
 //! | [`collect`] | what is left by processes that have died |
 //! | [`map`] | what chunks are used for, and which blocks are marked: for both |
 //! | [`sweep`] | the same, while others live |
-//! | [`witness`] | what a process says while another sweeps: which blocks it holds |
+//! | [`sweep_barrier`] | what a process says while another sweeps: which blocks it holds |
 //! | [`holdings`] | objects that a thread holds and no root leads to |
 //! | [`epoch`] | when a retired object's memory may be used again: the level of one process |
 //! | [`global`] | the level of several, in far memory |
@@ -30,6 +30,7 @@ pub(crate) mod block;
 pub(crate) mod cache;
 pub(crate) mod candidates;
 pub(crate) mod chunks;
+pub(crate) mod compaction;
 pub(crate) mod eager;
 pub(crate) mod global;
 pub(crate) mod heap;
@@ -40,6 +41,5 @@ pub(crate) mod pool;
 pub(crate) mod process;
 pub(crate) mod reclaim;
 pub(crate) mod registry;
-pub(crate) mod shortage;
-pub(crate) mod witness;
+pub(crate) mod sweep_barrier;
 pub(crate) mod worker;

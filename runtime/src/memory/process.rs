@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::cache::Spare;
 use super::candidates::Candidates;
 use super::global::Member;
-use super::witness::Witness;
+use super::sweep_barrier::SweepBarrier;
 use crate::epoch::Collector;
 use crate::epoch::primitive::Arc;
 use crate::io::Sleepers;
@@ -33,7 +33,7 @@ pub(crate) struct Process {
     /// Its threads that have neither ended nor died.
     threads: AtomicUsize,
     /// What it says while another process sweeps memory.
-    pub(crate) witness: Witness,
+    pub(crate) sweep_barrier: SweepBarrier,
     /// Its part in a cluster of several processes.
     pub(crate) shared: Option<Member>,
     /// Whether it has died and its slots are idle, whatever guards its threads have: in the simulator.
@@ -51,7 +51,7 @@ impl Process {
             requests: AtomicU64::new(0),
             sleepers: std::sync::Arc::default(),
             threads: AtomicUsize::new(threads),
-            witness: Witness::default(),
+            sweep_barrier: SweepBarrier::default(),
             shared: None,
             is_abandoned: AtomicBool::new(false),
         }

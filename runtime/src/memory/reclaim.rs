@@ -30,7 +30,7 @@ impl Worker {
         self.forget_amends(block);
         self.heap().free(block);
         // Getting a page may fail; the block is free all the same.
-        let _ = self.tend().await;
+        let _ = self.flush_surplus().await;
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Worker {
         self.step().await;
         let freed = self.free_expired(self.known_epoch());
         // Getting a page for what is surplus may fail; it is free all the same.
-        let _ = self.tend().await;
+        let _ = self.flush_surplus().await;
         freed
     }
 

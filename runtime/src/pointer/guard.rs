@@ -55,7 +55,7 @@ impl Guard<'_> {
             }
         }
         // Getting a page may fail; the object is retired all the same.
-        let _ = self.ct.tend().await;
+        let _ = self.ct.flush_surplus().await;
         self.ct.check_retired().await
     }
 

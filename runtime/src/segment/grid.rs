@@ -279,7 +279,7 @@ impl Grid {
 /// What a process knows of the chunks that are cut into blocks.
 ///
 /// It may go on believing it: such a chunk is put to another use only after every process has been told to forget what it
-/// knew, and has left the epoch in which it was told. See `shortage`.
+/// knew, and has left the epoch in which it was told. See `compaction`.
 #[derive(Debug)]
 pub(crate) struct Known {
     segments: Vec<OnceLock<Pages>>,

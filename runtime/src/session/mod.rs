@@ -6,7 +6,7 @@
 //! | [`url`] | what `local:nodes=2` means |
 //! | [`backing`] | where far memory is, and how threads get at it |
 //! | [`contents`], [`meaning`] | what memory nodes and the simulator are told of words |
-//! | [`standing`] | how this process stands with its cluster |
+//! | [`member_state`] | how this process stands with its cluster |
 //! | [`run`], [`runs`] | the threads of one run; the runs under way |
 //! | [`group`] | a run of several processes |
 //! | [`thread`] | [`ComputeThread`] |
@@ -18,12 +18,12 @@ pub(crate) mod backing;
 pub(crate) mod contents;
 pub(crate) mod group;
 mod meaning;
+pub(crate) mod member_state;
 mod random;
 pub(crate) mod run;
 pub(crate) mod runs;
 mod simulated;
 pub(crate) mod stalls;
-pub(crate) mod standing;
 mod state;
 mod tasks;
 mod thread;

@@ -92,14 +92,14 @@ impl Shared {
 
     /// What a sweep of this process waits for.
     fn sweep_in_words(&self, run: &Run, process: &Process) -> String {
-        let (witness, said) = (&process.witness, process.witness.has_said());
-        let silent = witness.silent_threads();
-        if witness.is_called() && silent > 0 {
+        let (sweep_barrier, said) = (&process.sweep_barrier, process.sweep_barrier.has_said());
+        let silent = sweep_barrier.silent_threads();
+        if sweep_barrier.is_called() && silent > 0 {
             return format!(
                 "{silent} threads of this process do nothing with far memory, and have not answered"
             );
         }
-        match self.others.find(|other| witness.is_called() && !other.is_gone && other.attends != said) {
+        match self.others.find(|other| sweep_barrier.is_called() && !other.is_gone && other.attends != said) {
             Some(other) => format!("{}, has not answered", self.process_in_words(other.identity)),
             None => self.epoch_in_words(run, process),
         }

@@ -11,9 +11,9 @@ use farfield_sim::{self as sim, Simulation};
 
 use super::backing::Backing;
 use super::group::Group;
+use super::member_state::MemberState;
 use super::runs::Runs;
 use super::stalls;
-use super::standing::Standing;
 use super::url::Config;
 use crate::epoch::Collector;
 use crate::io::{Endpoint, Failures, Identities, Metrics};
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) collector: crate::epoch::primitive::Arc<Collector>,
     /// The process, where it is one for as long as it is connected; where it is simulated, each run has several.
     pub(crate) process: Option<Arc<Process>>,
-    pub(crate) standing: Standing,
+    pub(crate) member_state: MemberState,
     pub(crate) registry: Arc<Registry>,
     pub(crate) runs: Runs,
     /// Free blocks that the threads of ended runs held, where a process is there for a run only.

@@ -165,7 +165,7 @@ impl ComputeThread {
 
     /// Sleeps: for waiting until another process does something, when nothing of this thread is under way.
     #[allow(clippy::unused_self)] // only a thread sleeps
-    pub(crate) fn rest(&self, duration: Duration) {
+    pub(crate) fn park(&self, duration: Duration) {
         farfield_fabric::host::sleep(duration);
     }
 

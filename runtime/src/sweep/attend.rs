@@ -7,7 +7,7 @@ use memoffset::offset_of;
 use super::sweeper::ASKED;
 use crate::error::Result;
 use crate::io::operations::*;
-use crate::memory::candidates::{Candidates, LOT_WORDS, Marks};
+use crate::memory::candidates::{Candidates, Marks, RANGE_WORDS};
 use crate::segment::control::LIST_HEAD_WORDS;
 use crate::segment::control::{self, Record};
 use crate::segment::decode::{self, corrupted_as};
@@ -23,7 +23,7 @@ impl ComputeThread {
     /// nobody sweeps it up.
     pub(crate) async fn attend_sweep(&self) -> Result<Option<u64>> {
         let Some(member) = &self.process.shared else { return Ok(None) };
-        let witness = &self.process.witness;
+        let sweep_barrier = &self.process.sweep_barrier;
         let [debts, collected, _, swept, sweeper, list] = self.read_array(control::debts()).await?;
         let is_due = debts != collected && debts != swept;
         // One that has died over it leaves its list.
@@ -31,58 +31,58 @@ impl ComputeThread {
         let is_due = is_due && (is_free || !self.is_member(sweeper - 1).await?);
         let owed = is_due.then_some(debts);
         if list == 0 {
-            witness.hear(None);
+            sweep_barrier.hear(None);
             return Ok(owed);
         }
         // It is not freed while this thread is pinned, if it is still the one.
         let _guard = self.pin();
         let word = self.read_word(control::candidates()).await?;
         let Some(page) = decode::list(&self.heap().grid, control::candidates(), word)? else {
-            witness.hear(None);
+            sweep_barrier.hear(None);
             return Ok(owed);
         };
         let [word, count] = self.read_words(page, LIST_HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
         let number = word & !ASKED;
         if number == 0 {
             // It is over.
-            witness.hear(None);
+            sweep_barrier.hear(None);
             return Ok(owed);
         }
-        let candidates = match witness.candidates().filter(|candidates| candidates.number == number) {
+        let candidates = match sweep_barrier.candidates().filter(|candidates| candidates.number == number) {
             Some(candidates) => candidates,
             None => self.hear_of_candidates(page, number, !count as usize).await?,
         };
         self.hear_of_sweep();
         let attends = member.record().add(offset_of!(Record, attends) as u64);
-        let has_said = witness.has_said();
+        let has_said = sweep_barrier.has_said();
         if has_said & !ASKED != number {
             if self.has_process_heard(&candidates) {
                 self.write_word(attends, number).await?;
-                witness.says(number);
+                sweep_barrier.says(number);
             }
         } else if word != has_said {
             // A thread may have ended since all had heard.
             self.veto_ended(&candidates);
             self.write_vetoes(page, &candidates).await?;
             self.write_word(attends, word).await?;
-            witness.says(word);
+            sweep_barrier.says(word);
         }
         Ok(owed)
     }
 
-    async fn hear_of_candidates(&self, page: Address, number: u64, lots: usize) -> Result<Arc<Candidates>> {
+    async fn hear_of_candidates(&self, page: Address, number: u64, ranges: usize) -> Result<Arc<Candidates>> {
         let grid = self.heap().grid;
         let at = page.add((LIST_HEAD_WORDS * WORD_BYTES) as u64);
-        if lots > Candidates::most_words(&grid) / LOT_WORDS {
-            let (at, word) = (page.add(WORD_BYTES as u64), !(lots as u64));
+        if ranges > Candidates::most_words(&grid) / RANGE_WORDS {
+            let (at, word) = (page.add(WORD_BYTES as u64), !(ranges as u64));
             return Err(corrupted_as("list of candidates", at, word, "no list is so long"));
         }
-        let words = lots * LOT_WORDS;
-        let (lots, bits) = Candidates::decode_lots(&grid, at, &self.read_far(at, words).await?)?;
+        let words = ranges * RANGE_WORDS;
+        let (ranges, bits) = Candidates::decode_ranges(&grid, at, &self.read_far(at, words).await?)?;
         let at = at.add((words * WORD_BYTES) as u64);
-        let candidates = Candidates::from_bits(number, &lots, self.read_far(at, bits).await?);
+        let candidates = Candidates::from_bits(number, &ranges, self.read_far(at, bits).await?);
         let candidates = Arc::new(candidates);
-        self.process.witness.hear(Some(Arc::clone(&candidates)));
+        self.process.sweep_barrier.hear(Some(Arc::clone(&candidates)));
         self.process.sleepers.wake();
         Ok(candidates)
     }
@@ -121,7 +121,7 @@ impl ComputeThread {
     pub(crate) async fn leave_sweep(&self) {
         // What ended threads have left, it leaves to others.
         let _ = self.attend_sweep().await;
-        let Some(candidates) = self.process.witness.candidates() else { return };
+        let Some(candidates) = self.process.sweep_barrier.candidates() else { return };
         let _guard = self.pin();
         let Ok(word) = self.read_word(control::candidates()).await else { return };
         if let Ok(Some(page)) = decode::list(&self.heap().grid, control::candidates(), word)

@@ -6,7 +6,7 @@ use super::sweeper::Round;
 use crate::admin::Pace;
 use crate::error::Result;
 use crate::io::operations::*;
-use crate::memory::candidates::{Candidates, Lot};
+use crate::memory::candidates::{BlockRange, Candidates};
 use crate::memory::map::Map;
 use crate::segment::grid::Use;
 use crate::segment::{control, decode};
@@ -31,15 +31,15 @@ impl ComputeThread {
     /// Writes a list and says where it is.
     pub(crate) async fn publish_candidates(
         &self,
-        lots: &[Lot],
+        ranges: &[BlockRange],
         round: &Round,
         pace: &Pace,
     ) -> Result<Arc<Candidates>> {
         let count = pace.count.get() + 1;
         pace.count.set(count);
         let number = (u64::from(round.me) + 1) << 32 | u64::from(count) << 1;
-        let candidates = Candidates::new(number, lots);
-        let words = candidates.to_words(lots);
+        let candidates = Candidates::new(number, ranges);
+        let words = candidates.to_words(ranges);
         let list = self.take_control_block((words.len() * WORD_BYTES) as u64).await?;
         pace.list.set(Some(list));
         // From now on it is found by whoever comes after this process.
@@ -80,7 +80,7 @@ impl ComputeThread {
         let (epoch, _) = self.read_announcements().await?;
         while self.read_epoch().await? < epoch + 2 {
             self.step().await;
-            pace.rest(self).await;
+            pace.park(self).await;
         }
         Ok(())
     }

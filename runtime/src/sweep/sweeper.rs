@@ -8,7 +8,7 @@
 //!
 //! 1. It marks what roots lead to. All other blocks are the *candidates*. Nothing rests on this but that they are not all there are:
 //!    marks that are wrong or old make a candidate too many, or one too few.
-//! 2. It publishes their list, and waits until each process [has heard](super::witness) of it. From that moment, *A*, whoever has or
+//! 2. It publishes their list, and waits until each process [has heard](super::sweep_barrier) of it. From that moment, *A*, whoever has or
 //!    gets a candidate vetoes it, as one that is used or one that is only kept. It reads the pool.
 //! 3. It waits for the epoch to advance twice. It reads the pool again, and then all blocks that have not been in it: any of their
 //!    words may be a link.
@@ -23,7 +23,7 @@
 //!
 //! Claim: a candidate that somebody uses when the last veto has been read is vetoed, or found in step 3, or in the pool.
 //!
-//! - *Somebody held it at A, in one of the ways that are [listed](super::witness)*: it was vetoed. Held otherwise, under a guard: that
+//! - *Somebody held it at A, in one of the ways that are [listed](super::sweep_barrier)*: it was vetoed. Held otherwise, under a guard: that
 //!   guard was over when step 3 began, and what it held had been linked, held, retired, or put into a list, which is a veto each if it was
 //!   done after A, and else is one of the other cases.
 //! - *A root leads to it.* Take the links on the way there. One that was written after A vetoed what it leads to. One that was written
@@ -52,10 +52,10 @@
 use std::time::Duration;
 
 use crate::admin::Pace;
-use crate::admin::collect::Manner;
+use crate::admin::collect::TraceMode;
 use crate::error::{Error, Result};
 use crate::io::operations::*;
-use crate::memory::candidates::{Candidates, Lot, bits};
+use crate::memory::candidates::{BlockRange, Candidates, bits};
 use crate::memory::chunks::WORDS_PER_READ;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::map::Map;
@@ -194,7 +194,7 @@ impl ComputeThread {
             if !self.has_garbage() {
                 break;
             }
-            pace.rest(self).await;
+            pace.park(self).await;
         }
         self.give_everything();
     }
@@ -203,17 +203,17 @@ impl ComputeThread {
     /// nothing if it was disturbed.
     async fn sweep_pass(&self, me: u32, pace: &Pace) -> Result<Option<(u64, u32)>> {
         let mut before = self.read_map().await?;
-        self.mark_all(&mut before, Manner::Beside(pace)).await?;
+        self.mark_all(&mut before, TraceMode::Beside(pace)).await?;
         let mut most_words = self.most_list_words(&before);
         let mut candidates = before.candidates(None);
-        if candidates.iter().map(Lot::words).sum::<usize>() > most_words {
+        if candidates.iter().map(BlockRange::words).sum::<usize>() > most_words {
             // Then at least without those that are known to be free.
             candidates = before.candidates(Some(&self.read_pool(pace).await?));
         }
         let (mut freed, mut rounds, mut rest) = (0, 0, &candidates[..]);
         while !rest.is_empty() {
-            let ends = rest.iter().scan(LIST_HEAD_WORDS, |words, lot| {
-                *words += lot.words();
+            let ends = rest.iter().scan(LIST_HEAD_WORDS, |words, range| {
+                *words += range.words();
                 Some(*words)
             });
             let (part, further) = rest.split_at(ends.take_while(|end| *end <= most_words).count().max(1));
@@ -230,10 +230,16 @@ impl ComputeThread {
     // ---- one round ---------------------------------------------------------------------------------------------
 
     /// Sweeps some candidates. Gives the bytes that were lost; nothing if it was disturbed.
-    async fn sweep_round(&self, me: u32, lots: &[Lot], before: &Map, pace: &Pace) -> Result<Option<u64>> {
+    async fn sweep_round(
+        &self,
+        me: u32,
+        ranges: &[BlockRange],
+        before: &Map,
+        pace: &Pace,
+    ) -> Result<Option<u64>> {
         let evictions = self.read_word(control::evictions()).await?;
         let round = Round { me, evictions };
-        let candidates = self.publish_candidates(lots, &round, pace).await?;
+        let candidates = self.publish_candidates(ranges, &round, pace).await?;
         if !self.wait_for_members(candidates.number, &round, pace).await? {
             return Ok(None);
         }
@@ -274,7 +280,7 @@ impl ComputeThread {
     pub(crate) async fn lost_blocks(&self) -> Result<Vec<Block>> {
         let pace = Pace::default();
         let mut used = self.read_map().await?;
-        self.mark_all(&mut used, Manner::Beside(&pace)).await?;
+        self.mark_all(&mut used, TraceMode::Beside(&pace)).await?;
         let free = self.read_pool(&pace).await?;
         let candidates = Candidates::new(1, &used.candidates(Some(&free)));
         self.veto_everything(&candidates);
@@ -331,7 +337,7 @@ impl ComputeThread {
             if members.iter().all(|member| member.attends() == word) {
                 return Ok(true);
             }
-            pace.rest(self).await;
+            pace.park(self).await;
         }
     }
 
@@ -347,7 +353,7 @@ impl ComputeThread {
                 return Ok(false);
             }
             self.step().await;
-            pace.rest(self).await;
+            pace.park(self).await;
         }
         Ok(true)
     }

@@ -10,7 +10,7 @@ use farfield_words::ThreadId;
 
 /// Whether the memory node that lets processes in is gone, whether this process was evicted.
 #[derive(Default)]
-pub(crate) struct Standing {
+pub(crate) struct MemberState {
     is_lost: AtomicBool,
     is_evicted: AtomicBool,
 }
@@ -18,27 +18,27 @@ pub(crate) struct Standing {
 impl Shared {
     /// Looks whether the memory node is there that lets processes in, and knows which are gone.
     pub(crate) fn look_for_memory_node(&self) {
-        if !self.standing.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
+        if !self.member_state.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
             tracing::warn!(
                 "the memory node has ended: what another process held that has gone is never given back"
             );
-            self.standing.is_lost.store(true, Ordering::Relaxed);
+            self.member_state.is_lost.store(true, Ordering::Relaxed);
         }
     }
 
     /// The process has found that it was evicted.
     pub(crate) fn note_eviction(&self) {
-        self.standing.is_evicted.store(true, Ordering::Relaxed);
+        self.member_state.is_evicted.store(true, Ordering::Relaxed);
     }
 
     /// # Errors
     /// [`Error::CannotConnect`] if that memory node has gone: whoever waits for another process could wait for ever;
     /// [`Error::Evicted`].
     pub(crate) fn check_memory_node(&self) -> Result<()> {
-        if self.standing.is_evicted.load(Ordering::Relaxed) {
+        if self.member_state.is_evicted.load(Ordering::Relaxed) {
             return Err(Error::from(error::Evicted { process: self.backing.identity().unwrap_or_default() }));
         }
-        if self.standing.is_lost.load(Ordering::Relaxed) {
+        if self.member_state.is_lost.load(Ordering::Relaxed) {
             let (address, reason) = (self.url.clone(), "its memory node has ended".into());
             return Err(Error::from(error::CannotConnect { address, reason }));
         }

@@ -43,7 +43,7 @@ use farfield_words::Block;
 
 /// A process's part in sweeps.
 #[derive(Default)]
-pub(crate) struct Witness {
+pub(crate) struct SweepBarrier {
     /// The number of the list that it has heard of, or 0.
     number: AtomicU64,
     candidates: Mutex<Option<Arc<Candidates>>>,
@@ -71,7 +71,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Witness {
+impl SweepBarrier {
     /// Whether somebody sweeps, as far as the process knows.
     #[inline]
     pub(crate) fn is_called(&self) -> bool {
@@ -137,14 +137,14 @@ pub(crate) struct Listener {
 impl Listener {
     pub(crate) fn new(process: &Arc<Process>) -> Self {
         let said = Arc::new(Said::default());
-        lock(&process.witness.threads).push(Arc::clone(&said));
+        lock(&process.sweep_barrier.threads).push(Arc::clone(&said));
         Self { process: Arc::clone(process), said, candidates: RefCell::default() }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        lock(&self.process.witness.threads).retain(|said| !Arc::ptr_eq(said, &self.said));
+        lock(&self.process.sweep_barrier.threads).retain(|said| !Arc::ptr_eq(said, &self.said));
     }
 }
 
@@ -160,7 +160,7 @@ impl ThreadHeap {
     /// The thread takes some bytes into its hands.
     #[inline]
     pub(crate) fn veto(&self, at: Address, bytes: u64) {
-        if self.process.witness.is_called() {
+        if self.process.sweep_barrier.is_called() {
             self.with_candidates(|candidates| candidates.keeps(at, bytes));
         }
     }
@@ -174,7 +174,7 @@ impl ThreadHeap {
 
     /// The thread takes over free blocks.
     pub(crate) fn veto_blocks(&self, class: Class, entries: &[u64]) {
-        if self.process.witness.is_called() {
+        if self.process.sweep_barrier.is_called() {
             self.with_candidates(|candidates| {
                 for (at, bytes) in free_blocks(&self.grid, class, entries) {
                     candidates.keeps(at, bytes);
@@ -185,7 +185,7 @@ impl ThreadHeap {
 
     /// The thread takes over what an ended one has left.
     pub(crate) fn veto_spare(&self, spare: &Spare) {
-        if self.process.witness.is_called() {
+        if self.process.sweep_barrier.is_called() {
             self.with_candidates(|candidates| spare.veto(&self.grid, candidates));
         }
     }
@@ -232,7 +232,7 @@ impl Worker {
 
     /// About how many bytes this process has in free blocks and in garbage.
     pub(crate) fn process_holds(&self) -> u64 {
-        let mut bytes = self.process.witness.held_bytes() + self.process.spare_bytes(&self.heap().grid);
+        let mut bytes = self.process.sweep_barrier.held_bytes() + self.process.spare_bytes(&self.heap().grid);
         self.orphans.for_each(|limbo| bytes += limbo.bytes());
         bytes
     }
@@ -240,18 +240,18 @@ impl Worker {
     /// Hears that somebody sweeps, if somebody does.
     #[inline]
     pub(crate) fn hear_of_sweep(&self) {
-        if self.process.witness.is_called() {
+        if self.process.sweep_barrier.is_called() {
             self.hear_now();
         }
     }
 
     #[cold]
     fn hear_now(&self) {
-        let (listener, witness) = (&self.heap().listener, &self.process.witness);
-        if listener.said.heard.load(Ordering::Relaxed) == witness.number.load(Ordering::Acquire) {
+        let (listener, sweep_barrier) = (&self.heap().listener, &self.process.sweep_barrier);
+        if listener.said.heard.load(Ordering::Relaxed) == sweep_barrier.number.load(Ordering::Acquire) {
             return;
         }
-        let Some(candidates) = witness.candidates() else { return };
+        let Some(candidates) = sweep_barrier.candidates() else { return };
         if !self.has(Plant::SweepWithoutHoldings) {
             self.heap().veto_held(&candidates);
         }
@@ -264,7 +264,7 @@ impl Worker {
     /// The thread writes a chain's words.
     #[inline]
     pub(crate) fn veto_written(&self, chain: &Chain) {
-        if self.process.witness.is_called() {
+        if self.process.sweep_barrier.is_called() {
             self.hear_now();
             if chain.is_of_allocator() || self.has(Plant::SweepWithoutWrites) {
                 return;
@@ -286,7 +286,7 @@ impl Worker {
     /// The thread writes words.
     #[inline]
     pub(crate) fn veto_words(&self, words: &[u64]) {
-        if self.process.witness.is_called() {
+        if self.process.sweep_barrier.is_called() {
             self.hear_now();
             self.heap()
                 .with_candidates(|candidates| words.iter().for_each(|word| candidates.uses_word(*word)));
@@ -296,7 +296,7 @@ impl Worker {
     /// Takes over what ended threads of the process have retired.
     pub(crate) fn take_orphans(&self) {
         for orphan in self.orphans.take() {
-            if self.process.witness.is_called() {
+            if self.process.sweep_barrier.is_called() {
                 self.heap().with_candidates(|candidates| orphan.veto(candidates));
             }
             self.limbo.borrow_mut().absorb(orphan);
@@ -305,7 +305,9 @@ impl Worker {
 
     /// For the keeper: whether the process's threads have all heard of a list. If so, what ended threads have left is vetoed, too.
     pub(crate) fn has_process_heard(&self, candidates: &Candidates) -> bool {
-        if !self.process.witness.have_all_heard(candidates.number) && !self.has(Plant::SweepWithoutThreads) {
+        if !self.process.sweep_barrier.have_all_heard(candidates.number)
+            && !self.has(Plant::SweepWithoutThreads)
+        {
             return false;
         }
         self.veto_ended(candidates);
@@ -317,7 +319,7 @@ impl Worker {
     pub(crate) fn veto_ended(&self, candidates: &Candidates) {
         let grid = &self.heap().grid;
         self.process.veto_spare(grid, candidates);
-        lock(&self.process.witness.written).veto(candidates);
+        lock(&self.process.sweep_barrier.written).veto(candidates);
         self.orphans.for_each(|limbo| limbo.veto(candidates));
         self.above().veto_left(grid, candidates);
     }
@@ -325,7 +327,7 @@ impl Worker {
     /// Forgets what this thread and the ended ones of its process have written: nothing of it will be linked.
     pub(crate) fn forget_written(&self) {
         self.heap().holdings.forget_written();
-        *lock(&self.process.witness.written) = Written::default();
+        *lock(&self.process.sweep_barrier.written) = Written::default();
     }
 
     /// Vetoes all that this thread and its process have, whether other processes sweep or not.

@@ -44,7 +44,7 @@ const MOST_FRUITLESS_RECUTS: u32 = 3;
 const ATTEMPTS_PER_RECUT: u32 = 16;
 
 /// An allocation that finds no memory.
-pub(crate) struct Shortage<'a> {
+pub(crate) struct Compaction<'a> {
     attempts: u32,
     began: Duration,
     /// How many of the last recuts have found nothing.
@@ -52,7 +52,7 @@ pub(crate) struct Shortage<'a> {
     backoff: Retry<'a, Worker>,
 }
 
-impl<'a> Shortage<'a> {
+impl<'a> Compaction<'a> {
     pub(crate) fn new(ct: &'a Worker) -> Self {
         Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Retry::for_turn(ct) }
     }
