@@ -1,10 +1,15 @@
 //! Packages: `cargo xtask package` builds every crate that users depend on from the archive that cargo would publish.
 //!
-//! The crates depend on each other, and none is published yet. Cargo verifies such a set in one call: it serves their archives to each other.
-//! Before that, the file list of each package must have its licences, its README and its manifest; a licence is a link to the workspace's file,
-//! which cargo replaces by the text.
+//! The file list of each package must have its licences, its README and its manifest; a licence is a link to the workspace's file, which cargo
+//! replaces by the text.
+//!
+//! The crates depend on each other, and none is published yet. Cargo's own verification serves their archives to each other, but keeps the sources
+//! of an unpublished version that it has unpacked once, so a second run would build against old sources. Therefore the archives are packaged without
+//! verification, unpacked into a workspace of their own, and built there.
 
-use crate::workspace::{self, output, root};
+use std::path::Path;
+
+use crate::workspace::{self, output, root, target};
 
 /// The crates that users depend on, with their folders: those without `publish = false`.
 const PACKAGES: [(&str, &str); 7] = [
@@ -29,7 +34,7 @@ const METADATA: [&str; 7] = [
     "[package.metadata.docs.rs]",
 ];
 
-/// Checks the file lists, then packages and builds all of [`PACKAGES`].
+/// Checks file lists and manifests, then packages all of [`PACKAGES`] and builds them from their archives.
 pub(crate) fn run() -> Result<(), String> {
     let mut faults = Vec::new();
     for (package, folder) in PACKAGES {
@@ -41,9 +46,52 @@ pub(crate) fn run() -> Result<(), String> {
     }
     workspace::report(&faults)?;
     let packages = PACKAGES.iter().flat_map(|(package, _)| ["--package", package]);
-    let command: Vec<&str> =
-        ["cargo", "package", "--quiet", "--allow-dirty"].into_iter().chain(packages).collect();
-    workspace::run(&command, &[])
+    let command = ["cargo", "package", "--quiet", "--allow-dirty", "--no-verify"].into_iter();
+    workspace::run(&command.chain(packages).collect::<Vec<_>>(), &[])?;
+    build_archives()
+}
+
+/// Unpacks the archives into a workspace, in which each crate stands for its published version, and builds it.
+fn build_archives() -> Result<(), String> {
+    let archives = target().join("package");
+    let folder = archives.join("unpacked");
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("the workspace's path is no text");
+    for (package, _) in PACKAGES {
+        let archive = text(&archives.join(format!("{}.crate", unpacked(package))))?;
+        workspace::run(&["tar", "-xzf", &archive, "-C", &text(&folder)?], &[])?;
+    }
+    std::fs::write(folder.join("Cargo.toml"), manifest()).map_err(failed)?;
+    std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(failed)?;
+    let manifest = text(&folder.join("Cargo.toml"))?;
+    let built = text(&archives.join("built"))?;
+    let command = ["cargo", "check", "--quiet", "--workspace", "--manifest-path", &manifest];
+    workspace::run(&command, &[("CARGO_TARGET_DIR", &built)])
+}
+
+/// The folder that a package's archive has.
+fn unpacked(package: &str) -> String {
+    format!("{package}-{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The manifest of the workspace of unpacked archives.
+fn manifest() -> String {
+    let members: Vec<String> =
+        PACKAGES.iter().map(|(package, _)| format!("{:?}", unpacked(package))).collect();
+    let patches: Vec<String> = PACKAGES
+        .iter()
+        .map(|(package, _)| format!("{package} = {{ path = {:?} }}\n", unpacked(package)))
+        .collect();
+    format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[patch.crates-io]\n{}",
+        members.join(", "),
+        patches.concat()
+    )
 }
 
 /// The required files that a package's list lacks.
