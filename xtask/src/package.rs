@@ -64,7 +64,8 @@ fn build_archives() -> Result<(), String> {
     let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("the workspace's path is no text");
     for (package, _) in PACKAGES {
         let archive = text(&archives.join(format!("{}.crate", unpacked(package))))?;
-        workspace::run(&["tar", "-xzf", &archive, "-C", &text(&folder)?], &[])?;
+        // With the time of unpacking: the archive has one time for all files and versions, by which cargo would take them for built.
+        workspace::run(&["tar", "-xzmf", &archive, "-C", &text(&folder)?], &[])?;
     }
     std::fs::write(folder.join("Cargo.toml"), manifest()).map_err(failed)?;
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(failed)?;
