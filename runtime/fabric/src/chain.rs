@@ -81,6 +81,7 @@ pub struct Slot(Range<usize>);
 
 impl Op {
     /// Returns the address of its first word.
+    #[inline]
     pub fn at(&self) -> Address {
         match self {
             Self::Read { at, .. }
@@ -91,6 +92,7 @@ impl Op {
     }
 
     /// Returns the number of words that it accesses.
+    #[inline]
     pub fn words(&self) -> usize {
         match self {
             Self::Read { slot, .. } | Self::Write { slot, .. } => slot.len(),
@@ -112,6 +114,7 @@ impl Op {
 
 impl Chain {
     /// Returns whether its buffers are worth keeping: they are allocated, and not as large as those of a rare transfer.
+    #[inline]
     pub fn is_worth_keeping(&self) -> bool {
         (1..=MAX_KEPT_WORDS).contains(&self.words.capacity())
     }
@@ -123,6 +126,7 @@ impl Chain {
     }
 
     /// Empties the chain, and keeps its buffers.
+    #[inline]
     pub fn clear(&mut self) {
         self.ops.clear();
         self.words.clear();
@@ -135,10 +139,12 @@ impl Chain {
     }
 
     /// Returns whether the words that it writes contain no links to objects.
+    #[inline]
     pub fn is_of_allocator(&self) -> bool {
         self.is_of_allocator
     }
 
+    #[inline]
     fn reserve(&mut self, words: usize) -> Range<usize> {
         let start = self.words.len();
         self.words.resize(start + words, 0);
@@ -146,6 +152,7 @@ impl Chain {
     }
 
     /// Adds a READ of an object's words.
+    #[inline]
     pub fn read(&mut self, at: Address, words: usize) -> Slot {
         let slot = self.reserve(words);
         self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::Object });
@@ -167,6 +174,7 @@ impl Chain {
     }
 
     /// Adds a WRITE.
+    #[inline]
     pub fn write(&mut self, at: Address, words: &[u64]) {
         let slot = self.words.len()..self.words.len() + words.len();
         self.words.extend_from_slice(words);
@@ -176,6 +184,7 @@ impl Chain {
     /// Adds a WRITE of a word that has the value `own`: a token or a mark of this thread, so that no CAS of another thread succeeds meanwhile.
     /// WRITEs and atomics of a device are not atomic with respect to each other, so every fabric executes it as a CAS from `own`, which succeeds,
     /// or else changes nothing.
+    #[inline]
     pub fn replace(&mut self, at: Address, own: u64, new: u64) {
         self.words.extend([own, new]);
         let slot = self.words.len() - 1..self.words.len();
@@ -183,6 +192,7 @@ impl Chain {
     }
 
     /// Adds a CAS. Its slot will hold the previous value.
+    #[inline]
     pub fn compare_exchange(&mut self, at: Address, expected: u64, new: u64) -> Slot {
         let slot = self.reserve(1);
         self.ops.push(Op::CompareExchange { at, expected, new, slot: slot.start });
@@ -190,6 +200,7 @@ impl Chain {
     }
 
     /// Adds an FAA. Its slot will hold the previous value.
+    #[inline]
     pub fn fetch_add(&mut self, at: Address, addend: u64) -> Slot {
         let slot = self.reserve(1);
         self.ops.push(Op::FetchAdd { at, addend, slot: slot.start });
@@ -197,31 +208,37 @@ impl Chain {
     }
 
     /// Returns the operations and the buffer that their slots index.
+    #[inline]
     pub fn parts(&mut self) -> (&[Op], &mut [u64]) {
         (&self.ops, &mut self.words)
     }
 
     /// Returns the operations, in program order.
+    #[inline]
     pub fn ops(&self) -> &[Op] {
         &self.ops
     }
 
     /// Returns the words that a WRITE writes.
+    #[inline]
     pub fn written(&self, slot: &Range<usize>) -> &[u64] {
         &self.words[slot.clone()]
     }
 
     /// Returns the words that an operation of a completed chain has read.
+    #[inline]
     pub fn words(&self, slot: &Slot) -> &[u64] {
         &self.words[slot.0.clone()]
     }
 
     /// Returns the previous value that a CAS or FAA of a completed chain found.
+    #[inline]
     pub fn word(&self, slot: &Slot) -> u64 {
         self.words[slot.0.start]
     }
 
     /// Returns how many CAS operations of a completed chain have failed.
+    #[inline]
     pub fn failed_exchanges(&self) -> u64 {
         self.ops
             .iter()

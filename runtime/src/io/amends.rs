@@ -22,11 +22,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::detached::{Detaching, Otherwise};
-use super::endpoint::Posted;
 use super::posting::{Operations, Thread};
 use super::submit::{Completed, Submitted};
 use crate::epoch;
 use crate::error::{Error, Result};
+use farfield_fabric::Posted;
 use farfield_fabric::chain::Chain;
 use farfield_sim::Plant;
 use farfield_words::Address;
@@ -134,7 +134,7 @@ pub(crate) trait Amends: Detaching {
             Posted::InFlight(ticket) => self.detach_or(ticket, Otherwise::Exchange(exchange)),
             Posted::Done(chain, result) => {
                 self.recycle(chain);
-                self.settle_exchange(exchange, &result, self.protects());
+                self.settle_exchange(exchange, &result.map_err(Error::from), self.protects());
             }
         }
     }

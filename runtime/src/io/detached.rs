@@ -11,14 +11,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::amends::{Amends, Exchange};
-use super::endpoint::Posted;
 use super::metrics::count;
 use super::posting::{Operations, Thread};
 use super::submit::Submitted;
 use crate::epoch;
 use crate::error::{Error, Result};
-use farfield_fabric::Ticket;
 use farfield_fabric::chain::Chain;
+use farfield_fabric::{Posted, Ticket};
 use farfield_sim::Plant;
 use farfield_words::Address;
 
@@ -153,12 +152,12 @@ pub(crate) trait Detaching: Operations {
                 // Completes at one of the next polls; what is posted afterwards must not overtake it.
                 if let Poll::Ready((chain, result)) = self.io().endpoint.poll(ticket) {
                     self.recycle(chain);
-                    return result.map(|()| true);
+                    return Ok(result.map(|()| true)?);
                 }
             },
             Some(Posted::Done(chain, result)) => {
                 self.recycle(chain);
-                result.map(|()| true)
+                Ok(result.map(|()| true)?)
             }
             None => Ok(true),
         }
@@ -257,7 +256,7 @@ pub(crate) trait Detaching: Operations {
             return Poll::Pending;
         }
         *to_poll -= 1;
-        self.io().endpoint.poll(left.ticket)
+        self.poll_posted(left.ticket)
     }
 
     /// As [`poll_detached`](Self::poll_detached), for the oldest `most`.

@@ -9,9 +9,7 @@ use farfield_fabric::chain::Chain;
 use farfield_fabric::host::{Delayed, Host};
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::Verbs;
-use farfield_fabric::{Endpoint as _, Ticket};
-
-use crate::error::Result;
+use farfield_fabric::{Endpoint as _, Posted, Ticket};
 use farfield_sim::Sim;
 
 /// A compute thread's access to its cluster's fabric. Not shared: each thread has its own.
@@ -21,14 +19,6 @@ pub(crate) enum Endpoint {
     Sim(Sim),
     #[cfg(feature = "_verbs")]
     Verbs(Verbs),
-}
-
-/// What posting a chain gives.
-pub(crate) enum Posted {
-    /// It has been executed.
-    Done(Chain, Result<()>),
-    /// It is in flight; the endpoint owns it until it is polled to completion or forgotten.
-    InFlight(Ticket),
 }
 
 /// Calls the fabric's own method.
@@ -63,16 +53,13 @@ impl Endpoint {
         }
     }
 
+    #[inline]
     pub(crate) fn post(&self, chain: Chain, task: u32) -> Posted {
-        match of_fabric!(self, endpoint => endpoint.post(chain, task)) {
-            farfield_fabric::Posted::Done(chain, result) => Posted::Done(chain, result.map_err(Into::into)),
-            farfield_fabric::Posted::InFlight(ticket) => Posted::InFlight(ticket),
-        }
+        of_fabric!(self, endpoint => endpoint.post(chain, task))
     }
 
-    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
-        let polled = of_fabric!(self, endpoint => endpoint.poll(ticket));
-        polled.map(|(chain, result)| (chain, result.map_err(Into::into)))
+    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, farfield_fabric::Result<()>)> {
+        of_fabric!(self, endpoint => endpoint.poll(ticket))
     }
 
     pub(crate) fn forget(&self, ticket: Ticket) {

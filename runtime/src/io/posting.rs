@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use farfield_fabric::Ticket;
 use farfield_fabric::chain::{Chain, Op};
 use farfield_fabric::host::Host;
 use farfield_fabric::stall::{DescribeWait, Waits};
+use farfield_fabric::{Posted, Ticket};
 use farfield_sim::{Plant, Sim};
 use farfield_words::{Address, Geometry, ThreadId, WORD_BYTES};
 use rand::SeedableRng;
@@ -24,7 +24,7 @@ use rand::rngs::SmallRng;
 
 use super::amends::Owed;
 use super::detached::{Detached, Detaching};
-use super::endpoint::{Endpoint, Posted};
+use super::endpoint::Endpoint;
 use super::identities::Identities;
 use super::idle::{Idle, Sleepers};
 use super::lineage::Lineage;
@@ -379,7 +379,7 @@ pub(crate) trait Operations: Thread {
 
     /// Looks whether a chain has completed that was posted without a future.
     fn poll_posted(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
-        self.io().endpoint.poll(ticket)
+        self.io().endpoint.poll(ticket).map(|(chain, result)| (chain, result.map_err(Error::from)))
     }
 
     /// Gives up looking at one.

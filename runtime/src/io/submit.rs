@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::detached::Detaching;
-use super::endpoint::Posted;
 use super::metrics::count;
 use super::posting::{Operations, Thread};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use farfield_fabric::Posted;
 use farfield_fabric::chain::{Chain, Slot};
 
 /// A posted chain, to be waited for.
@@ -40,7 +40,7 @@ impl<'a, T: Thread> Future for Submitted<'a, T> {
             },
         };
         let owed = if self.touches_memory { ct.take_owed_error() } else { None };
-        Poll::Ready(match owed.map_or(result, Err) {
+        Poll::Ready(match owed.map_or(result.map_err(Error::from), Err) {
             Ok(()) => {
                 count(&ct.io().counters.cas_failed, chain.failed_exchanges());
                 Ok(Completed { ct, chain })

@@ -254,7 +254,7 @@ impl Worker {
                 }
                 // In shared memory everything is done at once.
                 Some(Posted::Done(done, result)) => {
-                    let next = self.next_of_step(member, part, &done, result);
+                    let next = self.next_of_step(member, part, &done, result.map_err(Into::into));
                     self.recycle(done);
                     match next {
                         Some(next) => (chain, part) = next,
