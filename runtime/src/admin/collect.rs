@@ -33,7 +33,7 @@ use crate::error::{self, Error, Result};
 use crate::io::Exchange;
 use crate::io::Purpose;
 use crate::io::operations::*;
-use crate::io::{ABANDONED, right_after};
+use crate::io::{ABANDONED, right_of_dead_writer};
 use crate::memory::cache::NodeCache;
 use crate::memory::candidates::BlockRange;
 use crate::memory::chunks::WORDS_PER_READ;
@@ -113,7 +113,7 @@ impl Alone<'_> {
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.ct.make_amends(Exchange::of_word(control::collector(), self.word, 0));
+        self.ct.compensate(Exchange::of_word(control::collector(), self.word, 0));
     }
 }
 
@@ -144,7 +144,7 @@ impl ComputeThread {
     async fn shut_others_out(&self, me: u32, collector: u64) -> Result<Option<Alone<'_>>> {
         // One that has died over it is gone.
         let is_free = collector == 0 || !self.is_member(collector - 1).await?;
-        if !is_free || self.owes(control::collector()) {
+        if !is_free || self.may_still_exchange(control::collector()) {
             return Ok(None);
         }
         let word = u64::from(me) + 1;
@@ -158,7 +158,7 @@ impl ComputeThread {
             return Ok(None);
         }
         // This process's keeper may be sweeping. It looks for a collector as this looks for it, so it begins nothing new.
-        let (mut backoff, began) = (self.retry().that_ends(), self.now());
+        let (mut backoff, began) = (self.retry().bounded(), self.now());
         while self.read_word(control::sweeper()).await? == word {
             if self.now().saturating_sub(began) > PATIENCE {
                 alone.end().await?;
@@ -190,7 +190,7 @@ impl ComputeThread {
 
     /// Waits until nobody collects memory. For a process that has made its record.
     pub(crate) async fn wait_for_collector(&self, me: u32) -> Result<()> {
-        let (mut backoff, began) = (self.retry().that_ends(), self.now());
+        let (mut backoff, began) = (self.retry().bounded(), self.now());
         loop {
             let collector = self.read_word(control::collector()).await?;
             if collector == 0 || collector == u64::from(me) + 1 || !self.is_member(collector - 1).await? {
@@ -311,7 +311,8 @@ impl ComputeThread {
                                 }
                             }
                             for offset in rights.into_iter().filter(|_| frees_locks) {
-                                if let Some(left) = right_after(words[offset as usize / WORD_BYTES]) {
+                                if let Some(left) = right_of_dead_writer(words[offset as usize / WORD_BYTES])
+                                {
                                     self.write_word(at.add(offset), left).await?;
                                 }
                             }

@@ -351,7 +351,7 @@ impl<'g> Chain<'g> {
             self.results.parts.borrow_mut()[index] = done.into_chain();
             self.results.done.set(index + 1);
         }
-        self.results.are_released(self.ct.worker());
+        self.results.locks_are_released(self.ct.worker());
         Ok(())
     }
 
@@ -375,9 +375,9 @@ impl<'g> Chain<'g> {
         let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };
         self.results.are_posted(self.ct.worker(), 0, 1);
         if self.ct.post(part, Rc::clone(&self.results) as _)? {
-            self.results.are_released(self.ct.worker());
+            self.results.locks_are_released(self.ct.worker());
         } else {
-            self.results.is_left.set(true);
+            self.results.is_detached.set(true);
         }
         Ok(())
     }
@@ -444,7 +444,7 @@ impl Drop for Chain<'_> {
     fn drop(&mut self) {
         for (part, exchange) in self.results.abandoned.borrow_mut().drain(..) {
             if part < self.results.posted.get() {
-                self.ct.make_amends(exchange);
+                self.ct.compensate(exchange);
             } else {
                 exchange.is_over(self.ct.worker());
             }
@@ -452,8 +452,8 @@ impl Drop for Chain<'_> {
         for block in self.results.publishes.borrow_mut().drain(..) {
             self.ct.heap().free(block);
         }
-        if !self.results.is_left.get() {
-            self.results.give_back_locks(self.ct.worker());
+        if !self.results.is_detached.get() {
+            self.results.release_locks(self.ct.worker());
         }
     }
 }

@@ -19,13 +19,13 @@
 //!
 //! A guard that is dropped by a panic leaves the same mark: the panic may have come between two changes. What was released but
 //! may not be, because the memory node did not answer, is released again: by [`LockGuard::release`], whose error has the guard, or by
-//! the thread by itself (see `cluster/amends.rs`).
+//! the thread by itself (see `io/compensation.rs`).
 //!
 //! # The owner's own attempts
 //!
 //! A lock is held by the *task* that took it, and a task that waits for its own lock is told so ([`Error::LockTakenTwice`]). Other
 //! tasks of the thread wait, as other threads do. The rules, and how they are told apart from futures of one task that wait for
-//! each other, are in `task/lineage.rs`; a [`Chain`](crate::Chain) that takes a lock twice is refused before it is posted.
+//! each other, are in `io/task_stack.rs`; a [`Chain`](crate::Chain) that takes a lock twice is refused before it is posted.
 //!
 //! A lock excludes threads, it does not order memory by itself: on every fabric, what the owner wrote before the
 //! release is seen by whoever acquires after it, because single-word operations are sequentially consistent.
@@ -109,7 +109,7 @@ pub(super) async fn expected_after(
         own.is_free();
         return Ok(ABANDONED);
     }
-    if own.is_hopeless(&ct.io.lineage, found) {
+    if own.is_hopeless(&ct.io.task_stack, found) {
         let how = "the task that waits for it holds it, or its parent does: release it first";
         return Err(Error::from(error::LockTakenTwice { lock: at, how }));
     }
@@ -203,7 +203,7 @@ impl<'g> Place<'g, Lock> {
     async fn wait_and_acquire(self, ct: &'g ComputeThread, mut found: u64) -> Result<LockGuard<'g>> {
         let own = [OwnLock::new()];
         let attempts = async {
-            let mut backoff = Retry::for_turn(ct.worker());
+            let mut backoff = Retry::for_holder(ct.worker());
             let mut attempts = 1;
             loop {
                 let expected = expected_after(ct, self.address(), &own[0], found, attempts).await?;
@@ -217,7 +217,7 @@ impl<'g> Place<'g, Lock> {
                 attempts += 1;
             }
         };
-        wait_for_locks(&ct.io.lineage, &own, attempts).await
+        wait_for_locks(&ct.io.task_stack, &own, attempts).await
     }
 
     /// Whether it is held at this moment, and by whom. One round trip.
@@ -280,7 +280,7 @@ impl<'ct> LockGuard<'ct> {
     /// A guard for a CAS from `expected` to `token` that is about to be posted.
     #[inline]
     pub(super) fn in_flight(ct: &'ct Worker, at: Address, token: u64, expected: u64) -> Self {
-        ct.io.lineage.takes(token);
+        ct.io.task_stack.takes(token);
         // A lock that is taken from its last owner is taken with what that owner has left.
         let needs_recovery = expected != 0 && !ct.has(Plant::UnmarkedTakeover);
         let was_panicking = panicking();
@@ -323,7 +323,7 @@ impl<'ct> LockGuard<'ct> {
     /// There is nothing to release: the CAS has failed.
     pub(super) fn forget(&mut self) {
         if self.parts.held == Hold::Taking {
-            self.ct.io.lineage.lets_go(self.parts.token);
+            self.ct.io.task_stack.lets_go(self.parts.token);
             self.ct.settle_token(self.parts.token);
         }
         self.parts.held = Hold::No;
@@ -335,7 +335,7 @@ impl<'ct> LockGuard<'ct> {
             return None;
         }
         let Acquisition { at, token, .. } = self.parts;
-        self.ct.io.lineage.lets_go(token);
+        self.ct.io.task_stack.lets_go(token);
         self.parts.held = Hold::No;
         Some(Exchange::new(at, token, self.parts.free()))
     }
@@ -374,7 +374,7 @@ impl<'ct> LockGuard<'ct> {
         self.parts.held = Hold::Releasing;
         match released.await {
             Ok(_) => {
-                self.ct.io.lineage.lets_go(token);
+                self.ct.io.task_stack.lets_go(token);
                 self.ct.settle_token(token);
                 self.parts.held = Hold::No;
                 Ok(())

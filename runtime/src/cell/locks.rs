@@ -33,7 +33,7 @@ impl Guard<'_> {
             Err(found) => found,
         };
         let own = [const { OwnLock::new() }; N];
-        wait_for_locks(&ct.io.lineage, &own, self.wait_to_lock_and_read(nodes, &own, found)).await
+        wait_for_locks(&ct.io.task_stack, &own, self.wait_to_lock_and_read(nodes, &own, found)).await
     }
 
     async fn wait_to_lock_and_read<'g, T: Remote, const N: usize>(

@@ -25,7 +25,7 @@
 //! replaced is lost until a write replaces all of it.
 //!
 //! A write that fails while its thread lives on may have taken effect or not. The thread gives the right back all the same, by CAS from
-//! its own token, and tries until it has an answer (`cluster/amends.rs`); the CAS does nothing if the write did take effect. It leaves
+//! its own token, and tries until it has an answer (`io/compensation.rs`); the CAS does nothing if the write did take effect. It leaves
 //! its identity there, for the error to name it.
 //!
 //! Invariant: the version never falls, and only the holder of the right changes it. A new holder reads it in the same chain as the CAS
@@ -193,7 +193,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
         chain.replace(self.address(), right.token, 0);
         ct.heap().return_image(image);
         // Once posted, the chain itself ends the write.
-        ct.submit_amended(chain, right.into_failed_write()).await.map(drop)
+        ct.submit_compensated(chain, right.into_failed_write()).await.map(drop)
     }
 
     /// Takes the right to write, and reads the version. One round trip if nobody has it.
@@ -254,6 +254,6 @@ impl Right<'_> {
 
 impl Drop for Right<'_> {
     fn drop(&mut self) {
-        self.ct.make_amends(Exchange::new(self.at, self.token, self.old));
+        self.ct.compensate(Exchange::new(self.at, self.token, self.old));
     }
 }

@@ -101,7 +101,7 @@ impl Server<'_> {
                         self.tasks.push(None);
                         self.tasks.len() - 1
                     });
-                    self.tasks[place] = Some((self.ct.io.lineage.new_task(), work.begin(self.ct)));
+                    self.tasks[place] = Some((self.ct.io.task_stack.new_task(), work.begin(self.ct)));
                     self.count(1);
                     self.changes.set(self.changes.get() + 1);
                     self.poll_task(place, context);

@@ -67,7 +67,7 @@ impl ComputeThread {
     /// 47 bytes, of which in a group that name and a `/` take their part; [`Error::DirectoryFull`] past 128 names of roots and
     /// barriers, on `sim:` and in groups.
     pub async fn barrier(&self, name: &str) -> Result<()> {
-        self.make_amends_now().await;
+        self.compensate_now().await;
         let at = match self.run.joint() {
             Some(joint) => barrier_entry(self, &joint.group.qualify(name)).await?,
             None if self.cluster().shared.world().is_none() => return self.barrier_here(name).await,
@@ -87,7 +87,7 @@ impl ComputeThread {
         };
         let complete = (arrival / threads + 1) * threads;
         let _arrived = Arrived::at(self, name);
-        let mut backoff = Retry::for_others(self.worker());
+        let mut backoff = Retry::for_peers(self.worker());
         let mut looks = 0_u32;
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
@@ -118,7 +118,7 @@ impl ComputeThread {
         check_name(name)?;
         let threads = self.threads() as u64;
         let complete = self.run.arrive(name);
-        let mut backoff = Retry::for_others(self.worker());
+        let mut backoff = Retry::for_peers(self.worker());
         loop {
             // In this order: a thread that arrived and then ended is counted before it is missed.
             let departed = self.run.anyone_departed();

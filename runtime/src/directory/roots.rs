@@ -96,8 +96,8 @@ impl Drop for Claim<'_> {
 /// Gives back the entry that this thread has claimed.
 fn give_back(ct: &Worker, index: usize) {
     let (entry, me) = (control::entry(index), ct.id());
-    ct.make_amends(Exchange::of_word(entry, State::Initialising(me).word(), State::Vacant.word()));
-    ct.make_amends(Exchange::of_word(entry, State::Naming(me).word(), State::Empty.word()));
+    ct.compensate(Exchange::of_word(entry, State::Initialising(me).word(), State::Vacant.word()));
+    ct.compensate(Exchange::of_word(entry, State::Naming(me).word(), State::Empty.word()));
 }
 
 /// Writes the body of an entry that this thread has `claimed`, and then its state, in one chain.
@@ -203,7 +203,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
         let busy = match from {
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
             // A claim of this thread's that is yet to be given back has the same word as a new one.
-            State::Empty | State::Vacant | State::Ready => ct.owes(control::entry(index)),
+            State::Empty | State::Vacant | State::Ready => ct.may_still_exchange(control::entry(index)),
         };
         if !busy && (claim(ct, index, from, to).await? || ct.has(Plant::SharedName)) {
             let body = Body { description: old, ..new };

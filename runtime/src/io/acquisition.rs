@@ -5,7 +5,7 @@ use std::thread::panicking;
 use farfield_sim::Plant;
 use farfield_words::Address;
 
-use super::amends::{Amends, Exchange};
+use super::compensation::{Compensating, Exchange};
 use super::posting::{Operations, Thread};
 use super::tokens::failed_write;
 
@@ -42,7 +42,7 @@ impl Acquisition {
     /// the lock protects may be half changed. (If they are, this changes nothing: the word is not the token any more.)
     pub(crate) fn may_be_released<T: Thread>(&mut self, ct: &T) {
         if self.held == Hold::Yes {
-            ct.io().lineage.lets_go(self.token);
+            ct.io().task_stack.lets_go(self.token);
             self.held = Hold::Releasing;
             self.needs_recovery = true;
         }
@@ -70,22 +70,22 @@ impl Acquisition {
         match held {
             Hold::Yes => {
                 let free = if panicking() && !was_panicking { ABANDONED } else { free };
-                ct.io().lineage.lets_go(token);
+                ct.io().task_stack.lets_go(token);
                 ct.post_word(Exchange::new(at, token, free));
             }
             Hold::No => {}
             Hold::Taking | Hold::Releasing => {
-                ct.io().lineage.lets_go(token);
+                ct.io().task_stack.lets_go(token);
                 if held == Hold::Taking && ct.has(Plant::KeptAttempt) {
                     return;
                 }
-                ct.make_amends(Exchange::new(at, token, free));
+                ct.compensate(Exchange::new(at, token, free));
             }
         }
     }
 }
 
 /// What is left of the right to write if its holder is gone; `None` if nobody holds it.
-pub(crate) fn right_after(right: u64) -> Option<u64> {
+pub(crate) fn right_of_dead_writer(right: u64) -> Option<u64> {
     (!right.is_multiple_of(2)).then(|| failed_write(right))
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use super::amends::{Amends, Exchange};
+use super::compensation::{Compensating, Exchange};
 use super::metrics::count;
 use super::posting::{Operations, Thread};
 use super::submit::Submitted;
@@ -27,10 +27,10 @@ const MOST_POLLED: usize = 8;
 /// Locks that a detached chain releases.
 pub(crate) trait Releases<T: Thread> {
     /// The chain has released them.
-    fn are_released(&self, thread: &T);
+    fn locks_are_released(&self, thread: &T);
 
     /// The chain has not released them, as far as is known.
-    fn give_back_locks(&self, thread: &T);
+    fn release_locks(&self, thread: &T);
 }
 
 /// A chain in flight that no future waits for.
@@ -39,7 +39,7 @@ pub(crate) struct Detached<T: Thread> {
     /// Keeps the memory that it touches from being used again.
     pub(super) pin: epoch::Pin,
     /// Whether the thread is to hear of its error.
-    owed: bool,
+    due: bool,
     /// What is to be done once it is known how it went.
     then: Option<Then<T>>,
     /// What is to be done if it failed; of that nothing is allocated.
@@ -126,20 +126,14 @@ pub(crate) trait Detaching: Operations {
     }
 
     /// Keeps a chain in flight among those that are left.
-    fn keep_detached(
-        &self,
-        ticket: Ticket,
-        owed: bool,
-        then: Option<Then<Self>>,
-        otherwise: Otherwise<Self>,
-    ) {
+    fn keep_detached(&self, ticket: Ticket, due: bool, then: Option<Then<Self>>, otherwise: Otherwise<Self>) {
         self.io().endpoint.detach(ticket);
         let is_guarded = !self.has(Plant::UnguardedChain);
         let pin = if is_guarded { self.protects() } else { self.io().epoch.pin_nothing() };
-        self.io().detached.borrow_mut().push(Detached { ticket, pin, owed, then, otherwise });
+        self.io().detached.borrow_mut().push(Detached { ticket, pin, due, then, otherwise });
     }
 
-    /// Posts a chain that nobody waits for. An error that is known at once is returned; a later one is owed to the thread.
+    /// Posts a chain that nobody waits for. An error that is known at once is returned; a later one is due to the thread.
     /// Returns whether it is known how the chain went; if not, `results` has the locks that it releases.
     fn post(&self, chain: Chain, results: Rc<dyn Releases<Self>>) -> Result<bool> {
         let mut submitted = self.submit(chain);
@@ -209,8 +203,8 @@ pub(crate) trait Detaching: Operations {
     }
 
     /// An error of an operation that was posted without waiting, if there is one.
-    fn take_owed_error(&self) -> Option<Error> {
-        self.io().owed_error.take()
+    fn take_deferred_error(&self) -> Option<Error> {
+        self.io().deferred_error.take()
     }
 
     /// The thread ends: gives up all detached chains, which take effect all the same.
@@ -221,15 +215,15 @@ pub(crate) trait Detaching: Operations {
         }
     }
 
-    /// Waits until all detached chains are done, and returns the first error that is owed.
+    /// Waits until all detached chains are done, and returns the first error that is due.
     async fn flush_detached(&self) -> Result<()> {
         self.wait_for_detached().await;
-        self.take_owed_error().map_or(Ok(()), Err)
+        self.take_deferred_error().map_or(Ok(()), Err)
     }
 
     async fn wait_for_detached(&self) {
         std::future::poll_fn(|context| {
-            self.io().lineage.stir();
+            self.io().task_stack.makes_step();
             self.poll_some_detached(usize::MAX);
             if self.io().detached.borrow().is_empty() {
                 return Poll::Ready(());
@@ -244,7 +238,7 @@ pub(crate) trait Detaching: Operations {
     /// posted.
     #[inline]
     fn poll_detached(&self) {
-        self.post_due_amends();
+        self.post_due_exchanges();
         if self.io().detached.borrow().is_empty() {
             return;
         }
@@ -276,16 +270,16 @@ pub(crate) trait Detaching: Operations {
                     Otherwise::Nothing => self.unprotects(left.pin),
                     Otherwise::Exchange(exchange) => self.settle_exchange(exchange, &result, left.pin),
                     Otherwise::Releases(results) if result.is_ok() => {
-                        results.are_released(self);
+                        results.locks_are_released(self);
                         self.unprotects(left.pin);
                     }
                     Otherwise::Releases(results) => failed.push((results, left.pin)),
                 }
                 match result {
                     Ok(()) => count(&self.io().counters.cas_failed, chain.failed_exchanges()),
-                    Err(error) if left.owed => {
-                        let first = self.io().owed_error.take().unwrap_or(error);
-                        self.io().owed_error.set(Some(first));
+                    Err(error) if left.due => {
+                        let first = self.io().deferred_error.take().unwrap_or(error);
+                        self.io().deferred_error.set(Some(first));
                     }
                     Err(_) => {}
                 }
@@ -299,7 +293,7 @@ pub(crate) trait Detaching: Operations {
             self.recycle(chain);
         }
         for (results, pin) in failed {
-            results.give_back_locks(self);
+            results.release_locks(self);
             self.unprotects(pin);
         }
     }

@@ -129,14 +129,14 @@ impl<T: Thread> Future for Timer<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let (ct, at) = (self.ct, self.at);
-        ct.gives_way();
+        ct.serves_requests();
         if ct.time() >= at {
             return Poll::Ready(());
         }
         let idle = ct.idle_state();
         let key = *self.key.get_or_insert_with(|| {
             idle.timers_set.set(idle.timers_set.get() + 1);
-            ct.io().lineage.sleeps(idle.timers_set.get());
+            ct.io().task_stack.sleeps(idle.timers_set.get());
             (at, idle.timers_set.get())
         });
         let replaced = idle.timers.borrow_mut().insert(key, context.waker().clone());
@@ -149,7 +149,7 @@ impl<T: Thread> Drop for Timer<'_, T> {
     fn drop(&mut self) {
         let key = self.key.take();
         if let Some((_, wait)) = key {
-            self.ct.io().lineage.awakes(wait);
+            self.ct.io().task_stack.awakes(wait);
         }
         let removed = key.and_then(|key| self.ct.idle_state().timers.borrow_mut().remove(&key));
         drop(removed);
@@ -182,12 +182,12 @@ pub(crate) trait Sleeping: Detaching {
                 continue;
             }
             // The second look at what the thread is asked for: whoever asks after this wakes it.
-            self.gives_way();
+            self.serves_requests();
             if self.is_underway() {
                 continue;
             }
             idle.parker.park(left);
-            self.gives_way();
+            self.serves_requests();
             return idle.fire_timers(|| self.time());
         }
     }
@@ -197,7 +197,7 @@ pub(crate) trait Sleeping: Detaching {
         if !self.io().endpoint.is_underway() {
             return false;
         }
-        self.goes_on();
+        self.drives_background();
         self.poll_detached();
         self.io().endpoint.is_underway()
     }

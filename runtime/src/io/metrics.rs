@@ -91,7 +91,7 @@ pub(crate) struct Counters {
     pub(crate) cas_failed: Cell<u64>,
     pub(crate) faa: Cell<u64>,
     /// Operations that were not the first of their chain.
-    pub(crate) riders: Cell<u64>,
+    pub(crate) chained: Cell<u64>,
     pub(crate) retired: Cell<u64>,
     pub(crate) reclaimed: Cell<u64>,
 }
@@ -113,7 +113,7 @@ impl Counters {
             cas: self.cas.get(),
             cas_failed: self.cas_failed.get(),
             faa: self.faa.get(),
-            chains: ops - self.riders.get(),
+            chains: ops - self.chained.get(),
             doorbells,
             allocated,
             freed,

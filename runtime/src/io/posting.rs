@@ -22,15 +22,15 @@ use farfield_words::{Address, Geometry, ThreadId, WORD_BYTES};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::amends::Owed;
+use super::compensation::DueExchange;
 use super::detached::{Detached, Detaching};
 use super::endpoint::Endpoint;
 use super::identities::Identities;
 use super::idle::{Idle, Sleepers};
-use super::lineage::Lineage;
 use super::metrics::{Counters, count};
 use super::retry::Retry;
 use super::submit::Submitted;
+use super::task_stack::TaskStack;
 use super::tokens::{Tokens, failed_write};
 use super::waits::Purpose;
 use crate::epoch::{Participant, Pin};
@@ -60,10 +60,10 @@ pub(crate) trait Thread: Sized + 'static {
     fn waits_for_round_trips(&self, round_trips: u64);
 
     /// The thread gives way, or is about to pin a guard: it does what it has been asked for.
-    fn gives_way(&self);
+    fn serves_requests(&self);
 
     /// Goes on with what the thread does in the background and has posted.
-    fn goes_on(&self);
+    fn drives_background(&self);
 
     /// Protects what guards of the thread protect, until [`unprotects`](Self::unprotects).
     fn protects(&self) -> Pin;
@@ -86,20 +86,20 @@ pub(crate) struct Io<T: Thread> {
     /// Chains in flight that no future waits for.
     pub(super) detached: RefCell<Vec<Detached<T>>>,
     /// Exchanges that are to be posted again, and whether that is over because the thread ends.
-    pub(super) owed: RefCell<Vec<Owed>>,
-    pub(super) gives_up_amends: Cell<bool>,
+    pub(super) due: RefCell<Vec<DueExchange>>,
+    pub(super) gives_up_compensations: Cell<bool>,
     /// The first error of an operation without a future, which the next operation returns.
-    pub(super) owed_error: Cell<Option<Error>>,
+    pub(super) deferred_error: Cell<Option<Error>>,
     rng: RefCell<SmallRng>,
     pub(crate) tokens: Tokens,
     identities: Arc<Identities>,
     /// The task that runs, or ran last.
     task: Rc<Cell<u32>>,
     /// The tasks on the call stack, and the locks that tasks hold.
-    pub(crate) lineage: Lineage,
+    pub(crate) task_stack: TaskStack,
     id: ThreadId,
     /// The threads that may wait for the same thing: those of the run.
-    crowd: usize,
+    contenders: usize,
     pub(crate) geometry: Geometry,
     /// Its waits, where stalls are reported.
     pub(crate) stalls: Option<Arc<Waits>>,
@@ -120,12 +120,12 @@ pub(crate) struct IoParts {
     pub(crate) geometry: Geometry,
     pub(crate) seed: u64,
     /// The threads of the run.
-    pub(crate) crowd: usize,
+    pub(crate) contenders: usize,
 }
 
 impl<T: Thread> Io<T> {
     pub(crate) fn new(parts: IoParts) -> Self {
-        let IoParts { endpoint, epoch, identities, sleepers, stalls, task, id, geometry, seed, crowd } =
+        let IoParts { endpoint, epoch, identities, sleepers, stalls, task, id, geometry, seed, contenders } =
             parts;
         Self {
             endpoint,
@@ -133,16 +133,16 @@ impl<T: Thread> Io<T> {
             epoch,
             chains: RefCell::default(),
             detached: RefCell::default(),
-            owed: RefCell::default(),
-            gives_up_amends: Cell::default(),
-            owed_error: Cell::new(None),
+            due: RefCell::default(),
+            gives_up_compensations: Cell::default(),
+            deferred_error: Cell::new(None),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             tokens: Tokens::new(id),
             identities,
             task,
-            lineage: Lineage::default(),
+            task_stack: TaskStack::default(),
             id,
-            crowd,
+            contenders,
             geometry,
             stalls,
             idle: OnceCell::new(),
@@ -178,8 +178,8 @@ pub(crate) trait Operations: Thread {
     }
 
     /// The threads of the run.
-    fn crowd(&self) -> usize {
-        self.io().crowd
+    fn contenders(&self) -> usize {
+        self.io().contenders
     }
 
     /// The memory node that an address is on, if it is on any.
@@ -363,7 +363,7 @@ pub(crate) trait Operations: Thread {
                 Op::FetchAdd { .. } => count(&counters.faa, 1),
             }
         }
-        count(&counters.riders, (chain.ops().len() as u64).saturating_sub(1));
+        count(&counters.chained, (chain.ops().len() as u64).saturating_sub(1));
         self.writes_chain(&chain);
         self.poll_detached();
         self.posts_chain();

@@ -10,7 +10,7 @@ use farfield_fabric::chain::{Chain, Slot};
 use farfield_words::{Address, Block};
 
 use super::acquisition::Acquisition;
-use super::amends::Exchange;
+use super::compensation::Exchange;
 use super::detached::Releases;
 use super::posting::{Operations, Thread};
 use crate::error::{self, Error, Result};
@@ -35,7 +35,7 @@ pub(crate) struct Results {
     /// The locks that its operations release: their guards' again if it is dropped before it is done.
     pub(crate) releases: RefCell<Vec<Acquisition>>,
     /// Whether the chain is in flight and nobody waits: its locks are looked after with its completion.
-    pub(crate) is_left: Cell<bool>,
+    pub(crate) is_detached: Cell<bool>,
     /// A lock that it takes twice.
     pub(crate) taken_twice: Cell<Option<Address>>,
     /// The blocks of objects that it publishes: free again if it is dropped before it is submitted.
@@ -65,7 +65,7 @@ impl ResultsPool {
                 }
                 results.posted.set(0);
                 results.done.set(0);
-                results.is_left.set(false);
+                results.is_detached.set(false);
                 results.taken_twice.set(None);
                 for (_, exchange) in results.abandoned.borrow_mut().drain(..) {
                     exchange.is_over(ct);
@@ -107,14 +107,14 @@ impl Results {
 
 impl<T: Thread> Releases<T> for Results {
     /// The locks that the chain releases are released. (Otherwise their guards do it.)
-    fn are_released(&self, ct: &T) {
+    fn locks_are_released(&self, ct: &T) {
         for parts in self.releases.borrow_mut().drain(..) {
             parts.settle(ct);
         }
     }
 
     /// The chain has not released its locks, as far as is known.
-    fn give_back_locks(&self, ct: &T) {
+    fn release_locks(&self, ct: &T) {
         loop {
             let Some(parts) = self.releases.borrow_mut().pop() else { return };
             parts.end(ct);

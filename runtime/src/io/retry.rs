@@ -58,9 +58,9 @@ impl<'a, T: Thread> Retry<'a, T> {
     /// attempt took. So all who may wait ask about as often, together, as one that waits alone, and who has
     /// waited for long asks about as often as who has just come. (Where attempts hinder each other, as those that take two
     /// locks do, waits must grow until they no longer meet.)
-    pub(crate) fn for_turn(ct: &'a T) -> Self {
-        let crowd = ct.crowd().next_power_of_two().trailing_zeros();
-        let most = (crowd + 1).min(MAX_NETWORK_SHIFT);
+    pub(crate) fn for_holder(ct: &'a T) -> Self {
+        let contenders = ct.contenders().next_power_of_two().trailing_zeros();
+        let most = (contenders + 1).min(MAX_NETWORK_SHIFT);
         let mut backoff = Self::new(ct);
         (backoff.most, backoff.began) = (most, Some(Duration::MAX));
         backoff
@@ -68,15 +68,15 @@ impl<'a, T: Thread> Retry<'a, T> {
 
     /// For waiting until others have come: up to 64 round trips, or more where so many may wait that they would take all of the
     /// memory node's time.
-    pub(crate) fn for_others(ct: &'a T) -> Self {
-        let crowd = ct.crowd().next_power_of_two().trailing_zeros();
+    pub(crate) fn for_peers(ct: &'a T) -> Self {
+        let contenders = ct.contenders().next_power_of_two().trailing_zeros();
         let mut backoff = Self::new(ct);
-        backoff.most = (crowd + 1).clamp(8, MAX_NETWORK_SHIFT);
+        backoff.most = (contenders + 1).clamp(8, MAX_NETWORK_SHIFT);
         backoff
     }
 
     /// The loop ends by itself, after so many attempts or so long.
-    pub(crate) fn that_ends(mut self) -> Self {
+    pub(crate) fn bounded(mut self) -> Self {
         self.kind = LoopKind::Bounded;
         self
     }
@@ -137,7 +137,7 @@ impl<'a, T: Thread> Retry<'a, T> {
 
     async fn wait_once(&mut self) {
         let (ct, shift) = (self.ct, self.shift);
-        ct.gives_way();
+        ct.serves_requests();
         let timer = ct.timer(|sim, task| {
             let took = self.began.map_or(0, |began| Sim::pauses_in(sim.now().saturating_sub(began)));
             let most = u64::from((sim.pauses_per_rtt().max(took) / 4).max(1)) << shift;

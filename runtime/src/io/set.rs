@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::lineage::Polling;
-use super::lineage::TaskState;
 use super::posting::Thread;
+use super::task_stack::Polling;
+use super::task_stack::TaskState;
 use crate::error::Result;
 
 /// Waits for all of its futures, or for the first error.
@@ -14,7 +14,7 @@ pub(crate) struct TaskSet<'a, T: Thread, F, R> {
     ct: &'a T,
     tasks: Vec<Task<F, R>>,
     /// How often its tasks have stirred.
-    stirs: u64,
+    steps: u64,
 }
 
 enum Task<F, R> {
@@ -24,8 +24,8 @@ enum Task<F, R> {
 
 impl<'a, T: Thread, F: Future<Output = Result<R>>, R> TaskSet<'a, T, F, R> {
     pub(crate) fn new(ct: &'a T, futures: impl Iterator<Item = F>) -> Self {
-        let tasks = futures.map(|future| Task::Running(ct.io().lineage.new_task(), Box::pin(future)));
-        let set = Self { ct, tasks: tasks.collect(), stirs: 0 };
+        let tasks = futures.map(|future| Task::Running(ct.io().task_stack.new_task(), Box::pin(future)));
+        let set = Self { ct, tasks: tasks.collect(), steps: 0 };
         if let Some(waits) = &ct.io().stalls {
             waits.add_tasks(set.running());
         }
@@ -67,10 +67,10 @@ impl<T: Thread, F: Future<Output = Result<R>>, R> Future for TaskSet<'_, T, F, R
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut waiting = false;
-        let Self { ct, tasks, stirs } = &mut *self;
+        let Self { ct, tasks, steps } = &mut *self;
         for (index, task) in tasks.iter_mut().enumerate() {
             if let Task::Running(running, future) = task {
-                let polled = ct.poll_task(index as u32, running, stirs, || future.as_mut().poll(context));
+                let polled = ct.poll_task(index as u32, running, steps, || future.as_mut().poll(context));
                 match polled {
                     Poll::Ready(Ok(value)) => {
                         ct.task_ends(*running);

@@ -26,7 +26,7 @@ impl<'a, T: Thread> Future for Submitted<'a, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ct = self.ct;
-        ct.io().lineage.stir();
+        ct.io().task_stack.makes_step();
         let (chain, result) = match self.posted.take().expect("not polled after completion") {
             Posted::Done(chain, result) => (chain, result),
             Posted::InFlight(ticket) => match ct.io().endpoint.poll(ticket) {
@@ -39,8 +39,8 @@ impl<'a, T: Thread> Future for Submitted<'a, T> {
                 }
             },
         };
-        let owed = if self.touches_memory { ct.take_owed_error() } else { None };
-        Poll::Ready(match owed.map_or(result.map_err(Error::from), Err) {
+        let due = if self.touches_memory { ct.take_deferred_error() } else { None };
+        Poll::Ready(match due.map_or(result.map_err(Error::from), Err) {
             Ok(()) => {
                 count(&ct.io().counters.cas_failed, chain.failed_exchanges());
                 Ok(Completed { ct, chain })

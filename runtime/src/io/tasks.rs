@@ -15,8 +15,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::idle::{Sleeping, Timer};
-use super::lineage::Polling;
 use super::posting::{Operations, Thread};
+use super::task_stack::Polling;
 
 /// Polls `future` to completion on this thread.
 pub(crate) fn block_on<T: Thread, F: Future>(ct: &T, future: F) -> F::Output {
@@ -36,7 +36,7 @@ pub(crate) fn block_on<T: Thread, F: Future>(ct: &T, future: F) -> F::Output {
 pub(super) async fn pend_once<T: Thread>(ct: &T) {
     let mut yielded = false;
     let once = |context: &mut Context<'_>| {
-        ct.io().lineage.stir();
+        ct.io().task_stack.makes_step();
         if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
@@ -50,7 +50,7 @@ pub(super) async fn pend_once<T: Thread>(ct: &T) {
 pub(crate) trait Tasks: Operations {
     /// Gives way to the thread's other tasks, and to other threads, once.
     async fn give_way(&self) {
-        self.gives_way();
+        self.serves_requests();
         match self.timer(|sim, task| sim.yield_now(task)) {
             Some(timer) => drop(timer.await),
             None => pend_once(self).await,

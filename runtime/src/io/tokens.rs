@@ -10,7 +10,7 @@
 //! acquisition has the same token. A sequence of 15 bits comes round after 32,768 acquisitions, so its width alone proves nothing.
 //!
 //! Invariant: a token is *outstanding* from the moment it is issued until its attempt has failed, its lock's release has taken effect, or
-//! the CAS that [makes up](super::amends) for either has. No two outstanding tokens of a cluster are equal.
+//! the CAS that [makes up](super::compensation) for either has. No two outstanding tokens of a cluster are equal.
 //!
 //! - Those of different threads differ in the identity: no two threads that live have the same.
 //! - For those of one thread, sequence numbers are divided into 512 groups of 64, and each group counts its outstanding tokens. A

@@ -47,7 +47,7 @@ impl ComputeThread {
 
     #[cold]
     async fn reclaim_too_much(&self) -> Result<()> {
-        let (began, mut backoff, mut attempts) = (self.time(), Retry::for_turn(self.worker()), 0);
+        let (began, mut backoff, mut attempts) = (self.time(), Retry::for_holder(self.worker()), 0);
         let mut is_first = true;
         loop {
             self.try_reclaim().await;

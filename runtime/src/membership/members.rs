@@ -115,7 +115,7 @@ impl ComputeThread {
         }
         let mut at = self.read_word(control::slot_page(page)).await?;
         // One makes the page, and of those who come with it only some who have waited in vain.
-        let (mut backoff, mut patience) = (self.retry().that_ends(), if within == 0 { 0 } else { 12 });
+        let (mut backoff, mut patience) = (self.retry().bounded(), if within == 0 { 0 } else { 12 });
         while at == 0 && patience > 0 {
             backoff.wait().await;
             patience -= 1;

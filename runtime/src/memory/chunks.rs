@@ -373,7 +373,7 @@ impl Worker {
         }
         self.give_everything();
         self.wait_for_detached().await;
-        let mut backoff = Retry::for_turn(self).that_ends();
+        let mut backoff = Retry::for_holder(self).bounded();
         for _ in 0..ATTEMPTS_TO_LEAVE {
             if !self.heap().has_surplus.get() {
                 break;

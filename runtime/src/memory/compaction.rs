@@ -54,7 +54,7 @@ pub(crate) struct Compaction<'a> {
 
 impl<'a> Compaction<'a> {
     pub(crate) fn new(ct: &'a Worker) -> Self {
-        Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Retry::for_turn(ct) }
+        Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Retry::for_holder(ct) }
     }
 
     /// Whether it has failed before.

@@ -408,7 +408,7 @@ impl Worker {
     /// Waits for the step that this thread takes, if it does.
     pub(crate) async fn finish_step(&self) {
         poll_fn(|context| {
-            self.io.lineage.stir();
+            self.io.task_stack.makes_step();
             if self.go_on_with_step() {
                 context.waker().wake_by_ref();
                 return Poll::Pending;

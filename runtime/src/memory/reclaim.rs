@@ -27,7 +27,7 @@ impl Worker {
     /// Frees an object that no other thread can reach.
     pub(crate) async fn delete_block(&self, block: Block) -> Result<()> {
         self.heap().check_deletion(block)?;
-        self.forget_amends(block);
+        self.forget_compensations(block);
         self.heap().free(block);
         // Getting a page may fail; the block is free all the same.
         let _ = self.flush_surplus().await;
@@ -114,7 +114,7 @@ impl Worker {
         if !self.has_strangers {
             return;
         }
-        let mut backoff = Retry::for_turn(self).that_ends();
+        let mut backoff = Retry::for_holder(self).bounded();
         let mut fruitless = 0;
         while fruitless < ATTEMPTS_TO_LEAVE {
             self.take_orphans();

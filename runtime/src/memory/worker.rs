@@ -61,7 +61,7 @@ pub(crate) struct HeldBack {
 }
 
 /// What a worker asks of the layers above.
-pub(crate) trait Above {
+pub(crate) trait RunHooks {
     /// Vetoes blocks that processes of the same run keep which have left.
     fn veto_left(&self, grid: &Grid, candidates: &Candidates);
 
@@ -93,7 +93,7 @@ pub struct Worker {
     pub(crate) has_strangers: bool,
     /// Its number among the threads of the run that are in this process.
     pub(crate) index_here: usize,
-    above: Box<dyn Above>,
+    run_hooks: Box<dyn RunHooks>,
 }
 
 /// What a worker is made of, besides its I/O.
@@ -106,7 +106,7 @@ pub(crate) struct WorkerParts {
     pub(crate) failures: Arc<Failures>,
     pub(crate) has_strangers: bool,
     pub(crate) index_here: usize,
-    pub(crate) above: Box<dyn Above>,
+    pub(crate) run_hooks: Box<dyn RunHooks>,
 }
 
 impl Worker {
@@ -120,7 +120,7 @@ impl Worker {
             failures,
             has_strangers,
             index_here,
-            above,
+            run_hooks,
         } = parts;
         Self {
             io: Io::new(io),
@@ -138,7 +138,7 @@ impl Worker {
             failures,
             has_strangers,
             index_here,
-            above,
+            run_hooks,
         }
     }
 
@@ -147,14 +147,14 @@ impl Worker {
         &self.heap
     }
 
-    pub(crate) fn above(&self) -> &dyn Above {
-        &*self.above
+    pub(crate) fn run_hooks(&self) -> &dyn RunHooks {
+        &*self.run_hooks
     }
 
     /// Protects what is loaded from now on, until what this returns is dropped. No round trip.
     #[inline]
     pub(crate) fn pinned(&self) -> Pinned<'_> {
-        self.gives_way();
+        self.serves_requests();
         Pinned { worker: self, pin: self.enter_for_guard() }
     }
 
@@ -227,11 +227,11 @@ impl Thread for Worker {
     }
 
     #[inline]
-    fn gives_way(&self) {
+    fn serves_requests(&self) {
         self.hear_requests();
     }
 
-    fn goes_on(&self) {
+    fn drives_background(&self) {
         self.go_on_with_step();
     }
 
@@ -246,6 +246,6 @@ impl Thread for Worker {
     }
 
     fn describes(&self, purpose: Purpose<'_>) -> DescribeWait {
-        self.above.describes(purpose)
+        self.run_hooks.describes(purpose)
     }
 }

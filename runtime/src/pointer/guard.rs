@@ -27,7 +27,7 @@ impl ComputeThread {
     /// Protects what is loaded from now on, until the guard is dropped. No round trip.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
-        self.gives_way();
+        self.serves_requests();
         Guard { ct: self, pin: self.enter_for_guard() }
     }
 }

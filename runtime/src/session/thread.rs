@@ -17,7 +17,7 @@ use crate::io::operations::*;
 use crate::io::{IoParts, Metrics, Purpose, ResultsPool};
 use crate::memory::candidates::Candidates;
 use crate::memory::heap::ThreadHeap;
-use crate::memory::worker::{Above, Worker, WorkerParts};
+use crate::memory::worker::{RunHooks, Worker, WorkerParts};
 use crate::segment::grid::Grid;
 
 /// One thread's access to far memory.
@@ -39,14 +39,14 @@ pub struct ComputeThread {
 }
 
 /// What a worker asks of its run.
-struct OfRun {
+struct HooksOfRun {
     cluster: Cluster,
     run: Arc<Run>,
     index_here: usize,
     id: ThreadId,
 }
 
-impl Above for OfRun {
+impl RunHooks for HooksOfRun {
     fn veto_left(&self, grid: &Grid, candidates: &Candidates) {
         self.run.veto_left(grid, candidates);
     }
@@ -89,7 +89,7 @@ impl ComputeThread {
             id,
             geometry: shared.config.geometry,
             seed,
-            crowd: run.threads(),
+            contenders: run.threads(),
         };
         let parts = WorkerParts {
             heap,
@@ -100,7 +100,12 @@ impl ComputeThread {
             failures: Arc::clone(&shared.failures),
             has_strangers: shared.has_strangers(),
             index_here: index,
-            above: Box::new(OfRun { cluster: cluster.clone(), run: Arc::clone(run), index_here: index, id }),
+            run_hooks: Box::new(HooksOfRun {
+                cluster: cluster.clone(),
+                run: Arc::clone(run),
+                index_here: index,
+                id,
+            }),
         };
         Self {
             worker: Worker::new(io, parts),
@@ -183,7 +188,7 @@ impl ComputeThread {
     /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
     /// as gone.
     pub(crate) async fn settle(&self) {
-        self.give_up_amends();
+        self.give_up_compensations();
         while self.io.endpoint.is_underway() {
             // Their completions are found by nobody else.
             self.go_on_with_step();
@@ -216,7 +221,7 @@ impl Drop for ComputeThread {
     /// The thread leaves its run: nobody may wait for it any more, and what it had retired is left to the others.
     fn drop(&mut self) {
         self.abandon_step();
-        self.give_up_amends();
+        self.give_up_compensations();
         self.forget_detached();
         self.leave_epochs();
         self.hear_of_sweep();

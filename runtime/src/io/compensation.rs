@@ -1,4 +1,4 @@
-//! Amends: words that must not stay as they are if an operation fails.
+//! Compensating: words that must not stay as they are if an operation fails.
 //!
 //! A thread that holds a lock, claims a name or is about to write a value has left a word of its own in far memory, which keeps
 //! others out. Where the operation that ends this fails because its memory node did not answer, nobody knows
@@ -49,7 +49,7 @@ pub(crate) struct Exchange {
 }
 
 /// An exchange that has failed, and when it is to be posted again.
-pub(super) struct Owed {
+pub(super) struct DueExchange {
     exchange: Exchange,
     due: Duration,
     /// Keeps the memory that it touches from being used again.
@@ -62,7 +62,7 @@ impl Exchange {
         Self { at, own, new, is_of_token: true, after: SHORTEST }
     }
 
-    /// From a word that is no token. The thread must not put it there again while it owes the exchange.
+    /// From a word that is no token. The thread must not put it there again while it may_still_exchange the exchange.
     pub(crate) fn of_word(at: Address, own: u64, new: u64) -> Self {
         Self { is_of_token: false, ..Self::new(at, own, new) }
     }
@@ -76,13 +76,13 @@ impl Exchange {
 }
 
 /// A posted chain, to be waited for, with what makes up for its failure.
-pub(crate) struct Amended<'a, T: Thread> {
+pub(crate) struct Compensated<'a, T: Thread> {
     submitted: Submitted<'a, T>,
     /// Until it is known whether the chain has failed.
     exchange: Option<Exchange>,
 }
 
-impl<'a, T: Thread> Future for Amended<'a, T> {
+impl<'a, T: Thread> Future for Compensated<'a, T> {
     type Output = Result<Completed<'a, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -91,45 +91,45 @@ impl<'a, T: Thread> Future for Amended<'a, T> {
             && let Some(exchange) = self.exchange.take()
         {
             let ct = self.submitted.ct;
-            if done.is_err() { ct.make_amends(exchange) } else { exchange.is_over(ct) }
+            if done.is_err() { ct.compensate(exchange) } else { exchange.is_over(ct) }
         }
         polled
     }
 }
 
-impl<T: Thread> Drop for Amended<'_, T> {
+impl<T: Thread> Drop for Compensated<'_, T> {
     fn drop(&mut self) {
         if let (Some(exchange), Some(posted)) = (self.exchange.take(), self.submitted.posted.take()) {
-            self.submitted.ct.leave_posted(posted, exchange);
+            self.submitted.ct.detach_exchange(posted, exchange);
         }
     }
 }
 
 /// Exchanges that a thread makes up for failed operations by.
-pub(crate) trait Amends: Detaching {
-    /// Posts a chain. If it fails, also after the future has been dropped, amends are made.
-    fn submit_amended(&self, chain: Chain, exchange: Exchange) -> Amended<'_, Self> {
-        Amended { submitted: self.submit(chain), exchange: Some(exchange) }
+pub(crate) trait Compensating: Detaching {
+    /// Posts a chain. If it fails, also after the future has been dropped, compensation are made.
+    fn submit_compensated(&self, chain: Chain, exchange: Exchange) -> Compensated<'_, Self> {
+        Compensated { submitted: self.submit(chain), exchange: Some(exchange) }
     }
 
     /// [Replaces](Chain::replace) the word that an exchange is of, which is its own, without waiting. It takes effect after what this
-    /// thread has completed; if it fails, amends are made.
+    /// thread has completed; if it fails, compensation are made.
     fn post_word(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();
         chain.replace(exchange.at, exchange.own, exchange.new);
-        drop(self.submit_amended(chain, exchange));
+        drop(self.submit_compensated(chain, exchange));
     }
 
     /// Posts an exchange that nobody waits for, and posts it again if it fails.
-    fn make_amends(&self, exchange: Exchange) {
+    fn compensate(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();
         chain.compare_exchange(exchange.at, exchange.own, exchange.new);
         if let Some(posted) = self.submit(chain).into_posted() {
-            self.leave_posted(posted, exchange);
+            self.detach_exchange(posted, exchange);
         }
     }
 
-    fn leave_posted(&self, posted: Posted, exchange: Exchange) {
+    fn detach_exchange(&self, posted: Posted, exchange: Exchange) {
         match posted {
             Posted::InFlight(ticket) => self.detach_or(ticket, Otherwise::Exchange(exchange)),
             Posted::Done(chain, result) => {
@@ -143,72 +143,73 @@ pub(crate) trait Amends: Detaching {
     /// `pin` protects the word.
     fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
         let may_help = result.as_ref().err().is_some_and(Error::is_of_unknown_outcome);
-        if self.io().gives_up_amends.get() || !may_help || self.has(Plant::SingleAmend) {
+        if self.io().gives_up_compensations.get() || !may_help || self.has(Plant::SingleAmend) {
             self.unprotects(pin);
             return exchange.is_over(self);
         }
         let due = self.io().endpoint.now() + exchange.after;
         let after = (2 * exchange.after).min(LONGEST);
-        self.io().owed.borrow_mut().push(Owed { exchange: Exchange { after, ..exchange }, due, pin });
+        self.io().due.borrow_mut().push(DueExchange { exchange: Exchange { after, ..exchange }, due, pin });
     }
 
-    /// An object is freed that no other thread can reach: nothing is owed to it.
+    /// An object is freed that no other thread can reach: nothing is due to it.
     #[inline]
-    fn forget_amends(&self, block: Block) {
-        if self.io().owed.borrow().is_empty() {
+    fn forget_compensations(&self, block: Block) {
+        if self.io().due.borrow().is_empty() {
             return;
         }
         let begin = block.address.bits();
-        let is_within = |owed: &mut Owed| (begin..begin + block.bytes).contains(&owed.exchange.at.bits());
-        for owed in self.io().owed.borrow_mut().extract_if(.., is_within) {
-            self.unprotects(owed.pin);
-            owed.exchange.is_over(self);
+        let is_within =
+            |due: &mut DueExchange| (begin..begin + block.bytes).contains(&due.exchange.at.bits());
+        for due in self.io().due.borrow_mut().extract_if(.., is_within) {
+            self.unprotects(due.pin);
+            due.exchange.is_over(self);
         }
     }
 
-    /// Tries once more to do what is owed, and waits for the outcome: other threads may take for done what this one did before.
-    async fn make_amends_now(&self) {
-        if !self.io().owed.borrow().is_empty() {
-            self.io().owed.borrow_mut().iter_mut().for_each(|owed| owed.due = Duration::ZERO);
-            self.post_owed();
+    /// Tries once more to do what is due, and waits for the outcome: other threads may take for done what this one did before.
+    async fn compensate_now(&self) {
+        if !self.io().due.borrow().is_empty() {
+            self.io().due.borrow_mut().iter_mut().for_each(|due| due.due = Duration::ZERO);
+            self.post_due_now();
             self.wait_for_detached().await;
         }
     }
 
-    /// Makes no amends any more: the thread ends, and others take from it what it holds.
-    fn give_up_amends(&self) {
-        self.io().gives_up_amends.set(true);
-        for owed in self.io().owed.take() {
-            self.unprotects(owed.pin);
+    /// Makes no compensation any more: the thread ends, and others take from it what it holds.
+    fn give_up_compensations(&self) {
+        self.io().gives_up_compensations.set(true);
+        for due in self.io().due.take() {
+            self.unprotects(due.pin);
         }
     }
 
     /// Whether a word may still be changed by an exchange of this thread's that is yet to come.
-    fn owes(&self, at: Address) -> bool {
-        let is_owed = self.io().owed.borrow().iter().any(|owed| owed.exchange.at == at);
+    fn may_still_exchange(&self, at: Address) -> bool {
+        let is_owed = self.io().due.borrow().iter().any(|due| due.exchange.at == at);
         is_owed || self.io().detached.borrow().iter().any(|detached| detached.is_exchange_of(at))
     }
 
-    /// Posts what is owed again, if it is time.
+    /// Posts what is due again, if it is time.
     #[inline]
-    fn post_due_amends(&self) {
-        if !self.io().owed.borrow().is_empty() {
-            self.post_owed();
+    fn post_due_exchanges(&self) {
+        if !self.io().due.borrow().is_empty() {
+            self.post_due_now();
         }
     }
 
     #[cold]
-    fn post_owed(&self) {
+    fn post_due_now(&self) {
         let now = self.io().endpoint.now();
         loop {
-            let mut owed = self.io().owed.borrow_mut();
-            let Some(index) = owed.iter().position(|owed| owed.due <= now) else { return };
-            let Owed { exchange, pin, .. } = owed.swap_remove(index);
-            drop(owed);
-            self.make_amends(exchange);
+            let mut due = self.io().due.borrow_mut();
+            let Some(index) = due.iter().position(|due| due.due <= now) else { return };
+            let DueExchange { exchange, pin, .. } = due.swap_remove(index);
+            drop(due);
+            self.compensate(exchange);
             self.unprotects(pin);
         }
     }
 }
 
-impl<T: Thread> Amends for T {}
+impl<T: Thread> Compensating for T {}

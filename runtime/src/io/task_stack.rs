@@ -1,11 +1,11 @@
-//! Lineage: which task runs, which tasks wait for it, and which of them holds a lock.
+//! TaskStack: which task runs, which tasks wait for it, and which of them holds a lock.
 //!
 //! A lock is held by the task that took it. A task that waits for a lock of its own, or of a task that waits for it to end, may wait
 //! for ever. But futures of one task may also be joined, and then one may wait for a lock that another is about to release. The two
 //! cases differ in what the task does meanwhile: the future that is about to release the lock is polled, and polls an
-//! operation or a wait of the runtime; it *stirs*. Each task counts that, except for what waits for a lock that the task
-//! itself holds. A lock whose holder does not stir from one attempt to the next, several times in a row, is never released.
-//! A future that waits for a time stirs all the while. A task stirs, too, when tasks stir that it waits for; but for one of those this does not count. It waits for a lock that its
+//! operation or a wait of the runtime; it *steps*. Each task counts that, except for what waits for a lock that the task
+//! itself holds. A lock whose holder does not makes_step from one attempt to the next, several times in a row, is never released.
+//! A future that waits for a time steps all the while. A task steps, too, when tasks makes_step that it waits for; but for one of those this does not count. It waits for a lock that its
 //! parent can not release before it has ended, whatever its siblings do.
 //!
 //! Invariant: the tasks in `above` and the one that runs are those whose polls are on the call stack, outermost first. A task
@@ -27,7 +27,7 @@ use farfield_fabric::stall::Waits;
 pub(crate) struct TaskState {
     /// No other task of the thread has or had this number; 0 is the thread's own code outside of all tasks.
     number: u64,
-    stirs: u64,
+    steps: u64,
 }
 
 impl TaskState {
@@ -45,7 +45,7 @@ struct Holding {
 
 /// One thread's tasks on the call stack, and its locks.
 #[derive(Debug, Default)]
-pub(crate) struct Lineage {
+pub(crate) struct TaskStack {
     /// The tasks that wait for a time, and those that wait for these to end: they go on though nobody polls them. By the wait's number.
     sleeping: RefCell<Vec<(u64, u64)>>,
     /// Whether what is polled waits for a lock of its own task.
@@ -58,26 +58,26 @@ pub(crate) struct Lineage {
     held: RefCell<Vec<Holding>>,
 }
 
-impl Lineage {
+impl TaskStack {
     /// A new task.
     pub(crate) fn new_task(&self) -> TaskState {
         self.tasks.set(self.tasks.get() + 1);
-        TaskState { number: self.tasks.get(), stirs: 0 }
+        TaskState { number: self.tasks.get(), steps: 0 }
     }
 
     /// Polls a task of a set, whose tasks have stirred so often together.
-    fn enter(&self, task: TaskState, set_stirs: u64) {
+    fn enter(&self, task: TaskState, set_steps: u64) {
         let mut parent = self.running.replace(task);
-        parent.stirs = parent.stirs.wrapping_sub(set_stirs);
+        parent.steps = parent.steps.wrapping_sub(set_steps);
         self.above.borrow_mut().push(parent);
     }
 
     /// The poll of a task is over that was `entered`. Updates the task, and how often the set's tasks have stirred.
-    fn leave(&self, entered: &mut TaskState, set_stirs: &mut u64) {
+    fn leave(&self, entered: &mut TaskState, set_steps: &mut u64) {
         let mut parent = self.above.borrow_mut().pop().unwrap_or_default();
-        let stirs = self.running.get().stirs.wrapping_sub(entered.stirs);
-        *set_stirs = set_stirs.wrapping_add(stirs);
-        parent.stirs = parent.stirs.wrapping_add(*set_stirs);
+        let steps = self.running.get().steps.wrapping_sub(entered.steps);
+        *set_steps = set_steps.wrapping_add(steps);
+        parent.steps = parent.steps.wrapping_add(*set_steps);
         *entered = self.running.replace(parent);
     }
 
@@ -92,16 +92,16 @@ impl Lineage {
     /// How often the running task has stirred, and how many polls of tasks there were; `None` while it waits for a time. For reports of
     /// stalls: a task that is polled and does none of this waits for something that this library does not know.
     fn trace(&self) -> Option<(u64, u64)> {
-        let TaskState { number, stirs } = self.running.get();
+        let TaskState { number, steps } = self.running.get();
         let sleeps = self.sleeping.borrow().iter().any(|(_, sleeping)| *sleeping == number);
-        (!sleeps).then(|| (stirs, self.polls.get()))
+        (!sleeps).then(|| (steps, self.polls.get()))
     }
 
     /// A future of the running task waits for something, and has been polled.
     #[inline]
-    pub(crate) fn stir(&self) {
-        let TaskState { number, stirs } = self.running.get();
-        self.running.set(TaskState { number, stirs: stirs.wrapping_add(1) });
+    pub(crate) fn makes_step(&self) {
+        let TaskState { number, steps } = self.running.get();
+        self.running.set(TaskState { number, steps: steps.wrapping_add(1) });
     }
 
     /// A wait for a time begins, in a future of the running task.
@@ -135,16 +135,16 @@ impl Lineage {
 
     /// How often the holder of a lock has stirred, if that is the running task or one that waits for it to end. `None`, too, while the holder
     /// waits for a time.
-    fn holder_stirs(&self, token: u64) -> Option<u64> {
+    fn holder_steps(&self, token: u64) -> Option<u64> {
         let task = self.held.borrow().iter().rfind(|held| held.token == token)?.task;
         if self.sleeping.borrow().iter().any(|(_, sleeping)| *sleeping == task) {
             return None;
         }
         let running = self.running.get();
         if running.number == task {
-            return Some(running.stirs);
+            return Some(running.steps);
         }
-        self.above.borrow().iter().find(|above| above.number == task).map(|above| above.stirs)
+        self.above.borrow().iter().find(|above| above.number == task).map(|above| above.steps)
     }
 }
 
@@ -153,13 +153,13 @@ struct Polled<'a, T: Thread> {
     ct: &'a T,
     outer: u32,
     task: &'a mut TaskState,
-    set_stirs: &'a mut u64,
+    set_steps: &'a mut u64,
 }
 
 impl<T: Thread> Drop for Polled<'_, T> {
     fn drop(&mut self) {
         self.ct.enter_task(self.outer);
-        self.ct.io().lineage.leave(self.task, self.set_stirs);
+        self.ct.io().task_stack.leave(self.task, self.set_steps);
     }
 }
 
@@ -170,14 +170,14 @@ pub(crate) trait Polling: Operations {
         &self,
         index: u32,
         task: &mut TaskState,
-        set_stirs: &mut u64,
+        set_steps: &mut u64,
         poll: impl FnOnce() -> R,
     ) -> R {
         if let Some(waits) = &self.io().stalls {
-            return self.poll_watched_task(&Arc::clone(waits), index, task, set_stirs, poll);
+            return self.poll_watched_task(&Arc::clone(waits), index, task, set_steps, poll);
         }
-        self.io().lineage.enter(*task, *set_stirs);
-        let _during = Polled { ct: self, outer: self.enter_task(index), task, set_stirs };
+        self.io().task_stack.enter(*task, *set_steps);
+        let _during = Polled { ct: self, outer: self.enter_task(index), task, set_steps };
         poll()
     }
 
@@ -188,18 +188,18 @@ pub(crate) trait Polling: Operations {
         waits: &Waits,
         index: u32,
         task: &mut TaskState,
-        set_stirs: &mut u64,
+        set_steps: &mut u64,
         poll: impl FnOnce() -> R,
     ) -> R {
         let number = task.number;
-        self.io().lineage.enter(*task, *set_stirs);
+        self.io().task_stack.enter(*task, *set_steps);
         let outer = self.enter_task(index);
-        let _during = Polled { ct: self, outer, task, set_stirs };
+        let _during = Polled { ct: self, outer, task, set_steps };
         waits.polls_task(index);
-        let before = self.io().lineage.trace();
+        let before = self.io().task_stack.trace();
         let polled = poll();
-        let is_foreign = before.is_some() && self.io().lineage.trace() == before;
-        self.io().lineage.polls.set(self.io().lineage.polls.get() + 1);
+        let is_foreign = before.is_some() && self.io().task_stack.trace() == before;
+        self.io().task_stack.polls.set(self.io().task_stack.polls.get() + 1);
         waits.polls_task(outer);
         waits.was_polled(number, index, is_foreign);
         polled
@@ -210,7 +210,7 @@ pub(crate) trait Polling: Operations {
     fn poll_begins(&self) -> Option<(u64, u64)> {
         let waits = self.io().stalls.as_ref()?;
         waits.poll_begins();
-        self.io().lineage.trace()
+        self.io().task_stack.trace()
     }
 
     /// It is over, and not ready.
@@ -218,13 +218,13 @@ pub(crate) trait Polling: Operations {
     fn poll_ends(&self, seen: Option<(u64, u64)>) {
         if let Some(waits) = &self.io().stalls {
             waits.poll_ends();
-            waits.was_polled(0, 0, seen.is_some() && self.io().lineage.trace() == seen);
+            waits.was_polled(0, 0, seen.is_some() && self.io().task_stack.trace() == seen);
         }
     }
 
     /// A task of a set has ended, or is dropped.
     fn task_ends(&self, task: TaskState) {
-        self.io().lineage.ended(task);
+        self.io().task_stack.ended(task);
         if let Some(waits) = &self.io().stalls {
             waits.has_ended(task.number);
         }
@@ -250,11 +250,11 @@ impl OwnLock {
     }
 
     /// An attempt has found a lock taken, with this token. Returns whether it is never released: the lock is the waiting task's own.
-    pub(crate) fn is_hopeless(&self, lineage: &Lineage, token: u64) -> bool {
-        let found = lineage.holder_stirs(token).map(|stirs| (token, stirs));
+    pub(crate) fn is_hopeless(&self, task_stack: &TaskStack, token: u64) -> bool {
+        let found = task_stack.holder_steps(token).map(|steps| (token, steps));
         let is_same = found.is_some() && found == self.last.get();
         self.last.set(found);
-        lineage.is_own.set(found.is_some());
+        task_stack.is_own.set(found.is_some());
         self.looks.set(if is_same { self.looks.get() + 1 } else { 0 });
         self.looks.get() >= FRUITLESS_LOOKS
     }
@@ -267,19 +267,19 @@ impl OwnLock {
 
 /// Waits for locks. Does not count as stirring while one that is waited for is the task's own.
 pub(crate) async fn wait_for_locks<R>(
-    lineage: &Lineage,
+    task_stack: &TaskStack,
     own: &[OwnLock],
     waits: impl Future<Output = R>,
 ) -> R {
     let mut waits = pin!(waits);
     poll_fn(|context| {
-        let before = lineage.running.get();
+        let before = task_stack.running.get();
         let is_own = || own.iter().any(|own| own.last.get().is_some());
-        let outer = lineage.is_own.replace(is_own());
+        let outer = task_stack.is_own.replace(is_own());
         let polled = waits.as_mut().poll(context);
-        lineage.is_own.set(outer);
+        task_stack.is_own.set(outer);
         if polled.is_pending() && is_own() {
-            lineage.running.set(before);
+            task_stack.running.set(before);
         }
         polled
     })
@@ -292,39 +292,43 @@ mod tests {
 
     #[test]
     fn a_lock_of_a_task_that_does_not_stir_is_hopeless() {
-        let (lineage, own) = (Lineage::default(), OwnLock::new());
-        lineage.takes(7);
+        let (task_stack, own) = (TaskStack::default(), OwnLock::new());
+        task_stack.takes(7);
         for _ in 0..FRUITLESS_LOOKS {
-            assert!(!own.is_hopeless(&lineage, 7));
+            assert!(!own.is_hopeless(&task_stack, 7));
         }
-        assert!(own.is_hopeless(&lineage, 7));
-        lineage.stir();
-        assert!(!own.is_hopeless(&lineage, 7), "another future of the task goes on");
-        lineage.lets_go(7);
+        assert!(own.is_hopeless(&task_stack, 7));
+        task_stack.makes_step();
+        assert!(!own.is_hopeless(&task_stack, 7), "another future of the task goes on");
+        task_stack.lets_go(7);
         for _ in 0..2 * FRUITLESS_LOOKS {
-            assert!(!own.is_hopeless(&lineage, 7), "somebody else's");
+            assert!(!own.is_hopeless(&task_stack, 7), "somebody else's");
         }
     }
 
     #[test]
     fn a_parents_lock_is_its_childrens_and_a_siblings_is_not() {
-        let (lineage, mut set) = (Lineage::default(), 0);
-        let (mut one, mut two) = (lineage.new_task(), lineage.new_task());
-        lineage.takes(1);
-        lineage.enter(one, set);
-        lineage.takes(2);
-        let seen = lineage.holder_stirs(1);
+        let (task_stack, mut set) = (TaskStack::default(), 0);
+        let (mut one, mut two) = (task_stack.new_task(), task_stack.new_task());
+        task_stack.takes(1);
+        task_stack.enter(one, set);
+        task_stack.takes(2);
+        let seen = task_stack.holder_steps(1);
         assert!(seen.is_some());
-        lineage.leave(&mut one, &mut set);
-        lineage.enter(two, set);
-        lineage.stir();
-        lineage.leave(&mut two, &mut set);
-        assert_eq!(lineage.holder_stirs(1), seen.map(|stirs| stirs + 1), "the parent stirs with its tasks");
-        lineage.enter(one, set);
-        assert_eq!(lineage.holder_stirs(1), seen, "but not for them");
-        lineage.leave(&mut one, &mut set);
-        assert!(lineage.holder_stirs(2).is_none(), "a child goes on by itself");
-        lineage.ended(one);
-        assert!(lineage.holder_stirs(2).is_some(), "what an ended task holds is its parent's");
+        task_stack.leave(&mut one, &mut set);
+        task_stack.enter(two, set);
+        task_stack.makes_step();
+        task_stack.leave(&mut two, &mut set);
+        assert_eq!(
+            task_stack.holder_steps(1),
+            seen.map(|steps| steps + 1),
+            "the parent steps with its tasks"
+        );
+        task_stack.enter(one, set);
+        assert_eq!(task_stack.holder_steps(1), seen, "but not for them");
+        task_stack.leave(&mut one, &mut set);
+        assert!(task_stack.holder_steps(2).is_none(), "a child goes on by itself");
+        task_stack.ended(one);
+        assert!(task_stack.holder_steps(2).is_some(), "what an ended task holds is its parent's");
     }
 }
