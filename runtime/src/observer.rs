@@ -52,7 +52,8 @@ impl NodeMetrics {
         let uncollected_bytes = of_first(control::left_bytes()).cast_signed().max(0).cast_unsigned();
         let heap = nodes.map(|node| {
             let heads = geometry.segments_of(node).map(|segment| {
-                [control::taken(segment), control::freed(segment), control::live(segment)].map(&load)
+                [control::taken_chunks(segment), control::freed_chunks(segment), control::live_bytes(segment)]
+                    .map(&load)
             });
             HeapUse::of(&grid, geometry, node, heads)
         });

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::memory::cache::page_words;
 use crate::segment::classes::{CLASSES, Class};
-use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, SLOT_PAGE_BYTES, SLOT_PAGES};
+use crate::segment::control::{self, DIRECTORY_ENTRIES, Entry, EpochPage, SLOT_PAGES, SLOTS_HERE};
 use crate::segment::grid::{Grid, Use};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
@@ -60,11 +60,11 @@ impl Map {
     pub fn fixed(&self) -> Vec<Metadata> {
         let mut words = Vec::new();
         for segment in self.segments() {
-            let pools = Address::new(segment, control::pools().start);
+            let (pools, end) = (control::pool_head(segment, 0), control::pool_head(segment, CLASSES));
             words.extend(range("header", Address::new(segment, 0)..pools));
             let first = self.geometry.node_of(segment) * self.geometry.segments_per_node();
             if segment == first {
-                words.extend(range("pool head", pools..pools.add(CLASSES as u64 * WORD)));
+                words.extend(range("pool head", pools..end));
             }
             if segment == 0 {
                 words.extend(Self::control());
@@ -80,19 +80,18 @@ impl Map {
     fn control() -> Vec<Metadata> {
         let mut words = Vec::new();
         for index in 0..DIRECTORY_ENTRIES {
-            let (from, to) = (control::entry(index), control::entry(index).add(ENTRY_WORDS as u64 * WORD));
-            let names = ["directory state", "directory value", "directory fingerprint"];
-            words
-                .extend(names.into_iter().zip(0..).map(|(kind, word)| metadata(kind, from.add(word * WORD))));
-            let names = from.add(names.len() as u64 * WORD)..Address::from_bits(to.bits() - WORD);
-            words.extend(range("directory name", names));
-            words.push(metadata("directory description", Address::from_bits(to.bits() - WORD)));
+            let entry = control::directory(index);
+            words.push(metadata("directory state", Entry::state(entry)));
+            words.push(metadata("directory value", Entry::value(entry)));
+            words.push(metadata("directory fingerprint", Entry::fingerprint(entry)));
+            words.extend(range("directory name", Entry::name(entry, 0)..Entry::description(entry)));
+            words.push(metadata("directory description", Entry::description(entry)));
         }
-        words.extend(range("epoch", control::epoch()..control::slot_here(0)));
-        words.extend(range("epoch slot", control::slot_here(0)..control::slot_page(0)));
-        words.extend(range("slot page", control::slot_page(0)..control::slot_page(SLOT_PAGES)));
-        words.extend(range("count of members", control::evictions()..control::record_here(0)));
-        words.extend(range("record", control::record_here(0)..Address::new(0, control::CONTROL_BYTES)));
+        words.extend(range("epoch", control::epoch()..control::epoch_slot(0)));
+        words.extend(range("epoch slot", control::epoch_slot(0)..control::epoch_page(0)));
+        words.extend(range("slot page", control::epoch_page(0)..control::epoch_page(SLOT_PAGES)));
+        words.extend(range("count of members", control::evictions()..control::member(0)));
+        words.extend(range("record", control::member(0)..Address::new(0, control::CONTROL_BYTES)));
         words
     }
 
@@ -101,11 +100,11 @@ impl Map {
     pub fn found(&self, look: Look<'_>) -> Vec<Metadata> {
         let mut words = Vec::new();
         for index in 0..SLOT_PAGES {
-            let page = Address::from_bits(look(control::slot_page(index)));
-            if self.is_inside(page, SLOT_PAGE_BYTES) {
-                let records = control::record_in_page(page, 0);
+            let page = Address::from_bits(look(control::epoch_page(index)));
+            if self.is_inside(page, EpochPage::BYTES) {
+                let records = EpochPage::record(page, 0);
                 words.extend(range("epoch slot on a page", page..records));
-                words.extend(range("record on a page", records..page.add(SLOT_PAGE_BYTES)));
+                words.extend(range("record on a page", records..page.add(EpochPage::BYTES)));
             }
         }
         for node in 0..self.geometry.nodes() {
@@ -114,12 +113,12 @@ impl Map {
                 words.extend(self.pages(look(head), class, look));
             }
         }
-        let list = Address::from_bits(look(control::own_list()));
+        let list = Address::from_bits(look(control::own_list_of_candidates()));
         if self.is_inside(list, MOST_WORDS * WORD) {
             words.extend(range("list of candidates", list..list.add(MOST_WORDS * WORD)));
         }
         for index in 0..DIRECTORY_ENTRIES {
-            let at = control::entry(index).add((ENTRY_WORDS as u64 - 1) * WORD);
+            let at = Entry::description(control::directory(index));
             let description = Address::from_bits(look(at));
             if self.is_inside(description, WORD) {
                 let bytes = look(description).min(MOST_WORDS * WORD).next_multiple_of(WORD) + WORD;
@@ -170,7 +169,7 @@ impl Map {
 
     /// The states of the records in the control block.
     pub fn records(&self) -> impl Iterator<Item = Address> + use<> {
-        (0..control::SLOTS_HERE as u64).map(control::record_here)
+        (0..SLOTS_HERE).map(control::member)
     }
 
     fn segments(&self) -> Range<u16> {
@@ -216,10 +215,10 @@ mod tests {
             assert!(places.contains(&at.bits()), "{at}");
         }
         let kind = |at: Address| words.iter().find(|word| word.at == at).map(|word| word.kind);
-        assert_eq!(kind(control::used_slots()), Some("epoch"));
-        assert_eq!(kind(control::own_list()), Some("count of members"));
-        assert_eq!(kind(control::record_here(125)), Some("record"));
-        assert_eq!(kind(control::entry(3)), Some("directory state"));
+        assert_eq!(kind(control::used_epoch_slots()), Some("epoch"));
+        assert_eq!(kind(control::own_list_of_candidates()), Some("count of members"));
+        assert_eq!(kind(control::member(125)), Some("record"));
+        assert_eq!(kind(control::directory(3)), Some("directory state"));
     }
 
     #[test]

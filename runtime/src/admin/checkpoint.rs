@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
-use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, LAYOUT_VERSION};
+use crate::segment::control::{self, DIRECTORY_ENTRIES, Entry, LAYOUT_VERSION};
 use crate::segment::grid::Grid;
 use crate::session::{Cluster, ComputeThread};
 use farfield_fabric::files;
@@ -40,7 +40,7 @@ const HEADER_BYTES: usize = MAGIC.len() + HEADER_WORDS * WORD_BYTES;
 /// How words lie in the file: as in memory.
 const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 const DIGEST_BYTES: usize = 32;
-const DIRECTORY_WORDS: usize = DIRECTORY_ENTRIES * ENTRY_WORDS;
+const DIRECTORY_WORDS: usize = DIRECTORY_ENTRIES * Entry::WORDS;
 /// How many words are moved at a time.
 const WORDS_AT_A_TIME: usize = 1024;
 
@@ -215,12 +215,12 @@ async fn save_to(ct: &ComputeThread, path: &Path, file: File) -> Result<u64> {
     to.write(&header.to_bytes())?;
     for segment in 0..geometry.segments() {
         let segment = segment as u16;
-        let taken = ct.read_word(control::taken(segment)).await?.min(grid.chunks(segment));
+        let taken = ct.read_word(control::taken_chunks(segment)).await?.min(grid.chunks(segment));
         to.write(&taken.to_ne_bytes())?;
         copy_out(ct, &mut to, grid.word(segment, 0), taken as usize).await?;
         copy_out(ct, &mut to, grid.start(segment, 0), used(&grid, segment, taken)).await?;
     }
-    copy_out(ct, &mut to, control::entry(0), DIRECTORY_WORDS).await?;
+    copy_out(ct, &mut to, control::directory(0), DIRECTORY_WORDS).await?;
     let bytes = to.end()?;
     tracing::info!(bytes, "checkpoint written");
     Ok(bytes)
@@ -254,7 +254,7 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
         ));
     }
     for segment in 0..geometry.segments() {
-        if ct.read_word(control::taken(segment as u16)).await? > 0 {
+        if ct.read_word(control::taken_chunks(segment as u16)).await? > 0 {
             return Err(failed(path, "the cluster is not empty: restore into a new one"));
         }
     }
@@ -270,9 +270,9 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
         }
         copy_in(ct, &mut from, grid.word(segment, 0), taken as usize).await?;
         copy_in(ct, &mut from, grid.start(segment, 0), used(&was, segment, taken)).await?;
-        ct.write_word(control::taken(segment), taken).await?;
+        ct.write_word(control::taken_chunks(segment), taken).await?;
     }
-    copy_in(ct, &mut from, control::entry(0), DIRECTORY_WORDS).await?;
+    copy_in(ct, &mut from, control::directory(0), DIRECTORY_WORDS).await?;
     ct.reset_directory().await?;
     ct.collect(true).await?;
     tracing::info!(segments = old.segments(), "checkpoint restored");

@@ -134,7 +134,7 @@ impl ComputeThread {
         let body = async |ct: &Self| {
             let debts = ct.read_word(control::debts()).await?;
             let lost = ct.collect(false).await?;
-            ct.write_word(control::collected(), debts).await?;
+            ct.write_word(control::collected_debts(), debts).await?;
             Ok(lost)
         };
         self.while_alone(body).await
@@ -227,9 +227,7 @@ impl ComputeThread {
         // First of all: what stands in a list must not be in another, too.
         for node in 0..geometry.nodes() {
             let first = geometry.segments_of(node).start;
-            if let Some(pools) = Class::from_index(0).map(|class| control::pool(first, class)) {
-                self.write_words(pools, &[0; CLASSES]).await?;
-            }
+            self.write_words(control::pool_head(first, 0), &[0; CLASSES]).await?;
         }
         let mut freed = 0;
         for segment in 0..geometry.segments() {
@@ -238,7 +236,7 @@ impl ComputeThread {
         self.give_everything();
         self.wait_for_detached().await;
         for (node, bytes) in live {
-            self.write_word(control::live(geometry.segments_of(node).start), bytes).await?;
+            self.write_word(control::live_bytes(geometry.segments_of(node).start), bytes).await?;
         }
         self.write_word(control::left_bytes(), 0).await?;
         tracing::info!(
@@ -261,7 +259,7 @@ impl ComputeThread {
 
     pub(crate) async fn read_table(&self, segment: u16) -> Result<Vec<Use>> {
         let chunks = self.heap().grid.chunks(segment);
-        let taken = self.read_word(control::taken(segment)).await?.min(chunks) as usize;
+        let taken = self.read_word(control::taken_chunks(segment)).await?.min(chunks) as usize;
         let words = self.read_far(self.heap().grid.word(segment, 0), taken).await?;
         (0..).zip(words).map(|(chunk, word)| self.heap().grid.usage(segment, chunk, word)).collect()
     }
@@ -271,7 +269,7 @@ impl ComputeThread {
         let frees_locks = matches!(mode, TraceMode::Alone { frees_locks: true });
         let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes()).map(|node| (node, 0)).collect();
         // Parts of the control block that lie among the objects.
-        let pages = self.read_words(control::slot_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
+        let pages = self.read_words(control::epoch_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
         let pages = (0..).zip(pages).map(|(index, word)| decode::slot_page(&self.heap().grid, index, word));
         let pages: Vec<Option<Address>> = pages.collect::<Result<_>>()?;
         for at in pages.into_iter().flatten().chain(self.kept_descriptions().await?) {
@@ -444,7 +442,7 @@ impl ComputeThread {
         words.truncate(table.len());
         let free = words.iter().filter(|word| **word == Use::Free.to_word()).count() as u64;
         self.write_far(self.heap().grid.word(segment, 0), &words).await?;
-        self.write_word(control::freed(segment), free).await?;
+        self.write_word(control::freed_chunks(segment), free).await?;
         self.give_surplus();
         Ok(freed)
     }

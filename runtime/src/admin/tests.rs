@@ -76,16 +76,16 @@ fn nowhere() -> u64 {
 #[test]
 fn of_epochs_and_members() {
     assert_told("epoch", |_| control::epoch(), LAST_EPOCH + 1, &[status]);
-    assert_told("used epoch slots", |_| control::used_slots(), 1 << 40, &[status]);
-    assert_told("state of a member", |_| control::record_here(9), 1 << 25, &[status]);
-    assert_told("directory[3].state", |_| control::entry(3), 7, &[status]);
+    assert_told("used epoch slots", |_| control::used_epoch_slots(), 1 << 40, &[status]);
+    assert_told("state of a member", |_| control::member(9), 1 << 25, &[status]);
+    assert_told("directory[3].state", |_| control::directory(3), 7, &[status]);
 }
 
 #[test]
 fn of_pages_of_slots() {
     // Unaligned, past the end, and another segment's; only who has more than 126 processes reads it otherwise.
     for word in [nowhere(), Address::new(0, 1 << 20).bits(), Address::new(7, 1 << 19).bits(), u64::MAX] {
-        assert_told("epoch page[5]", |_| control::slot_page(5), word, &[collects]);
+        assert_told("epoch page[5]", |_| control::epoch_page(5), word, &[collects]);
     }
 }
 
@@ -97,8 +97,8 @@ fn of_the_chunk_table() {
         let served = Served::new(&format!("table-{chunk}"));
         let told = served.connect().run(1, async |ct| {
             let at = ct.heap().grid.word(0, chunk);
-            let taken = ct.read_word(control::taken(0)).await?;
-            ct.write_word(control::taken(0), taken.max(chunk + 1)).await?;
+            let taken = ct.read_word(control::taken_chunks(0)).await?;
+            ct.write_word(control::taken_chunks(0), taken.max(chunk + 1)).await?;
             ct.write_word(at, word).await?;
             let told = [ct.status().await.map(drop), ct.collect(false).await.map(drop)];
             let looked_up = ct.heap().look_up(ct, ct.heap().grid.start(0, chunk)).await.map(drop);
@@ -158,9 +158,9 @@ fn of_pages_of_the_pool() {
 #[test]
 fn of_lists_of_candidates() {
     for word in [nowhere(), u64::MAX, Address::new(3, 1 << 19).bits()] {
-        assert_told("own list of candidates", |_| control::own_list(), word, &[sweeps]);
+        assert_told("own list of candidates", |_| control::own_list_of_candidates(), word, &[sweeps]);
     }
-    assert_told("list of candidates", |_| control::candidates(), u64::MAX, &[attends]);
+    assert_told("list of candidates", |_| control::list_of_candidates(), u64::MAX, &[attends]);
     assert_told(
         "options",
         |_| control::options(),
@@ -180,10 +180,10 @@ fn of_what_lists_say() {
             [[2, !(1 << 60), 0, 0], [2, !1, 0, 0], [2, !1, !block.address.bits(), !(1 << 47 | 3 << 48)]]
         {
             ct.write_words(block.address, &words).await?;
-            ct.write_word(control::candidates(), block.address.bits()).await?;
+            ct.write_word(control::list_of_candidates(), block.address.bits()).await?;
             told.push(ct.attend_sweep().await.unwrap_err().to_string());
         }
-        ct.write_word(control::candidates(), 0).await?;
+        ct.write_word(control::list_of_candidates(), 0).await?;
         ct.attend_sweep().await?;
         ct.put_control_page(block);
         Ok(told)

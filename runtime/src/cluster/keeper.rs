@@ -25,8 +25,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use memoffset::offset_of;
-
 use crate::admin::Pace;
 use crate::error::{Error, Result};
 use crate::io::KeeperFailures;
@@ -223,9 +221,9 @@ struct Others {
 impl Others {
     /// Looks at a process; gives whether it has been silent for longer than its lease.
     fn is_silent(&mut self, member: &Seen, now: Duration) -> bool {
-        let seen = self.seen.entry(member.identity).or_insert((member.sign(), now));
-        if seen.0 != member.sign() {
-            *seen = (member.sign(), now);
+        let seen = self.seen.entry(member.identity).or_insert((member.words.sign, now));
+        if seen.0 != member.words.sign {
+            *seen = (member.words.sign, now);
         }
         now.saturating_sub(seen.1) > self.lease
     }
@@ -247,7 +245,7 @@ async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
     let mut chain = ct.empty_chain();
     // A count of bytes looks like an address: what is written here leads nowhere, and a sweep must not take it for a link.
     chain.set_of_allocator();
-    chain.write(member.record().add(offset_of!(Record, sign) as u64), &[sign, ct.process_holds()]);
+    chain.write(Record::sign(member.record()), &[sign, ct.process_holds()]);
     ct.submit(chain).await.map(drop)
 }
 

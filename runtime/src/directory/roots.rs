@@ -23,21 +23,20 @@
 //! data structure's path.
 
 use crate::io::operations::*;
-use crate::segment::entry::{Body, PackedName, State, View, pack, unpack};
+use crate::segment::entry::{PackedName, State, pack, unpack};
 
 use crate::error::{self, Error, Result};
 use crate::io::Exchange;
 use crate::io::Purpose;
 use crate::memory::worker::Worker;
 use crate::pointer::{Address, RemotePtr};
-use crate::segment::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES};
+use crate::segment::control::{self, DIRECTORY_ENTRIES, Entry, NAME_BYTES};
 use crate::session::ComputeThread;
 use farfield_fabric::chain::Chain;
 use farfield_sim::Plant;
 use farfield_words::Remote;
 use farfield_words::describe::describe;
 use farfield_words::fingerprint::name as fingerprint_of_name;
-use memoffset::offset_of;
 
 /// How many entries are read at a time.
 const ENTRIES_PER_READ: usize = 8;
@@ -49,7 +48,7 @@ pub(crate) const BARRIER: u64 = fingerprint_of_name("farfield barrier");
 /// What was found under a name.
 enum Found {
     /// An entry with that name.
-    Named { index: usize, state: State, body: Body },
+    Named { index: usize, state: State, entry: Entry },
     /// None has it; this is the first entry without a name.
     Free { index: usize, state: State },
 }
@@ -58,7 +57,7 @@ enum Found {
 struct Claim<'a> {
     ct: &'a ComputeThread,
     index: usize,
-    body: Body,
+    entry: Entry,
     settled: bool,
 }
 
@@ -66,9 +65,9 @@ impl Claim<'_> {
     /// As [`settle`](Self::settle), for a root, with a description of its type where other programs may want to see it.
     async fn settle_root<T: Remote>(mut self, root: RemotePtr<T>) -> Result<()> {
         let ct = self.ct;
-        let old = std::mem::take(&mut self.body.description);
+        let old = std::mem::take(&mut self.entry.description);
         if !ct.cluster().is_private() {
-            self.body.description = ct.publish_description(&describe::<T>()).await?;
+            self.entry.description = ct.publish_description(&describe::<T>()).await?;
         }
         self.settle(root.address().bits()).await?;
         ct.forget_description(Address::from_bits(old)).await
@@ -76,8 +75,9 @@ impl Claim<'_> {
 
     /// Writes the value and makes the entry ready, in one chain; the name is given back if that fails.
     async fn settle(mut self, value: u64) -> Result<()> {
-        self.body.value = value;
-        write_entry(self.ct, self.index, &self.body, State::Initialising(self.ct.id()), State::Ready).await?;
+        self.entry.value = value;
+        write_entry(self.ct, self.index, &self.entry, State::Initialising(self.ct.id()), State::Ready)
+            .await?;
         self.settled = true;
         Ok(())
     }
@@ -95,23 +95,23 @@ impl Drop for Claim<'_> {
 
 /// Gives back the entry that this thread has claimed.
 fn give_back(ct: &Worker, index: usize) {
-    let (entry, me) = (control::entry(index), ct.id());
-    ct.compensate(Exchange::of_word(entry, State::Initialising(me).word(), State::Vacant.word()));
-    ct.compensate(Exchange::of_word(entry, State::Naming(me).word(), State::Empty.word()));
+    let (entry, me) = (control::directory(index), ct.id());
+    ct.compensate(Exchange::of_word(entry, State::Initialising(me).to_word(), State::Vacant.to_word()));
+    ct.compensate(Exchange::of_word(entry, State::Naming(me).to_word(), State::Empty.to_word()));
 }
 
-/// Writes the body of an entry that this thread has `claimed`, and then its state, in one chain.
+/// Writes the words behind the state of an entry that this thread has `claimed`, and then its state, in one chain.
 async fn write_entry(
     ct: &ComputeThread,
     index: usize,
-    body: &Body,
+    entry: &Entry,
     claimed: State,
     state: State,
 ) -> Result<()> {
-    let entry = control::entry(index);
+    let at = control::directory(index);
     let mut chain = ct.empty_chain();
-    chain.write(entry.add(control::entry_body().start as u64), &body.words());
-    chain.replace(entry, claimed.word(), state.word());
+    chain.write(Entry::value(at), &entry.words_behind_state());
+    chain.replace(at, claimed.to_word(), state.to_word());
     ct.submit(chain).await.map(drop)
 }
 
@@ -141,23 +141,20 @@ impl Kind {
 async fn find(ct: &ComputeThread, name: &str, packed: PackedName, kind: Kind) -> Result<Found> {
     for first in (0..DIRECTORY_ENTRIES).step_by(ENTRIES_PER_READ) {
         let look = |words: &[u64]| {
-            for (index, entry) in (first..).zip(words.chunks_exact(ENTRY_WORDS)) {
-                let entry = View(entry);
-                let state = entry.state(index)?;
+            for (index, entry) in (first..).zip(words.chunks_exact(Entry::WORDS)) {
+                let entry = Entry::from_words(entry);
+                let state = entry.decode_state(index)?;
                 if matches!(state, State::Empty | State::Naming(_)) {
                     return Ok(Some(Found::Free { index, state }));
                 }
-                if entry.name() == packed && Kind::of(entry.fingerprint()) == kind {
-                    let (value, fingerprint) = (entry.value(), entry.fingerprint());
-                    let (type_name, description) = (entry.type_name(), entry.description());
-                    let body = Body { value, fingerprint, name: packed, type_name, description };
-                    return Ok(Some(Found::Named { index, state, body }));
+                if entry.name == packed && Kind::of(entry.fingerprint) == kind {
+                    return Ok(Some(Found::Named { index, state, entry }));
                 }
             }
             Ok(None)
         };
         if let Some(found) =
-            ct.read_words(control::entry(first), ENTRIES_PER_READ * ENTRY_WORDS, look).await?
+            ct.read_words(control::directory(first), ENTRIES_PER_READ * Entry::WORDS, look).await?
         {
             return Ok(found);
         }
@@ -167,15 +164,16 @@ async fn find(ct: &ComputeThread, name: &str, packed: PackedName, kind: Kind) ->
 
 /// Moves an entry from one state to another, unless somebody else was faster.
 async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
-    Ok(ct.compare_exchange_word(control::entry(index), from.word(), to.word()).await? == from.word())
+    Ok(ct.compare_exchange_word(control::directory(index), from.to_word(), to.to_word()).await?
+        == from.to_word())
 }
 
 /// As [`change`], to a state in which the entry is this thread's. Dropped before its outcome is known, it gives back what it may get; not
 /// without knowing the outcome, since the entry may be another task's of this thread.
 async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
     let mut chain = ct.empty_chain();
-    let slot = chain.compare_exchange(control::entry(index), from.word(), to.word());
-    let is_claimed = move |_: &Worker, done: &Chain| done.word(&slot) == from.word();
+    let slot = chain.compare_exchange(control::directory(index), from.to_word(), to.to_word());
+    let is_claimed = move |_: &Worker, done: &Chain| done.word(&slot) == from.to_word();
     let unwanted = move |ct: &Worker, is_claimed: bool| {
         if is_claimed && !ct.has(Plant::KeptName) {
             give_back(ct, index);
@@ -186,30 +184,32 @@ async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Resu
 
 /// A root that exists, or the right to make it.
 enum RootOrClaim<'a> {
-    /// The entry's index and what it says.
-    Root(usize, Body),
+    /// The entry and its index.
+    Root(usize, Entry),
     Claim(Claim<'a>),
 }
 
-async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Result<RootOrClaim<'a>> {
+async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Entry) -> Result<RootOrClaim<'a>> {
     let me = ct.id();
     let mut backoff = ct.retry();
     loop {
         let (index, from, to, old) = match find(ct, name, new.name, Kind::of(new.fingerprint)).await? {
-            Found::Named { index, state: State::Ready, body } => return Ok(RootOrClaim::Root(index, body)),
-            Found::Named { index, state, body } => (index, state, State::Initialising(me), body.description),
+            Found::Named { index, state: State::Ready, entry } => return Ok(RootOrClaim::Root(index, entry)),
+            Found::Named { index, state, entry } => {
+                (index, state, State::Initialising(me), entry.description)
+            }
             Found::Free { index, state } => (index, state, State::Naming(me), 0),
         };
         let busy = match from {
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
             // A claim of this thread's that is yet to be given back has the same word as a new one.
-            State::Empty | State::Vacant | State::Ready => ct.may_still_exchange(control::entry(index)),
+            State::Empty | State::Vacant | State::Ready => ct.may_still_exchange(control::directory(index)),
         };
         if !busy && (claim(ct, index, from, to).await? || ct.has(Plant::SharedName)) {
-            let body = Body { description: old, ..new };
-            let claim = Claim { ct, index, body, settled: false };
+            let entry = Entry { description: old, ..new };
+            let claim = Claim { ct, index, entry, settled: false };
             if to == State::Naming(me) {
-                let named = write_entry(ct, index, &body, to, State::Initialising(me));
+                let named = write_entry(ct, index, &entry, to, State::Initialising(me));
                 named.await?;
             }
             return Ok(RootOrClaim::Claim(claim));
@@ -226,12 +226,12 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Body) -> Resu
 pub(crate) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Address> {
     let packed = check_name(name)?;
     let index = loop {
-        match root_or_claim(ct, name, Body::new(packed, BARRIER, "barrier")).await? {
+        match root_or_claim(ct, name, Entry::new(packed, BARRIER, "barrier")).await? {
             RootOrClaim::Claim(claim) => claim.settle(0).await?,
             RootOrClaim::Root(index, _) => break index,
         }
     };
-    Ok(control::entry(index).add(offset_of!(Entry, value) as u64))
+    Ok(Entry::value(control::directory(index)))
 }
 
 impl ComputeThread {
@@ -250,7 +250,7 @@ impl ComputeThread {
         init: impl AsyncFnOnce() -> Result<RemotePtr<T>>,
     ) -> Result<RemotePtr<T>> {
         match root_or_claim(self, name, new_root::<T>(name)?).await? {
-            RootOrClaim::Root(_, body) => check_root(name, &body),
+            RootOrClaim::Root(_, entry) => check_root(name, &entry),
             RootOrClaim::Claim(claim) => {
                 let root = init().await?;
                 claim.settle_root(root).await?;
@@ -277,7 +277,7 @@ impl ComputeThread {
     /// another type or build.
     pub async fn lookup<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
         match find(self, name, check_name(name)?, Kind::Root).await? {
-            Found::Named { state: State::Ready, body, .. } => check_root(name, &body),
+            Found::Named { state: State::Ready, entry, .. } => check_root(name, &entry),
             _ => Err(Error::from(error::RootNotFound { root: name.into() })),
         }
     }
@@ -287,10 +287,10 @@ impl ComputeThread {
     /// # Errors
     /// As [`lookup`](Self::lookup).
     pub async fn unpublish<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
-        if let Found::Named { index, state: State::Ready, body } =
+        if let Found::Named { index, state: State::Ready, entry } =
             find(self, name, check_name(name)?, Kind::Root).await?
         {
-            let root = check_root(name, &body)?;
+            let root = check_root(name, &entry)?;
             if change(self, index, State::Ready, State::Vacant).await? {
                 return Ok(root);
             }
@@ -312,38 +312,37 @@ pub(crate) struct RootSeen {
 impl ComputeThread {
     /// All roots. One READ of 16 KiB.
     pub(crate) async fn roots(&self) -> Result<Vec<RootSeen>> {
-        let words = DIRECTORY_ENTRIES * ENTRY_WORDS;
+        let words = DIRECTORY_ENTRIES * Entry::WORDS;
         let look = |words: &[u64]| {
             let mut roots = Vec::new();
-            for (index, entry) in words.chunks_exact(ENTRY_WORDS).enumerate() {
-                let entry = View(entry);
-                if entry.state(index)? == State::Ready && entry.fingerprint() != BARRIER {
+            for (index, entry) in words.chunks_exact(Entry::WORDS).enumerate() {
+                let entry = Entry::from_words(entry);
+                if entry.decode_state(index)? == State::Ready && entry.fingerprint != BARRIER {
                     roots.push(RootSeen {
-                        name: unpack(&entry.name()),
-                        type_name: unpack(&entry.type_name()),
-                        fingerprint: entry.fingerprint(),
-                        at: Address::from_bits(entry.value()),
-                        description: Address::from_bits(entry.description()),
+                        name: unpack(&entry.name),
+                        type_name: unpack(&entry.type_name),
+                        fingerprint: entry.fingerprint,
+                        at: Address::from_bits(entry.value),
+                        description: Address::from_bits(entry.description),
                     });
                 }
             }
             Ok(roots)
         };
-        self.read_words(control::entry(0), words, look).await
+        self.read_words(control::directory(0), words, look).await
     }
 
     /// Frees the names that are claimed, and begins all barriers anew: for a directory that comes from another cluster, whose
     /// threads and runs nobody here knows. Nobody else may use it.
     pub(crate) async fn reset_directory(&self) -> Result<()> {
         for index in 0..DIRECTORY_ENTRIES {
-            let at = control::entry(index);
-            let look = |words: &[u64]| Ok((View(words).state(index)?, View(words).fingerprint()));
-            let (state, fingerprint) = self.read_words(at, ENTRY_WORDS, look).await?;
-            match state {
-                State::Naming(_) => self.write_word(at, State::Empty.word()).await?,
-                State::Initialising(_) => self.write_word(at, State::Vacant.word()).await?,
-                State::Ready if fingerprint == BARRIER => {
-                    self.write_word(at.add(offset_of!(Entry, value) as u64), 0).await?;
+            let at = control::directory(index);
+            let entry = self.read_words(at, Entry::WORDS, |words| Ok(Entry::from_words(words))).await?;
+            match entry.decode_state(index)? {
+                State::Naming(_) => self.write_word(at, State::Empty.to_word()).await?,
+                State::Initialising(_) => self.write_word(at, State::Vacant.to_word()).await?,
+                State::Ready if entry.fingerprint == BARRIER => {
+                    self.write_word(Entry::value(at), 0).await?;
                 }
                 State::Ready | State::Empty | State::Vacant => {}
             }
@@ -353,36 +352,38 @@ impl ComputeThread {
 
     /// The values of all entries: addresses of roots, and whatever stands in entries of other states. One round trip.
     pub(crate) async fn directory_values(&self) -> Result<Vec<u64>> {
-        let look =
-            |words: &[u64]| Ok(words.chunks_exact(ENTRY_WORDS).map(|entry| View(entry).value()).collect());
-        self.read_words(control::entry(0), DIRECTORY_ENTRIES * ENTRY_WORDS, look).await
+        let look = |words: &[u64]| {
+            Ok(words.chunks_exact(Entry::WORDS).map(|entry| Entry::from_words(entry).value).collect())
+        };
+        self.read_words(control::directory(0), DIRECTORY_ENTRIES * Entry::WORDS, look).await
     }
 
     /// Descriptions, also those that entries without a root have kept.
     pub(crate) async fn kept_descriptions(&self) -> Result<Vec<Address>> {
-        let words = DIRECTORY_ENTRIES * ENTRY_WORDS;
+        let words = DIRECTORY_ENTRIES * Entry::WORDS;
         let look = |words: &[u64]| {
-            let kept =
-                words.chunks_exact(ENTRY_WORDS).map(|entry| Address::from_bits(View(entry).description()));
+            let kept = words
+                .chunks_exact(Entry::WORDS)
+                .map(|entry| Address::from_bits(Entry::from_words(entry).description));
             Ok(kept.filter(|at| !at.is_null()).collect())
         };
-        self.read_words(control::entry(0), words, look).await
+        self.read_words(control::directory(0), words, look).await
     }
 }
 
-fn new_root<T: Remote>(name: &str) -> Result<Body> {
-    Ok(Body::new(check_name(name)?, T::FINGERPRINT, std::any::type_name::<T>()))
+fn new_root<T: Remote>(name: &str) -> Result<Entry> {
+    Ok(Entry::new(check_name(name)?, T::FINGERPRINT, std::any::type_name::<T>()))
 }
 
-fn check_root<T: Remote>(name: &str, body: &Body) -> Result<RemotePtr<T>> {
-    if body.fingerprint != T::FINGERPRINT {
+fn check_root<T: Remote>(name: &str, entry: &Entry) -> Result<RemotePtr<T>> {
+    if entry.fingerprint != T::FINGERPRINT {
         return Err(Error::from(error::LayoutMismatch {
             root: name.into(),
             expected: std::any::type_name::<T>().into(),
             expected_fingerprint: T::FINGERPRINT,
-            found: unpack(&body.type_name).into(),
-            found_fingerprint: body.fingerprint,
+            found: unpack(&entry.type_name).into(),
+            found_fingerprint: entry.fingerprint,
         }));
     }
-    Ok(RemotePtr::from_address(Address::from_bits(body.value)))
+    Ok(RemotePtr::from_address(Address::from_bits(entry.value)))
 }

@@ -17,13 +17,12 @@ use crate::io::block_on;
 use crate::io::operations::*;
 use crate::segment::control;
 use crate::segment::control::Record;
-use crate::segment::record::{DEPARTED_SHIFT, Seen, field};
+use crate::segment::record::{DEPARTED_SHIFT, Seen};
 use crate::session::group::{Group, Joint};
 use crate::session::run::Run;
 use crate::session::{Cluster, ComputeThread};
 use farfield_words::Address;
 use farfield_words::fingerprint;
-use memoffset::offset_of;
 
 /// How long a part sleeps between looks for the others.
 const LOOK: Duration = Duration::from_millis(1);
@@ -144,8 +143,8 @@ impl Group {
             Err(Error::from(error::InvalidArgument { argument: "group", value: value.into(), reason }))
         };
         let others = members.iter().filter(|other| other.identity != me && !other.is_gone());
-        for other in others.filter(|other| other.group() >> 32 << 32 == self.name_word()) {
-            let (part, parts) = (other.group() >> 16 & 0xffff, other.group() & 0xffff);
+        for other in others.filter(|other| other.words.group >> 32 << 32 == self.name_word()) {
+            let (part, parts) = (other.words.group >> 16 & 0xffff, other.words.group & 0xffff);
             let (pid, name) = (other.pid(), &self.name);
             if parts != u64::from(self.parts) {
                 let value = format!("{} parts of `{name}`", self.parts);
@@ -167,7 +166,7 @@ impl Group {
         let find = |part| {
             let word = self.word_of(part);
             let found =
-                members.iter().find(|member| member.group() == word && !member.is_gone() && fits(member));
+                members.iter().find(|member| member.words.group == word && !member.is_gone() && fits(member));
             found.ok_or(part)
         };
         (0..self.parts).map(find).collect()
@@ -182,22 +181,22 @@ async fn meet(ct: &ComputeThread, group: &Group, threads: usize) -> Result<Joint
     group.check(&ct.members().await?, me)?;
     // The group, the round, in which no thread has ended, and no run.
     let words = [group.word(), WAITS | threads as u64, 0];
-    ct.write_words(field(record, offset_of!(Record, group)), &words).await?;
+    ct.write_words(Record::group(record), &words).await?;
     let joint = enter(ct, group, me, record, threads).await;
     if joint.is_err() {
         // It holds the part no longer; another may have it.
-        ct.write_words(field(record, offset_of!(Record, group)), &[0; 3]).await?;
+        ct.write_words(Record::group(record), &[0; 3]).await?;
     }
     joint
 }
 
 /// Waits for a run, finds out who takes part, and waits until all others have.
 async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, threads: usize) -> Result<Joint> {
-    let number = wait_for_run(ct, group, me, field(record, offset_of!(Record, run))).await?;
+    let number = wait_for_run(ct, group, me, Record::run(record)).await?;
     let members = ct.members().await?;
     let parts = group.parts(&members, |member| member.run() >> 32 == number);
     let parts = parts.map_err(|part| group.broken(part))?;
-    let threads_of = |part: &&Seen| (part.round() & THREADS) as usize;
+    let threads_of = |part: &&Seen| (part.words.round & THREADS) as usize;
     let joint = Joint {
         group: group.clone(),
         number,
@@ -206,11 +205,11 @@ async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, thre
         roster: parts.iter().map(|part| part.identity).collect(),
         record,
     };
-    ct.write_word(field(record, offset_of!(Record, round)), ENTERED | threads as u64).await?;
+    ct.write_word(Record::round(record), ENTERED | threads as u64).await?;
     // Who is gone, has given up, or is in another run already needs no waiting for.
     let is_on_its_way = |member: &Seen| {
-        let is_part = member.group() >> 32 << 32 == group.name_word() && member.run() >> 32 == number;
-        is_part && !member.is_gone() && member.round() & ENTERED == 0
+        let is_part = member.words.group >> 32 << 32 == group.name_word() && member.run() >> 32 == number;
+        is_part && !member.is_gone() && member.words.round & ENTERED == 0
     };
     let _waiting = ct.waits_for(|| format!("the other parts of the group `{}` to enter the run", group.name));
     while ct.members().await?.iter().any(is_on_its_way) {
@@ -237,14 +236,13 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
         let members = ct.members().await?;
         group.check(&members, me)?;
         if group.part == 0
-            && let Ok(parts) = group.parts(&members, |member| member.round() & WAITS != 0)
+            && let Ok(parts) = group.parts(&members, |member| member.words.round & WAITS != 0)
         {
-            let number = ct.fetch_add_word(control::runs(), 1).await? % ((1 << RUN_BITS) - 1) + 1;
+            let number = ct.fetch_add_word(control::runs_of_groups(), 1).await? % ((1 << RUN_BITS) - 1) + 1;
             for part in parts {
-                let at = field(part.record(), offset_of!(Record, run));
+                let at = Record::run(part.record());
                 // Nothing is there, or what was meant for somebody who had the record before.
-                ct.compare_exchange_word(at, part.run_word(), number << 32 | u64::from(part.identity))
-                    .await?;
+                ct.compare_exchange_word(at, part.words.run, number << 32 | u64::from(part.identity)).await?;
             }
             continue;
         }

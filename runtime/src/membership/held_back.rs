@@ -20,7 +20,8 @@ use crate::io::Purpose;
 use crate::io::Retry;
 use crate::io::operations::*;
 use crate::memory::worker::HeldBack;
-use crate::segment::{control, decode};
+use crate::segment::control::{self, EpochPage};
+use crate::segment::decode;
 use crate::session::ComputeThread;
 
 /// For how long, where time is real, and how often a thread tries at least before it fails because of another.
@@ -115,12 +116,12 @@ impl ComputeThread {
     /// The number of the process that has a slot. One round trip more than [`members`](Self::members) if there were ever more than 126 at a time.
     async fn process_in_slot(&self, slot: usize) -> Result<Option<u32>> {
         let at = match slot.checked_sub(control::SLOTS_HERE) {
-            None => control::slot_here(slot as u64),
+            None => control::epoch_slot(slot),
             Some(behind) => {
                 let index = behind / control::SLOTS_PER_PAGE;
-                let word = self.read_word(control::slot_page(index)).await?;
+                let word = self.read_word(control::epoch_page(index)).await?;
                 let Some(page) = decode::slot_page(&self.heap().grid, index, word)? else { return Ok(None) };
-                control::slot_in_page(page, (behind % control::SLOTS_PER_PAGE) as u64)
+                EpochPage::slot(page, behind % control::SLOTS_PER_PAGE)
             }
         };
         Ok(self.members().await?.iter().find(|member| member.slot() == at).map(|member| member.identity))

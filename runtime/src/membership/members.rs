@@ -21,18 +21,17 @@
 //! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
 
 use crate::io::operations::*;
-use crate::segment::record::{Seen, State, collect, field};
+use crate::segment::record::{Seen, State, collect};
 
 use crate::error::{self, Error, Result};
 use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE};
-use crate::segment::control::{self, RECORD_WORDS, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
+use crate::segment::control::{self, EpochPage, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
 use crate::segment::record::Places;
 use crate::session::ComputeThread;
 use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::ThreadId;
-use memoffset::offset_of;
 use std::sync::atomic::Ordering;
 
 impl ComputeThread {
@@ -72,7 +71,7 @@ impl ComputeThread {
         let used = number as u64 + 1;
         let mut found = 0;
         while found < used {
-            let seen = self.compare_exchange_word(control::used_slots(), found, used).await?;
+            let seen = self.compare_exchange_word(control::used_epoch_slots(), found, used).await?;
             if seen == found {
                 break;
             }
@@ -82,7 +81,7 @@ impl ComputeThread {
         // Everything behind what the memory node writes.
         let pid = if self.cluster().is_private() { 0 } else { std::process::id() };
         let rest = [u64::from(pid) << 32, 0, 0, 0, 0, 0];
-        chain.write(field(places.record, offset_of!(Record, sign)), &rest);
+        chain.write(Record::sign(places.record), &rest);
         let epoch = chain.read(control::epoch(), 1);
         let mut epoch = decode::epoch(self.submit(chain).await?.word(&epoch))?;
         loop {
@@ -105,25 +104,25 @@ impl ComputeThread {
     /// Where slot `number` and its record are; makes their page if there is none.
     async fn places_at(&self, number: usize) -> Result<Places> {
         let Some(behind) = number.checked_sub(SLOTS_HERE) else {
-            return Ok(Places::here(number as u64));
+            return Ok(Places::here(number));
         };
-        let (page, within) = (behind / SLOTS_PER_PAGE, (behind % SLOTS_PER_PAGE) as u64);
+        let (page, within) = (behind / SLOTS_PER_PAGE, behind % SLOTS_PER_PAGE);
         if page >= SLOT_PAGES {
             let value = format!("{} processes", number + 1).into();
             let reason = "there are not so many epoch slots";
             return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
         }
-        let mut at = self.read_word(control::slot_page(page)).await?;
+        let mut at = self.read_word(control::epoch_page(page)).await?;
         // One makes the page, and of those who come with it only some who have waited in vain.
         let (mut backoff, mut patience) = (self.retry().bounded(), if within == 0 { 0 } else { 12 });
         while at == 0 && patience > 0 {
             backoff.wait().await;
             patience -= 1;
-            at = self.read_word(control::slot_page(page)).await?;
+            at = self.read_word(control::epoch_page(page)).await?;
         }
         if at == 0 {
-            let fresh = self.take_control_page(control::SLOT_PAGE_BYTES).await?;
-            at = self.compare_exchange_word(control::slot_page(page), 0, fresh.address.bits()).await?;
+            let fresh = self.take_control_page(EpochPage::BYTES).await?;
+            at = self.compare_exchange_word(control::epoch_page(page), 0, fresh.address.bits()).await?;
             if at == 0 {
                 at = fresh.address.bits();
             } else {
@@ -137,7 +136,7 @@ impl ComputeThread {
     fn slot_page(&self, index: usize, word: u64) -> Result<Address> {
         let missing = "there is no such page";
         decode::slot_page(&self.heap().grid, index, word)?
-            .ok_or_else(|| decode::corrupted(control::slot_page(index), word, missing))
+            .ok_or_else(|| decode::corrupted(control::epoch_page(index), word, missing))
     }
 
     /// The thread has nothing more to do: its process leaves if it was the last.
@@ -176,9 +175,9 @@ impl ComputeThread {
     /// The processes of the cluster, this one among them. One round trip, two if there were ever more than 126 at a time.
     pub(crate) async fn members(&self) -> Result<Vec<Seen>> {
         let mut chain = self.empty_chain();
-        let used = chain.read(control::used_slots(), 1);
-        let here = chain.read(control::record_here(0), SLOTS_HERE * RECORD_WORDS);
-        let addresses = chain.read(control::slot_page(0), SLOT_PAGES);
+        let used = chain.read(control::used_epoch_slots(), 1);
+        let here = chain.read(control::member(0), SLOTS_HERE * Record::WORDS);
+        let addresses = chain.read(control::epoch_page(0), SLOT_PAGES);
         let done = self.submit(chain).await?;
         let mut members = Vec::new();
         let last = self.cluster().shared.last_process();
@@ -192,7 +191,7 @@ impl ComputeThread {
             let mut chain = self.empty_chain();
             let slots: Vec<Slot> = pages
                 .iter()
-                .map(|page| chain.read(control::record_in_page(*page, 0), SLOTS_PER_PAGE * RECORD_WORDS))
+                .map(|page| chain.read(EpochPage::record(*page, 0), SLOTS_PER_PAGE * Record::WORDS))
                 .collect();
             let done = self.submit(chain).await?;
             for (page, slot) in pages.into_iter().zip(&slots) {
@@ -261,7 +260,7 @@ impl ComputeThread {
             |identity| members.iter().any(|member| member.identity == identity && !member.is_gone());
         let mut evicted = 0;
         for gone in members.iter().filter(|member| member.is_gone()) {
-            let state = gone.word(offset_of!(Record, state));
+            let state = gone.words.state;
             if State::from_word(state).evicted_by.is_some_and(is_here) {
                 continue;
             }
@@ -273,7 +272,7 @@ impl ComputeThread {
             self.run.evicted(gone.identity);
             self.fetch_add_word(control::evictions(), 1).await?;
             self.fetch_add_word(control::debts(), 1).await?;
-            self.fetch_add_word(control::left_bytes(), gone.holds()).await?;
+            self.fetch_add_word(control::left_bytes(), gone.words.holds).await?;
             self.vacate(gone.places, claim).await?;
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;

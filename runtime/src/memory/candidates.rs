@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
-use crate::segment::control::LIST_HEAD_WORDS;
+use crate::segment::control::{ListHead, ListRange};
 use crate::segment::decode::corrupted_as;
 use crate::segment::grid::Grid;
 use farfield_words::Address;
@@ -16,9 +16,6 @@ use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::link_targets;
 
-/// Those of a range: its address, and its blocks' size and how many there are; with all bits turned over, so that they are not taken for
-/// links.
-pub(crate) const RANGE_WORDS: usize = 2;
 /// A list is no larger than this part of a segment, or half a chunk.
 const LIST_SHARE: u64 = 32;
 /// How many times each bit is there: asked, used, kept.
@@ -61,17 +58,19 @@ impl BlockRange {
 
     /// How many words of a list it takes.
     pub(crate) fn words(&self) -> usize {
-        RANGE_WORDS + COPIES * self.asked.len()
+        ListRange::WORDS + COPIES * self.asked.len()
     }
 
-    fn to_words(&self) -> [u64; RANGE_WORDS] {
-        [!self.first.address.bits(), !(self.first.bytes | (self.count as u64) << COUNT_SHIFT)]
+    fn to_words(&self) -> [u64; ListRange::WORDS] {
+        let not_blocks = !(self.first.bytes | (self.count as u64) << COUNT_SHIFT);
+        ListRange { not_address: !self.first.address.bits(), not_blocks }.to_words()
     }
 
     /// What a list's words say; nothing is asked yet. Nothing if such blocks can not be there.
     fn decode(grid: &Grid, words: &[u64]) -> Option<Self> {
-        let (address, cut) = (Address::from_bits(!words[0]), !words[1]);
-        let (bytes, count) = (cut & ((1 << COUNT_SHIFT) - 1), cut >> COUNT_SHIFT);
+        let ListRange { not_address, not_blocks } = ListRange::from_words(words);
+        let (address, blocks) = (Address::from_bits(!not_address), !not_blocks);
+        let (bytes, count) = (blocks & ((1 << COUNT_SHIFT) - 1), blocks >> COUNT_SHIFT);
         // The last chunk of a segment may be shorter than a block that is counted in chunks.
         let slack = grid.chunk_bytes();
         let all = bytes.checked_mul(count)?;
@@ -145,7 +144,8 @@ impl Candidates {
 
     /// The words of a list before anything is vetoed.
     pub(crate) fn to_words(&self, ranges: &[BlockRange]) -> Vec<u64> {
-        let mut words = vec![self.number, !(ranges.len() as u64)];
+        let head = ListHead { number: self.number, not_ranges: !(ranges.len() as u64) };
+        let mut words = head.to_words().to_vec();
         words.extend(ranges.iter().flat_map(BlockRange::to_words));
         words.extend_from_slice(&self.asked);
         words.resize(words.len() + (COPIES - 1) * self.asked.len(), 0);
@@ -163,11 +163,11 @@ impl Candidates {
     /// [`Error::Corrupted`](crate::Error::Corrupted) if the memory has no such blocks, or they are not in the order of their addresses.
     pub(crate) fn decode_ranges(grid: &Grid, at: Address, words: &[u64]) -> Result<(Vec<BlockRange>, usize)> {
         let (mut ranges, mut bits, mut end) = (Vec::new(), 0, Address::NULL);
-        for (index, of_lot) in words.chunks_exact(RANGE_WORDS).enumerate() {
+        for (index, of_lot) in words.chunks_exact(ListRange::WORDS).enumerate() {
             let range = BlockRange::decode(grid, of_lot)
                 .filter(|range| range.first.address >= end)
                 .ok_or_else(|| {
-                    let at = at.add((index * RANGE_WORDS * WORD_BYTES) as u64);
+                    let at = at.add(index as u64 * ListRange::BYTES);
                     corrupted_as("list of candidates", at, of_lot[0], "no such blocks can be there")
                 })?;
             end = range.end();
@@ -185,7 +185,7 @@ impl Candidates {
     /// Where the words of the vetoes are in a list, from its beginning, and how many there are: first those of blocks that are used, then
     /// those of blocks that are kept.
     pub(crate) fn vetoes(&self) -> (u64, usize) {
-        let before = LIST_HEAD_WORDS + RANGE_WORDS * self.ranges.len() + self.asked.len();
+        let before = ListHead::WORDS + ListRange::WORDS * self.ranges.len() + self.asked.len();
         ((before * WORD_BYTES) as u64, (COPIES - 1) * self.asked.len())
     }
 
@@ -346,11 +346,11 @@ mod tests {
     fn a_list_is_read_as_it_was_written() {
         let (candidates, ranges) = candidates();
         let words = candidates.to_words(&ranges);
-        assert_eq!(words.len(), LIST_HEAD_WORDS + ranges.iter().map(BlockRange::words).sum::<usize>());
-        let end = LIST_HEAD_WORDS + !words[1] as usize * RANGE_WORDS;
-        let ranges_at = Address::new(1, 8192 + (LIST_HEAD_WORDS * WORD_BYTES) as u64);
+        assert_eq!(words.len(), ListHead::WORDS + ranges.iter().map(BlockRange::words).sum::<usize>());
+        let end = ListHead::WORDS + !words[1] as usize * ListRange::WORDS;
+        let ranges_at = Address::new(1, 8192 + ListHead::BYTES);
         let (read, bits) =
-            Candidates::decode_ranges(&grid(), ranges_at, &words[LIST_HEAD_WORDS..end]).unwrap();
+            Candidates::decode_ranges(&grid(), ranges_at, &words[ListHead::WORDS..end]).unwrap();
         let read = Candidates::from_bits(words[0], &read, words[end..end + bits].to_vec());
         assert_eq!(read.vetoes(), (((end + bits) * WORD_BYTES) as u64, 2 * bits));
         assert!(read.indices().eq(candidates.indices()));

@@ -112,7 +112,7 @@ impl ThreadHeap {
         let segment = self.segment_in_turn(node);
         let mut chain = ct.empty_chain();
         let head = chain.read(ct.pool_at(node, class), 1);
-        let counts = chain.read(control::taken(segment), 2);
+        let counts = chain.read(control::taken_chunks(segment), 2);
         let done = ct.submit(chain).await?;
         let (head, counts) = (done.word(&head), [done.words(&counts)[0], done.words(&counts)[1]]);
         drop(done);
@@ -244,7 +244,10 @@ impl Worker {
             let segment = segments.start + position as u16;
             let [taken, free] = match counts.take() {
                 Some(counts) => counts,
-                None => self.read_words(control::taken(segment), 2, |words| Ok([words[0], words[1]])).await?,
+                None => {
+                    self.read_words(control::taken_chunks(segment), 2, |words| Ok([words[0], words[1]]))
+                        .await?
+                }
             };
             let (usage, chunks) = wanted.usage(&grid, segment);
             let mut run = None;
@@ -271,7 +274,7 @@ impl Worker {
     /// Takes chunks that were never taken before. One FAA, and a WRITE of what they are for.
     async fn take_fresh(&self, segment: u16, chunks: u64, usage: Use) -> Result<Option<Run>> {
         let mut chain = self.empty_chain();
-        let slot = chain.fetch_add(control::taken(segment), chunks);
+        let slot = chain.fetch_add(control::taken_chunks(segment), chunks);
         let give = |ct: &Self, run: Option<Run>| run.into_iter().for_each(|run| ct.heap().give_run(run));
         let took = self.submit_or(
             chain,
@@ -324,7 +327,7 @@ impl Worker {
                     let is_ours = |slot| done.word(slot) == Use::Free.to_word();
                     let ours = slots.iter().filter(|slot| is_ours(slot)).count() as u64;
                     let mut chain = ct.empty_chain();
-                    chain.fetch_add(control::freed(segment), ours.wrapping_neg());
+                    chain.fetch_add(control::freed_chunks(segment), ours.wrapping_neg());
                     ct.submit_detached(chain, |_, _| ());
                     if ours == chunks {
                         return Some(run);
@@ -356,7 +359,7 @@ impl Worker {
                     self.heap().grid.word(run.segment, run.first),
                     &vec![Use::Free.to_word(); run.chunks as usize],
                 );
-                chain.fetch_add(control::freed(run.segment), run.chunks);
+                chain.fetch_add(control::freed_chunks(run.segment), run.chunks);
                 self.submit_detached(chain, |_, _| ());
             }
         }
@@ -393,7 +396,7 @@ impl Worker {
             if live != 0 {
                 let mut chain = self.empty_chain();
                 let segment = self.heap().geometry.segments_of(node).start;
-                chain.fetch_add(control::live(segment), live);
+                chain.fetch_add(control::live_bytes(segment), live);
                 self.submit_detached(chain, |_, _| ());
             }
         }
@@ -413,7 +416,7 @@ impl Worker {
             let mut chain = self.empty_chain();
             let segments = geometry.segments_of(node);
             let heads: Vec<Slot> =
-                segments.map(|segment| chain.read(control::taken(segment), HEAD_WORDS)).collect();
+                segments.map(|segment| chain.read(control::taken_chunks(segment), HEAD_WORDS)).collect();
             (node, heads, self.submit(chain))
         };
         let asked: Vec<_> = (0..geometry.nodes()).map(ask).collect();

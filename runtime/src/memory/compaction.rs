@@ -104,7 +104,7 @@ impl Worker {
     fn ask_for_memory(&self) {
         if self.process.ask_for_memory() {
             let mut chain = self.empty_chain();
-            chain.fetch_add(control::requests(), 1);
+            chain.fetch_add(control::requests_for_memory(), 1);
             self.submit_detached(chain, |_, _| ());
         }
     }
@@ -149,8 +149,7 @@ impl Worker {
     async fn recut(&self, node: u16) -> Result<usize> {
         let _guard = self.pinned();
         let segments = self.heap().geometry.segments_of(node);
-        let first = Class::from_index(0).map(|class| control::pool(segments.start, class));
-        let Some(first) = first else { return Ok(0) };
+        let first = control::pool_head(segments.start, 0);
         let mut chunks = 0;
         let heads = self.read_words(first, CLASSES, |words| Ok(words.to_vec())).await?;
         for (index, head) in heads.into_iter().enumerate().filter(|(_, head)| *head != 0) {
@@ -258,7 +257,7 @@ impl Worker {
             blocks.push(block);
         }
         let mut chain = self.empty_chain();
-        chain.fetch_add(control::recut(), 1);
+        chain.fetch_add(control::recut_chunks(), 1);
         let retire = move |ct: &Self, _: &_| blocks.into_iter().for_each(|block| ct.retire_block(block));
         self.submit_and(chain, retire).await?;
         Ok(chunks)

@@ -84,8 +84,8 @@ impl Eager {
             shown: Default::default(),
             waiting: AtomicU64::new(0),
             limbo: Mutex::default(),
-            requests: AtomicU64::new(locked.peek(control::requests())),
-            recut: AtomicU64::new(locked.peek(control::recut())),
+            requests: AtomicU64::new(locked.peek(control::requests_for_memory())),
+            recut: AtomicU64::new(locked.peek(control::recut_chunks())),
             early: u64::from(locked.config().plant == Plant::EarlyReclamation),
         })
     }
@@ -167,8 +167,8 @@ impl Eager {
 
     /// Processes hear what they would read beside the epoch.
     fn hear(&self, world: &sim::World) {
-        let requests = world.peek(control::requests());
-        let recut = world.peek(control::recut());
+        let requests = world.peek(control::requests_for_memory());
+        let recut = world.peek(control::recut_chunks());
         let asks = self.requests.swap(requests, Relaxed) != requests;
         if self.recut.swap(recut, Relaxed) != recut || asks {
             self.processes.iter().for_each(|process| process.hear_counters(requests, recut));

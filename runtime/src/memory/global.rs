@@ -35,7 +35,7 @@ use super::worker::Worker;
 use crate::error::Result;
 use crate::io::Posted;
 use crate::io::operations::*;
-use crate::segment::control::{self, SLOTS_HERE, SLOTS_PER_PAGE};
+use crate::segment::control::{self, EPOCH_COUNTERS, EpochPage, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
 use crate::segment::record::Places;
 use farfield_fabric::Ticket;
@@ -48,9 +48,6 @@ const CHAINS_PER_STEP: u32 = 1024;
 /// How many chains a wait counts for, besides one for each round trip that it takes, among few processes.
 const CHAINS_PER_WAIT: u64 = 64;
 const FEW_PROCESSES: usize = 16;
-/// The words of the control block before the first slot: the epoch, the number of used slots, how often memory was asked for
-/// and how often chunks were recut.
-const HEAD_WORDS: usize = 4;
 
 /// What a process knows of the others.
 pub(crate) struct Member {
@@ -234,8 +231,8 @@ impl Worker {
         let Slots { used, pages } = member.slots().clone();
         let mut chain = self.empty_chain();
         // The epoch first: what is read of the slots is then as new.
-        let head = chain.read(control::epoch(), HEAD_WORDS + used.min(SLOTS_HERE));
-        let addresses = (!pages.is_empty()).then(|| chain.read(control::slot_page(0), pages.len()));
+        let head = chain.read(control::epoch(), EPOCH_COUNTERS + used.min(SLOTS_HERE));
+        let addresses = (!pages.is_empty()).then(|| chain.read(control::epoch_page(0), pages.len()));
         let pages = pages.iter().filter(|page| !page.is_null());
         let pages = pages.map(|page| (*page, chain.read(*page, SLOTS_PER_PAGE))).collect();
         self.take_step(chain, Part::Scan { head, addresses, pages, advances });
@@ -336,9 +333,9 @@ impl Worker {
                 }
                 let pages = pages.iter().flat_map(|(page, words)| {
                     let page = *page;
-                    (0..).map(move |within| control::slot_in_page(page, within)).zip(done.words(words))
+                    (0..).map(move |within| EpochPage::slot(page, within)).zip(done.words(words))
                 });
-                let here = (0..).map(control::slot_here).zip(here);
+                let here = (0..).map(control::epoch_slot).zip(here);
                 // Its own slot is known better than it was read: what is about to be written, or was and not heard of.
                 let is_behind =
                     |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
@@ -369,7 +366,7 @@ impl Worker {
         self.announce_eagerly();
         let Slots { used, pages } = member.slots().clone();
         let mut chain = self.empty_chain();
-        let head = chain.read(control::epoch(), HEAD_WORDS + used.clamp(1, SLOTS_HERE));
+        let head = chain.read(control::epoch(), EPOCH_COUNTERS + used.clamp(1, SLOTS_HERE));
         let there = pages.iter().take_while(|page| !page.is_null());
         let pages: Vec<Slot> = there.map(|page| chain.read(*page, SLOTS_PER_PAGE)).collect();
         let done = self.submit(chain).await?;

@@ -1,426 +1,192 @@
-//! The control block: what stands at the front of each segment.
+//! The control block: the words at the front of each segment, and the records that other words lead to.
 //!
-//! | bytes | in | what |
-//! |---|---|---|
-//! | 0 | every segment | `MAGIC`: never handed out, so null is never an object |
-//! | 8 | every segment | version of this layout |
-//! | 16 | every segment | how many [chunks](crate::segment::grid) have been taken, or tried to be |
-//! | 24 | every segment | about how many of them are free again |
-//! | 32 | a node's first segment | the bytes of its live objects |
-//! | 40..64 | every segment | reserved, zero |
-//! | 64..704 | a node's first segment | the pool: for each class of blocks, the first page of free ones |
-//! | 704..17088 | segment 0 | the directory: 128 entries of 128 bytes |
-//! | 17088..19152 | segment 0 | the epochs: the epoch, requests, 126 slots, and where further slots are |
-//! | 19152..27328 | segment 0 | the members: counts, and a record of 64 bytes for the process of each slot |
+//! The [tables](records!) below are the layout. What they come to in bytes:
 //!
-//! The chunks follow, and the chunk table is at the segment's end.
+#![doc = include_str!("control.md")]
+//!
+//! The chunks follow the control block, and the chunk table is at the segment's end.
 
-use memoffset::{offset_of, span_of};
-
+use super::records::records;
 use crate::epoch::FIRST_EPOCH;
 use crate::segment::classes::{CLASSES, Class};
-use farfield_words::Address;
 use farfield_words::geometry::MIN_SEGMENT_BYTES;
+use farfield_words::{Address, WORD_BYTES};
+use memoffset::offset_of;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.
 pub(crate) const LAYOUT_VERSION: u64 = 6;
 
-/// The header of every segment.
-#[repr(C)]
-struct Header {
-    magic: u64,
-    version: u64,
-    taken: u64,
-    freed: u64,
-    live: u64,
-    reserved: [u64; 3],
-    pool: [u64; CLASSES],
-}
+/// Words of a name in an entry: up to 47 bytes and their length.
+pub(crate) const NAME_WORDS: usize = 6;
+/// The longest name, in bytes.
+pub(crate) const NAME_BYTES: usize = NAME_WORDS * WORD_BYTES - 1;
+/// The number of entries for roots and barriers.
+pub(crate) const DIRECTORY_ENTRIES: usize = 128;
+/// The number of epoch slots in the control block.
+pub(crate) const SLOTS_HERE: usize = 126;
+/// The number of epoch slots in a page.
+pub(crate) const SLOTS_PER_PAGE: usize = 128;
+/// The largest number of pages of epoch slots.
+pub(crate) const SLOT_PAGES: usize = 128;
 
-/// The control block of segment 0.
-#[repr(C)]
-struct Control {
-    header: Header,
-    directory: [Entry; DIRECTORY_ENTRIES],
-    epochs: Epochs,
-    members: Members,
-}
+records! {
+    /// The header of a segment. Words of a node are in its first segment, and 0 in the others.
+    Header [in each segment]: 704 bytes {
+        magic: u64 @ "`farfield` in ASCII. The word is never allocated, so no object has the null address",
+        version: u64 @ "the version of this layout",
+        taken_chunks: u64 @ "the number of [chunks](crate::segment::grid) that were ever taken; larger than the number of chunks after attempts in a full segment",
+        freed_chunks: u64 @ "about how many of these are free again",
+        live_bytes: u64 @ "the bytes of the node's live objects",
+        reserved: [u64; 3] @ "zero",
+        pool_head: [u64; CLASSES] @ "the node's [pool](crate::memory::pool): for each class of blocks, the link to the first page of free ones",
+    }
 
-/// The epoch of the cluster and what its processes have announced. See [`crate::memory::global`].
-#[repr(C)]
-struct Epochs {
-    epoch: u64,
-    /// Slots that were ever used: those behind them need not be looked at.
-    used: u64,
-    /// How often somebody short of memory has asked all to give back what they do not use.
-    requests: u64,
-    /// How often chunks that were cut into blocks have been put together again.
-    recut: u64,
-    slots: [u64; SLOTS_HERE],
-    /// Addresses of pages of further slots; 0 where there is none yet.
-    pages: [u64; SLOT_PAGES],
-}
+    /// The control block of segment 0.
+    Control [in segment 0]: 27328 bytes {
+        header: Header @ "as in each segment",
+        directory: [Entry; DIRECTORY_ENTRIES] @ "the [directory](crate::directory): named words",
+        epochs: Epochs @ "the cluster's epoch and the announcements of processes",
+        members: Members @ "the processes of the cluster, and counters of what they left",
+    }
 
-/// Who takes part. See [`super::members`].
-#[repr(C)]
-struct Members {
-    /// How many processes have been evicted.
-    evictions: u64,
-    /// How many runs of several processes there have been.
-    runs: u64,
-    /// How often a process has ended without giving back all of its memory, how often it had when memory was last
-    /// collected, and who is at it.
-    debts: u64,
-    collected: u64,
-    collector: u64,
-    /// How often a process had ended so when memory was last swept, who is at it, and its list of candidates.
-    swept: u64,
-    sweeper: u64,
-    candidates: u64,
-    /// The bytes that were taken back in all: swept, and collected.
-    swept_bytes: u64,
-    collected_bytes: u64,
-    /// Where the sweeper's list is, also before it is published and when nobody is to read it any more.
-    own_list: u64,
-    /// About how many bytes processes had that have ended so, since memory was last swept or collected: what their records said.
-    left_bytes: u64,
-    /// What was chosen when the cluster was made: see [`SWEEPS`].
-    options: u64,
-    reserved: u64,
-    records: [Record; SLOTS_HERE],
+    /// A named word. `directory/roots` has the protocol.
+    Entry [anywhere, as a value]: 128 bytes {
+        state: u64 @ "the entry's state and, while a thread works on it, that thread's identity",
+        value: u64 @ "a root's address, or a barrier's run and count",
+        fingerprint: u64 @ "the layout fingerprint of the root's type, or the mark of a barrier",
+        name: [u64; NAME_WORDS] @ "the name: its length in the first byte, then its bytes",
+        type_name: [u64; NAME_WORDS] @ "the name of the root's type, in the same form, cut off where it is too long",
+        description: u64 @ "the address of the description of the root's type, or 0: the number of its bytes, and these",
+    }
+
+    /// The epoch of the cluster, and the announcements of its processes. `memory/global` has the protocol.
+    Epochs [in segment 0, at Control.epochs]: 2064 bytes {
+        epoch: u64 @ "the epoch",
+        used_epoch_slots: u64 @ "the number of slots that were ever used; scans stop there",
+        requests_for_memory: u64 @ "the number of times that a thread short of memory has asked all to give back unused memory",
+        recut_chunks: u64 @ "the number of times that chunks cut into blocks became whole again",
+        epoch_slot: [u64; SLOTS_HERE] @ "for each process the epoch that it has announced, or 0",
+        epoch_page: [u64; SLOT_PAGES] @ "the addresses of pages of further slots, or 0",
+    }
+
+    /// The processes of the cluster. `membership` has the protocol.
+    Members [in segment 0, at Control.members]: 8176 bytes {
+        evictions: u64 @ "the number of processes that were evicted",
+        runs_of_groups: u64 @ "the number of runs of several processes",
+        debts: u64 @ "the number of processes that have ended without giving back all of their memory",
+        collected_debts: u64 @ "`debts` at the last collection",
+        collector: u64 @ "the identity of the process that collects, plus 1; or 0",
+        swept_debts: u64 @ "`debts` at the last sweep",
+        sweeper: u64 @ "the identity of the process that sweeps, plus 1; or 0",
+        list_of_candidates: u64 @ "the address of the sweeper's list of candidates while members are to read it, or 0",
+        swept_bytes: u64 @ "the bytes taken back by sweeps",
+        collected_bytes: u64 @ "the bytes taken back by collections",
+        own_list_of_candidates: u64 @ "the address of the sweeper's list from its allocation until it is freed, or 0",
+        left_bytes: u64 @ "about how many bytes ended processes have left since the last sweep or collection, by their records",
+        options: u64 @ "the options of the cluster, chosen when it was made: `SWEEPS`",
+        reserved_word: u64 @ "zero",
+        member: [Record; SLOTS_HERE] @ "the record of the process with each slot of the control block",
+    }
+
+    /// A process, as others see it. It has the number of the process's epoch slot.
+    Record [anywhere, as a value]: 64 bytes {
+        state: u64 @ "the process's identity plus 1 and, while it is evicted, the evictor's; 0 if the record is free",
+        gone: u64 @ "the identity plus 1 of the process that has gone, and a bit if only the first memory node knows yet; written by that node alone",
+        sign: u64 @ "the system's process number, and a count of heartbeats below it",
+        holds: u64 @ "about how many bytes the process's threads have in free blocks and in garbage",
+        group: u64 @ "the group that the process is a part of, the part, and the number of parts",
+        round: u64 @ "the number of threads for a run of the group, the state of joining it, and the number of threads that have ended in it",
+        run: u64 @ "the number of that run, written by the group's part 0, and the identity that it was written for",
+        attends: u64 @ "the sweep that the process has heard of, and how far it has answered",
+    }
+
+    /// A page of further slots and their records, on a block of its own.
+    EpochPage [anywhere]: 9216 bytes {
+        slot: [u64; SLOTS_PER_PAGE] @ "for each process the epoch that it has announced, or 0",
+        record: [Record; SLOTS_PER_PAGE] @ "their records",
+    }
+
+    /// The head of a list of candidates. The ranges follow, then three bits for each block: asked, used, kept.
+    ListHead [anywhere, as a value]: 16 bytes {
+        number: u64 @ "the list's number, and whether vetoes are asked for; 0 once the sweep is over",
+        not_ranges: u64 @ "the number of ranges, with all bits inverted",
+    }
+
+    /// A range of a list of candidates: blocks of one size that lie side by side. Inverted words are not taken for links.
+    ListRange [anywhere, as a value]: 16 bytes {
+        not_address: u64 @ "the address of the first block, with all bits inverted",
+        not_blocks: u64 @ "the size of a block in 48 bits, and the number of blocks above, with all bits inverted",
+    }
 }
 
 /// In a cluster's options: memory that dead processes leave is swept while others live.
 pub(crate) const SWEEPS: u64 = 1;
-
-/// The words in front of the records.
-const MEMBER_COUNTS: usize = offset_of!(Members, records) / size_of::<u64>();
-
-/// A process, as the others see it. Its slot has the same number.
-#[repr(C)]
-pub(crate) struct Record {
-    /// Who it is and, while it is being evicted, by whom; 0 if there is nobody.
-    pub(crate) state: u64,
-    /// Who it was that has gone: written by the memory node alone.
-    pub(crate) gone: u64,
-    /// The system's number of the process, and a count that grows as long as it lives.
-    pub(crate) sign: u64,
-    /// About how many bytes its threads have in free blocks and in garbage.
-    pub(crate) holds: u64,
-    /// Which part of which group of processes it is.
-    pub(crate) group: u64,
-    /// Which of the group's runs it is in, with how many threads, and how many of them have ended in it.
-    pub(crate) round: u64,
-    /// The number of that run, from the group's first process.
-    pub(crate) run: u64,
-    /// Which sweep it has heard of, and how far it is with it.
-    pub(crate) attends: u64,
-}
-
-/// Words in front of a list of candidates of a sweep.
-pub(crate) const LIST_HEAD_WORDS: usize = 2;
-/// Slots in the control block.
-pub(crate) const SLOTS_HERE: usize = 126;
-/// Slots in a page.
-pub(crate) const SLOTS_PER_PAGE: usize = 128;
-/// How many pages there can be.
-pub(crate) const SLOT_PAGES: usize = 128;
-/// How many processes can be in a cluster at a time.
+/// The largest number of processes in a cluster at a time.
 pub(crate) const MOST_PROCESSES: usize = SLOTS_HERE + SLOT_PAGES * SLOTS_PER_PAGE;
-
-/// A named word. See [`super::directory`] for the protocol.
-#[repr(C)]
-pub(crate) struct Entry {
-    /// The entry's state and, while a thread works on it, that thread's identity.
-    pub(crate) state: u64,
-    /// A root's address, or a barrier's run and count.
-    pub(crate) value: u64,
-    /// The layout fingerprint of the root's type, or the mark of a barrier.
-    pub(crate) fingerprint: u64,
-    /// The name: its length in the first byte, then its bytes.
-    pub(crate) name: [u64; NAME_WORDS],
-    /// The root's type, in the same form, cut off where it is too long.
-    pub(crate) type_name: [u64; NAME_WORDS],
-    /// Where the description of the root's type is, if there is one: the bytes that it has, and these.
-    pub(crate) description: u64,
-}
-
-/// Words of a name in an entry: up to 47 bytes and their length.
-pub(crate) const NAME_WORDS: usize = 6;
-/// The longest name, in bytes.
-pub(crate) const NAME_BYTES: usize = NAME_WORDS * 8 - 1;
-/// How many roots and barriers there can be.
-pub(crate) const DIRECTORY_ENTRIES: usize = 128;
-
 pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
-/// The smallest segment has room for the control block and a word.
-const _: () = assert!(MIN_SEGMENT_BYTES == CONTROL_BYTES + size_of::<u64>() as u64);
-pub(crate) const ENTRY_WORDS: usize = size_of::<Entry>() / 8;
-pub(crate) const RECORD_WORDS: usize = 8;
-/// The bytes of a page of further slots, behind which are their records.
-pub(crate) const SLOT_PAGE_BYTES: u64 = (SLOTS_PER_PAGE * (1 + RECORD_WORDS) * size_of::<u64>()) as u64;
+/// The counters beside the epoch, and the epoch: the words before the first slot.
+pub(crate) const EPOCH_COUNTERS: usize = offset_of!(Epochs, epoch_slot) / WORD_BYTES;
 
-/// The bytes of all pages that so many processes need.
+/// The smallest segment has room for the control block and a word.
+const _: () = assert!(MIN_SEGMENT_BYTES == CONTROL_BYTES + WORD_BYTES as u64);
+const _: () = assert!(MOST_PROCESSES == 16_510);
+
+/// The bytes of all pages of further slots that so many processes need.
 pub(crate) const fn bytes_of_slots(processes: usize) -> u64 {
-    processes.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE) as u64 * SLOT_PAGE_BYTES
+    processes.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE) as u64 * EpochPage::BYTES
 }
 
-const _: () = assert!(MOST_PROCESSES == 16_510);
-const _: () = assert!(HEADER_BYTES == 704 && size_of::<Entry>() == 128 && CONTROL_BYTES == 27328);
-const _: () = assert!(size_of::<Record>() == RECORD_WORDS * 8);
-
-/// Where a segment's control structures of a fixed size end.
+/// The end of a segment's control structures of a fixed size.
 pub(crate) fn first_free(segment: u16) -> u64 {
     if segment == 0 { CONTROL_BYTES } else { HEADER_BYTES }
 }
 
-/// How many chunks of a segment have been taken; how many are free again follows.
-pub(crate) fn taken(segment: u16) -> Address {
-    Address::new(segment, offset_of!(Header, taken) as u64)
-}
-
-/// About how many chunks of a segment are free again.
-pub(crate) fn freed(segment: u16) -> Address {
-    Address::new(segment, offset_of!(Header, freed) as u64)
-}
-
-/// The bytes of the live objects of the memory node with this first segment.
-pub(crate) fn live(segment: u16) -> Address {
-    Address::new(segment, offset_of!(Header, live) as u64)
-}
-
-/// The head of the list of free blocks of a class, on the memory node with this first segment.
+/// The head of the pool's list of free blocks of a class, on the memory node with this first segment.
 pub(crate) fn pool(segment: u16, class: Class) -> Address {
-    Address::new(segment, (offset_of!(Header, pool) + class.index() * size_of::<u64>()) as u64)
+    pool_head(segment, class.index())
 }
 
-/// What else but the directory can lead to objects: the first words of segments, as offsets.
-pub(crate) fn pools() -> std::ops::Range<u64> {
-    offset_of!(Header, pool) as u64..HEADER_BYTES
-}
-
-/// The entry at `index` of the directory.
-pub(crate) fn entry(index: usize) -> Address {
-    Address::new(0, (offset_of!(Control, directory) + index * size_of::<Entry>()) as u64)
-}
-
-/// The cluster's epoch; the number of used slots, the requests and the slots in the control block follow it.
-pub(crate) fn epoch() -> Address {
-    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, epoch)) as u64)
-}
-
-/// How often memory has been asked back.
-pub(crate) fn requests() -> Address {
-    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, requests)) as u64)
-}
-
-/// How often chunks have been put together again.
-pub(crate) fn recut() -> Address {
-    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, recut)) as u64)
-}
-
-/// The number of used slots.
-pub(crate) fn used_slots() -> Address {
-    Address::new(0, (offset_of!(Control, epochs) + offset_of!(Epochs, used)) as u64)
-}
-
-/// Slot `number` of those in the control block.
-pub(crate) fn slot_here(number: u64) -> Address {
-    let slots = offset_of!(Control, epochs) + offset_of!(Epochs, slots);
-    Address::new(0, slots as u64).add(number * size_of::<u64>() as u64)
-}
-
-/// Slot `within` of a page.
-pub(crate) fn slot_in_page(page: Address, within: u64) -> Address {
-    page.add(within * size_of::<u64>() as u64)
-}
-
-/// The record of slot `number` of those in the control block.
-pub(crate) fn record_here(number: u64) -> Address {
-    let records = offset_of!(Control, members) + offset_of!(Members, records);
-    Address::new(0, records as u64).add(number * size_of::<Record>() as u64)
-}
-
-/// The record of slot `within` of a page.
-pub(crate) fn record_in_page(page: Address, within: u64) -> Address {
-    slot_in_page(page, SLOTS_PER_PAGE as u64).add(within * size_of::<Record>() as u64)
-}
-
-/// How many processes have been evicted.
-pub(crate) fn evictions() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, evictions)) as u64)
-}
-
-/// How many runs of several processes there have been.
-pub(crate) fn runs() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, runs)) as u64)
-}
-
-/// How often a process has ended without giving back all of its memory; how often it had when memory was last collected, and who is
-/// collecting, follow; then the same of sweeping, and the list of candidates.
-pub(crate) fn debts() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, debts)) as u64)
-}
-
-/// How often it had when memory was last collected.
-pub(crate) fn collected() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collected)) as u64)
-}
-
-/// The process that is collecting memory: its identity and 1, or 0.
-pub(crate) fn collector() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collector)) as u64)
-}
-
-/// How often a process had ended without giving back all of its memory when that was last swept.
-pub(crate) fn swept() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, swept)) as u64)
-}
-
-/// The process that is sweeping memory: its identity and 1, or 0. The list of candidates follows.
-pub(crate) fn sweeper() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, sweeper)) as u64)
-}
-
-/// Where the sweeper's list of candidates is, or 0.
-pub(crate) fn candidates() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, candidates)) as u64)
-}
-
-/// Where the sweeper's list is, whether others are to read it or not; or 0.
-pub(crate) fn own_list() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, own_list)) as u64)
-}
-
-/// About how many bytes are left by processes that have ended, and were neither swept nor collected since.
-pub(crate) fn left_bytes() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, left_bytes)) as u64)
-}
-
-/// What was chosen when the cluster was made.
-pub(crate) fn options() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, options)) as u64)
-}
-
-/// The bytes that were swept in all; those that were collected follow.
-pub(crate) fn swept_bytes() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, swept_bytes)) as u64)
-}
-
-/// The bytes that were collected in all.
-pub(crate) fn collected_bytes() -> Address {
-    Address::new(0, (offset_of!(Control, members) + offset_of!(Members, collected_bytes)) as u64)
-}
-
-/// The address of page `index` of slots.
-pub(crate) fn slot_page(index: usize) -> Address {
-    let pages = offset_of!(Control, epochs) + offset_of!(Epochs, pages);
-    Address::new(0, (pages + index * size_of::<u64>()) as u64)
-}
-
-/// Whether a word is of those that only the progress of epochs changes.
+/// Returns whether only the progress of epochs changes a word.
 pub(crate) fn is_of_epochs(at: Address) -> bool {
-    let epochs = offset_of!(Control, epochs)..offset_of!(Control, members);
-    at.segment() == 0 && epochs.contains(&(at.offset() as usize))
+    (epochs()..members()).contains(&at)
 }
 
-/// Whether a word is of those that the runtime counts and links with, which change whatever programs do: all but the directory's.
+/// Returns whether a word is one of the runtime's counters and links, which change whatever programs do: all but the directory's.
 pub(crate) fn is_bookkeeping(at: Address) -> bool {
-    let directory = offset_of!(Control, directory)..offset_of!(Control, epochs);
-    at.offset() < first_free(at.segment())
-        && !(at.segment() == 0 && directory.contains(&(at.offset() as usize)))
+    at.offset() < first_free(at.segment()) && !is_of_directory(at)
 }
 
-/// Whether a word at this address is an entry's state, and names a thread that works on the entry.
+fn is_of_directory(at: Address) -> bool {
+    (directory(0)..epochs()).contains(&at)
+}
+
+/// Returns whether the word at this address is an entry's state, and names a thread that works on the entry.
 pub(crate) fn is_claimed(at: Address, word: u64) -> bool {
-    let directory = offset_of!(Control, directory)..offset_of!(Control, epochs);
-    let offset = at.offset() as usize;
-    at.segment() == 0
-        && directory.contains(&offset)
-        && (offset - directory.start) % size_of::<Entry>() == offset_of!(Entry, state)
+    is_of_directory(at)
+        && (at.offset() - directory(0).offset()) % Entry::BYTES == offset_of!(Entry, state) as u64
         && super::entry::claimant(word).is_some()
-}
-
-/// Where, in an entry, a new one's value, fingerprint and names are: everything but its state.
-pub(crate) fn entry_body() -> std::ops::Range<usize> {
-    span_of!(Entry, value..)
 }
 
 /// The words of a new segment that are not zero, by offset, in the order in which they are written. `options` are the cluster's.
 pub(crate) fn initial_words(is_first: bool, options: u64) -> impl Iterator<Item = (u64, u64)> {
-    let version = (offset_of!(Header, version) as u64, LAYOUT_VERSION);
-    let of_first = [(epoch().offset(), FIRST_EPOCH), (self::options().offset(), options)];
+    let of_first = [(epoch(), FIRST_EPOCH), (self::options(), options)];
     let of_first = of_first.into_iter().filter(move |_| is_first);
-    [version].into_iter().chain(of_first).chain([(offset_of!(Header, magic) as u64, MAGIC)])
+    let words = [(version(0), LAYOUT_VERSION)].into_iter().chain(of_first).chain([(magic(0), MAGIC)]);
+    words.map(|(at, word)| (at.offset(), word))
 }
 
-/// What the words in front of the records are called, and those of a record.
-const MEMBER_WORDS: [&str; MEMBER_COUNTS] = [
-    "evictions",
-    "runs of groups",
-    "debts",
-    "collected debts",
-    "collector",
-    "swept debts",
-    "sweeper",
-    "list of candidates",
-    "swept bytes",
-    "collected bytes",
-    "own list of candidates",
-    "left bytes",
-    "options",
-    "reserved word",
-];
-const RECORD_NAMES: [&str; RECORD_WORDS] =
-    ["state", "gone", "sign", "holds", "group", "round", "run", "attends"];
-
-/// What the word at an address in front of a segment's chunks is called.
+/// The name of the word at an address in front of a segment's chunks.
 pub(crate) fn describe(at: Address) -> String {
-    let offset = at.offset() as usize;
-    let header = ["magic", "version", "taken chunks", "freed chunks", "live bytes"];
-    let entry = |offset: usize| {
-        let (index, within) = (offset / size_of::<Entry>(), offset % size_of::<Entry>());
-        let field = [
-            (offset_of!(Entry, state), "state"),
-            (offset_of!(Entry, value), "value"),
-            (offset_of!(Entry, fingerprint), "fingerprint"),
-            (offset_of!(Entry, name), "name"),
-            (offset_of!(Entry, type_name), "type name"),
-            (offset_of!(Entry, description), "description"),
-        ];
-        let (_, name) = field.into_iter().rfind(|(start, _)| *start <= within).expect("one begins at 0");
-        format!("directory[{index}].{name}")
-    };
-    if at.segment() == 0 && offset >= offset_of!(Control, epochs) {
-        return match (offset - offset_of!(Control, epochs)) / size_of::<u64>() {
-            0 => "epoch".to_owned(),
-            1 => "used epoch slots".to_owned(),
-            2 => "requests for memory".to_owned(),
-            3 => "recut chunks".to_owned(),
-            word if word < 4 + SLOTS_HERE => format!("epoch slot[{}]", word - 4),
-            word if word < 4 + SLOTS_HERE + SLOT_PAGES => format!("epoch page[{}]", word - 4 - SLOTS_HERE),
-            word => {
-                let word = word - 4 - SLOTS_HERE - SLOT_PAGES;
-                match (MEMBER_WORDS.get(word), word.checked_sub(MEMBER_COUNTS)) {
-                    (Some(name), _) => (*name).to_owned(),
-                    (None, Some(word)) if word < SLOTS_HERE * RECORD_WORDS => {
-                        format!("member[{}].{}", word / RECORD_WORDS, RECORD_NAMES[word % RECORD_WORDS])
-                    }
-                    _ => "unallocated".to_owned(),
-                }
-            }
-        };
-    }
-    if pools().contains(&at.offset()) {
-        let class = Class::from_index((offset - offset_of!(Header, pool)) / size_of::<u64>());
+    let pools = pool_head(at.segment(), 0)..pool_head(at.segment(), CLASSES);
+    if pools.contains(&at) {
+        let class = Class::from_index((at.offset() - pools.start.offset()) as usize / WORD_BYTES);
         return format!("pool of {} bytes", class.map_or(0, Class::bytes));
     }
-    match offset.checked_sub(offset_of!(Control, directory)) {
-        Some(offset) if at.segment() == 0 && offset < size_of::<[Entry; DIRECTORY_ENTRIES]>() => {
-            entry(offset)
-        }
-        _ => (*header.get(offset / 8).unwrap_or(&"unallocated")).to_owned(),
-    }
+    let layout = if at.segment() == 0 { Control::LAYOUT } else { Header::LAYOUT };
+    layout.word_name(at.offset() as usize).unwrap_or_else(|| "unallocated".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@
 //! requests and bytes, which are added with wrapping. A count of taken chunks goes past the end where threads find a segment full, and is cut
 //! off there. A memory node looks for records word by word; its arena checks each address, and a word that is not there counts as 0.
 
-use super::control::{self, MOST_PROCESSES, SLOT_PAGE_BYTES};
+use super::control::{self, EpochPage, ListHead, MOST_PROCESSES};
 use crate::epoch::FIRST_EPOCH;
 use crate::error::{self, Error, Result};
 use crate::segment::grid::Grid;
@@ -59,17 +59,17 @@ pub(crate) fn used_slots(word: u64) -> Result<usize> {
     if word <= MOST_PROCESSES as u64 {
         return Ok(word as usize);
     }
-    Err(corrupted(control::used_slots(), word, "there are not so many slots"))
+    Err(corrupted(control::used_epoch_slots(), word, "there are not so many slots"))
 }
 
 /// Where a page of further slots is, if there is one.
 pub(crate) fn slot_page(grid: &Grid, index: usize, word: u64) -> Result<Option<Address>> {
-    optional_part(grid, control::slot_page(index), word, SLOT_PAGE_BYTES)
+    optional_part(grid, control::epoch_page(index), word, EpochPage::BYTES)
 }
 
 /// Where a list of candidates is, if there is one: `at` is where that stands.
 pub(crate) fn list(grid: &Grid, at: Address, word: u64) -> Result<Option<Address>> {
-    optional_part(grid, at, word, (control::LIST_HEAD_WORDS * WORD_BYTES) as u64)
+    optional_part(grid, at, word, ListHead::BYTES)
 }
 
 /// The address of a part of the control block that lies among the objects of the first memory node.
@@ -100,7 +100,7 @@ pub(crate) fn any(words: &[u64]) {
         let grid = Grid::new(Geometry::new(nodes, segments, bytes).expect("they are possible"));
         for (index, word) in words.iter().enumerate() {
             let _ = (epoch(*word), used_slots(*word), options(*word));
-            let _ = (slot_page(&grid, index, *word), list(&grid, control::own_list(), *word));
+            let _ = (slot_page(&grid, index, *word), list(&grid, control::own_list_of_candidates(), *word));
             let _ = super::entry::claimant(*word);
             let segment = (index % 7) as u16;
             let chunk = index as u64 % grid.chunks(segment);

@@ -1,47 +1,21 @@
 //! An entry of the directory: its state, its name and what it says, as words.
 
-use memoffset::offset_of;
-use std::num::NonZeroU64;
-
-use super::control::{self, DIRECTORY_ENTRIES, ENTRY_WORDS, Entry, NAME_BYTES, NAME_WORDS};
+use super::control::{self, DIRECTORY_ENTRIES, Entry, NAME_BYTES, NAME_WORDS};
 use super::decode::corrupted;
+use super::tagged::tagged_words;
 use crate::error::Result;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 use farfield_words::WORD_BYTES;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Empty,
-    Naming(ThreadId),
-    Vacant,
-    Initialising(ThreadId),
-    Ready,
-}
-
-const TAG_BITS: u32 = 3;
-
-impl State {
-    pub(crate) fn word(self) -> u64 {
-        match self {
-            Self::Empty => 0,
-            Self::Naming(id) => id.number().get() << TAG_BITS | 1,
-            Self::Vacant => 2,
-            Self::Initialising(id) => id.number().get() << TAG_BITS | 3,
-            Self::Ready => 4,
-        }
-    }
-
-    pub(crate) fn from_word(word: u64) -> Option<Self> {
-        let id = NonZeroU64::new(word >> TAG_BITS).map(ThreadId::new);
-        match (word & ((1 << TAG_BITS) - 1), id) {
-            (0, None) => Some(Self::Empty),
-            (1, Some(id)) => Some(Self::Naming(id)),
-            (2, None) => Some(Self::Vacant),
-            (3, Some(id)) => Some(Self::Initialising(id)),
-            (4, None) => Some(Self::Ready),
-            _ => None,
-        }
+tagged_words! {
+    /// The state of an entry.
+    State: 3 tag bits {
+        0 => Empty @ "the entry has no name",
+        1 => Naming(thread: ThreadId) @ "the thread writes a name",
+        2 => Vacant @ "a name without a root",
+        3 => Initialising(thread: ThreadId) @ "the thread makes the root",
+        4 => Ready @ "a root, or a barrier",
     }
 }
 
@@ -56,10 +30,9 @@ pub(crate) fn claimant(state: u64) -> Option<ThreadId> {
 /// The entries that threads work on: where each is, its name if it has one yet, and its thread. `peek` reads a word.
 pub(crate) fn claims(peek: impl Fn(Address) -> u64) -> Vec<(Address, String, ThreadId)> {
     let claim = |index| {
-        let entry = control::entry(index);
-        let owner = claimant(peek(entry))?;
-        let at = offset_of!(Entry, name) as u64;
-        let name = std::array::from_fn(|word| peek(entry.add(at + (word * WORD_BYTES) as u64)));
+        let entry = control::directory(index);
+        let owner = claimant(peek(Entry::state(entry)))?;
+        let name = std::array::from_fn(|word| peek(Entry::name(entry, word)));
         Some((entry, unpack(&name), owner))
     };
     (0..DIRECTORY_ENTRIES).filter_map(claim).collect()
@@ -85,58 +58,22 @@ pub(crate) fn unpack(name: &PackedName) -> String {
     String::from_utf8_lossy(&bytes[1..=length]).into_owned()
 }
 
-/// An entry as it was read.
-pub(crate) struct View<'a>(pub(crate) &'a [u64]);
-
-impl View<'_> {
-    pub(crate) fn state(&self, index: usize) -> Result<State> {
-        let word = self.0[offset_of!(Entry, state) / WORD_BYTES];
-        let address = control::entry(index);
-        State::from_word(word).ok_or_else(|| corrupted(address, word, "an entry is in no such state"))
-    }
-    pub(crate) fn value(&self) -> u64 {
-        self.0[offset_of!(Entry, value) / WORD_BYTES]
-    }
-    pub(crate) fn fingerprint(&self) -> u64 {
-        self.0[offset_of!(Entry, fingerprint) / WORD_BYTES]
-    }
-    pub(crate) fn name(&self) -> PackedName {
-        self.packed(offset_of!(Entry, name))
-    }
-    pub(crate) fn type_name(&self) -> PackedName {
-        self.packed(offset_of!(Entry, type_name))
-    }
-    pub(crate) fn description(&self) -> u64 {
-        self.0[offset_of!(Entry, description) / WORD_BYTES]
-    }
-    fn packed(&self, offset: usize) -> PackedName {
-        std::array::from_fn(|word| self.0[offset / WORD_BYTES + word])
-    }
-}
-
-/// What an entry says, apart from its state.
-#[derive(Clone, Copy)]
-pub(crate) struct Body {
-    pub(crate) value: u64,
-    pub(crate) fingerprint: u64,
-    pub(crate) name: PackedName,
-    pub(crate) type_name: PackedName,
-    /// Where the description of the root's type is, or 0.
-    pub(crate) description: u64,
-}
-
-impl Body {
+impl Entry {
+    /// A new entry, whose state is yet to be written.
     pub(crate) fn new(name: PackedName, fingerprint: u64, type_name: &str) -> Self {
-        Self { value: 0, fingerprint, name, type_name: pack(type_name), description: 0 }
+        Self { state: 0, value: 0, fingerprint, name, type_name: pack(type_name), description: 0 }
     }
 
-    pub(crate) fn words(&self) -> [u64; ENTRY_WORDS - 1] {
-        let mut words = [0; ENTRY_WORDS - 1];
-        words[0] = self.value;
-        words[1] = self.fingerprint;
-        words[2..2 + NAME_WORDS].copy_from_slice(&self.name);
-        words[2 + NAME_WORDS..2 + 2 * NAME_WORDS].copy_from_slice(&self.type_name);
-        words[2 + 2 * NAME_WORDS] = self.description;
+    /// The state of the entry, which was read at `index`.
+    pub(crate) fn decode_state(&self, index: usize) -> Result<State> {
+        let address = Self::state(control::directory(index));
+        State::from_word(self.state)
+            .ok_or_else(|| corrupted(address, self.state, "an entry is in no such state"))
+    }
+
+    /// All words but the state, which is the first.
+    pub(crate) fn words_behind_state(self) -> [u64; Self::WORDS - 1] {
+        let [_, words @ ..] = self.to_words();
         words
     }
 }

@@ -3,15 +3,7 @@
 //! Behind its header (and segment 0's control block) a segment has its chunks, and at its end the *chunk table*, a word for each. All
 //! have one size, a 64th of the segment rounded up to a power of two, 1 to 16 KiB; the last may be shorter. So in
 //! all segments of more than 512 KiB chunks are where they are in larger ones. A chunk's word is its header, kept apart so that blocks are aligned
-//! as they are and one READ gets all headers:
-//!
-//! | low 8 bits | the other 56 | the chunk is |
-//! |---|---|---|
-//! | 0 | 0 | not taken yet |
-//! | 1 | 0 | free again |
-//! | 2 | how many | the first of so many that hold one large object |
-//! | 3 | 0 | a further one of those |
-//! | 4 | the class | cut into blocks of one size |
+//! as they are and one READ gets all headers. [`Use`] has the words.
 //!
 //! So objects need no header: where an object is says how large its block is. Free chunks that stand side by side are
 //! found as one run; there is nothing to coalesce.
@@ -20,6 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::classes::{Class, block_align, block_bytes};
+use super::tagged::tagged_words;
 use crate::error::Result;
 use crate::segment::control;
 use crate::segment::decode::corrupted_as;
@@ -28,39 +21,14 @@ use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
-/// What a chunk is used for, as its word says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    Untaken,
-    Free,
-    /// The first of some chunks that hold one object.
-    Large(u64),
-    /// A further one.
-    Continued,
-    Small(Class),
-}
-
-impl Use {
-    pub(crate) fn to_word(self) -> u64 {
-        match self {
-            Self::Untaken => 0,
-            Self::Free => 1,
-            Self::Large(chunks) => 2 | chunks << 8,
-            Self::Continued => 3,
-            Self::Small(class) => 4 | (class.index() as u64) << 8,
-        }
-    }
-
-    /// What a word says, wherever it stands.
-    pub(crate) fn from_word(word: u64) -> Option<Self> {
-        match (word & 0xff, word >> 8) {
-            (0, 0) => Some(Self::Untaken),
-            (1, 0) => Some(Self::Free),
-            (2, chunks @ 1..) => Some(Self::Large(chunks)),
-            (3, 0) => Some(Self::Continued),
-            (4, class) => Class::from_index(class as usize).map(Self::Small),
-            _ => None,
-        }
+tagged_words! {
+    /// The use of a chunk, as its word in the chunk table has it.
+    Use: 8 tag bits {
+        0 => Untaken @ "the chunk was never taken",
+        1 => Free @ "the chunk is free again",
+        2 => Large(chunks: u64) @ "the first of so many chunks that hold one large object",
+        3 => Continued @ "a further one of those",
+        4 => Small(class: Class) @ "the chunk is cut into blocks of the class with this number",
     }
 }
 

@@ -5,7 +5,9 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`control`] | the control block: header, directory, epochs, members; names of words |
+//! | [`records`] | `records!`, which makes layouts of tables |
+//! | [`tagged`] | `tagged_words!`, the same for words with a tag |
+//! | [`control`] | the tables: header, directory, epochs, members, lists of candidates; names of words |
 //! | [`classes`] | the sizes of blocks |
 //! | [`grid`] | chunks and the chunk table |
 //! | [`record`] | a member's record |
@@ -19,4 +21,6 @@ pub(crate) mod decode;
 pub(crate) mod entry;
 pub(crate) mod grid;
 pub(crate) mod record;
+pub(crate) mod records;
+pub(crate) mod tagged;
 pub(crate) mod walk;

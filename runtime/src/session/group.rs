@@ -1,12 +1,11 @@
 //! A run of several processes: which group it belongs to, and what its parts have agreed on.
 
 use farfield_words::Address;
-use memoffset::offset_of;
 
 use crate::io::operations::*;
 use crate::memory::worker::Worker;
 use crate::segment::control::Record;
-use crate::segment::record::{DEPARTED_SHIFT, field};
+use crate::segment::record::DEPARTED_SHIFT;
 
 /// A part of a group of processes.
 #[derive(Clone, Debug)]
@@ -42,7 +41,7 @@ impl Joint {
     /// A thread of this part has ended.
     pub(crate) fn depart(&self, ct: &Worker) {
         let mut chain = ct.empty_chain();
-        chain.fetch_add(field(self.record, offset_of!(Record, round)), 1 << DEPARTED_SHIFT);
+        chain.fetch_add(Record::round(self.record), 1 << DEPARTED_SHIFT);
         drop(ct.submit(chain));
     }
 }

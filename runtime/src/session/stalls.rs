@@ -134,7 +134,7 @@ impl Shared {
                 pid: seen.pid(),
                 is_gone: seen.is_gone(),
                 slot: seen.slot(),
-                attends: seen.attends(),
+                attends: seen.words.attends,
             };
             *lock(&self.others.0) = members.iter().map(other).collect();
         }

@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use memoffset::offset_of;
-
 use super::sweeper::ASKED;
 use crate::error::Result;
 use crate::io::operations::*;
-use crate::memory::candidates::{Candidates, Marks, RANGE_WORDS};
-use crate::segment::control::LIST_HEAD_WORDS;
-use crate::segment::control::{self, Record};
+use crate::memory::candidates::{Candidates, Marks};
+use crate::segment::control::{self, ListHead, ListRange, Record};
 use crate::segment::decode::{self, corrupted_as};
 use crate::session::ComputeThread;
 use farfield_words::Address;
@@ -36,13 +33,13 @@ impl ComputeThread {
         }
         // It is not freed while this thread is pinned, if it is still the one.
         let _guard = self.pin();
-        let word = self.read_word(control::candidates()).await?;
-        let Some(page) = decode::list(&self.heap().grid, control::candidates(), word)? else {
+        let word = self.read_word(control::list_of_candidates()).await?;
+        let Some(page) = decode::list(&self.heap().grid, control::list_of_candidates(), word)? else {
             sweep_barrier.hear(None);
             return Ok(owed);
         };
-        let [word, count] = self.read_words(page, LIST_HEAD_WORDS, |words| Ok([words[0], words[1]])).await?;
-        let number = word & !ASKED;
+        let head = self.read_words(page, ListHead::WORDS, |words| Ok(ListHead::from_words(words))).await?;
+        let number = head.number & !ASKED;
         if number == 0 {
             // It is over.
             sweep_barrier.hear(None);
@@ -50,34 +47,34 @@ impl ComputeThread {
         }
         let candidates = match sweep_barrier.candidates().filter(|candidates| candidates.number == number) {
             Some(candidates) => candidates,
-            None => self.hear_of_candidates(page, number, !count as usize).await?,
+            None => self.hear_of_candidates(page, number, !head.not_ranges as usize).await?,
         };
         self.hear_of_sweep();
-        let attends = member.record().add(offset_of!(Record, attends) as u64);
+        let attends = Record::attends(member.record());
         let has_said = sweep_barrier.has_said();
         if has_said & !ASKED != number {
             if self.has_process_heard(&candidates) {
                 self.write_word(attends, number).await?;
                 sweep_barrier.says(number);
             }
-        } else if word != has_said {
+        } else if head.number != has_said {
             // A thread may have ended since all had heard.
             self.veto_ended(&candidates);
             self.write_vetoes(page, &candidates).await?;
-            self.write_word(attends, word).await?;
-            sweep_barrier.says(word);
+            self.write_word(attends, head.number).await?;
+            sweep_barrier.says(head.number);
         }
         Ok(owed)
     }
 
     async fn hear_of_candidates(&self, page: Address, number: u64, ranges: usize) -> Result<Arc<Candidates>> {
         let grid = self.heap().grid;
-        let at = page.add((LIST_HEAD_WORDS * WORD_BYTES) as u64);
-        if ranges > Candidates::most_words(&grid) / RANGE_WORDS {
-            let (at, word) = (page.add(WORD_BYTES as u64), !(ranges as u64));
+        let at = page.add(ListHead::BYTES);
+        if ranges > Candidates::most_words(&grid) / ListRange::WORDS {
+            let (at, word) = (ListHead::not_ranges(page), !(ranges as u64));
             return Err(corrupted_as("list of candidates", at, word, "no list is so long"));
         }
-        let words = ranges * RANGE_WORDS;
+        let words = ranges * ListRange::WORDS;
         let (ranges, bits) = Candidates::decode_ranges(&grid, at, &self.read_far(at, words).await?)?;
         let at = at.add((words * WORD_BYTES) as u64);
         let candidates = Candidates::from_bits(number, &ranges, self.read_far(at, bits).await?);
@@ -123,8 +120,8 @@ impl ComputeThread {
         let _ = self.attend_sweep().await;
         let Some(candidates) = self.process.sweep_barrier.candidates() else { return };
         let _guard = self.pin();
-        let Ok(word) = self.read_word(control::candidates()).await else { return };
-        if let Ok(Some(page)) = decode::list(&self.heap().grid, control::candidates(), word)
+        let Ok(word) = self.read_word(control::list_of_candidates()).await else { return };
+        if let Ok(Some(page)) = decode::list(&self.heap().grid, control::list_of_candidates(), word)
             && let Ok(word) = self.read_word(page).await
             && word & !ASKED == candidates.number
         {

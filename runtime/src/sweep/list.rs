@@ -43,9 +43,9 @@ impl ComputeThread {
         let list = self.take_control_block((words.len() * WORD_BYTES) as u64).await?;
         pace.list.set(Some(list));
         // From now on it is found by whoever comes after this process.
-        self.write_word(control::own_list(), list.address.bits()).await?;
+        self.write_word(control::own_list_of_candidates(), list.address.bits()).await?;
         self.write_far(list.address, &words).await?;
-        self.write_word(control::candidates(), list.address.bits()).await?;
+        self.write_word(control::list_of_candidates(), list.address.bits()).await?;
         Ok(Arc::new(candidates))
     }
 
@@ -53,10 +53,10 @@ impl ComputeThread {
     /// where others find it, so it is not lost with whoever has made it.
     pub(crate) async fn take_back_list(&self, pace: &Pace) -> Result<()> {
         let Some(list) = pace.list.get() else { return Ok(()) };
-        self.write_word(control::candidates(), 0).await?;
+        self.write_word(control::list_of_candidates(), 0).await?;
         self.wait_for_readers(pace).await?;
         pace.list.set(None);
-        self.write_word(control::own_list(), 0).await?;
+        self.write_word(control::own_list_of_candidates(), 0).await?;
         self.put_control_page(list);
         // At once: this process may be the next to die.
         self.give_surplus();
@@ -65,8 +65,8 @@ impl ComputeThread {
 
     /// Takes over what a sweeper that has died has left.
     pub(crate) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
-        let word = self.read_word(control::own_list()).await?;
-        if let Some(at) = decode::list(&self.heap().grid, control::own_list(), word)?
+        let word = self.read_word(control::own_list_of_candidates()).await?;
+        if let Some(at) = decode::list(&self.heap().grid, control::own_list_of_candidates(), word)?
             && let Ok(list) = self.heap().look_up(self, at).await
         {
             pace.list.set(Some(list));
@@ -88,8 +88,8 @@ impl ComputeThread {
     /// The process leaves in the middle of a sweep.
     pub(crate) async fn abandon_sweep(&self, pace: &Pace) -> Result<()> {
         if let Some(list) = pace.list.take() {
-            self.write_word(control::candidates(), 0).await?;
-            self.write_word(control::own_list(), 0).await?;
+            self.write_word(control::list_of_candidates(), 0).await?;
+            self.write_word(control::own_list_of_candidates(), 0).await?;
             // Others may be reading it.
             let _guard = self.pin();
             self.retire_block(list);

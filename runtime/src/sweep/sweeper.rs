@@ -61,8 +61,7 @@ use crate::memory::heap::ThreadHeap;
 use crate::memory::map::Map;
 use crate::pointer::{Address, Walk};
 use crate::segment::classes::{CLASSES, Class};
-use crate::segment::control::LIST_HEAD_WORDS;
-use crate::segment::control::{self, SLOT_PAGES};
+use crate::segment::control::{self, ListHead, SLOT_PAGES};
 use crate::session::ComputeThread;
 use farfield_sim::Plant;
 use farfield_words::Block;
@@ -164,7 +163,7 @@ impl ComputeThread {
         };
         self.take_back_list(pace).await?;
         if let Ok(Swept::Bytes(_)) = outcome {
-            self.write_word(control::swept(), debts).await?;
+            self.write_word(control::swept_debts(), debts).await?;
             self.fetch_add_word(control::left_bytes(), left_bytes.wrapping_neg()).await?;
         }
         self.compare_exchange_word(control::sweeper(), word, 0).await?;
@@ -212,7 +211,7 @@ impl ComputeThread {
         }
         let (mut freed, mut rounds, mut rest) = (0, 0, &candidates[..]);
         while !rest.is_empty() {
-            let ends = rest.iter().scan(LIST_HEAD_WORDS, |words, range| {
+            let ends = rest.iter().scan(ListHead::WORDS, |words, range| {
                 *words += range.words();
                 Some(*words)
             });
@@ -334,7 +333,7 @@ impl ComputeThread {
             if !self.is_undisturbed(round, until).await? || members.iter().any(|member| member.is_gone()) {
                 return Ok(false);
             }
-            if members.iter().all(|member| member.attends() == word) {
+            if members.iter().all(|member| member.words.attends == word) {
                 return Ok(true);
             }
             pace.park(self).await;
@@ -364,7 +363,7 @@ impl ComputeThread {
         let list = pace.list.get().map(|list| list.address);
         // The directory's addresses and those of slots. What leads from the pool is known; counts, names and descriptions are no links.
         let descriptions = self.kept_descriptions().await?;
-        let pages = self.read_far(control::slot_page(0), SLOT_PAGES).await?;
+        let pages = self.read_far(control::epoch_page(0), SLOT_PAGES).await?;
         for word in self.directory_values().await?.into_iter().chain(pages) {
             links.found.extend(candidates.in_word(word));
         }

@@ -56,11 +56,11 @@ fn a_word_of_the_runtime_that_makes_no_sense_is_told_and_harms_nobody() {
     let cluster = served.connect();
     // What the word is, a value that it can not have, and how the error begins.
     let words = [
-        (control::used_slots(), 1 << 35, "used epoch slots"),
+        (control::used_epoch_slots(), 1 << 35, "used epoch slots"),
         (control::epoch(), 0, "epoch"),
         (control::epoch(), u64::MAX, "epoch"),
-        (control::record_here(7), u64::MAX, "state of a member"),
-        (control::record_here(7), 3 << 32, "state of a member"),
+        (control::member(7), u64::MAX, "state of a member"),
+        (control::member(7), 3 << 32, "state of a member"),
     ];
     for (at, word, what) in words {
         let was = cluster.run(1, async |ct| {

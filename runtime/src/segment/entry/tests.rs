@@ -1,12 +1,13 @@
 //! The directory's words.
 
 use super::*;
+use std::num::NonZeroU64;
 
 #[test]
 fn states_survive_their_word() {
     let id = ThreadId::new(NonZeroU64::new(77).unwrap());
     for state in [State::Empty, State::Naming(id), State::Vacant, State::Initialising(id), State::Ready] {
-        assert_eq!(State::from_word(state.word()), Some(state));
+        assert_eq!(State::from_word(state.to_word()), Some(state));
     }
     assert_eq!(State::from_word(7), None);
     assert_eq!(State::from_word(1), None, "nobody is naming");
