@@ -34,6 +34,9 @@ mod tasks;
 mod tokens;
 mod waits;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use acquisition::{ABANDONED, Acquisition, Hold, right_of_dead_writer};
 pub(crate) use compensation::Exchange;
 pub(crate) use detached::Releases;
