@@ -446,7 +446,7 @@ impl Drop for Chain<'_> {
             if part < self.results.posted.get() {
                 self.ct.compensate(exchange);
             } else {
-                exchange.is_over(self.ct.worker());
+                exchange.settle(self.ct.worker());
             }
         }
         for block in self.results.publishes.borrow_mut().drain(..) {

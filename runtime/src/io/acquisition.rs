@@ -1,4 +1,4 @@
-//! Acquisitions of locks: where a lock is, and how this thread holds it.
+//! Acquisitions of locks: the address of a lock, and the state in which this thread holds it.
 
 use std::thread::panicking;
 
@@ -9,37 +9,37 @@ use super::compensation::{Compensating, Exchange};
 use super::posting::{Operations, Thread};
 use super::tokens::failed_write;
 
-/// A free lock whose last owner died and left something to be put right. No token: those begin above it.
+/// The word of a free lock whose last owner died in its critical section. It is less than any token.
 pub(crate) const ABANDONED: u64 = 1;
 
-/// Where a lock is and how it is held.
+/// The address of a lock and the state in which it is held.
 ///
-/// Small, because guards are moved in and out of results on every update.
+/// Small, because every update moves guards into results and out of them.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
     pub(crate) at: Address,
     pub(crate) token: u64,
     pub(crate) held: Hold,
-    /// True if the lock's word becomes [`ABANDONED`] when it is released, and not 0.
+    /// True if a release writes [`ABANDONED`] instead of 0.
     pub(crate) needs_recovery: bool,
-    /// True if a panic was under way before it was taken.
+    /// True if the thread was panicking before it took the lock.
     pub(crate) was_panicking: bool,
 }
 
-/// Whether the lock's word is the token.
+/// Whether the lock's word is this thread's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Yes,
     No,
-    /// The CAS that is to take it is in flight, or its outcome is unknown.
+    /// The CAS that takes it is in flight, or its outcome is unknown.
     Taking,
     /// The WRITE that releases it is in flight, or its outcome is unknown.
     Releasing,
 }
 
 impl Acquisition {
-    /// A WRITE that releases the lock is posted, among other changes; whether they are made is known later. If they are not, what
-    /// the lock protects may be half changed. (If they are, this changes nothing: the word is not the token any more.)
+    /// A chain that changes the protected data and releases the lock is about to be posted. If it fails, the data may be changed in part, so its
+    /// compensation leaves [`ABANDONED`]. (If it succeeds, the compensating CAS fails.)
     pub(crate) fn may_be_released<T: Thread>(&mut self, ct: &T) {
         if self.held == Hold::Yes {
             ct.io().task_stack.lets_go(self.token);
@@ -55,14 +55,14 @@ impl Acquisition {
         }
     }
 
-    /// What the lock's word becomes when it is released.
+    /// Returns the lock's word after its release.
     #[inline]
     pub(crate) fn free(&self) -> u64 {
         if self.needs_recovery { ABANDONED } else { 0 }
     }
 
-    /// The lock is given back without waiting. If its acquisition is in flight, a CAS from the token releases it if it is taken, and leaves any
-    /// other owner alone.
+    /// Releases the lock without waiting. If the acquisition is in flight, a CAS from the token releases the lock if the acquisition succeeds, and
+    /// fails otherwise.
     #[inline]
     pub(crate) fn end<T: Thread>(&self, ct: &T) {
         let Self { at, token, held, was_panicking, .. } = *self;
@@ -85,7 +85,7 @@ impl Acquisition {
     }
 }
 
-/// What is left of the right to write if its holder is gone; `None` if nobody holds it.
+/// Returns the word that replaces the write right of a dead holder; `None` if the right is free.
 pub(crate) fn right_of_dead_writer(right: u64) -> Option<u64> {
     (!right.is_multiple_of(2)).then(|| failed_write(right))
 }

@@ -1,20 +1,17 @@
-//! Compensating: words that must not stay as they are if an operation fails.
+//! Compensation of failed operations.
 //!
-//! A thread that holds a lock, claims a name or is about to write a value has left a word of its own in far memory, which keeps
-//! others out. Where the operation that ends this fails because its memory node did not answer, nobody knows
-//! whether it took effect. So there is an [`Exchange`] for each such word: a CAS from the word to what it is to become instead.
-//! The word is the thread's own and, until the exchange is over, is not put there again; so a CAS that comes late, or twice, does no
-//! harm. For a [token](super::tokens) that means that it is outstanding as long.
+//! A thread that holds a lock, claims a name or writes a value has a word of its own in far memory, which keeps other threads out. If the operation
+//! that replaces this word fails because its memory node did not answer, its outcome is unknown. So the thread posts an [`Exchange`]: a CAS
+//! from its own word to the word that frees the lock, name or value. The thread does not write its own word there again before the exchange is
+//! settled. So the CAS is harmless if it arrives late or twice. (A [token](super::tokens) stays outstanding that long.)
 //!
-//! An exchange is posted behind the operation that it makes up for, and is not waited for. If it fails, too, the thread keeps it
-//! and posts it again with one of its next operations, at first after [`SHORTEST`], at last every [`LONGEST`]. A thread that
-//! ends before has an identity that is gone, and others take from it what it held.
+//! An exchange is detached. If it fails as well, the thread posts it again with one of its next operations: first after [`SHORTEST`], finally every
+//! [`LONGEST`]. If the thread ends before, its identity ends, and other threads take over what it held.
 //!
-//! Invariant: the object that a word is in is protected as long as an exchange of it may come, by the guard under which the word was
-//! reached or by a pin in the same epoch. So a memory node that does not answer holds reclamation back, as a thread with a guard does
-//! that waits for the node.
+//! Invariant: until an exchange is settled, a pin protects the object that contains its word: the pin of the guard under which the word was reached,
+//! or a later pin in the same epoch. So a memory node that does not answer holds reclamation back, as does a guard of a thread that waits for it.
 //!
-//! Costs: nothing where operations succeed.
+//! Cost: none as long as operations succeed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,53 +29,53 @@ use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::Block;
 
-/// When an exchange that has failed is posted again, at the earliest and at the latest.
+/// The delay after which a failed exchange is posted again: the first, and the longest.
 const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// A word of this thread's, and what it is to become.
+/// A CAS from a word of this thread to the word that replaces it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     pub(crate) at: Address,
     pub(crate) own: u64,
     pub(crate) new: u64,
-    /// Whether the word is a [token](super::tokens), which is outstanding until the exchange is over.
+    /// True if the thread's word is a [token](super::tokens), which is outstanding until the exchange is settled.
     is_of_token: bool,
-    /// After what time it is posted again if it fails.
+    /// The delay after which it is posted again if it fails.
     after: Duration,
 }
 
-/// An exchange that has failed, and when it is to be posted again.
+/// A failed exchange, and the time at which it is posted again.
 pub(super) struct DueExchange {
     exchange: Exchange,
     due: Duration,
-    /// Keeps the memory that it touches from being used again.
+    /// Protects the memory of its word from reuse.
     pin: epoch::Pin,
 }
 
 impl Exchange {
-    /// From a token.
+    /// Makes an exchange of a token.
     pub(crate) fn new(at: Address, own: u64, new: u64) -> Self {
         Self { at, own, new, is_of_token: true, after: SHORTEST }
     }
 
-    /// From a word that is no token. The thread must not put it there again while it may_still_exchange the exchange.
+    /// Makes an exchange of another word. The thread must not write `own` there again before the exchange is settled.
     pub(crate) fn of_word(at: Address, own: u64, new: u64) -> Self {
         Self { is_of_token: false, ..Self::new(at, own, new) }
     }
 
-    /// It has taken effect, or there is nothing to make up for.
-    pub(crate) fn is_over<T: Thread>(self, ct: &T) {
+    /// It has taken effect, or is not needed.
+    pub(crate) fn settle<T: Thread>(self, ct: &T) {
         if self.is_of_token {
             ct.settle_token(self.own);
         }
     }
 }
 
-/// A posted chain, to be waited for, with what makes up for its failure.
+/// The future of a posted chain, with the exchange that compensates for its failure.
 pub(crate) struct Compensated<'a, T: Thread> {
     submitted: Submitted<'a, T>,
-    /// Until it is known whether the chain has failed.
+    /// `None` once the outcome of the chain is known.
     exchange: Option<Exchange>,
 }
 
@@ -91,7 +88,7 @@ impl<'a, T: Thread> Future for Compensated<'a, T> {
             && let Some(exchange) = self.exchange.take()
         {
             let ct = self.submitted.ct;
-            if done.is_err() { ct.compensate(exchange) } else { exchange.is_over(ct) }
+            if done.is_err() { ct.compensate(exchange) } else { exchange.settle(ct) }
         }
         polled
     }
@@ -105,22 +102,22 @@ impl<T: Thread> Drop for Compensated<'_, T> {
     }
 }
 
-/// Exchanges that a thread makes up for failed operations by.
+/// Compensation of failed operations by exchanges.
 pub(crate) trait Compensating: Detaching {
-    /// Posts a chain. If it fails, also after the future has been dropped, compensation are made.
+    /// Posts a chain. If it fails, even after its future was dropped, posts the exchange.
     fn submit_compensated(&self, chain: Chain, exchange: Exchange) -> Compensated<'_, Self> {
         Compensated { submitted: self.submit(chain), exchange: Some(exchange) }
     }
 
-    /// [Replaces](Chain::replace) the word that an exchange is of, which is its own, without waiting. It takes effect after what this
-    /// thread has completed; if it fails, compensation are made.
+    /// [Replaces](Chain::replace) the thread's own word, without waiting. Takes effect after the thread's completed operations; if it fails, the
+    /// exchange is posted.
     fn post_word(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();
         chain.replace(exchange.at, exchange.own, exchange.new);
         drop(self.submit_compensated(chain, exchange));
     }
 
-    /// Posts an exchange that nobody waits for, and posts it again if it fails.
+    /// Posts an exchange and detaches it; it is posted again if it fails.
     fn compensate(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();
         chain.compare_exchange(exchange.at, exchange.own, exchange.new);
@@ -139,20 +136,20 @@ pub(crate) trait Compensating: Detaching {
         }
     }
 
-    /// An exchange, or what it was to make up for, has succeeded or failed. In the latter case the exchange is posted again later.
-    /// `pin` protects the word.
+    /// Settles an exchange after its own outcome, or that of the operation that it compensates for. After a failure it is posted again later.
+    /// `pin` protects its word.
     fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
         let may_help = result.as_ref().err().is_some_and(Error::is_of_unknown_outcome);
         if self.io().gives_up_compensations.get() || !may_help || self.has(Plant::SingleAmend) {
             self.unprotects(pin);
-            return exchange.is_over(self);
+            return exchange.settle(self);
         }
         let due = self.io().endpoint.now() + exchange.after;
         let after = (2 * exchange.after).min(LONGEST);
         self.io().due.borrow_mut().push(DueExchange { exchange: Exchange { after, ..exchange }, due, pin });
     }
 
-    /// An object is freed that no other thread can reach: nothing is due to it.
+    /// Drops the exchanges of words of an object that is freed: no other thread can reach it.
     #[inline]
     fn forget_compensations(&self, block: Block) {
         if self.io().due.borrow().is_empty() {
@@ -163,11 +160,11 @@ pub(crate) trait Compensating: Detaching {
             |due: &mut DueExchange| (begin..begin + block.bytes).contains(&due.exchange.at.bits());
         for due in self.io().due.borrow_mut().extract_if(.., is_within) {
             self.unprotects(due.pin);
-            due.exchange.is_over(self);
+            due.exchange.settle(self);
         }
     }
 
-    /// Tries once more to do what is due, and waits for the outcome: other threads may take for done what this one did before.
+    /// Posts every failed exchange once more, and waits for the outcomes: other threads may depend on this thread's earlier operations.
     async fn compensate_now(&self) {
         if !self.io().due.borrow().is_empty() {
             self.io().due.borrow_mut().iter_mut().for_each(|due| due.due = Duration::ZERO);
@@ -176,7 +173,7 @@ pub(crate) trait Compensating: Detaching {
         }
     }
 
-    /// Makes no compensation any more: the thread ends, and others take from it what it holds.
+    /// Drops all exchanges, because the thread ends: other threads take over what it holds.
     fn give_up_compensations(&self) {
         self.io().gives_up_compensations.set(true);
         for due in self.io().due.take() {
@@ -184,13 +181,13 @@ pub(crate) trait Compensating: Detaching {
         }
     }
 
-    /// Whether a word may still be changed by an exchange of this thread's that is yet to come.
+    /// Returns whether an exchange of this word is in flight or due.
     fn may_still_exchange(&self, at: Address) -> bool {
         let is_owed = self.io().due.borrow().iter().any(|due| due.exchange.at == at);
         is_owed || self.io().detached.borrow().iter().any(|detached| detached.is_exchange_of(at))
     }
 
-    /// Posts what is due again, if it is time.
+    /// Posts the exchanges that are due.
     #[inline]
     fn post_due_exchanges(&self) {
         if !self.io().due.borrow().is_empty() {

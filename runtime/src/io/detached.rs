@@ -1,9 +1,9 @@
-//! Detached chains: posted, and no future waits for them.
+//! Detached chains: posted chains without a future.
 //!
-//! A chain is *detached* if its future is dropped, or if it is posted without one. It takes effect all the same. Until it has,
-//! the memory that it touches must not be used again; so it stays in the oldest epoch that a guard of its thread is in,
-//! as a guard would. A callback is stored with it and gets its outcome, whichever operation of the thread finds the completion. Only asynchronous
-//! fabrics need it: on the others chains are done when they are posted.
+//! A chain is *detached* if its future is dropped, or if it is posted without one. It takes effect even then. Until it has, the memory that it
+//! accesses must not be reused, so a detached chain pins the oldest epoch that a guard of its thread is in. A callback is stored with the chain and
+//! receives its outcome, whichever operation of the thread finds the completion. Only asynchronous fabrics need this: on the others, a chain has
+//! completed when `post` returns, or completes within a few polls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use farfield_fabric::{Posted, Ticket};
 use farfield_sim::Plant;
 use farfield_words::Address;
 
-/// How many detached chains are polled whenever another chain is posted.
+/// The number of detached chains that are polled whenever another chain is posted.
 const MOST_POLLED: usize = 8;
 
 /// Locks that a detached chain releases.
@@ -29,46 +29,46 @@ pub(crate) trait Releases<T: Thread> {
     /// The chain has released them.
     fn locks_are_released(&self, thread: &T);
 
-    /// The chain has not released them, as far as is known.
+    /// The chain has failed: the locks may be held still, and are to be released.
     fn release_locks(&self, thread: &T);
 }
 
-/// A chain in flight that no future waits for.
+/// A detached chain in flight.
 pub(crate) struct Detached<T: Thread> {
     pub(super) ticket: Ticket,
-    /// Keeps the memory that it touches from being used again.
+    /// Protects the memory that the chain accesses from reuse.
     pub(super) pin: epoch::Pin,
-    /// Whether the thread is to hear of its error.
-    due: bool,
-    /// What is to be done once it is known how it went.
+    /// True if the thread's next operation returns the chain's error.
+    reports_error: bool,
+    /// The callback that receives the outcome.
     then: Option<Then<T>>,
-    /// What is to be done if it failed; of that nothing is allocated.
+    /// The reaction to a failure. Unlike a callback it needs no allocation.
     otherwise: Otherwise<T>,
 }
 
-/// What becomes of words that a failed chain was to change.
+/// The reaction to the failure of a detached chain.
 pub(crate) enum Otherwise<T: Thread> {
     Nothing,
-    /// The chain, or an exchange, was to change this word.
+    /// Posts this exchange, again and again until it takes effect.
     Exchange(Exchange),
-    /// The chain was to release locks.
+    /// Releases the locks that the chain was to release.
     Releases(Rc<dyn Releases<T>>),
 }
 
 impl<T: Thread> Detached<T> {
-    /// Whether it may change a word by an exchange, or make up for not having done so.
+    /// Returns whether it is an exchange of this word, or compensates for one.
     pub(super) fn is_exchange_of(&self, at: Address) -> bool {
         matches!(&self.otherwise, Otherwise::Exchange(exchange) if exchange.at == at)
     }
 }
 
-/// Is given a completed chain, or nothing if it failed.
+/// A callback. Its argument is the completed chain, or `None` if the chain failed.
 type Then<T> = Box<dyn FnOnce(&T, Option<&Chain>)>;
 
-/// A chain in flight with a callback, whether it is waited for or detached.
+/// The future of a chain with a callback. The callback runs even if the future is dropped.
 struct SubmittedThen<'a, T: Thread, R, F: FnOnce(&T, &Chain) -> R + 'static, G: FnOnce(&T, R) + 'static> {
     submitted: Submitted<'a, T>,
-    /// The callback, and what becomes of its result if no future takes it.
+    /// The callback, and the function that receives its result if the future was dropped.
     then: Option<(F, G)>,
 }
 
@@ -104,37 +104,42 @@ impl<T: Thread, R, F: FnOnce(&T, &Chain) -> R, G: FnOnce(&T, R)> Drop for Submit
     }
 }
 
-/// Detached chains of a thread.
+/// Operations on a thread's detached chains.
 pub(crate) trait Detaching: Operations {
-    /// Gives up waiting for a chain, which takes effect all the same. Until it has, what the guards of this thread
-    /// protect stays protected: the chain may be about to write there.
+    /// Detaches a chain. Until it has taken effect, memory that this thread's guards protect stays protected: the chain may write there.
     fn detach(&self, ticket: Ticket) {
         self.detach_or(ticket, Otherwise::Nothing);
     }
 
-    /// As [`detach`](Self::detach), where something is to be done if the chain fails.
+    /// Like [`detach`](Self::detach), with a reaction to a failure.
     fn detach_or(&self, ticket: Ticket, otherwise: Otherwise<Self>) {
         if self.io().endpoint.is_asynchronous() {
             self.keep_detached(ticket, false, None, otherwise);
         } else {
-            // Such a fabric has no memory nodes that could fail to answer.
+            // Such a fabric has no memory node that could fail.
             self.io().endpoint.forget(ticket);
             if let Otherwise::Exchange(exchange) = otherwise {
-                exchange.is_over(self);
+                exchange.settle(self);
             }
         }
     }
 
-    /// Keeps a chain in flight among those that are left.
-    fn keep_detached(&self, ticket: Ticket, due: bool, then: Option<Then<Self>>, otherwise: Otherwise<Self>) {
+    /// Adds a chain to the detached ones.
+    fn keep_detached(
+        &self,
+        ticket: Ticket,
+        reports_error: bool,
+        then: Option<Then<Self>>,
+        otherwise: Otherwise<Self>,
+    ) {
         self.io().endpoint.detach(ticket);
         let is_guarded = !self.has(Plant::UnguardedChain);
         let pin = if is_guarded { self.protects() } else { self.io().epoch.pin_nothing() };
-        self.io().detached.borrow_mut().push(Detached { ticket, pin, due, then, otherwise });
+        self.io().detached.borrow_mut().push(Detached { ticket, pin, reports_error, then, otherwise });
     }
 
-    /// Posts a chain that nobody waits for. An error that is known at once is returned; a later one is due to the thread.
-    /// Returns whether it is known how the chain went; if not, `results` has the locks that it releases.
+    /// Posts a chain and detaches it. Returns an error that is known immediately; the thread's next operation returns a later one.
+    /// Returns `true` if the chain has completed. If not, `results` releases its locks in case it fails.
     fn post(&self, chain: Chain, results: Rc<dyn Releases<Self>>) -> Result<bool> {
         let mut submitted = self.submit(chain);
         match submitted.posted.take() {
@@ -143,7 +148,7 @@ pub(crate) trait Detaching: Operations {
                 Ok(false)
             }
             Some(Posted::InFlight(ticket)) => loop {
-                // Completes at one of the next polls; what is posted afterwards must not overtake it.
+                // Completes within a few polls. Chains that are posted later must not overtake it.
                 if let Poll::Ready((chain, result)) = self.io().endpoint.poll(ticket) {
                     self.recycle(chain);
                     return Ok(result.map(|()| true)?);
@@ -157,15 +162,14 @@ pub(crate) trait Detaching: Operations {
         }
     }
 
-    /// Posts a chain that nobody waits for, and does something with its outcome, whenever that is there.
+    /// Posts a chain and detaches it; `then` receives its outcome.
     fn submit_detached(&self, chain: Chain, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
         if let Some(posted) = self.submit(chain).into_posted() {
             self.detach_then(posted, then);
         }
     }
 
-    /// Posts a chain and waits for what follows from it. Dropped before, it takes effect all the same, and what
-    /// follows is done when its completion is found.
+    /// Posts a chain; the future completes with the result of `then`. If it is dropped, `then` is called when the chain's completion is found.
     async fn submit_and<R>(
         &self,
         chain: Chain,
@@ -174,7 +178,7 @@ pub(crate) trait Detaching: Operations {
         self.submit_or(chain, then, |_, _| ()).await
     }
 
-    /// As [`submit_and`](Self::submit_and), where what follows is something to be had, and nobody may be there to have it.
+    /// Like [`submit_and`](Self::submit_and), where the result of `then` owns a resource: if the future was dropped, `unwanted` receives it.
     async fn submit_or<R>(
         &self,
         chain: Chain,
@@ -202,12 +206,12 @@ pub(crate) trait Detaching: Operations {
         }
     }
 
-    /// An error of an operation that was posted without waiting, if there is one.
+    /// Returns the first error of a detached chain that no operation has returned yet.
     fn take_deferred_error(&self) -> Option<Error> {
         self.io().deferred_error.take()
     }
 
-    /// The thread ends: gives up all detached chains, which take effect all the same.
+    /// Stops polling all detached chains, because the thread ends. They take effect even so.
     fn forget_detached(&self) {
         for Detached { ticket, pin, .. } in self.io().detached.take() {
             self.unprotects(pin);
@@ -215,7 +219,7 @@ pub(crate) trait Detaching: Operations {
         }
     }
 
-    /// Waits until all detached chains are done, and returns the first error that is due.
+    /// Waits until all detached chains have completed. Returns the first error that no operation has returned yet.
     async fn flush_detached(&self) -> Result<()> {
         self.wait_for_detached().await;
         self.take_deferred_error().map_or(Ok(()), Err)
@@ -234,8 +238,7 @@ pub(crate) trait Detaching: Operations {
         .await;
     }
 
-    /// Lets go of what chains protected that are done by now, of the oldest few: most are done in the order in which they were
-    /// posted.
+    /// Polls the oldest detached chains, and unpins those that have completed. Most complete in the order in which they were posted.
     #[inline]
     fn poll_detached(&self) {
         self.post_due_exchanges();
@@ -245,46 +248,50 @@ pub(crate) trait Detaching: Operations {
         self.poll_some_detached(MOST_POLLED);
     }
 
-    fn poll_one_detached(&self, left: &Detached<Self>, to_poll: &mut usize) -> Poll<(Chain, Result<()>)> {
+    fn poll_one_detached(&self, detached: &Detached<Self>, to_poll: &mut usize) -> Poll<(Chain, Result<()>)> {
         if *to_poll == 0 {
             return Poll::Pending;
         }
         *to_poll -= 1;
-        self.poll_posted(left.ticket)
+        self.poll_posted(detached.ticket)
     }
 
-    /// As [`poll_detached`](Self::poll_detached), for the oldest `most`.
+    /// Like [`poll_detached`](Self::poll_detached), for the oldest `most`.
     fn poll_some_detached(&self, most: usize) {
-        // Nothing may be done with an outcome while the list is being gone through.
+        // Callbacks may detach further chains, so they run after the iteration.
         let (mut settled, mut failed) = (Vec::new(), Vec::new());
         let mut to_poll = most;
-        self.io().detached.borrow_mut().retain_mut(|left| match self.poll_one_detached(left, &mut to_poll) {
-            Poll::Pending => true,
-            Poll::Ready((chain, result)) => {
-                if let Some(then) = left.then.take() {
-                    settled.push((then, left.pin, chain, result.is_ok()));
-                    return false;
-                }
-                let otherwise = std::mem::replace(&mut left.otherwise, Otherwise::Nothing);
-                match otherwise {
-                    Otherwise::Nothing => self.unprotects(left.pin),
-                    Otherwise::Exchange(exchange) => self.settle_exchange(exchange, &result, left.pin),
-                    Otherwise::Releases(results) if result.is_ok() => {
-                        results.locks_are_released(self);
-                        self.unprotects(left.pin);
+        self.io().detached.borrow_mut().retain_mut(|detached| {
+            match self.poll_one_detached(detached, &mut to_poll) {
+                Poll::Pending => true,
+                Poll::Ready((chain, result)) => {
+                    if let Some(then) = detached.then.take() {
+                        settled.push((then, detached.pin, chain, result.is_ok()));
+                        return false;
                     }
-                    Otherwise::Releases(results) => failed.push((results, left.pin)),
-                }
-                match result {
-                    Ok(()) => count(&self.io().counters.cas_failed, chain.failed_exchanges()),
-                    Err(error) if left.due => {
-                        let first = self.io().deferred_error.take().unwrap_or(error);
-                        self.io().deferred_error.set(Some(first));
+                    let otherwise = std::mem::replace(&mut detached.otherwise, Otherwise::Nothing);
+                    match otherwise {
+                        Otherwise::Nothing => self.unprotects(detached.pin),
+                        Otherwise::Exchange(exchange) => {
+                            self.settle_exchange(exchange, &result, detached.pin)
+                        }
+                        Otherwise::Releases(results) if result.is_ok() => {
+                            results.locks_are_released(self);
+                            self.unprotects(detached.pin);
+                        }
+                        Otherwise::Releases(results) => failed.push((results, detached.pin)),
                     }
-                    Err(_) => {}
+                    match result {
+                        Ok(()) => count(&self.io().counters.cas_failed, chain.failed_exchanges()),
+                        Err(error) if detached.reports_error => {
+                            let first = self.io().deferred_error.take().unwrap_or(error);
+                            self.io().deferred_error.set(Some(first));
+                        }
+                        Err(_) => {}
+                    }
+                    self.recycle(chain);
+                    false
                 }
-                self.recycle(chain);
-                false
             }
         });
         for (then, pin, chain, is_ok) in settled {

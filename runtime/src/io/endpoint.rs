@@ -1,6 +1,4 @@
-//! A compute thread's endpoint: one of the fabrics.
-//!
-//! An enum, so that the host fabric's operations are inlined where its memory is this process's own.
+//! A compute thread's endpoint: an enum of the fabrics, so that the host fabric's operations are inlined.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -35,7 +33,7 @@ macro_rules! of_fabric {
 }
 
 impl Endpoint {
-    /// The host fabric, if this is it: its operations need no chain, no ticket and no wait.
+    /// Returns the host fabric, if this is it. Its operations need no chain, no ticket and no wait.
     #[inline]
     pub(crate) fn immediate(&self) -> Option<&Host> {
         match self {
@@ -44,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// The simulator, where waiting is a timer's business and not polling's.
+    /// Returns the simulator, if this is it. There, waits are timers.
     #[inline]
     pub(crate) fn virtual_time(&self) -> Option<&Sim> {
         match self {

@@ -1,18 +1,18 @@
 //! Identities of compute threads.
 //!
-//! Each compute thread has an identity: 24 bits of its process's number, and 24 bits of a number in the process.
+//! Each compute thread has an identity of 48 bits: the number of its process (24 bits) and its own number in the process (24 bits).
 //!
-//! - *No two processes of a cluster ever have the same number.* The first memory node counts them, and refuses the 16,777,216th. A first
-//!   memory node that is started anew begins another cluster; on `rdma:` the others have to be started anew with it. Restoring a
-//!   checkpoint frees the locks and the names that threads of the old cluster had.
-//! - *No two threads that live have the same identity.* A process knows its own threads. It gives each number once, and begins again
-//!   after 16,777,215 threads, with those numbers whose threads have ended.
+//! - *No two processes of a cluster ever have the same number.* The first memory node counts processes, and refuses the 16,777,216th. A restart of
+//!   the first memory node begins another cluster; on `rdma:` the other nodes have to be restarted with it. Restoring a checkpoint frees the locks
+//!   and names that threads of the old cluster held.
+//! - *No two live threads have the same identity.* A process knows its own threads. It issues each number once; after 16,777,215 threads it reuses
+//!   the numbers of ended threads.
 //!
-//! So a word that names a thread of a dead process names no living thread. One that names an ended thread of a living process may name
-//! a later thread of it, but threads leave no such words: a guard that is dropped, also by a panic, releases its lock, and a claim
-//! gives its name back. What a program leaks with `mem::forget` may seem to be held again by a later thread, for as long as that lives.
+//! So a word that names a thread of a dead process names no live thread. A word that names an ended thread of a live process could name a later
+//! thread, but threads leave no such words: dropping a guard, even by a panic, releases its lock, and a dropped claim frees its name. A lock whose
+//! guard a program leaks with `mem::forget` may appear to be held by a later thread, while that thread lives.
 //!
-//! On `local:` and `sim:` there is one process, its numbers have 48 bits, and none is given twice.
+//! On `local:` and `sim:` there is one process. Its threads' numbers have 48 bits and are never reused.
 
 use std::collections::HashSet;
 use std::num::NonZeroU64;
@@ -22,9 +22,9 @@ use farfield_words::ThreadId;
 
 use crate::error::{self, Error, Result};
 
-/// Bits of a thread's number in its process, where the process's number stands above.
+/// The bits of a thread's number in its process, if a cluster has several processes.
 pub(crate) const LOCAL_BITS: u32 = 24;
-/// The highest number of a thread, there and where a cluster has only one process.
+/// The highest number of a thread, in a cluster of several processes and of one.
 pub(crate) const LAST_OF_SEVERAL: u64 = (1 << LOCAL_BITS) - 1;
 const LAST_OF_ONE: u64 = (1 << 48) - 1;
 
@@ -32,27 +32,26 @@ const LAST_OF_ONE: u64 = (1 << 48) - 1;
 #[derive(Debug)]
 pub(crate) struct Identities(Mutex<Sequence>);
 
-/// Which identities its threads have, and which come next.
+/// The identities in use, and the next one.
 #[derive(Debug)]
 struct Sequence {
-    /// The process's number, in its place.
+    /// The process's number, shifted to its position.
     process: u64,
-    /// Numbers in the process go from 1 to this.
+    /// The highest number of a thread; the lowest is 1.
     last: u64,
     next: u64,
     live: HashSet<ThreadId>,
 }
 
 impl Sequence {
-    /// Those of the process with this number, or of the only process.
+    /// Makes the sequence of the process with this number, or of the only process.
     fn new(process: Option<u32>) -> Self {
         let last = if process.is_some() { LAST_OF_SEVERAL } else { LAST_OF_ONE };
         let process = u64::from(process.unwrap_or(0)) << LOCAL_BITS;
         Self { process, last, next: 1, live: HashSet::new() }
     }
 
-    /// Gives identities to `count` threads, one after the other, and returns the first; `None` if there are not so many in a row that
-    /// no living thread has.
+    /// Issues `count` consecutive identities and returns the first; `None` if no such row is free.
     fn begin(&mut self, count: u64) -> Option<NonZeroU64> {
         let (mut local, mut has_begun_again) = (self.next, false);
         loop {
@@ -76,24 +75,24 @@ impl Sequence {
 }
 
 impl Identities {
-    /// Those of the process with this number, or of the only process.
+    /// Makes the identities of the process with this number, or of the only process.
     pub(crate) fn new(process: Option<u32>) -> Self {
         Self(Mutex::new(Sequence::new(process)))
     }
 
     fn sequence(&self) -> MutexGuard<'_, Sequence> {
-        // A set of numbers is whole at every moment.
+        // No panic leaves the sequence inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives identities to so many threads, one after the other, until they [end](Self::end); returns the first.
+    /// Issues consecutive identities to this many threads, until they [end](Self::end). Returns the first.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the process has no such number of identities in a row that are not in use.
+    /// [`Error::InvalidArgument`] if the process has no free row of this many identities.
     pub(crate) fn begin(&self, threads: u64) -> Result<NonZeroU64> {
         self.sequence().begin(threads).ok_or_else(|| {
             let reason =
-                "beside those that run they are more than 16777215, or leave no such row of identities";
+                "with the running threads they exceed 16777215, or no row of so many identities is free";
             Error::from(error::InvalidArgument {
                 argument: "threads",
                 value: threads.to_string().into(),
@@ -102,17 +101,17 @@ impl Identities {
         })
     }
 
-    /// The thread has ended.
+    /// The thread has ended: its identity is free.
     pub(crate) fn end(&self, thread: ThreadId) {
         self.sequence().live.remove(&thread);
     }
 
-    /// True if a thread of this process runs under this identity.
+    /// Returns whether a thread of this process has this identity.
     pub(crate) fn has(&self, thread: ThreadId) -> bool {
         self.sequence().live.contains(&thread)
     }
 
-    /// True if the process has at most one compute thread.
+    /// Returns whether the process has at most one compute thread.
     pub(crate) fn has_at_most_one(&self) -> bool {
         self.sequence().live.len() <= 1
     }

@@ -1,23 +1,20 @@
-//! What a compute thread does while none of its tasks can go on.
+//! Idle compute threads: polling, and then sleeping, while no task can make progress.
 //!
-//! A thread has one waker for all its tasks. What waits for far memory, for a lock or for other threads wakes it at once: only looking
-//! again tells whether that has come, so the thread looks again. What waits for a time, for a call of a
-//! [`Client`](crate::Client), or for a future of another crate keeps the waker, and uses it once. If after a round of polls the waker
-//! was not used, no task can go on. Then the thread
-//! 1. finishes what it has posted without waiting, since nobody else would find those completions;
-//! 2. looks again for [`LONGEST_LOOK`], giving way to other threads, since what comes at once need not wait for the system to wake a
-//!    thread;
-//! 3. sleeps until it is woken, or until the first time that a task waits for.
+//! A thread has one waker for all its tasks. A future that waits for far memory, a lock or another thread wakes it in the same poll, because only
+//! another poll can find the change. A future that waits for a time, for a call of a [`Client`](crate::Client), or in another crate stores the waker
+//! and wakes it once. If the waker is not woken during a round of polls, no task can make progress. Then the thread
+//! 1. polls its detached chains until they have completed, because no other thread finds these completions;
+//! 2. polls for [`LONGEST_LOOK`] more, yielding to other threads, because waking a sleeping thread takes the system longer than that;
+//! 3. sleeps until it is woken, or until the first timer of a task.
 //!
-//! # What others wait for from it
+//! # Requests of other threads
 //!
-//! A thread that sleeps with a guard holds the epoch back, as one that computes does; without one it holds nothing back. Others may
-//! need it to give back free memory, or to say what it holds of what is being swept: they wake all sleeping threads of the process
-//! ([`Sleepers`]), which answer before they sleep again.
+//! A sleeping thread with a guard holds the epoch back, as a computing one does. Other threads may request that it returns free memory, or that it
+//! reports its references to a sweep. They wake all sleeping threads of the process ([`Sleepers`]), which serve the request before they sleep again.
 //!
-//! # Costs
+//! # Cost
 //!
-//! A round of polls that goes on: two atomic exchanges. Sleeping costs nothing; to be woken, a system call of the waker's.
+//! A round of polls: two atomic exchanges. A sleeping thread: nothing, and one system call of the thread that wakes it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,33 +29,33 @@ use super::posting::{Operations, Thread};
 use farfield_fabric::Parker;
 use farfield_words::ThreadId;
 
-/// How long a thread that can not go on looks before it sleeps: about as long as it takes to put it to sleep and wake it. Looking for
-/// longer keeps a processor from the thread that is waited for where there are few: with 50 us a call took 27 us instead of 6.
+/// The time for which an idle thread polls before it sleeps: about the time of falling asleep and being woken. Polling for longer takes a processor
+/// from the thread that is waited for, if there are few: with 50 us a call took 27 us instead of 6.
 const LONGEST_LOOK: Duration = Duration::from_micros(4);
-/// A time that is nearer than this is waited for awake: the system wakes a sleeping thread up to 60 us late.
+/// The thread polls, and does not sleep, until a timer that is closer than this: the system wakes a sleeping thread up to 60 us late.
 const NEAR: Duration = Duration::from_micros(100);
 
-/// The threads of a process that may be asleep: those that poll their tasks themselves, which simulated ones do not.
+/// The threads of a process that may be asleep, with their wakers. Simulated threads never sleep.
 #[derive(Default)]
 pub(crate) struct Sleepers(Mutex<Vec<(ThreadId, Waker)>>);
 
 impl Sleepers {
     fn list(&self) -> MutexGuard<'_, Vec<(ThreadId, Waker)>> {
-        // A list of wakers is whole at every moment.
+        // No panic leaves the list inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has all look at what they are asked for.
+    /// Wakes all threads, so that they serve requests.
     pub(crate) fn wake(&self) {
         self.list().iter().for_each(|(_, waker)| waker.wake_by_ref());
     }
 }
 
-/// A thread's waker, and the times that its tasks wait for.
+/// A thread's waker, and the timers of its tasks.
 pub(crate) struct Idle {
     parker: Parker,
     timers: RefCell<BTreeMap<(Duration, u64), Waker>>,
-    /// How many timers have been set.
+    /// The number of timers that were ever set.
     timers_set: Cell<u64>,
     thread: ThreadId,
     sleepers: Arc<Sleepers>,
@@ -77,12 +74,12 @@ impl Idle {
         }
     }
 
-    /// What wakes the thread.
+    /// Returns the thread's waker.
     pub(crate) fn waker(&self) -> &Waker {
         self.parker.waker()
     }
 
-    /// Wakes the tasks whose time has come.
+    /// Wakes the tasks whose timers have expired.
     fn fire_timers(&self, now: impl FnOnce() -> Duration) {
         if self.timers.borrow().is_empty() {
             return;
@@ -92,13 +89,13 @@ impl Idle {
             let mut timers = self.timers.borrow_mut();
             let due = timers.first_entry().filter(|first| first.key().0 <= now);
             let Some(waker) = due.map(|due| due.remove()) else { return };
-            // A waker is a stranger's code.
+            // A waker may be code of another crate, which may set a timer.
             drop(timers);
             waker.wake();
         }
     }
 
-    /// The first time that a task waits for.
+    /// Returns the time of the first timer.
     fn next_timer(&self) -> Option<Duration> {
         self.timers.borrow().first_key_value().map(|((at, _), _)| *at)
     }
@@ -110,11 +107,11 @@ impl Drop for Idle {
     }
 }
 
-/// Waits for a time, asleep.
+/// The future of a timer.
 pub(super) struct Timer<'a, T: Thread> {
     ct: &'a T,
     at: Duration,
-    /// Its key among the thread's timers, once it has been polled.
+    /// Its key among the thread's timers, once it was polled.
     key: Option<(Duration, u64)>,
 }
 
@@ -156,9 +153,9 @@ impl<T: Thread> Drop for Timer<'_, T> {
     }
 }
 
-/// Sleeping.
+/// Idling and sleeping.
 pub(crate) trait Sleeping: Detaching {
-    /// Called after a round of polls in which the thread's future did not become ready: returns when it should be polled again.
+    /// Called after a round of polls in which the thread's future did not complete. Returns when it is to be polled again.
     fn wait_for_wake(&self) {
         let idle = self.idle_state();
         idle.fire_timers(|| self.time());
@@ -181,7 +178,7 @@ pub(crate) trait Sleeping: Detaching {
             if now.saturating_sub(began) < LONGEST_LOOK || left.is_some_and(|left| left < NEAR) {
                 continue;
             }
-            // The second look at what the thread is asked for: whoever asks after this wakes it.
+            // Requests are served after the parker was armed: a later request wakes the thread.
             self.serves_requests();
             if self.is_underway() {
                 continue;
@@ -192,7 +189,7 @@ pub(crate) trait Sleeping: Detaching {
         }
     }
 
-    /// Looks after what this thread has posted without waiting; returns whether any of it is under way.
+    /// Polls the thread's detached chains and background operations. Returns `true` if some are in flight.
     fn is_underway(&self) -> bool {
         if !self.io().endpoint.is_underway() {
             return false;

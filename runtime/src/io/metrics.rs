@@ -1,38 +1,37 @@
-//! Metrics: exact counts of what a thread asked of far memory.
+//! Metrics: exact counts of a thread's operations on far memory.
 
 use crate::error::HeldBackBy;
 use std::cell::Cell;
 use std::ops::{Add, AddAssign, Sub};
 
-/// What was asked of far memory, by kind. Counts are exact; sums and differences are taken field by field.
+/// Exact counts of operations on far memory, by kind. Sums and differences are taken field by field.
 ///
-/// A snapshot of one thread's counters: [`ComputeThread::metrics`](crate::ComputeThread::metrics). Of all threads that
-/// have ended: [`Cluster::metrics`](crate::Cluster::metrics).
+/// [`ComputeThread::metrics`](crate::ComputeThread::metrics) returns the counts of one thread, [`Cluster::metrics`](crate::Cluster::metrics) those of
+/// all threads that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
     /// READs posted.
     pub reads: u64,
-    /// Bytes they asked for.
+    /// Bytes that READs requested.
     pub read_bytes: u64,
     /// WRITEs posted.
     pub writes: u64,
-    /// Bytes they carried.
+    /// Bytes that WRITEs carried.
     pub write_bytes: u64,
     /// CAS operations posted.
     pub cas: u64,
-    /// CAS operations that found another value than they expected.
+    /// CAS operations that failed: they found another value than expected.
     pub cas_failed: u64,
     /// FAA operations posted.
     pub faa: u64,
-    /// Chains posted; an operation by itself is a chain of one. Each is one wait.
+    /// Chains posted, each of which is one wait. A single operation is a chain of one.
     pub chains: u64,
-    /// Doorbells rung for them: what a thread posts to one memory node at one time shares one. None on `local:`, where
-    /// there is no NIC to ring for.
+    /// Doorbells rung for chains. Chains that a thread posts to one memory node at one time share a doorbell. 0 on `local:`, where there is no NIC.
     pub doorbells: u64,
     /// Objects allocated.
     pub allocated: u64,
-    /// Objects freed, whether deleted, dropped before publication or reclaimed.
+    /// Objects freed: deleted, dropped before publication, or reclaimed.
     pub freed: u64,
     /// Objects retired.
     pub retired: u64,
@@ -40,17 +39,17 @@ pub struct Metrics {
     pub reclaimed: u64,
 }
 
-/// How reclamation stands: [`ComputeThread::reclamation`](crate::ComputeThread::reclamation).
+/// The state of reclamation: [`ComputeThread::reclamation`](crate::ComputeThread::reclamation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclamation {
-    /// The epoch. What was retired in `e` is freed in `e + 3` at the latest.
+    /// The epoch. Objects retired in `e` are freed in `e + 3` at the latest.
     pub epoch: u64,
-    /// Who has not caught up with the epoch, so that it can advance once more at most. Nobody, if all have.
+    /// A thread or process that is still in an older epoch, so that the epoch can advance at most once more. `None` if there is none.
     pub held_back_by: Option<HeldBackBy>,
-    /// Objects that this thread has retired and that are not freed yet.
+    /// Objects that this thread has retired and not freed yet.
     pub retired_objects: u64,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub retired_bytes: u64,
 }
 
@@ -63,7 +62,7 @@ macro_rules! field_by_field {
         }
         impl Sub for Metrics {
             type Output = Self;
-            /// What was counted since `earlier`.
+            /// Returns the counts since `earlier`.
             fn sub(self, earlier: Self) -> Self {
                 Self { $($field: self.$field - earlier.$field),* }
             }
@@ -80,7 +79,7 @@ impl Add for Metrics {
     }
 }
 
-/// A thread's counters. Each operation touches one or two; the number of chains follows from the others.
+/// A thread's counters. Each operation changes one or two; the number of chains follows from the others.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) reads: Cell<u64>,
@@ -90,7 +89,7 @@ pub(crate) struct Counters {
     pub(crate) cas: Cell<u64>,
     pub(crate) cas_failed: Cell<u64>,
     pub(crate) faa: Cell<u64>,
-    /// Operations that were not the first of their chain.
+    /// Operations that are not the first of their chain.
     pub(crate) chained: Cell<u64>,
     pub(crate) retired: Cell<u64>,
     pub(crate) reclaimed: Cell<u64>,

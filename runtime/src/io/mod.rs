@@ -1,20 +1,20 @@
-//! A thread's I/O: what a compute thread asks of its fabric, and how it waits.
+//! A thread's I/O: posting operations to the fabric, finding their completions, and waiting.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
-//! | [`posting`] | [`Io`], single operations and chains; [`Thread`], what the layers above do around them |
-//! | [`endpoint`] | the fabric: an enum of those that there are |
-//! | [`submit`] | a posted chain, to be waited for |
-//! | [`detached`] | chains that no future waits for, and their callbacks |
-//! | [`compensation`] | words that must not stay as they are if an operation fails |
-//! | [`results`] | places for what the operations of a chain bring |
-//! | [`acquisition`] | where a lock is, and how this thread holds it |
+//! | [`posting`] | [`Io`], single operations and chains; [`Thread`], the hooks of the layers above |
+//! | [`endpoint`] | the fabric: an enum, so that the host fabric is inlined |
+//! | [`submit`] | the future of a posted chain |
+//! | [`detached`] | chains without a future, and their callbacks |
+//! | [`compensation`] | exchanges that undo a thread's own words after a failed operation |
+//! | [`results`] | buffers for the results of a chain's operations |
+//! | [`acquisition`] | the address and state of a lock that this thread takes or holds |
 //! | [`tokens`], [`identities`] | the words by which locks name their owners |
-//! | [`tasks`], [`set`], [`idle`] | polling several futures, giving way, sleeping |
-//! | [`task_stack`] | which task runs, and which holds a lock |
-//! | [`retry`] | waiting between attempts |
-//! | [`waits`] | what a thread waits for, for reports |
-//! | [`metrics`] | counters |
+//! | [`tasks`], [`set`], [`idle`] | polling several futures, yielding, sleeping |
+//! | [`task_stack`] | the running task, the tasks that wait for it, and the holders of locks |
+//! | [`retry`] | backoff between attempts |
+//! | [`waits`] | the reason of each wait, for stall reports |
+//! | [`metrics`], [`failures`] | counters; failures of the background thread |
 
 mod acquisition;
 mod compensation;
@@ -58,7 +58,7 @@ pub(crate) use tasks::block_on;
 pub(crate) use tokens::failed_write;
 pub(crate) use waits::Purpose;
 
-/// The operations of a thread, for `use crate::io::operations::*`.
+/// The traits with a thread's operations, for `use crate::io::operations::*`.
 pub(crate) mod operations {
     pub(crate) use super::compensation::Compensating as _;
     pub(crate) use super::detached::Detaching as _;

@@ -1,12 +1,11 @@
-//! A thread's I/O: single operations, chains, and what a thread does around them.
+//! A thread's I/O: single operations and chains.
 //!
-//! An [`Io`] is the part of a compute thread that posts operations and finds their completions. It knows fabrics, tokens and local epochs; it
-//! knows nothing of memory, members or sweeps. What those do around an operation they do through [`Thread`], which the layer above
-//! implements for the type that has an `Io` in it: a chain that is posted counts towards an epoch's step, a word that is written may be one that a
-//! sweep must hear of, and a thread that gives way looks whether it is asked for something.
+//! An [`Io`] is the part of a compute thread that posts operations and finds their completions. It knows fabrics, tokens and local epochs, and
+//! nothing about memory, members or sweeps. Those act around operations through the hooks of [`Thread`], which the layer above implements for the
+//! type that contains the `Io`: a posted chain counts towards an epoch's step, a sweep sees written links, and a yielding thread serves requests.
 //!
-//! Costs: an operation on the host fabric is the access itself, a counter, and for writes one predictable branch, whether memory is swept. An
-//! operation on any other fabric is a chain, in buffers that are used again.
+//! Cost: an operation on the host fabric is the access itself, a counter, and for a write one predictable branch (is memory swept?). An operation on
+//! any other fabric is a chain, in reused buffers.
 
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::rc::Rc;
@@ -36,18 +35,18 @@ use super::waits::Purpose;
 use crate::epoch::{Participant, Pin};
 use crate::error::{Error, Result};
 
-/// The most chains that a thread keeps for their buffers.
+/// The maximum number of empty chains that a thread keeps for their buffers.
 const MOST_CHAINS: usize = 64;
 
-/// A compute thread as its I/O sees it: what the layers above do around operations.
+/// A compute thread as its I/O sees it: the hooks of the layers above.
 pub(crate) trait Thread: Sized + 'static {
     /// The thread's I/O.
     fn io(&self) -> &Io<Self>;
 
-    /// The thread is about to write words: a sweep must hear of those that may be links.
+    /// The thread is about to write words. A sweep must see those that may be links.
     fn writes_words(&self, words: &[u64]);
 
-    /// As [`writes_words`](Self::writes_words), of all that a chain writes.
+    /// Like [`writes_words`](Self::writes_words), for all words that a chain writes.
     fn writes_chain(&self, chain: &Chain);
 
     /// The thread is about to access far memory without writing links.
@@ -56,22 +55,22 @@ pub(crate) trait Thread: Sized + 'static {
     /// A chain is about to be posted.
     fn posts_chain(&self);
 
-    /// The thread is about to wait for so many round trips.
+    /// The thread is about to wait for this many round trips.
     fn waits_for_round_trips(&self, round_trips: u64);
 
-    /// The thread gives way, or is about to pin a guard: it does what it has been asked for.
+    /// The thread yields or is about to pin a guard: it serves requests of other threads and processes.
     fn serves_requests(&self);
 
-    /// Goes on with what the thread does in the background and has posted.
+    /// Polls the thread's background operations.
     fn drives_background(&self);
 
-    /// Protects what guards of the thread protect, until [`unprotects`](Self::unprotects).
+    /// Pins the oldest epoch that a guard of the thread is in, until [`unprotects`](Self::unprotects).
     fn protects(&self) -> Pin;
 
-    /// The protection is over.
+    /// Unpins it.
     fn unprotects(&self, pin: Pin);
 
-    /// What a wait is for, as a function that says so when a report is made.
+    /// Returns a function that describes the purpose of a wait, if a stall is reported.
     fn describes(&self, purpose: Purpose<'_>) -> DescribeWait;
 }
 
@@ -81,34 +80,35 @@ pub(crate) struct Io<T: Thread> {
     pub(crate) counters: Counters,
     /// The thread's slot in its process's epochs.
     pub(crate) epoch: Participant,
-    /// Chains that are not in use, kept for their buffers.
+    /// Empty chains, kept for their buffers.
     chains: RefCell<Vec<Chain>>,
-    /// Chains in flight that no future waits for.
+    /// Detached chains in flight.
     pub(super) detached: RefCell<Vec<Detached<T>>>,
-    /// Exchanges that are to be posted again, and whether that is over because the thread ends.
+    /// Failed exchanges, which are to be posted again.
     pub(super) due: RefCell<Vec<DueExchange>>,
+    /// True once the thread ends: failed exchanges are not posted again.
     pub(super) gives_up_compensations: Cell<bool>,
-    /// The first error of an operation without a future, which the next operation returns.
+    /// The first error of a detached chain, which the next operation returns.
     pub(super) deferred_error: Cell<Option<Error>>,
     rng: RefCell<SmallRng>,
     pub(crate) tokens: Tokens,
     identities: Arc<Identities>,
-    /// The task that runs, or ran last.
+    /// The running task, or the one that ran last.
     task: Rc<Cell<u32>>,
-    /// The tasks on the call stack, and the locks that tasks hold.
+    /// The tasks on the call stack, and the locks that they hold.
     pub(crate) task_stack: TaskStack,
     id: ThreadId,
-    /// The threads that may wait for the same thing: those of the run.
+    /// The number of threads that may wait for the same event: those of the run.
     contenders: usize,
     pub(crate) geometry: Geometry,
-    /// Its waits, where stalls are reported.
+    /// Its waits, if stalls are reported.
     pub(crate) stalls: Option<Arc<Waits>>,
-    /// Its waker and its timers, where it polls its tasks itself.
+    /// Its waker and timers, unless the simulator polls the thread.
     idle: OnceCell<Idle>,
     sleepers: Arc<Sleepers>,
 }
 
-/// What a thread's I/O is made of.
+/// The parts of a thread's I/O.
 pub(crate) struct IoParts {
     pub(crate) endpoint: Endpoint,
     pub(crate) epoch: Participant,
@@ -119,7 +119,7 @@ pub(crate) struct IoParts {
     pub(crate) id: ThreadId,
     pub(crate) geometry: Geometry,
     pub(crate) seed: u64,
-    /// The threads of the run.
+    /// The number of threads of the run.
     pub(crate) contenders: usize,
 }
 
@@ -151,48 +151,48 @@ impl<T: Thread> Io<T> {
     }
 }
 
-/// What every layer above does with a thread's I/O.
+/// The operations of a thread's I/O, for every layer above.
 pub(crate) trait Operations: Thread {
     // ---- the thread --------------------------------------------------------------------------------------------
 
-    /// The thread's identity.
+    /// Returns the thread's identity.
     fn id(&self) -> ThreadId {
         self.io().id
     }
 
-    /// The number of the task that runs; 0 outside of tasks.
+    /// Returns the number of the running task; 0 outside of tasks.
     #[inline]
     fn task_number(&self) -> u32 {
         self.io().task.get()
     }
 
-    /// Says which task runs; returns which one did.
+    /// Sets the number of the running task. Returns the previous one.
     #[inline]
     fn enter_task(&self, task: u32) -> u32 {
         self.io().task.replace(task)
     }
 
-    /// True if the process has no other compute thread.
+    /// Returns whether the process has no other compute thread.
     fn is_only_thread(&self) -> bool {
         self.io().identities.has_at_most_one()
     }
 
-    /// The threads of the run.
+    /// Returns the number of threads of the run.
     fn contenders(&self) -> usize {
         self.io().contenders
     }
 
-    /// The memory node that an address is on, if it is on any.
+    /// Returns the memory node of an address.
     fn node_of(&self, address: Address) -> u16 {
         self.io().geometry.node_of(address.segment())
     }
 
-    /// The thread's random generator.
+    /// Returns the thread's random generator.
     fn rng(&self) -> RefMut<'_, SmallRng> {
         self.io().rng.borrow_mut()
     }
 
-    /// The time since the cluster was connected.
+    /// Returns the time since the cluster was connected.
     fn time(&self) -> std::time::Duration {
         if let Some(sim) = self.io().endpoint.virtual_time() {
             sim.reads_clock();
@@ -200,24 +200,24 @@ pub(crate) trait Operations: Thread {
         self.io().endpoint.now()
     }
 
-    /// About how long a round trip takes where it is a real one, in nanoseconds; at least one.
+    /// Returns the estimated round-trip time on a real network, in nanoseconds; at least 1.
     fn round_trip(&self) -> Option<u64> {
         self.io().endpoint.round_trip()
     }
 
-    /// True if a bug of the library's is planted, which only simulators do.
+    /// Returns whether this bug is planted, which only a simulator does.
     #[inline]
     fn has(&self, plant: Plant) -> bool {
         self.io().endpoint.virtual_time().is_some_and(|sim| sim.has(plant))
     }
 
-    /// What the thread sleeps with.
+    /// Returns the thread's waker and timers.
     fn idle_state(&self) -> &Idle {
         let io = self.io();
         io.idle.get_or_init(|| Idle::new(io.id, &io.sleepers))
     }
 
-    /// An odd word that names this thread, and that no other acquisition of the cluster uses until it is
+    /// Returns an odd word that names this thread. No other acquisition in the cluster has the same word until it is
     /// [settled](Self::settle_token). See [`tokens`](super::tokens).
     #[inline]
     fn token(&self) -> u64 {
@@ -226,7 +226,7 @@ pub(crate) trait Operations: Thread {
         if self.has(Plant::SameToken) { failed_write(token) | 1 } else { token }
     }
 
-    /// A token may be issued again: its attempt has failed, or what ends or undoes it has taken effect.
+    /// Allows a token to be issued again: its attempt has failed, or its release or compensation has taken effect.
     #[inline]
     fn settle_token(&self, token: u64) {
         if !self.has(Plant::SameToken) {
@@ -236,7 +236,7 @@ pub(crate) trait Operations: Thread {
 
     // ---- single operations -------------------------------------------------------------------------------------
 
-    /// The host fabric, if this is it, with a READ of `words` words counted.
+    /// Returns the host fabric, if this is it, and counts a READ of `words` words.
     #[inline]
     fn host_for_read(&self, words: usize) -> Option<&Host> {
         let host = self.io().endpoint.immediate()?;
@@ -244,7 +244,7 @@ pub(crate) trait Operations: Thread {
         Some(host)
     }
 
-    /// A cached copy of an object is about to be used in place of a READ: the simulator looks whether the object lives.
+    /// Called before a cached copy of an object is used in place of a READ: the simulator checks that the object is allocated.
     #[inline]
     fn check_cached(&self, at: Address, words: usize) -> Result<()> {
         match self.io().endpoint.virtual_time() {
@@ -299,7 +299,7 @@ pub(crate) trait Operations: Thread {
         self.submit(chain).await.map(drop)
     }
 
-    /// One CAS; returns what was there before.
+    /// One CAS. Returns the previous word.
     #[inline]
     async fn compare_exchange_word(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
         if let Some(host) = self.io().endpoint.immediate() {
@@ -314,7 +314,7 @@ pub(crate) trait Operations: Thread {
         Ok(self.submit(chain).await?.word(&slot))
     }
 
-    /// One FAA; returns what was there before.
+    /// One FAA. Returns the previous word.
     #[inline]
     async fn fetch_add_word(&self, at: Address, addend: u64) -> Result<u64> {
         if let Some(host) = self.io().endpoint.immediate() {
@@ -343,12 +343,12 @@ pub(crate) trait Operations: Thread {
 
     // ---- chains ------------------------------------------------------------------------------------------------
 
-    /// An empty chain, with the buffers of one that is done.
+    /// Returns an empty chain, with reused buffers.
     fn empty_chain(&self) -> Chain {
         self.io().chains.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Posts a chain, in this call; the future waits for it. What is posted takes effect, also if the future is dropped.
+    /// Posts a chain before it returns. The future completes when the chain has; the chain takes effect even if the future is dropped.
     fn submit(&self, chain: Chain) -> Submitted<'_, Self> {
         debug_assert!(
             chain.ops().windows(2).all(|two| self.node_of(two[0].at()) == self.node_of(two[1].at())),
@@ -371,28 +371,28 @@ pub(crate) trait Operations: Thread {
         Submitted { ct: self, posted, touches_memory: true }
     }
 
-    /// Waits until a timer of the simulator; `None` where time is real.
+    /// Starts a timer of the simulator; `None` on other fabrics.
     fn timer(&self, start: impl FnOnce(&Sim, u32) -> Ticket) -> Option<Submitted<'_, Self>> {
         let ticket = start(self.io().endpoint.virtual_time()?, self.task_number());
         Some(Submitted { ct: self, posted: Some(Posted::InFlight(ticket)), touches_memory: false })
     }
 
-    /// Looks whether a chain has completed that was posted without a future.
+    /// Polls a chain that was posted without a future.
     fn poll_posted(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
         self.io().endpoint.poll(ticket).map(|(chain, result)| (chain, result.map_err(Error::from)))
     }
 
-    /// Gives up looking at one.
+    /// Stops polling a chain that was posted without a future.
     fn forget_posted(&self, ticket: Ticket) {
         self.io().endpoint.forget(ticket);
     }
 
-    /// What to wait with between attempts of a retry loop.
+    /// Returns the backoff of a retry loop.
     fn retry(&self) -> Retry<'_, Self> {
         Retry::new(self)
     }
 
-    /// Keeps a chain for its buffers.
+    /// Keeps a completed chain for its buffers.
     fn recycle(&self, mut chain: Chain) {
         let mut chains = self.io().chains.borrow_mut();
         if chains.len() < MOST_CHAINS && chain.is_worth_keeping() {

@@ -1,7 +1,7 @@
-//! Places for what the operations of a chain bring.
+//! Buffers for the results of a chain's operations.
 //!
-//! A place for results is shared, by reference count, between the chain and every pending result. The thread keeps all that
-//! it ever made; one that no chain and no result refers to is used again, so there is no allocation once the thread has warmed up.
+//! A buffer is shared, by reference count, between the chain and every pending result. The thread keeps all buffers that it has made, and reuses
+//! one that no chain and no result refers to. So a thread that has warmed up allocates nothing.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
@@ -15,43 +15,43 @@ use super::detached::Releases;
 use super::posting::{Operations, Thread};
 use crate::error::{self, Error, Result};
 
-/// Where a result will be.
+/// The position of a pending result.
 pub(crate) struct Found {
     pub(crate) part: usize,
     pub(crate) slot: Slot,
     pub(crate) at: Address,
 }
 
-/// Where a chain's results are kept.
+/// The results of a chain.
 #[derive(Default)]
 pub(crate) struct Results {
-    /// Operations on one memory node each; after they are done with what they brought.
+    /// Its parts, each for one memory node; completed parts hold their results.
     pub(crate) parts: RefCell<Vec<Chain>>,
-    /// How many of them are posted, and how many are done.
+    /// The number of posted parts, and of completed ones.
     pub(crate) posted: Cell<usize>,
     pub(crate) done: Cell<usize>,
-    /// Locks that nobody looks for any more, of parts that were not posted: for each its part, and what gives it back.
+    /// Lock attempts of parts that are not posted yet and whose guards were dropped: the part, and the exchange that releases the lock.
     pub(crate) abandoned: RefCell<Vec<(usize, Exchange)>>,
-    /// The locks that its operations release: their guards' again if it is dropped before it is done.
+    /// The locks that its operations release. If the chain is dropped before it completes, each is released by an exchange of its own.
     pub(crate) releases: RefCell<Vec<Acquisition>>,
-    /// Whether the chain is in flight and nobody waits: its locks are looked after with its completion.
+    /// True if the chain is in flight and detached: its completion settles its locks.
     pub(crate) is_detached: Cell<bool>,
     /// A lock that it takes twice.
     pub(crate) taken_twice: Cell<Option<Address>>,
-    /// The blocks of objects that it publishes: free again if it is dropped before it is submitted.
+    /// The blocks of objects that it publishes. They are freed if the chain is dropped before it is submitted.
     pub(crate) publishes: RefCell<Vec<Block>>,
 }
 
-/// All of a thread's places for results. One that nobody else refers to is free.
+/// All result buffers of a thread. A buffer is free if only the pool refers to it.
 #[derive(Default)]
 pub(crate) struct ResultsPool {
     all: RefCell<Vec<Rc<Results>>>,
-    /// Where to look first.
+    /// The index at which the search for a free buffer begins.
     next: Cell<usize>,
 }
 
 impl ResultsPool {
-    /// A free one.
+    /// Returns a free buffer.
     pub(crate) fn take<T: Thread>(&self, ct: &T) -> Rc<Results> {
         let mut all = self.all.borrow_mut();
         let start = self.next.get();
@@ -68,9 +68,9 @@ impl ResultsPool {
                 results.is_detached.set(false);
                 results.taken_twice.set(None);
                 for (_, exchange) in results.abandoned.borrow_mut().drain(..) {
-                    exchange.is_over(ct);
+                    exchange.settle(ct);
                 }
-                // A chain leaves no release and no block behind.
+                // A chain settles its releases and blocks before its buffer is free.
                 debug_assert!(results.releases.borrow().is_empty() && results.publishes.borrow().is_empty());
                 return results;
             }
@@ -82,9 +82,9 @@ impl ResultsPool {
 }
 
 impl Results {
-    /// Part `index` of `count` is posted, or about to be.
+    /// Called before part `index` of `count` is posted.
     pub(crate) fn are_posted<T: Thread>(&self, ct: &T, index: usize, count: usize) {
-        // From the first part on its objects may be visible: a link in it may hold one that a later part writes.
+        // From the first part on, the objects may be reachable: a link in it may point to an object of a later part.
         self.publishes.borrow_mut().clear();
         self.posted.set(index + 1);
         if index + 1 == count {
@@ -92,7 +92,7 @@ impl Results {
         }
     }
 
-    /// The words of a result.
+    /// Returns the words of a result.
     pub(crate) fn words(&self, found: &Found) -> Result<Ref<'_, [u64]>> {
         if self.done.get() <= found.part {
             return Err(Error::from(error::InvalidArgument {
@@ -106,14 +106,14 @@ impl Results {
 }
 
 impl<T: Thread> Releases<T> for Results {
-    /// The locks that the chain releases are released. (Otherwise their guards do it.)
+    /// The chain has released its locks. (Otherwise their guards release them.)
     fn locks_are_released(&self, ct: &T) {
         for parts in self.releases.borrow_mut().drain(..) {
             parts.settle(ct);
         }
     }
 
-    /// The chain has not released its locks, as far as is known.
+    /// The chain has failed: its locks may be held still. Releases them by exchanges.
     fn release_locks(&self, ct: &T) {
         loop {
             let Some(parts) = self.releases.borrow_mut().pop() else { return };

@@ -1,4 +1,4 @@
-//! Backoff: what a retry loop does between attempts.
+//! Backoff: the waits of a retry loop between attempts.
 
 use std::hint::spin_loop;
 use std::time::Duration;
@@ -15,26 +15,25 @@ use farfield_words::Address;
 
 /// The longest spin is `1 << MAX_SHIFT` pauses.
 const MAX_SHIFT: u32 = 6;
-/// On a network the first wait is up to a quarter of a round trip, and the longest `1 << MAX_NETWORK_SHIFT` times that,
-/// 4 ms for a round trip of 2 us: ten thousand threads that wait must not take the memory node's time from the one that
-/// they wait for.
+/// On a network the first wait is up to a quarter of a round trip. The longest is `1 << MAX_NETWORK_SHIFT` times that: 4 ms for a round trip of 2 us.
+/// So ten thousand waiting threads leave the memory node time for the thread that they wait for.
 const MAX_NETWORK_SHIFT: u32 = 13;
 /// The longest wait on a real network.
 const LONGEST_NS: u64 = 10_000_000;
 
-/// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whichever holds
-/// what one waits for may be one of them. Programs have it as [`Backoff`](crate::Backoff).
+/// Exponential backoff with random waits. Each wait yields to the thread's other tasks, since one of them may hold the resource. Programs use it as
+/// [`Backoff`](crate::Backoff).
 pub(crate) struct Retry<'a, T: Thread> {
     ct: &'a T,
     shift: u32,
     /// The largest shift on a network.
     most: u32,
-    /// When the attempt began that the next wait follows, if how long that took counts.
+    /// The time at which the last wait ended, if the next wait depends on the duration of the attempt.
     began: Option<Duration>,
-    /// The wait that all its waits are part of, and when the last of them was over; where stalls are reported.
+    /// The entry of the loop in stall reports, and the time at which its last wait ended.
     waiting: Option<Waiting>,
     waited: Duration,
-    /// What the loop is to the simulator, and its entry there: a loop that waits often and does not end is no progress.
+    /// The kind of the loop, and its entry in the simulator, which detects loops without progress.
     kind: LoopKind,
     entry: Option<LoopId>,
 }
@@ -53,11 +52,10 @@ impl<'a, T: Thread> Retry<'a, T> {
         }
     }
 
-    /// For waiting until somebody else is done, who needs nothing of those who wait: the longest wait is half a round trip
-    /// for each thread of the run, and where round trips take longer, because the memory node is busy, half of what the last
-    /// attempt took. So all who may wait ask about as often, together, as one that waits alone, and who has
-    /// waited for long asks about as often as who has just come. (Where attempts hinder each other, as those that take two
-    /// locks do, waits must grow until they no longer meet.)
+    /// For a wait until a holder releases something, where attempts do not hinder the holder. The longest wait is half a round trip for each thread of
+    /// the run; if the memory node is so busy that round trips take longer, half the duration of the last attempt. So all waiting threads together
+    /// send about as many requests as one alone, and a thread that has waited for long sends about as many as a new one. (Where attempts hinder each
+    /// other, as those that take two locks do, waits must grow until the attempts no longer overlap.)
     pub(crate) fn for_holder(ct: &'a T) -> Self {
         let contenders = ct.contenders().next_power_of_two().trailing_zeros();
         let most = (contenders + 1).min(MAX_NETWORK_SHIFT);
@@ -66,8 +64,7 @@ impl<'a, T: Thread> Retry<'a, T> {
         backoff
     }
 
-    /// For waiting until others have come: up to 64 round trips, or more where so many may wait that they would take all of the
-    /// memory node's time.
+    /// For a wait until other threads arrive: up to 64 round trips, or more if so many threads may wait that they would saturate the memory node.
     pub(crate) fn for_peers(ct: &'a T) -> Self {
         let contenders = ct.contenders().next_power_of_two().trailing_zeros();
         let mut backoff = Self::new(ct);
@@ -75,13 +72,13 @@ impl<'a, T: Thread> Retry<'a, T> {
         backoff
     }
 
-    /// The loop ends by itself, after so many attempts or so long.
+    /// Declares that the number of attempts, or their duration, is bounded.
     pub(crate) fn bounded(mut self) -> Self {
         self.kind = LoopKind::Bounded;
         self
     }
 
-    /// The next attempt waits for a word that a thread owns.
+    /// Declares that the loop waits for the owner of a word.
     pub(crate) fn waits_for(&mut self, at: Address) {
         self.kind = LoopKind::Ownership(at);
     }
@@ -91,7 +88,7 @@ impl<'a, T: Thread> Retry<'a, T> {
         self.wait_for(Purpose::Retry).await;
     }
 
-    /// As [`wait`](Self::wait), saying what for.
+    /// Like [`wait`](Self::wait), with the purpose of the wait for stall reports.
     pub(crate) async fn wait_for(&mut self, purpose: Purpose<'_>) {
         match purpose {
             Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => self.waits_for(at),
@@ -106,8 +103,8 @@ impl<'a, T: Thread> Retry<'a, T> {
         self.note_end();
     }
 
-    /// As [`wait_for`](Self::wait_for), in a loop that ends by itself after so many attempts: in the simulator each wait takes a round trip, so
-    /// that all of them end in a short time.
+    /// Like [`wait_for`](Self::wait_for), in a loop with a bounded number of attempts. In the simulator each wait takes one round trip, so that all
+    /// attempts are made within a short time.
     pub(crate) async fn wait_a_round_trip_for(&mut self, purpose: Purpose<'_>) {
         let Some(rtt) = self.ct.io().endpoint.virtual_time().map(Sim::rtt) else {
             return self.wait_for(purpose).await;
@@ -117,10 +114,10 @@ impl<'a, T: Thread> Retry<'a, T> {
         self.note_end();
     }
 
-    /// A wait begins: says what for, where stalls are reported.
+    /// Enters the wait in stall reports, if stalls are reported.
     fn note(&mut self, purpose: Purpose<'_>) {
         let Some(waits) = &self.ct.io().stalls else { return };
-        // A program may use one for several loops: what comes long after the last wait follows a success.
+        // A program may use one backoff for several loops: a wait long after the last one belongs to a new loop.
         let is_late = waits.now().saturating_sub(self.waited) > waits.limit() / 2;
         if is_late && matches!(purpose, Purpose::Retry) {
             self.waiting = None;
@@ -128,7 +125,7 @@ impl<'a, T: Thread> Retry<'a, T> {
         self.ct.note_wait(waits, &mut self.waiting, purpose);
     }
 
-    /// It is over.
+    /// The wait has ended.
     fn note_end(&mut self) {
         if let Some(waits) = &self.ct.io().stalls {
             self.waited = waits.now();
@@ -173,7 +170,7 @@ impl<'a, T: Thread> Retry<'a, T> {
 impl<T: Thread> Drop for Retry<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // Only the simulator keeps a table of them.
+        // Only the simulator keeps a table of loops.
         if let Some(entry) = self.entry
             && let Some(sim) = self.ct.io().endpoint.virtual_time()
         {

@@ -1,4 +1,4 @@
-//! `TaskSet`: futures polled in turn until all are done.
+//! `TaskSet`: futures that are polled in turn until all have completed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use super::task_stack::Polling;
 use super::task_stack::TaskState;
 use crate::error::Result;
 
-/// Waits for all of its futures, or for the first error.
+/// Completes when all of its futures have, or with the first error.
 pub(crate) struct TaskSet<'a, T: Thread, F, R> {
     ct: &'a T,
     tasks: Vec<Task<F, R>>,
-    /// How often its tasks have stirred.
+    /// The number of steps that its tasks have made together.
     steps: u64,
 }
 
@@ -34,12 +34,12 @@ impl<'a, T: Thread, F: Future<Output = Result<R>>, R> TaskSet<'a, T, F, R> {
 }
 
 impl<T: Thread, F, R> TaskSet<'_, T, F, R> {
-    /// How many are not done.
+    /// Returns the number of tasks that have not completed.
     fn running(&self) -> isize {
         self.tasks.iter().filter(|task| matches!(task, Task::Running(..))).count().cast_signed()
     }
 
-    /// Drops those that are not done.
+    /// Drops the tasks that have not completed.
     fn clear(&mut self) {
         if let Some(waits) = &self.ct.io().stalls {
             waits.add_tasks(-self.running());

@@ -1,6 +1,6 @@
-//! `Submitted`: a posted chain, or a timer, to be waited for.
+//! `Submitted`: the future of a posted chain or of a simulator's timer.
 //!
-//! The future holds a ticket and no buffer, so it can be dropped at any moment; what was posted takes effect all the same.
+//! The future holds a ticket and no buffer, so it can be dropped at any moment. A posted chain takes effect even then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use farfield_fabric::Posted;
 use farfield_fabric::chain::{Chain, Slot};
 
-/// A posted chain, to be waited for.
+/// The future of a posted chain, or of a timer.
 pub(crate) struct Submitted<'a, T: Thread> {
     pub(super) ct: &'a T,
     pub(super) posted: Option<Posted>,
-    /// Whether it is a chain's, not a timer's.
+    /// True for a chain, false for a timer.
     pub(super) touches_memory: bool,
 }
 
@@ -33,7 +33,7 @@ impl<'a, T: Thread> Future for Submitted<'a, T> {
                 Poll::Ready(done) => done,
                 Poll::Pending => {
                     self.posted = Some(Posted::InFlight(ticket));
-                    // Only polling finds completions: a combinator that polls nothing but what has been woken must go on.
+                    // Only polling finds completions: an executor that polls only woken tasks must poll again.
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
@@ -54,7 +54,7 @@ impl<'a, T: Thread> Future for Submitted<'a, T> {
 }
 
 impl<T: Thread> Submitted<'_, T> {
-    /// What was posted, for whoever looks after it without waiting.
+    /// Returns the posted chain, for a caller that polls it itself.
     pub(crate) fn into_posted(mut self) -> Option<Posted> {
         self.posted.take()
     }
@@ -71,14 +71,14 @@ impl<T: Thread> Drop for Submitted<'_, T> {
     }
 }
 
-/// A completed chain; its buffers go back to the thread when it is dropped.
+/// A completed chain. Its buffers go back to the thread when it is dropped.
 pub(crate) struct Completed<'a, T: Thread> {
     ct: &'a T,
     chain: Chain,
 }
 
 impl<T: Thread> Completed<'_, T> {
-    /// The chain itself, for whoever keeps its results; to be recycled then.
+    /// Returns the chain, for a caller that keeps its results and recycles it afterwards.
     pub(crate) fn into_chain(mut self) -> Chain {
         std::mem::take(&mut self.chain)
     }

@@ -1,18 +1,19 @@
-//! TaskStack: which task runs, which tasks wait for it, and which of them holds a lock.
+//! The task stack: the running task, the tasks that wait for it, and the locks that they hold. Detects waits for a lock of the waiting task itself.
 //!
-//! A lock is held by the task that took it. A task that waits for a lock of its own, or of a task that waits for it to end, may wait
-//! for ever. But futures of one task may also be joined, and then one may wait for a lock that another is about to release. The two
-//! cases differ in what the task does meanwhile: the future that is about to release the lock is polled, and polls an
-//! operation or a wait of the runtime; it *steps*. Each task counts that, except for what waits for a lock that the task
-//! itself holds. A lock whose holder does not makes_step from one attempt to the next, several times in a row, is never released.
-//! A future that waits for a time steps all the while. A task steps, too, when tasks makes_step that it waits for; but for one of those this does not count. It waits for a lock that its
-//! parent can not release before it has ended, whatever its siblings do.
+//! A lock is held by the task that took it. A task that waits for its own lock, or for a lock of a task that waits for it to end, may wait for ever.
+//! But a task may also join futures, one of which waits for a lock that another is about to release. The cases differ in the other futures of the
+//! holder: the future that will release the lock makes *steps*. A step is a poll of an operation or of a wait of the runtime. Each task counts its
+//! steps, except those of futures that wait for a lock which the task itself holds. So:
 //!
-//! Invariant: the tasks in `above` and the one that runs are those whose polls are on the call stack, outermost first. A task
-//! outside of this list goes on by itself, so its locks are worth waiting for.
+//! 1. If the holder of a lock makes no step from one attempt to the next, several times in a row, the lock is never released.
+//! 2. A future that waits for a time counts as making steps.
+//! 3. The steps of a task count for its parent, which waits for it. For a child itself they do not: it waits for a lock that its parent can not
+//!    release before the child has ended, whatever the child's siblings do.
 //!
-//! Costs: an addition for each poll of an operation in flight, and a few words for each lock that is held; no allocation once
-//! the thread has warmed up.
+//! Invariant: `above` and `running` are the tasks whose polls are on the call stack, outermost first. Any other task makes progress independently,
+//! so waiting for its locks makes sense.
+//!
+//! Cost: an addition for each poll of an operation in flight, and a few words for each held lock. A thread that has warmed up allocates nothing.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -22,10 +23,10 @@ use std::sync::Arc;
 use super::posting::{Operations, Thread};
 use farfield_fabric::stall::Waits;
 
-/// A task, and how often its futures have been polled.
+/// A task and the number of its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskState {
-    /// No other task of the thread has or had this number; 0 is the thread's own code outside of all tasks.
+    /// Unique among all tasks of the thread; 0 is the thread's code outside of tasks.
     number: u64,
     steps: u64,
 }
@@ -36,43 +37,43 @@ impl TaskState {
     }
 }
 
-/// A lock that a task holds or may hold, by its token.
+/// A lock, by its token, that a task holds or may hold.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
     token: u64,
     task: u64,
 }
 
-/// One thread's tasks on the call stack, and its locks.
+/// A thread's tasks on the call stack, and its locks.
 #[derive(Debug, Default)]
 pub(crate) struct TaskStack {
-    /// The tasks that wait for a time, and those that wait for these to end: they go on though nobody polls them. By the wait's number.
+    /// The tasks that wait for a time, and their ancestors: their timers fire without polls. Pairs of the wait's number and the task.
     sleeping: RefCell<Vec<(u64, u64)>>,
-    /// Whether what is polled waits for a lock of its own task.
+    /// True while the polled future waits for a lock of its own task.
     is_own: Cell<bool>,
     running: Cell<TaskState>,
     above: RefCell<Vec<TaskState>>,
     tasks: Cell<u64>,
-    /// Polls of tasks so far, where stalls are reported.
+    /// The number of polls of tasks, if stalls are reported.
     polls: Cell<u64>,
     held: RefCell<Vec<Holding>>,
 }
 
 impl TaskStack {
-    /// A new task.
+    /// Makes a task.
     pub(crate) fn new_task(&self) -> TaskState {
         self.tasks.set(self.tasks.get() + 1);
         TaskState { number: self.tasks.get(), steps: 0 }
     }
 
-    /// Polls a task of a set, whose tasks have stirred so often together.
+    /// A poll of a task begins. Its set's tasks have made `set_steps` steps together.
     fn enter(&self, task: TaskState, set_steps: u64) {
         let mut parent = self.running.replace(task);
         parent.steps = parent.steps.wrapping_sub(set_steps);
         self.above.borrow_mut().push(parent);
     }
 
-    /// The poll of a task is over that was `entered`. Updates the task, and how often the set's tasks have stirred.
+    /// The poll of a task has ended. Updates the task's steps and those of its set.
     fn leave(&self, entered: &mut TaskState, set_steps: &mut u64) {
         let mut parent = self.above.borrow_mut().pop().unwrap_or_default();
         let steps = self.running.get().steps.wrapping_sub(entered.steps);
@@ -81,7 +82,7 @@ impl TaskStack {
         *entered = self.running.replace(parent);
     }
 
-    /// A task has ended: its locks are its parent's, which runs.
+    /// A task has ended: its parent, which is running, holds its locks now.
     fn ended(&self, task: TaskState) {
         let parent = self.running.get().number;
         for held in self.held.borrow_mut().iter_mut().filter(|held| held.task == task.number) {
@@ -89,22 +90,22 @@ impl TaskStack {
         }
     }
 
-    /// How often the running task has stirred, and how many polls of tasks there were; `None` while it waits for a time. For reports of
-    /// stalls: a task that is polled and does none of this waits for something that this library does not know.
+    /// Returns the running task's steps and the number of polls of tasks, or `None` while the task waits for a time. A task that is polled and
+    /// changes neither waits for a future of another crate; stall reports say so.
     fn trace(&self) -> Option<(u64, u64)> {
         let TaskState { number, steps } = self.running.get();
         let sleeps = self.sleeping.borrow().iter().any(|(_, sleeping)| *sleeping == number);
         (!sleeps).then(|| (steps, self.polls.get()))
     }
 
-    /// A future of the running task waits for something, and has been polled.
+    /// A future of the running task polls an operation or a wait.
     #[inline]
     pub(crate) fn makes_step(&self) {
         let TaskState { number, steps } = self.running.get();
         self.running.set(TaskState { number, steps: steps.wrapping_add(1) });
     }
 
-    /// A wait for a time begins, in a future of the running task.
+    /// A future of the running task begins to wait for a time.
     pub(super) fn sleeps(&self, wait: u64) {
         if !self.is_own.get() {
             let mut sleeping = self.sleeping.borrow_mut();
@@ -113,18 +114,18 @@ impl TaskStack {
         }
     }
 
-    /// It is over.
+    /// The wait for a time has ended.
     pub(super) fn awakes(&self, wait: u64) {
         self.sleeping.borrow_mut().retain(|(sleeping, _)| *sleeping != wait);
     }
 
-    /// The running task is about to take a lock with this token.
+    /// The running task posts an attempt to take a lock with this token.
     #[inline]
     pub(crate) fn takes(&self, token: u64) {
         self.held.borrow_mut().push(Holding { token, task: self.running.get().number });
     }
 
-    /// The lock is released, or about to be; or it was not taken.
+    /// The lock was not taken, or its release is posted.
     #[inline]
     pub(crate) fn lets_go(&self, token: u64) {
         let mut held = self.held.borrow_mut();
@@ -133,8 +134,7 @@ impl TaskStack {
         }
     }
 
-    /// How often the holder of a lock has stirred, if that is the running task or one that waits for it to end. `None`, too, while the holder
-    /// waits for a time.
+    /// Returns the steps of a lock's holder if that is the running task or one of its ancestors, and does not wait for a time.
     fn holder_steps(&self, token: u64) -> Option<u64> {
         let task = self.held.borrow().iter().rfind(|held| held.token == token)?.task;
         if self.sleeping.borrow().iter().any(|(_, sleeping)| *sleeping == task) {
@@ -148,7 +148,7 @@ impl TaskStack {
     }
 }
 
-/// A task's poll; over when it is dropped, also by a panic.
+/// A poll of a task, which ends when this is dropped, even by a panic.
 struct Polled<'a, T: Thread> {
     ct: &'a T,
     outer: u32,
@@ -163,9 +163,9 @@ impl<T: Thread> Drop for Polled<'_, T> {
     }
 }
 
-/// Polls of tasks.
+/// Polling of tasks.
 pub(crate) trait Polling: Operations {
-    /// Polls a task, which is number `index` of a set whose tasks have stirred so often together.
+    /// Polls task `index` of a set whose tasks have made `set_steps` steps together.
     fn poll_task<R>(
         &self,
         index: u32,
@@ -181,7 +181,7 @@ pub(crate) trait Polling: Operations {
         poll()
     }
 
-    /// As [`poll_task`](Self::poll_task), where stalls are reported.
+    /// Like [`poll_task`](Self::poll_task), if stalls are reported.
     #[cold]
     fn poll_watched_task<R>(
         &self,
@@ -205,7 +205,7 @@ pub(crate) trait Polling: Operations {
         polled
     }
 
-    /// A poll of the thread's future begins; gives what [`poll_ends`](Self::poll_ends) needs.
+    /// A poll of the thread's future begins. Returns the argument of [`poll_ends`](Self::poll_ends).
     #[inline]
     fn poll_begins(&self) -> Option<(u64, u64)> {
         let waits = self.io().stalls.as_ref()?;
@@ -213,7 +213,7 @@ pub(crate) trait Polling: Operations {
         self.io().task_stack.trace()
     }
 
-    /// It is over, and not ready.
+    /// A poll of the thread's future has ended without completing it.
     #[inline]
     fn poll_ends(&self, seen: Option<(u64, u64)>) {
         if let Some(waits) = &self.io().stalls {
@@ -222,7 +222,7 @@ pub(crate) trait Polling: Operations {
         }
     }
 
-    /// A task of a set has ended, or is dropped.
+    /// A task of a set has completed, or is dropped.
     fn task_ends(&self, task: TaskState) {
         self.io().task_stack.ended(task);
         if let Some(waits) = &self.io().stalls {
@@ -233,14 +233,15 @@ pub(crate) trait Polling: Operations {
 
 impl<T: Thread> Polling for T {}
 
-/// How often in a row a holder may be found not to have stirred.
+/// The number of consecutive attempts without a step of the lock's holder, after which a wait for the lock is hopeless.
 const FRUITLESS_LOOKS: u32 = 8;
 
-/// What a wait for a lock has found, if its own task holds it.
+/// Detects that a wait for a lock is hopeless, because its own task holds the lock.
 #[derive(Debug)]
 pub(crate) struct OwnLock {
-    /// The lock's token, how often its holder had stirred, and how many looks in a row have found that.
+    /// The lock's token and its holder's steps at the last attempt, if the holder is the task or an ancestor.
     last: Cell<Option<(u64, u64)>>,
+    /// The number of consecutive attempts that found the same.
     looks: Cell<u32>,
 }
 
@@ -249,7 +250,7 @@ impl OwnLock {
         Self { last: Cell::new(None), looks: Cell::new(0) }
     }
 
-    /// An attempt has found a lock taken, with this token. Returns whether it is never released: the lock is the waiting task's own.
+    /// An attempt has found a lock taken with this token. Returns `true` if it is never released: the waiting task holds it.
     pub(crate) fn is_hopeless(&self, task_stack: &TaskStack, token: u64) -> bool {
         let found = task_stack.holder_steps(token).map(|steps| (token, steps));
         let is_same = found.is_some() && found == self.last.get();
@@ -259,13 +260,13 @@ impl OwnLock {
         self.looks.get() >= FRUITLESS_LOOKS
     }
 
-    /// The lock has been found free.
+    /// An attempt has found the lock free.
     pub(crate) fn is_free(&self) {
         self.last.set(None);
     }
 }
 
-/// Waits for locks. Does not count as stirring while one that is waited for is the task's own.
+/// Waits for locks. Its polls are no steps while the task itself holds one of these locks.
 pub(crate) async fn wait_for_locks<R>(
     task_stack: &TaskStack,
     own: &[OwnLock],
@@ -291,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_of_a_task_that_does_not_stir_is_hopeless() {
+    fn a_lock_of_a_task_without_steps_is_hopeless() {
         let (task_stack, own) = (TaskStack::default(), OwnLock::new());
         task_stack.takes(7);
         for _ in 0..FRUITLESS_LOOKS {
@@ -299,10 +300,10 @@ mod tests {
         }
         assert!(own.is_hopeless(&task_stack, 7));
         task_stack.makes_step();
-        assert!(!own.is_hopeless(&task_stack, 7), "another future of the task goes on");
+        assert!(!own.is_hopeless(&task_stack, 7), "another future of the task has made a step");
         task_stack.lets_go(7);
         for _ in 0..2 * FRUITLESS_LOOKS {
-            assert!(!own.is_hopeless(&task_stack, 7), "somebody else's");
+            assert!(!own.is_hopeless(&task_stack, 7), "another thread's lock");
         }
     }
 
@@ -322,13 +323,13 @@ mod tests {
         assert_eq!(
             task_stack.holder_steps(1),
             seen.map(|steps| steps + 1),
-            "the parent steps with its tasks"
+            "a task's steps are its parent's"
         );
         task_stack.enter(one, set);
-        assert_eq!(task_stack.holder_steps(1), seen, "but not for them");
+        assert_eq!(task_stack.holder_steps(1), seen, "but not for the task itself");
         task_stack.leave(&mut one, &mut set);
-        assert!(task_stack.holder_steps(2).is_none(), "a child goes on by itself");
+        assert!(task_stack.holder_steps(2).is_none(), "a child makes progress independently");
         task_stack.ended(one);
-        assert!(task_stack.holder_steps(2).is_some(), "what an ended task holds is its parent's");
+        assert!(task_stack.holder_steps(2).is_some(), "the parent holds the locks of an ended task");
     }
 }

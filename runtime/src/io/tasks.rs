@@ -1,13 +1,12 @@
-//! Tasks: how one compute thread does several things at once.
+//! Tasks: concurrent futures of one compute thread.
 //!
-//! A compute thread is its own executor. It polls its tasks in turn; one that waits for far memory, for a lock or for
-//! another thread gives way to the next. Where all of them wait, the thread lets the system run others, and polls again:
-//! on a network the answer is microseconds away, which no sleeping thread would be woken in. Where none of them waits for far
-//! memory, or for what can only be polled, the thread [sleeps](idle).
+//! A compute thread is its own executor and polls its tasks in turn. If all tasks wait, the thread yields to the system's other threads and polls
+//! again: a completion arrives within microseconds, which is less than waking a sleeping thread takes. If no task waits for far memory or for
+//! another event that only polling finds, the thread [sleeps](idle).
 //!
-//! Tasks are scoped: they borrow from the code that starts them and are over when it goes on. Futures of the runtime also
-//! work inside the combinators of other crates (`try_join`, `FuturesUnordered`, …): what waits wakes its waker at once, so
-//! whoever polls only what was woken polls it again.
+//! Tasks are scoped: they borrow from the code that starts them, which waits until they have ended. Futures of the runtime also work inside the
+//! combinators of other crates (`try_join`, `FuturesUnordered`, …): a pending future wakes its waker in the same poll, so executors that poll only
+//! woken tasks will poll it again.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -32,7 +31,7 @@ pub(crate) fn block_on<T: Thread, F: Future>(ct: &T, future: F) -> F::Output {
     }
 }
 
-/// Is not ready at its first poll.
+/// Is pending at its first poll and ready at its second.
 pub(super) async fn pend_once<T: Thread>(ct: &T) {
     let mut yielded = false;
     let once = |context: &mut Context<'_>| {
@@ -46,9 +45,9 @@ pub(super) async fn pend_once<T: Thread>(ct: &T) {
     poll_fn(once).await;
 }
 
-/// Giving way and sleeping.
+/// Yielding and sleeping.
 pub(crate) trait Tasks: Operations {
-    /// Gives way to the thread's other tasks, and to other threads, once.
+    /// Yields once to the thread's other tasks and to other threads.
     async fn give_way(&self) {
         self.serves_requests();
         match self.timer(|sim, task| sim.yield_now(task)) {

@@ -1,34 +1,33 @@
-//! Tokens: the words that a thread puts into locks.
+//! Tokens: the words that a thread writes into locks.
 //!
-//! | bits | what |
+//! | bits | contents |
 //! |---|---|
-//! | 16..64 | the [identity](super::member_state) of the thread |
+//! | 16..64 | the [identity](super::identities) of the thread |
 //! | 1..16 | a sequence number |
-//! | 0 | 1: a token is odd, so it is neither a free lock nor what a failed write leaves |
+//! | 0 | 1: a token is odd, unlike the word of a free lock or of a failed write |
 //!
-//! A lock whose acquisition is given up in flight is released by a CAS *from the token*. That is right only as long as no other
-//! acquisition has the same token. A sequence of 15 bits comes round after 32,768 acquisitions, so its width alone proves nothing.
+//! If an acquisition is abandoned in flight, a CAS *from the token* releases its lock. That is correct only if no other acquisition has the same
+//! token. A sequence number of 15 bits repeats after 32,768 acquisitions, so its width alone proves nothing.
 //!
 //! Invariant: a token is *outstanding* from the moment it is issued until its attempt has failed, its lock's release has taken effect, or
-//! the CAS that [makes up](super::compensation) for either has. No two outstanding tokens of a cluster are equal.
+//! the CAS that [compensates](super::compensation) for either has. No two outstanding tokens of a cluster are equal.
 //!
-//! - Those of different threads differ in the identity: no two threads that live have the same.
-//! - For those of one thread, sequence numbers are divided into 512 groups of 64, and each group counts its outstanding tokens. A
-//!   thread enters a group only while that count is 0; so all 64 numbers are free, and it issues each of them once. If all groups
-//!   have outstanding tokens, as when hundreds of locks are held for a long time, the thread goes on with a *further identity*,
-//!   which is its own until it ends, and under which nothing is outstanding.
+//! - Tokens of different threads differ in the identity, which is unique among live threads.
+//! - The sequence numbers of one thread form 512 groups of 64. Each group counts its outstanding tokens. A thread enters a group only while this
+//!   count is 0, so all 64 numbers are free, and it issues each of them once. If all groups have outstanding tokens, because hundreds of locks are
+//!   held for a long time, the thread continues with a *further identity*. It is the thread's own until it ends, and has no outstanding tokens.
 //!
-//! Why that is enough: a CAS from the token has taken effect before the token ceases to be outstanding, or never will, and a later
-//! acquisition with this token is posted after that. A lock that is taken over from a dead owner is taken by a CAS from the owner's token, too; a dead thread issues none,
-//! so the lock is still held by the acquisition that was found.
+//! Why that suffices: when a token ceases to be outstanding, a CAS from it has taken effect or never will. A later acquisition with the same token is
+//! posted after that. A lock of a dead owner is taken over by a CAS from the owner's token. A dead thread issues no tokens, so the lock is still held
+//! by the acquisition that was found.
 //!
-//! Cost: a counter up and a counter down for each acquisition, half a kilobyte for each thread, no round trip.
+//! Cost: an increment and a decrement for each acquisition, half a kilobyte for each thread, no round trip.
 
 use std::cell::{Cell, RefCell};
 
 use farfield_words::ThreadId;
 
-/// What a failed write leaves in place of its token: an even word that names the thread.
+/// Returns the word that replaces the token of a failed write: an even word that names the thread.
 pub(crate) fn failed_write(token: u64) -> u64 {
     token >> IDENTITY_SHIFT << IDENTITY_SHIFT
 }
@@ -41,12 +40,12 @@ const GROUPS: usize = 512;
 const GROUP_SEQUENCES: u16 = SEQUENCES / GROUPS as u16;
 const _: () = assert!(GROUP_SEQUENCES <= u8::MAX as u16, "a group's count fits into a byte");
 
-/// A thread's tokens: which is next, and which are outstanding.
+/// A thread's tokens: the next one, and the outstanding ones.
 pub(crate) struct Tokens {
-    /// What tokens are issued under.
+    /// The identity in new tokens.
     identity: Cell<ThreadId>,
     next: Cell<u16>,
-    /// Outstanding tokens of the current identity, by group.
+    /// The number of outstanding tokens of the current identity, by group.
     outstanding: Box<[Cell<u8>; GROUPS]>,
     further: RefCell<Vec<ThreadId>>,
 }
@@ -88,7 +87,7 @@ impl Tokens {
             self.next.set(group as u16 * GROUP_SEQUENCES);
             return;
         }
-        // A process has 16 million identities. That they all live takes 2^33 outstanding tokens; then numbers repeat.
+        // A process has 16 million identities. They are all in use only with 2^33 outstanding tokens; then numbers repeat.
         if let Some(identity) = another() {
             self.identity.set(identity);
             self.next.set(0);
@@ -97,7 +96,7 @@ impl Tokens {
         self.outstanding.iter().for_each(|count| count.set(0));
     }
 
-    /// The token is no longer outstanding.
+    /// Ends the time in which the token is outstanding.
     #[inline]
     pub(super) fn settle(&self, token: u64) {
         // The groups of an earlier identity are not entered again.
@@ -107,7 +106,7 @@ impl Tokens {
         }
     }
 
-    /// The further identities, which end with the thread.
+    /// Returns the further identities, which end with the thread.
     pub(crate) fn take_further(&self) -> Vec<ThreadId> {
         self.further.take()
     }
@@ -137,7 +136,7 @@ mod tests {
         assert_eq!(ThreadId::of_token(1), None, "an abandoned lock has no owner");
     }
 
-    /// Random lives of tokens, some as long as many rounds of the sequence.
+    /// Tokens with random lifetimes, some as long as many rounds of the sequence.
     #[test]
     fn no_two_outstanding_tokens_are_equal() {
         use rand::rngs::SmallRng;

@@ -1,4 +1,4 @@
-//! Waits, for reports of stalls: what a thread waits for, noted where stalls are reported, and nowhere else.
+//! The purposes of a thread's waits, for stall reports. Without stall reports this costs a branch.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use farfield_words::{Address, ThreadId};
 
 use super::posting::{Operations, Thread};
 
-/// What a retry loop waits for.
+/// The purpose of a retry loop's waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose<'a> {
-    /// The user's own, or one that needs nothing of others.
+    /// A loop of the program, or one that depends on no other thread.
     Retry,
-    /// A lock, whose word was found to be this.
+    /// A lock that was found with this word.
     Lock(Address, u64),
     /// The right to write a `Versioned` value, which has this word.
     Right(Address, u64),
-    /// That a `Versioned` value is whole again.
+    /// The end of a write of a `Versioned` value.
     WholeValue(Address, u64),
-    /// A root or a barrier's entry that another thread makes.
+    /// A root or a barrier's entry that another thread is creating.
     Name(&'a str, Option<ThreadId>),
     /// The other threads of the run.
     Barrier { name: &'a str, arrived: u64, threads: u64 },
-    /// Memory, which others may give back.
+    /// Free memory, which other threads may return.
     Memory,
-    /// That the epoch advances.
+    /// An advance of the epoch.
     Epoch,
-    /// That a process ends its collection or checkpoint, or its sweep, by the process's number.
+    /// The end of a collection, checkpoint or sweep by the process with this number.
     Collector(u64),
-    /// That other processes answer this one's sweep, or leave their guards.
+    /// Answers of other processes to this process's sweep, or the end of their guards.
     Sweep,
-    /// That free memory of this thread gets to the pool.
+    /// The transfer of this thread's free memory to the pool.
     Pool,
 }
 
-/// Notes of a thread's waits.
+/// Entries of a thread's waits in stall reports.
 pub(crate) trait Waits: Operations {
-    /// Says what a retry loop waits for, if stalls are reported. Called before each wait.
+    /// Enters a wait of a retry loop. Called before each wait, if stalls are reported.
     #[cold]
     fn note_wait(&self, waits: &Arc<Table>, waiting: &mut Option<Waiting>, purpose: Purpose<'_>) {
         let word = match purpose {
@@ -60,15 +60,14 @@ pub(crate) trait Waits: Operations {
         }
     }
 
-    /// A wait begins that is no retry loop's; over when what this returns is dropped. As [`waits_for`](Self::waits_for), for what others wait
-    /// for, too.
+    /// Like [`waits_for`](Self::waits_for), for a purpose that retry loops have as well.
     fn waits_as(&self, purpose: Purpose<'_>) -> Option<Waiting> {
         let mut waiting = None;
         self.note_wait(self.io().stalls.as_ref()?, &mut waiting, purpose);
         waiting
     }
 
-    /// The task that runs, as reports name it.
+    /// Returns the running task as reports name it.
     fn waiting_task(&self) -> Task {
         match self.task_number() {
             KEEPER_TASK => Task::None,
@@ -76,7 +75,7 @@ pub(crate) trait Waits: Operations {
         }
     }
 
-    /// A wait begins that is no retry loop's; over when what this returns is dropped.
+    /// Enters a wait that is not a retry loop's, until the result is dropped.
     fn waits_for(&self, what: impl FnOnce() -> String) -> Option<Waiting> {
         let waits = self.io().stalls.as_ref()?;
         let text = what();

@@ -1,4 +1,4 @@
-//! A compute thread: one thread of a run.
+//! A compute thread: a [`Worker`] in a run.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,15 +22,15 @@ use crate::segment::grid::Grid;
 
 /// One thread's access to far memory.
 ///
-/// [`Cluster::run`] makes one for each thread it starts. Everything that reaches far memory takes it, or a
-/// [`Guard`](crate::Guard), which dereferences to it. It is not `Sync`: what a thread counts, caches and retires is its
-/// own, and costs no synchronisation.
+/// [`Cluster::run`] makes one for each thread that it starts. Every function that accesses far memory takes a reference to it, or to a
+/// [`Guard`](crate::Guard), which dereferences to it. It is not `Sync`: counters, caches and retired objects belong to one thread and need no
+/// synchronisation.
 pub struct ComputeThread {
     /// Its I/O, its heap and its part in epochs.
     worker: Worker,
-    /// Places for the results of [`Chain`](crate::Chain)s, in use or not.
+    /// Buffers for the results of [`Chain`](crate::Chain)s.
     pub(crate) results: ResultsPool,
-    /// True if the other threads of the run, and other processes, have been told that it has ended.
+    /// True once its end is announced to the run's other threads and processes.
     has_departed: Cell<bool>,
     /// Its number among the threads of the run.
     index: usize,
@@ -38,7 +38,7 @@ pub struct ComputeThread {
     cluster: Cluster,
 }
 
-/// What a worker asks of its run.
+/// The hooks that a worker calls in its run.
 struct HooksOfRun {
     cluster: Cluster,
     run: Arc<Run>,
@@ -117,64 +117,64 @@ impl ComputeThread {
         }
     }
 
-    /// The thread without its run.
+    /// Returns the thread without its run.
     pub(crate) fn worker(&self) -> &Worker {
         &self.worker
     }
 
-    /// The thread's number in its run: 0 to [`threads`](Self::threads) - 1.
+    /// Returns the thread's number in its run: 0 to [`threads`](Self::threads) - 1.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// As [`index`](Self::index), among the threads of the run that are in this process.
+    /// Returns the thread's number among the threads of the run in this process.
     pub(crate) fn index_here(&self) -> usize {
         self.worker.index_here
     }
 
-    /// The number of the task that runs: its index among those of [`tasks`](Self::tasks), 0 outside.
+    /// Returns the number of the running task: its index among those of [`tasks`](Self::tasks), 0 outside of tasks.
     pub fn task(&self) -> usize {
         self.task_number() as usize
     }
 
-    /// How many compute threads the run has.
+    /// Returns the number of compute threads of the run.
     pub fn threads(&self) -> usize {
         self.run.threads()
     }
 
-    /// How many memory nodes the cluster has.
+    /// Returns the number of memory nodes of the cluster.
     pub fn nodes(&self) -> usize {
         usize::from(self.cluster.shared.config.geometry.nodes())
     }
 
-    /// The thread's identity, unique in the cluster for as long as it exists.
+    /// Returns the thread's identity, which is unique in the cluster while the thread exists.
     pub fn id(&self) -> ThreadId {
         self.worker.id()
     }
 
-    /// The cluster that the thread belongs to.
+    /// Returns the cluster that the thread belongs to.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The time since the cluster was connected, by the fabric's clock.
+    /// Returns the time since the cluster was connected, by the fabric's clock: virtual in the simulator.
     pub fn now(&self) -> Duration {
         self.time()
     }
 
-    /// What this thread has asked of far memory so far.
+    /// Returns exact counts of this thread's operations on far memory.
     pub fn metrics(&self) -> Metrics {
         let (io, heap) = (&self.io, self.heap());
         io.counters.snapshot(io.endpoint.doorbells(), heap.allocated.get(), heap.freed.get())
     }
 
-    /// Sleeps: for waiting until another process does something, when nothing of this thread is under way.
+    /// Sleeps, while the thread has no operation in flight and waits for another process.
     #[allow(clippy::unused_self)] // only a thread sleeps
     pub(crate) fn park(&self, duration: Duration) {
         farfield_fabric::host::sleep(duration);
     }
 
-    /// Tells the other threads of the run that the thread has ended, unless they have been told.
+    /// Announces the thread's end to the run's other threads and processes, once.
     pub(crate) fn depart(&self) {
         if self.has_departed.replace(true) {
             return;
@@ -185,12 +185,11 @@ impl ComputeThread {
         }
     }
 
-    /// Waits until everything that this thread has posted has been executed. A thread that still writes must not count
-    /// as gone.
+    /// Waits until all chains that this thread has posted have completed. A thread that may still write must not count as ended.
     pub(crate) async fn settle(&self) {
         self.give_up_compensations();
         while self.io.endpoint.is_underway() {
-            // Their completions are found by nobody else.
+            // No other thread finds these completions.
             self.go_on_with_step();
             self.poll_detached();
             self.give_way().await;
@@ -218,7 +217,7 @@ impl fmt::Debug for ComputeThread {
 }
 
 impl Drop for ComputeThread {
-    /// The thread leaves its run: nobody may wait for it any more, and what it had retired is left to the others.
+    /// The thread leaves its run: no thread waits for it any more, and the process's other threads adopt its limbo list.
     fn drop(&mut self) {
         self.abandon_step();
         self.give_up_compensations();
