@@ -1,20 +1,26 @@
-//! Makes a broken copy of a structure for each planted bug.
+//! Makes a mutant of a structure for each planted bug.
 //!
-//! Writes `mutants.rs` to the output folder: a module for each bug, with the structure's real source and one edit.
+//! Writes `mutants.rs` to the output folder: a module for each bug, with the structure's real source and the bug's edits.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, process};
 
-// The library uses the rest of it.
+// The library uses the remaining items.
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../runtime/testing/src/check.rs"]
+mod check;
 #[allow(dead_code, unreachable_pub, unused_imports)]
 #[path = "src/planted/mod.rs"]
 mod planted;
 
-use planted::{Bug, Planted, Structure};
+use check::Check;
+use planted::{Planted, Structure};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/planted");
+    println!("cargo::rerun-if-changed=../../runtime/testing/src/check.rs");
     for source in Structure::ALL.into_iter().filter_map(source) {
         println!("cargo::rerun-if-changed={}", source.path);
     }
@@ -28,42 +34,30 @@ fn run() -> Result<(), String> {
     let (mut modules, mut table) = (String::new(), String::new());
     for (group, bugs) in planted::PLANTED.iter().enumerate() {
         for (number, bug) in bugs.iter().enumerate() {
-            let planted = format!("&PLANTED[{group}][{number}]");
-            let mutant = match bug.bug {
-                Bug::Edit { search, replacement } => Some(mutant(bug, &[(search, replacement)])?),
-                Bug::Edits(edits) => Some(mutant(bug, edits)?),
-                Bug::Runtime(_) => None,
-            };
-            let subject = match mutant {
-                Some((module, kind)) => {
-                    modules.push_str(&module);
-                    format!("Subject::mutant::<{kind}>({planted})")
-                }
-                None => format!("Subject::on_broken_runtime({planted})"),
-            };
-            table.extend(["    ", &subject, ",\n"]);
+            let (module, kind) = mutant(bug)?;
+            modules.push_str(&module);
+            let _ = writeln!(table, "    Subject::mutant::<{kind}>(&PLANTED[{group}][{number}]),");
         }
     }
-    let text = format!(
-        "{modules}/// A subject for each planted bug.\npub static MUTANTS: &[Subject] = &[\n{table}];\n"
-    );
+    let text =
+        format!("{modules}/// A subject for each mutant.\npub static MUTANTS: &[Subject] = &[\n{table}];\n");
     let folder = env::var("OUT_DIR").map_err(|error| format!("OUT_DIR: {error}"))?;
     fs::write(Path::new(&folder).join("mutants.rs"), text).map_err(|error| format!("mutants.rs: {error}"))
 }
 
-/// The source of a structure that users read.
+/// A structure's source, as users read it.
 struct Source {
-    /// Its file, seen from this crate.
+    /// Its file, relative to this crate.
     path: &'static str,
-    /// The macro that makes it a subject.
+    /// The macro that implements `Tested` for it.
     makes: &'static str,
-    /// Whether it can put right what dead threads have left.
+    /// True if it has a method `recover`.
     recovers: bool,
-    /// The type of a handle.
+    /// The type of its handles.
     handle: &'static str,
 }
 
-/// Where to find a structure, if it is an example.
+/// The source of a structure, if it is an example.
 fn source(structure: Structure) -> Option<Source> {
     let (path, makes, recovers, handle) = match structure {
         Structure::LazyList => ("../src/lazy_list.rs", "set", true, "LazyList<u64>"),
@@ -77,24 +71,24 @@ fn source(structure: Structure) -> Option<Source> {
     Some(Source { path, makes, recovers, handle })
 }
 
-/// The module of a bug, and the type of its handles.
-fn mutant(bug: &Planted, edits: &[(&str, &str)]) -> Result<(String, String), String> {
-    let Planted { name, structure, invariant, why, caught_by, needs_faults, .. } = bug;
+/// The module of a mutant, and the type of its handles.
+fn mutant(bug: &Planted) -> Result<(String, String), String> {
+    let Planted { name, structure, edits, invariant, why, caught_by, needs_faults } = bug;
     let Source { path, makes, recovers, handle } = source(*structure)
         .ok_or_else(|| format!("planted bug `{name}`: {structure:?} has no source to edit"))?;
     let source = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let mut code = without_indentation(&without_examples(&source));
-    for (search, replacement) in edits {
+    for (search, replacement) in *edits {
         let search = without_indentation(search);
         let found = code.matches(&search).count();
         if found != 1 {
             return Err(format!(
-                "planted bug `{name}`: what it replaces occurs {found} times in {path}, and must occur once"
+                "planted bug `{name}`: a passage that it replaces occurs {found} times in {path}, not once"
             ));
         }
         code = code.replace(&search, replacement);
     }
-    // An example's other structures are found from here by another path.
+    // Other structures have another path here.
     let code = code.replace("crate::LazyList", "farfield_examples::LazyList");
     let (caught_by, faults) = (caught_by.name(), if *needs_faults { ", with faults" } else { "" });
     let (kind, recover) = (format!("{name}::{handle}"), if recovers { ", recover" } else { "" });
@@ -105,13 +99,13 @@ fn mutant(bug: &Planted, edits: &[(&str, &str)]) -> Result<(String, String), Str
     Ok((module, kind))
 }
 
-/// The lines of a text, each without the blanks in front of it.
+/// The lines of a text without their indentation.
 fn without_indentation(text: &str) -> String {
     let ends_a_line = if text.ends_with('\n') { "\n" } else { "" };
     text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n") + ends_a_line
 }
 
-/// The source without the module's own documentation and without examples, which would be tested once more here.
+/// The source without the module's documentation and without examples, which would be tested again here.
 fn without_examples(source: &str) -> String {
     let mut in_example = false;
     let mut kept = String::new();

@@ -1,4 +1,4 @@
-//! What the user asks for.
+//! The command line.
 
 use std::ops::Range;
 use std::thread;
@@ -6,50 +6,49 @@ use std::thread;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use farfield_soak::mutants::MUTANTS;
 use farfield_soak::planted::Structure;
-use farfield_soak::planted_runtime::{self, PlantedInRuntime};
-use farfield_soak::subject::Subject;
+use farfield_soak::planted_runtime::{PLANTED_IN_RUNTIME, PlantedInRuntime};
+use farfield_soak::subject::{Bug, Subject};
 use farfield_testing::Faults;
 
-/// The largest range of seeds: some words are kept of each.
+/// The largest range of seeds: each takes a few words of memory.
 const MOST_SEEDS: u64 = 100_000_000;
 
-/// Soak the example structures under the simulator, and hunt planted bugs.
+/// Soak the example structures in the simulator, and hunt planted bugs.
 #[derive(Debug, Parser)]
 #[command(name = "soak", version)]
 struct Flags {
-    /// The seeds to run, the last excluded
+    /// Seeds to run, the last excluded
     #[arg(long, value_name = "FROM..TO", default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
-    /// What to soak: `all`, or `lazy-list`, `lazy-list-naive`, `harris-list`, `hash-set`, `treiber-stack`,
-    /// `ms-queue` or `register`
+    /// Structure to soak: `lazy-list`, `lazy-list-naive`, `harris-list`, `hash-set`, `treiber-stack`, `ms-queue`, `register`,
+    /// or `all`
     #[arg(long, default_value = "all")]
     structure: String,
-    /// Hunt the planted bugs of the structure, or with `all` also those that only programs find: run seeds until each is caught
+    /// Run seeds until each planted bug of the structure is detected; with `all`, also those of the runtime
     #[arg(long, conflicts_with_all = ["seed", "faults", "bug"])]
     planted: bool,
-    /// Print the table of the planted bugs instead
+    /// Print the table of planted bugs instead
     #[arg(long, requires = "planted")]
     list: bool,
-    /// Soak the copy of a structure that has this planted bug
+    /// Soak the structure with this planted bug
     #[arg(long, value_name = "NAME", conflicts_with = "structure")]
     bug: Option<String>,
     /// Let compute nodes die and links be cut
     #[arg(long)]
     faults: bool,
-    /// How many seeds to run at a time (default: as many as the machine has processors)
+    /// Seeds to run in parallel (default: the number of processors)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=4096))]
     jobs: Option<u64>,
-    /// In how many runs a history may be too hard to be checked
+    /// Most runs whose histories may be too hard to check
     #[arg(long, value_name = "RUNS", default_value_t = 0)]
     most_undecided: u64,
-    /// Run this one seed of the structure and show what happens
+    /// Run this seed of the structure and print its trace
     #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
     seed: Option<u64>,
 }
 
-/// What to do, checked.
+/// The checked command line.
 pub(crate) struct Args {
     pub(crate) task: Task,
     pub(crate) seeds: Range<u64>,
@@ -59,29 +58,29 @@ pub(crate) struct Args {
 }
 
 pub(crate) enum Task {
-    /// Show one seed's run.
+    /// Print the trace of one seed.
     Replay { subject: Subject, seed: u64 },
-    /// Catch these.
+    /// Detect these bugs.
     Hunt(Bugs),
-    /// Print what these break.
+    /// Print a table of these bugs.
     List(Bugs),
-    /// Find nothing wrong with these.
+    /// Run seeds of these.
     Soak(Vec<Subject>),
 }
 
 /// Planted bugs.
 pub(crate) struct Bugs {
     pub(crate) subjects: Vec<Subject>,
-    /// Those that programs find.
+    /// Bugs of the runtime that only programs detect.
     pub(crate) of_runtime: Vec<&'static PlantedInRuntime>,
 }
 
-/// Why there is nothing to do.
+/// Why the command line is not executed.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// Help or the version was asked for.
+    /// The text of the help or the version.
     Help(String),
-    /// One line that names the mistake.
+    /// A one-line error.
     Mistake(String),
 }
 
@@ -110,17 +109,19 @@ impl Args {
 fn task(flags: &Flags) -> Result<Task, String> {
     let structures = structures(&flags.structure)?;
     let subjects: Vec<Subject> = match &flags.bug {
-        Some(bug) => vec![mutant(bug)?],
+        Some(bug) => vec![with_bug(bug)?],
         None => structures.iter().map(|structure| Subject::real(*structure)).collect(),
     };
     Ok(match (flags.seed, subjects.as_slice()) {
         (Some(seed), [subject]) => Task::Replay { subject: *subject, seed },
         (Some(seed), _) => return Err(format!("--seed {seed} needs a --structure to replay it on")),
         _ if flags.planted => {
-            let mutants = MUTANTS.iter().filter(|subject| structures.contains(&subject.structure));
+            let subjects =
+                Subject::planted().filter(|subject| structures.contains(&subject.structure)).collect();
             let is_all = structures.len() == Structure::ALL.len();
-            let of_runtime = planted_runtime::only_here().filter(|_| is_all).collect();
-            let bugs = Bugs { subjects: mutants.copied().collect(), of_runtime };
+            let of_runtime =
+                PLANTED_IN_RUNTIME.iter().filter(|bug| is_all && bug.structure.is_none()).collect();
+            let bugs = Bugs { subjects, of_runtime };
             if flags.list { Task::List(bugs) } else { Task::Hunt(bugs) }
         }
         _ => Task::Soak(subjects),
@@ -137,10 +138,9 @@ fn structures(name: &str) -> Result<Vec<Structure>, String> {
     Ok(named)
 }
 
-fn mutant(name: &str) -> Result<Subject, String> {
-    let mut mutants = MUTANTS.iter();
-    mutants.find(|subject| subject.name() == name).copied().ok_or_else(|| {
-        let known: Vec<_> = MUTANTS.iter().map(Subject::name).collect();
+fn with_bug(name: &str) -> Result<Subject, String> {
+    Subject::planted().find(|subject| subject.name() == name).ok_or_else(|| {
+        let known: Vec<_> = Subject::planted().map(|subject| subject.name()).collect();
         format!("--bug {name} is none of {}", known.join(", "))
     })
 }
@@ -156,14 +156,14 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// The command that shows a seed's run.
+/// The command that prints the trace of a seed.
 pub(crate) fn replay_command(subject: &Subject, seed: u64, faults: Faults) -> String {
-    let what = if subject.planted.is_some() { "bug" } else { "structure" };
+    let what = if matches!(subject.bug, Bug::None) { "structure" } else { "bug" };
     let faults = if faults == Faults::Injected { " --faults" } else { "" };
     format!("cargo run --release -p farfield-soak -- --{what} {} --seed {seed}{faults}", subject.name())
 }
 
-/// What a message of several lines says, without the advice at its end.
+/// Joins the lines of a message, without the advice at its end.
 fn one_line(message: &str) -> String {
     let lines = message
         .lines()
@@ -176,6 +176,7 @@ fn one_line(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farfield_soak::mutants::MUTANTS;
 
     fn parse(words: &str) -> Result<Args, Refused> {
         Args::parse_and_check(format!("soak {words}").split_whitespace())
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_everything_is_soaked() {
+    fn by_default_all_structures_are_soaked() {
         let args = parse("").unwrap_or_else(|refused| panic!("{refused:?}"));
         assert!(matches!(args.task, Task::Soak(subjects) if subjects.len() == Structure::ALL.len()));
         assert_eq!((args.seeds, args.faults), (0..1000, Faults::None));
@@ -214,8 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_command_is_understood() {
-        for subject in [Subject::real(Structure::HarrisList), MUTANTS[0]] {
+    fn a_replay_command_is_accepted() {
+        let planted_in_runtime = Subject::planted().last().unwrap();
+        for subject in [Subject::real(Structure::HarrisList), MUTANTS[0], planted_in_runtime] {
             let command = replay_command(&subject, 17, Faults::Injected);
             let Ok(args) = parse(command.split_once(" -- ").unwrap().1) else { panic!("{command}") };
             assert_eq!(args.faults, Faults::Injected);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_one_line_that_names_it() {
+    fn each_mistake_is_a_one_line_error_that_names_it() {
         for (words, named) in [
             ("--seeds 5..5", "empty"),
             ("--seeds 9..2", "9..2"),

@@ -1,21 +1,23 @@
-//! Soaking: the example structures under the simulator, over thousands of seeds, against sequential models; and in real processes
-//! that are killed.
+//! The soak: example structures in the simulator, over thousands of seeds, against sequential models; and in real processes that are killed
+//! or whose memory is corrupted.
 //!
-//! | module | what it is |
-//! |---|---|
-//! | [`model`] | a set, a stack, a queue and a register as one thread sees them |
-//! | [`planted`] | the table of bugs that must be found |
-//! | [`planted_runtime`] | the runtime's own planted bugs, and the programs that find them |
-//! | [`mutants`] | the copies of the structures that have them |
-//! | [`register`] | a subject for what the examples do not use |
-//! | [`subject`] | what is soaked: a structure, or a copy of one with a planted bug |
-//! | [`soak`] | seeds of a tested structure, and what is wrong with them |
-//! | [`stage`] | what real processes work on |
-//! | [`crash`] | real processes that are killed, and what they leave behind |
-//! | [`corrupt`] | real processes whose far memory is corrupted under them |
+//! | module | contents | look here to |
+//! |---|---|---|
+//! | [`model`] | sequential models of a set, a stack, a queue and a register | add a kind of structure |
+//! | [`subject`] | the structures that are soaked, and their workloads | soak another structure |
+//! | [`planted`] | planted bugs of structures | plant a bug in a structure |
+//! | [`mutants`] | the mutants that the build script makes of them | |
+//! | [`planted_runtime`] | planted bugs of the runtime, and programs that detect them | plant a bug in the runtime |
+//! | [`register`] | a structure for tests of `Versioned`, which no example uses | |
+//! | [`soak`] | runs of seeds | |
+//! | [`structures`] | the structures that real processes share | add a structure to the crash test |
+//! | [`crash`] | the crash test: processes that are killed, their logs, and the judge | check another property after crashes |
+//! | [`corrupt`] | the corruption test: processes whose far memory is corrupted | corrupt other words |
 //!
-//! Plans, runs and the comparison with a model are those of `farfield-testing`, as in any user's tests. The program `soak` drives them: `soak --seeds 0..10000` must find nothing, `soak --planted` every bug. The tests of
-//! this crate are a short soak; the long one is `cargo xtask sim-soak`.
+//! `farfield-testing` executes and judges runs, as in any user's tests. The program `soak` drives it: `soak --seeds 0..10000` must find no
+//! failure, and `soak --planted` every planted bug. The tests of this crate are a short soak; the long one is `cargo xtask sim-soak`.
+
+pub use farfield_testing::Check;
 
 pub mod corrupt;
 pub mod crash;
@@ -25,5 +27,6 @@ pub mod planted;
 pub mod planted_runtime;
 pub mod register;
 pub mod soak;
-pub mod stage;
+pub mod structures;
+
 pub mod subject;

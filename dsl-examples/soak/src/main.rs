@@ -1,16 +1,16 @@
-//! `soak`: runs the example structures under the simulator, seed after seed, and hunts planted bugs.
+//! `soak`: runs the example structures in the simulator, seed by seed, and hunts planted bugs.
 //!
-//! Exit codes: 0 if all is well, 1 if something was found or a planted bug was not, 2 for bad input, with one line on
-//! stderr. The last lines on stdout are figures, a name and a number each:
+//! Exit codes: 0 for success, 1 if a run fails or a planted bug is not detected, 2 for bad input, with one line on stderr. The last lines on
+//! stdout are figures, each a name and a number:
 //!
-//! | figure | what |
+//! | figure | meaning |
 //! |---|---|
 //! | `sim.planted_bugs` | planted bugs that were hunted |
-//! | `sim.planted_bugs_found` | those that were caught by what must catch them |
-//! | `sim.planted_bugs_worst_seed` | the seed at which the last of these was caught |
-//! | `sim.soak_undecided` | runs of which a history was too hard to be checked |
-//! | `sim.soak_seeds_per_minute` | runs a minute; each is one seed on one structure |
-//! | `sim.thousand_seeds.seconds` | what 1,000 seeds take, on each of the structures asked for |
+//! | `sim.planted_bugs_found` | planted bugs that the expected check detected |
+//! | `sim.planted_bugs_worst_seed` | the largest seed that was needed |
+//! | `sim.soak_undecided` | runs whose histories were too hard to check |
+//! | `sim.soak_seeds_per_minute` | runs a minute; a run is one seed of one structure |
+//! | `sim.thousand_seeds.seconds` | time of 1,000 seeds of each selected structure |
 
 mod args;
 
@@ -20,21 +20,20 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use args::{Args, Bugs, Refused, Task};
-use farfield_soak::planted::{Bug, Planted};
+use farfield_soak::planted::Planted;
 use farfield_soak::planted_runtime::PlantedInRuntime;
-use farfield_soak::soak::Caught;
-use farfield_soak::subject::Subject;
+use farfield_soak::subject::{Bug, Subject};
 use farfield_testing::{Checker, Faults, in_parallel};
 
-/// Something was found, or a planted bug was not.
+/// A run failed, or a planted bug was not detected.
 const FOUND: u8 = 1;
-/// Bad input, or nobody to tell.
+/// Bad input, or stdout is closed.
 const FAILED: u8 = 2;
 
-/// How many operations a replay shows.
+/// Number of operations that a replay prints.
 const TRACED: usize = 1000;
-/// How many failing seeds of a structure are told in full.
-const TOLD: usize = 3;
+/// Number of failing seeds of a structure that are printed.
+const PRINTED: usize = 3;
 
 fn main() -> ExitCode {
     let done = match Args::from_command_line() {
@@ -44,7 +43,7 @@ fn main() -> ExitCode {
             Task::Hunt(bugs) => hunt_all(bugs, &args),
             Task::Soak(subjects) => soak_all(subjects, &args),
         },
-        Err(Refused::Help(text)) => say(&text).map(|()| true),
+        Err(Refused::Help(text)) => print(&text).map(|()| true),
         Err(Refused::Mistake(line)) => Err(line),
     };
     match done {
@@ -57,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one seed and shows what happened; gives whether nothing is wrong.
+/// Runs one seed and prints its trace; returns whether it succeeds.
 fn replay(subject: &Subject, seed: u64, faults: Faults) -> Result<bool, String> {
     let outcome = subject.run_seed(seed, faults);
     let mut text = format!("{} seed {seed}:\n{}", subject.name(), outcome.plan);
@@ -70,64 +69,71 @@ fn replay(subject: &Subject, seed: u64, faults: Faults) -> Result<bool, String> 
     for undecided in &outcome.undecided {
         let _ = writeln!(text, "{undecided}");
     }
-    for caught in &outcome.caught {
-        let _ = writeln!(text, "{caught}");
+    for found in &outcome.found {
+        let _ = writeln!(text, "{found}");
     }
-    say(&text)?;
-    Ok(outcome.caught.is_empty())
+    print(&text)?;
+    Ok(outcome.found.is_empty())
 }
 
-/// Prints the planted bugs, a row of a table each.
+/// Prints the table of planted bugs.
 fn list(bugs: &Bugs) -> Result<(), String> {
-    let mut text =
-        String::from("| bug | in | breaks | why that does harm | caught by |\n|---|---|---|---|---|\n");
-    for bug in bugs.subjects.iter().filter_map(|subject| subject.planted) {
-        let Planted { name, structure, bug, invariant, why, caught_by, needs_faults } = bug;
-        let place = match bug {
-            Bug::Edit { .. } | Bug::Edits(_) => structure.name().to_owned(),
-            Bug::Runtime(options) => format!("the runtime, `{options}`, seen by {}", structure.name()),
+    let mut text = String::from("| bug | in | invariant | harm | detected by |\n|---|---|---|---|---|\n");
+    for subject in &bugs.subjects {
+        let (name, structure) = (subject.name(), subject.structure.name());
+        let _ = match subject.bug {
+            Bug::None => Ok(()),
+            Bug::Mutant(Planted { invariant, why, caught_by, needs_faults, .. }) => {
+                let faults = if *needs_faults { ", with faults" } else { "" };
+                writeln!(
+                    text,
+                    "| `{name}` | {structure} | {invariant} | {why} | {}{faults} |",
+                    caught_by.name()
+                )
+            }
+            Bug::Runtime(PlantedInRuntime { invariant, why, .. }, check) => {
+                let check = check.name();
+                writeln!(text, "| `{name}` | the runtime | {invariant} | {why} | {check} in {structure} |")
+            }
         };
-        let faults = if *needs_faults { ", with faults" } else { "" };
-        let caught_by = caught_by.name();
-        let _ = writeln!(text, "| `{name}` | {place} | {invariant} | {why} | {caught_by}{faults} |");
     }
-    for bug in &bugs.of_runtime {
-        let PlantedInRuntime { plant, invariant, why, program } = bug;
-        let place = format!("the runtime, `plant={plant}`, seen by the program `{program:?}`");
-        let _ = writeln!(text, "| `{plant}` | {place} | {invariant} | {why} | any but out-of-time |");
+    for PlantedInRuntime { plant, invariant, why, program, .. } in &bugs.of_runtime {
+        let plant = plant.name();
+        let _ =
+            writeln!(text, "| `{plant}` | the runtime | {invariant} | {why} | the program `{program:?}` |");
     }
-    say(&text)
+    print(&text)
 }
 
-/// Hunts planted bugs; gives whether all are caught.
+/// Hunts planted bugs; returns whether all are detected.
 fn hunt_all(Bugs { subjects, of_runtime }: &Bugs, args: &Args) -> Result<bool, String> {
     let seeds = &args.seeds;
     let in_structures = in_parallel(args.jobs, subjects.len(), |index| {
         let first = subjects[index].hunt(seeds.clone());
-        (subjects[index].name(), first.map(|(seed, Caught { by, .. })| (seed, by.name())))
+        (subjects[index].name(), first.map(|(seed, found)| (seed, found.by.name())))
     });
     let in_runtime = in_parallel(args.jobs, of_runtime.len(), |index| {
         let first = seeds.clone().find(|seed| of_runtime[index].find(*seed).is_some());
-        (of_runtime[index].plant, first.map(|seed| (seed, "its program")))
+        (of_runtime[index].plant.name(), first.map(|seed| (seed, "its program")))
     });
     let (mut text, mut found, mut worst) = (String::new(), 0, 0);
     for (name, first) in in_structures.into_iter().chain(in_runtime) {
         let _ = match first {
             Some((seed, by)) => {
                 (found, worst) = (found + 1, worst.max(seed));
-                writeln!(text, "{name} caught at seed {seed} by {by}")
+                writeln!(text, "{name} detected at seed {seed} by {by}")
             }
-            None => writeln!(text, "{name} missed by seeds {}..{}", seeds.start, seeds.end),
+            None => writeln!(text, "{name} not detected by seeds {}..{}", seeds.start, seeds.end),
         };
     }
     let hunted = subjects.len() + of_runtime.len();
     let _ = writeln!(text, "sim.planted_bugs {hunted}\nsim.planted_bugs_found {found}");
     let _ = writeln!(text, "sim.planted_bugs_worst_seed {worst}");
-    say(&text)?;
+    print(&text)?;
     Ok(found == hunted)
 }
 
-/// Soaks structures; gives whether nothing is wrong.
+/// Soaks structures; returns whether all runs succeed.
 fn soak_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
     let (seeds, mut sound, mut undecided) = ((args.seeds.end - args.seeds.start) as u32, true, 0);
     let checker = Checker::new().seeds(args.seeds.clone()).faults(args.faults).jobs(args.jobs).all_seeds();
@@ -137,37 +143,37 @@ fn soak_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
         let soaked = subject.soak(&checker);
         let (name, seconds) = (subject.name(), began.elapsed().as_secs_f64());
         let (operations, failures, hard) = (soaked.operations, soaked.failing.len(), soaked.undecided.len());
-        say(&format!(
+        print(&format!(
             "{name}: {seeds} seeds, {operations} operations, {failures} failing, {hard} undecided, {seconds:.2} s\n"
         ))?;
-        for (seed, found) in soaked.failing.iter().take(TOLD) {
+        for (seed, found) in soaked.failing.iter().take(PRINTED) {
             let mut text = String::new();
             for found in found {
                 let _ = writeln!(text, "{name} seed {seed}: {found}");
             }
             let _ = writeln!(text, "replay: {}", args::replay_command(subject, *seed, args.faults));
-            say(&text)?;
+            print(&text)?;
         }
-        for seed in soaked.undecided.iter().take(TOLD) {
+        for seed in soaked.undecided.iter().take(PRINTED) {
             let replay = args::replay_command(subject, *seed, args.faults);
-            say(&format!("{name} seed {seed}: undecided\nreplay: {replay}\n"))?;
+            print(&format!("{name} seed {seed}: undecided\nreplay: {replay}\n"))?;
         }
         if let Some(smallest) = &soaked.smallest {
-            say(&format!("{name} {smallest}"))?;
+            print(&format!("{name} {smallest}"))?;
         }
         sound &= failures == 0;
         undecided += hard;
     }
     let each = started.elapsed().as_secs_f64() / f64::from(seeds);
     let per_minute = 60.0 / each * f64::from(subjects.len() as u32);
-    say(&format!(
+    print(&format!(
         "sim.soak_undecided {undecided}\nsim.soak_seeds_per_minute {per_minute:.0}\nsim.thousand_seeds.seconds {:.2}\n",
         each * 1000.0
     ))?;
     Ok(sound && undecided <= args.most_undecided)
 }
 
-fn say(text: &str) -> Result<(), String> {
+fn print(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

@@ -1,6 +1,6 @@
-//! Copies of the structures with a bug each, as the build script made them from [`planted`](crate::planted).
+//! Mutants: copies of the structures with a planted bug each, made by the build script from [`planted`](crate::planted).
 
-// What an edit leaves unused, and what clippy would say of it, is part of the bug.
+// An edit may leave items unused, and need not pass lints.
 #![allow(unused, unreachable_pub, clippy::all, clippy::pedantic)]
 
 use crate::planted::PLANTED;

@@ -1,8 +1,8 @@
-//! The runtime's own planted bugs: what each leaves out, and the small program that must find it.
+//! Planted bugs of the runtime, and the programs that must detect them.
 //!
-//! The bugs in [`planted`](crate::planted) are edits of structures. These are the cluster's option `plant=`: each leaves out one step that an
-//! argument of the runtime rests on. A program here does what users' programs do, looks at what it reads, and returns an error if that
-//! can not be; or the simulator finds something. Without a plant every seed of every program succeeds.
+//! Each [`Plant`] omits one step that a correctness argument of the runtime needs. A program here uses the runtime as users' programs do,
+//! checks the values that it reads, and returns an error if one is impossible; or the simulator reports a finding. Without a plant every
+//! seed of every program succeeds. Some plants must also be detected by the soak of a structure.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,20 +13,24 @@ use farfield::error::Error;
 use farfield::prelude::*;
 use farfield::sim::{Fault, Finding};
 use farfield::{Held, RemotePtr, Versioned};
+use farfield_sim::Plant;
 
-use crate::planted::Bug;
+use crate::Check;
+use crate::planted::Structure;
 
-/// A bug of the runtime.
+/// A planted bug of the runtime, and the program that must detect it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantedInRuntime {
-    /// What it is called in a cluster's URL.
-    pub plant: &'static str,
+    /// The bug.
+    pub plant: Plant,
     /// The invariant that it breaks.
     pub invariant: &'static str,
-    /// Why that does harm.
+    /// The harm that follows.
     pub why: &'static str,
-    /// What runs into it.
+    /// The program that detects it.
     pub program: Program,
+    /// A structure whose soak must detect it, too, and the check that must.
+    pub structure: Option<(Structure, Check)>,
 }
 
 /// A program that uses a part of the runtime.
@@ -36,11 +40,11 @@ pub enum Program {
     Replace,
     /// Objects are retired whose locks are released without waiting.
     Release,
-    /// Values of several words are written and read.
+    /// `Versioned` values are written and read.
     Values,
-    /// Two words are changed under a lock, and some of the threads that do so die.
+    /// Two words are changed under a lock, and some threads die while they hold it.
     Accounts,
-    /// Acquisitions are dropped in flight.
+    /// Lock acquisitions are dropped in flight.
     Impatience,
     /// Locks are taken and released over links that are cut.
     Cuts,
@@ -50,9 +54,9 @@ pub enum Program {
     Meetings,
     /// Objects are linked, moved, held and retired while processes die and keepers sweep up their memory.
     Shelves,
-    /// As [`Shelves`](Self::Shelves), where each thread moves objects all the time.
+    /// As [`Shelves`](Self::Shelves), with threads that only move objects.
     Moves,
-    /// Likewise, where threads hold objects without a guard for longer than a sweep takes.
+    /// As [`Shelves`](Self::Shelves), with threads that hold objects without a guard for longer than a sweep takes.
     Hoards,
 }
 
@@ -61,162 +65,159 @@ use Program::{
 };
 
 const fn planted(
-    plant: &'static str,
+    plant: Plant,
     invariant: &'static str,
     why: &'static str,
     program: Program,
 ) -> PlantedInRuntime {
-    PlantedInRuntime { plant, invariant, why, program }
+    PlantedInRuntime { plant, invariant, why, program, structure: None }
 }
 
-/// All of them.
+/// All planted bugs of the runtime.
 pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
     planted(
-        "early-reclamation",
+        Plant::EarlyReclamation,
         "memory tagged `t` is used again in epoch `t + 2` at the earliest",
         "a reader may be pinned in the epoch before",
         Replace,
-    ),
+    )
+    .detected_by(Structure::MsQueue, Check::Memory),
     planted(
-        "lonely-epoch",
+        Plant::LonelyEpoch,
         "the epoch advances when every used slot has announced it",
-        "a process whose threads read in an older epoch holds nothing back",
+        "a process whose threads read in an older epoch does not delay reclamation",
         Replace,
     ),
     planted(
-        "low-tag",
+        Plant::LowTag,
         "a tag bounds the epoch of the unlinking from above",
-        "a process that lags behind tags with an epoch that is over",
+        "a process that lags behind tags objects with a past epoch",
         Replace,
     ),
     planted(
-        "unguarded-chain",
-        "a chain that is posted and left stays in the oldest epoch of its thread",
-        "the release of a lock arrives when the object is freed",
+        Plant::UnguardedChain,
+        "a detached chain keeps its thread in the epoch in which it was posted",
+        "the release of a lock arrives after the object is freed",
         Release,
     ),
     planted(
-        "same-version",
+        Plant::SameVersion,
         "the versions of all values of a `Versioned` differ",
-        "a reader takes parts of two values for one",
+        "a reader returns parts of two values",
         Values,
-    ),
+    )
+    .detected_by(Structure::Register, Check::Error),
     planted(
-        "single-look",
+        Plant::SingleLook,
         "a reader finds the same version before and after the value",
-        "a writer came between",
+        "a write in between is not noticed",
         Values,
     ),
     planted(
-        "quiet-writer",
+        Plant::QuietWriter,
         "the version is odd while the value changes",
-        "a reader that begins in the middle of a write ends there, too",
+        "a reader that begins and ends during a write does not notice it",
         Values,
     ),
     planted(
-        "hasty-takeover",
-        "what a live thread holds is not taken from it",
+        Plant::HastyTakeover,
+        "a live thread's locks are not taken over",
         "two threads are in one critical section",
         Accounts,
-    ),
+    )
+    .detected_by(Structure::Register, Check::Error),
     planted(
-        "hasty-death",
-        "a thread counts as gone when all that it posted has been executed",
-        "its last WRITE arrives in its successor's critical section",
+        Plant::HastyDeath,
+        "a thread counts as gone when all its chains have been executed",
+        "its last WRITE arrives in the next owner's critical section",
         Accounts,
     ),
     planted(
-        "unmarked-takeover",
-        "a lock that was taken from a dead owner says so",
-        "what the owner had half changed stays so",
+        Plant::UnmarkedTakeover,
+        "a lock taken over from a dead owner is marked for recovery",
+        "an update that the owner left half done is not repaired",
         Accounts,
     ),
     planted(
-        "kept-attempt",
+        Plant::KeptAttempt,
         "an acquisition that is dropped in flight is undone",
-        "its thread holds the lock for ever and does not know it",
+        "its thread holds the lock for ever, without a lock guard",
         Impatience,
     ),
     planted(
-        "same-token",
+        Plant::SameToken,
         "no two outstanding tokens are equal",
-        "what undoes one task's acquisition releases another's lock",
+        "undoing one task's acquisition releases another task's lock",
         Impatience,
     ),
     planted(
-        "single-amend",
-        "what must not stay as it is is exchanged until it is",
+        Plant::SingleAmend,
+        "a CAS that must take effect is posted again until it does",
         "a lock stays locked because the link was cut when it was released",
         Cuts,
     ),
     planted(
-        "kept-name",
-        "a name whose claim is dropped in flight is given back",
-        "others wait for a root that nobody makes",
+        Plant::KeptName,
+        "a name whose claim is dropped in flight is released",
+        "others wait for a root that no thread makes",
         Names,
     ),
     planted(
-        "shared-name",
-        "of several claims of a name one succeeds",
-        "two threads make a root each, and use different ones",
+        Plant::SharedName,
+        "exactly one of several claims of a name succeeds",
+        "two threads each make a root, and use different ones",
         Names,
     ),
     planted(
-        "endless-barrier",
-        "every wait for a thread ends when that thread has ended",
-        "the others wait for the dead one",
+        Plant::EndlessBarrier,
+        "a wait for a thread ends when the thread has ended",
+        "the other threads wait for a dead one",
         Meetings,
     ),
     planted(
-        "sweep-without-writes",
-        "while others sweep, what a thread writes into far memory is vetoed",
-        "an object that was linked meanwhile is taken for lost",
+        Plant::SweepWithoutWrites,
+        "during a sweep, pointers that a thread writes to far memory are vetoed",
+        "an object linked during the sweep is freed",
         Moves,
     ),
     planted(
-        "sweep-without-threads",
-        "a process answers when all its threads have vetoed what they hold",
-        "what a sleeping thread holds is taken for lost because another thread of its process has answered",
+        Plant::SweepWithoutThreads,
+        "a process acknowledges a sweep when all its threads have vetoed the objects they hold",
+        "an object held by a sleeping thread is freed, because another thread of its process has acknowledged",
         Hoards,
     ),
     planted(
-        "sweep-without-holdings",
-        "what a thread holds when it hears is vetoed",
-        "a held object is taken for lost",
+        Plant::SweepWithoutHoldings,
+        "a thread vetoes the objects that it holds when it acknowledges a sweep",
+        "a held object is freed",
         Shelves,
     ),
     planted(
-        "sweep-without-second-look",
-        "links that were written before anybody heard are looked for again",
-        "an object that was linked while the first look was under way is taken for lost",
+        Plant::SweepWithoutSecondLook,
+        "links written before the first acknowledgement are found by a second search",
+        "an object linked during the first search is freed",
         Shelves,
     ),
     planted(
-        "sweep-without-guards",
-        "the vetoes are read when all guards of the beginning are over",
-        "what was under a guard is taken for lost before it is linked",
+        Plant::SweepWithoutGuards,
+        "the vetoes are read when all guards older than the sweep have ended",
+        "an object under a guard is freed before it is linked",
         Shelves,
     ),
     planted(
-        "sweep-but-one",
-        "when memory was swept after the last death, none is lost",
-        "some of the memory of each process that dies is gone for ever",
+        Plant::SweepButOne,
+        "a sweep after the last death frees all lost memory",
+        "some memory of each dead process is lost for ever",
         Shelves,
     ),
 ];
 
-/// Those that no structure's entry in [`planted`](crate::planted) plants, too: a bug counts once.
-pub fn only_here() -> impl Iterator<Item = &'static PlantedInRuntime> {
-    let elsewhere = |planted: &PlantedInRuntime| {
-        let option = format!("plant={}", planted.plant);
-        crate::planted::all()
-            .any(|other| matches!(other.bug, Bug::Runtime(options) if options.contains(&option)))
-    };
-    PLANTED_IN_RUNTIME.iter().filter(move |planted| !elsewhere(planted))
-}
-
 impl PlantedInRuntime {
-    /// What the seed's run finds; `None` if it finds nothing, or only that its time is over.
+    const fn detected_by(self, structure: Structure, check: Check) -> Self {
+        Self { structure: Some((structure, check)), ..self }
+    }
+
+    /// Runs a seed of the program; returns the finding, except that the time limit was exceeded.
     pub fn find(&self, seed: u64) -> Option<Error> {
         let error = self.program.run(seed, self.plant).err()?;
         let is_late = matches!(&error, Error::Simulation(found) if found.finding == Finding::OutOfTime);
@@ -225,15 +226,15 @@ impl PlantedInRuntime {
 }
 
 impl Program {
-    /// All of them.
+    /// All programs.
     pub const ALL: [Self; 11] =
         [Replace, Release, Values, Accounts, Impatience, Cuts, Names, Meetings, Shelves, Moves, Hoards];
 
-    /// Runs what a seed stands for, with a bug planted, or `none`.
+    /// Runs a seed with a planted bug, or with [`Plant::None`].
     ///
     /// # Errors
-    /// What was found.
-    pub fn run(self, seed: u64, plant: &str) -> Result<()> {
+    /// The finding.
+    pub fn run(self, seed: u64, plant: Plant) -> Result<()> {
         let options = match self {
             Replace => "jitter=50%,stall=5%,reclaim=lazy",
             Release => "jitter=50%,threads-per-node=3,reclaim=lazy",
@@ -244,10 +245,10 @@ impl Program {
             Names => "jitter=90%,stall=5%",
             Meetings => "jitter=50%,crash=1%,leaks=ignore",
             Shelves | Moves => "jitter=90%,stall=2%,threads-per-node=2,sweep=yes,reclaim=lazy",
-            // As quick a sweep as can be.
+            // Sweeps are as short as possible.
             Hoards => "jitter=90%,threads-per-node=2,sweep=yes",
         };
-        let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={plant},{options}");
+        let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={},{options}", plant.name());
         let cluster = Cluster::connect(&url)?;
         match self {
             Replace => cluster.run(4, replace).map(drop),
@@ -255,7 +256,7 @@ impl Program {
             Values => cluster.run(4, values).map(drop),
             Accounts => accounts_of_mortals(&cluster, seed),
             Impatience => cluster.run(3, impatience).map(drop),
-            // A thread that can not even join reports that.
+            // A thread that can not join returns this error.
             Cuts => match cluster.run(3, cuts) {
                 Ok(_) | Err(Error::NodeUnreachable(_)) => Ok(()),
                 Err(error) => Err(error),
@@ -269,7 +270,7 @@ impl Program {
     }
 }
 
-/// What a future gives, unless that takes longer than so many nanoseconds: then it is dropped where it waits.
+/// Polls a future for at most so many nanoseconds; then drops it in flight and returns `None`.
 async fn at_most<R>(ct: &ComputeThread, nanoseconds: u64, future: impl Future<Output = R>) -> Option<R> {
     let (mut future, mut sleep) = (pin!(future), pin!(ct.sleep(Duration::from_nanos(nanoseconds))));
     poll_fn(|context| {
@@ -290,7 +291,7 @@ fn expect(holds: bool, what: &'static str) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::other(what)) }
 }
 
-// ---- objects that are replaced -------------------------------------------------------------------------------------
+// ---- replaced objects ----------------------------------------------------------------------------------------------
 
 const MAGIC: u64 = 0x006d_6167_6963;
 
@@ -318,7 +319,7 @@ async fn check(g: &Guard<'_>, item: Shared<'_, Item>) -> Result<()> {
     expect(item.magic().read(g).await? == MAGIC, "an item is used for something else")
 }
 
-/// Frees what is in the shelf, once all threads are done with it.
+/// Retires the items of the shelf, when all threads are done.
 async fn clear(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     ct.barrier("clear").await?;
     if ct.index() == 0 {
@@ -416,7 +417,7 @@ async fn account(ct: &ComputeThread) -> Result<RemotePtr<Account>> {
     ct.root_or_init("account", async || Account::new_in(ct, Account::init()).await?.write(ct).await).await
 }
 
-/// Changes both words by a WRITE each.
+/// Changes both words, with a WRITE for each.
 async fn book(ct: &ComputeThread, account: RemotePtr<Account>) -> Result<()> {
     let mut lock = account.lock().acquire(ct).await?;
     let credit = account.credit().load(ct).await?;
@@ -445,7 +446,7 @@ async fn accounts(ct: &ComputeThread) -> Result<()> {
     tasks.await.map(drop)
 }
 
-/// One of the threads dies when its link has just been cut: the chains that it had posted arrive when the link heals.
+/// One thread dies just after its link is cut: chains in flight arrive when the link heals.
 fn accounts_of_mortals(cluster: &Cluster, seed: u64) -> Result<()> {
     if let Some(simulation) = cluster.simulation() {
         let (mortal, chains) = ((seed % 4) as usize, 5 + seed * 37 % 90);
@@ -490,7 +491,7 @@ async fn cuts(ct: &ComputeThread) -> Result<()> {
             Err(error) => return Err(error),
         }
     }
-    // What still failed the thread hears of here.
+    // Detached chains that failed are reported here.
     match ct.flush().await {
         Ok(()) | Err(Error::NodeUnreachable(_)) => Ok(()),
         Err(error) => Err(error),
@@ -511,9 +512,9 @@ async fn names(ct: &ComputeThread) -> Result<()> {
         };
         if ct.random_chance(0.5) {
             let nanoseconds = ct.random_range(0..9000);
-            // An object that was made for nothing is the program's to free: what is made here is made by nobody else.
+            // This closure allocates nothing: a program must free an object that it makes for a claim it drops.
             let claim = ct.root_or_init(name, async || -> Result<RemotePtr<Counter>> {
-                Err(Error::other("it was only a try"))
+                Err(Error::other("the claim is abandoned"))
             });
             drop(at_most(ct, nanoseconds, claim).await);
         }
@@ -539,22 +540,22 @@ async fn meetings(ct: &ComputeThread) -> Result<()> {
 
 // ---- memory of dead processes --------------------------------------------------------------------------------------
 
-/// What became of a run of [`Program::Shelves`].
+/// Figures of a run of [`Program::Shelves`].
 #[derive(Clone, Copy, Debug)]
 pub struct Aftermath {
     /// Threads that died.
     pub died: usize,
-    /// Deaths that no sweep has followed.
+    /// Deaths that were not followed by a sweep.
     pub uncollected: u64,
     /// Bytes that were swept.
     pub swept_bytes: u64,
 }
 
-/// Runs [`Program::Shelves`] with nothing planted and further options of the cluster's URL. Memory that is lost in the end is an
-/// error, since the simulator has memory swept once more when all threads have ended, and counts it.
+/// Runs [`Program::Shelves`] without a planted bug and with further options of the cluster's URL. Lost memory is an error: the simulator
+/// sweeps once more when all threads have ended, and counts it.
 ///
 /// # Errors
-/// What was found.
+/// The finding.
 pub fn aftermath(seed: u64, options: &str) -> Result<Aftermath> {
     let url =
         format!("sim:seed={seed},size=16MiB,jitter=90%,stall=2%,threads-per-node=2,sweep=yes,{options}");
@@ -569,7 +570,7 @@ async fn dawdle(ct: &ComputeThread) {
     sleep_below(ct, long).await;
 }
 
-/// Unlinks the item in some slot.
+/// Unlinks the item of a random slot.
 async fn take<'g>(g: &'g Guard<'_>, shelf: RemotePtr<Shelf>) -> Result<Option<Shared<'g, Item>>> {
     let slot = slot(g, shelf, 4)?;
     let item = slot.load(g).await?;
@@ -591,7 +592,7 @@ async fn put(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> 
     give_up(g, shelf, item).await
 }
 
-/// Retires an item, and puts its child into some slot. The mark keeps other threads from adding another child.
+/// Retires an item, and links its child into a random slot. The mark keeps other threads from adding another child.
 async fn give_up(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> Result<()> {
     let child = loop {
         let child = item.child().load(g).await?;

@@ -1,8 +1,8 @@
-//! A register of several words: the soak's subject for `Versioned`, which no example structure uses.
+//! A register of several words: tests `Versioned`, which no example structure uses.
 
 use farfield::prelude::*;
 
-/// A value, kept in several words of which all are the same.
+/// A value in several words, all of which are equal.
 #[remote]
 pub struct Register {
     value: Versioned<[u64; 4]>,
@@ -17,7 +17,7 @@ impl Register {
     /// The value.
     ///
     /// # Errors
-    /// One that shows the words if they differ: a READ was torn.
+    /// If the words differ (a torn READ); the message shows them.
     pub async fn read(&self, ct: &ComputeThread) -> Result<u64> {
         let words = self.value().read(ct).await?;
         if words == [words[0]; 4] {

@@ -1,38 +1,41 @@
-//! Subjects: what is soaked, be it a structure that users use or a copy of one with a planted bug.
+//! Subjects of the soak: structures as users use them, and planted bugs.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
-use farfield_testing::{Checker, Faults, Model, Plan, Random, Tested};
+use farfield_sim::Plant;
+use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
 
-use crate::model;
 use crate::model::exchange::{Discipline, Exchange, Reply, Values};
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
-use crate::planted::{Bug, Planted, Structure};
+use crate::mutants::MUTANTS;
+use crate::planted::{Planted, Structure};
+use crate::planted_runtime::{PLANTED_IN_RUNTIME, PlantedInRuntime};
 use crate::register::Register;
-use crate::soak::{self, Caught, Outcome, Soaked};
+use crate::soak::{self, Outcome, Soaked};
+use crate::{Check, model};
 
-/// The name under which the threads find the structure.
+/// The name of the structure's root.
 pub(crate) const ROOT: &str = "subject";
 
-/// The structure `S`, as it is tested.
+/// Implements [`Tested`] for the structure `S`.
 #[derive(Debug)]
 pub struct Soak<S>(PhantomData<S>);
 
-/// A model from which operations can be drawn.
+/// A model with a generator of operations.
 pub trait Workload: Model {
-    /// Something that a client does.
+    /// Draws a client's operation.
     fn draw(random: &mut Random) -> Self::Operation;
-    /// The next step of looking whether everything is there and can still be changed, after `looked` steps, the last of
-    /// which returned `last`.
+    /// The next final operation, after `looked` of them; the last returned `last`. Final operations read the contents and change them
+    /// again.
     fn look(
         plan: &Plan<Self::Operation>,
         looked: usize,
         last: Option<&Self::Returned>,
     ) -> Option<Self::Operation>;
-    /// Simpler operations than this one.
+    /// Returns simpler operations.
     fn simpler(operation: &Self::Operation) -> Vec<Self::Operation>;
 }
 
@@ -66,7 +69,7 @@ impl Workload for model::register::Register {
         if random.percent(writes_percent) { Access::Write(random.fresh()) } else { Access::Read }
     }
 
-    /// A value that a dead writer has left half-written is lost; it can be written again.
+    /// The first READ may fail on a value that a dead writer left half-written; a WRITE replaces it.
     fn look(_: &Plan<Access>, looked: usize, _: Option<&u64>) -> Option<Access> {
         [Access::Read, Access::Write(LAST_VALUE), Access::Read].get(looked).copied()
     }
@@ -76,7 +79,7 @@ impl Workload for model::register::Register {
     }
 }
 
-/// What is put in before everything is taken out. No client puts it in.
+/// The value that is put in before all values are taken out. No client puts it in.
 const LAST_VALUE: u64 = 0;
 
 impl<D: Discipline> Workload for Values<D> {
@@ -86,7 +89,7 @@ impl<D: Discipline> Workload for Values<D> {
     }
 
     fn look(plan: &Plan<Exchange>, looked: usize, last: Option<&Reply>) -> Option<Exchange> {
-        // A broken structure may go on giving values for ever.
+        // A broken structure may return values for ever.
         let more = last != Some(&Reply::Empty) && looked <= plan.operations().count() + 2;
         more.then_some(if looked == 0 { Exchange::Put(LAST_VALUE) } else { Exchange::Take })
     }
@@ -96,15 +99,26 @@ impl<D: Discipline> Workload for Values<D> {
     }
 }
 
-/// A structure that is soaked, or a bug that is hunted, whatever its type.
+/// A subject's planted bug.
+#[derive(Clone, Copy)]
+pub enum Bug {
+    /// The subject is the structure as users use it.
+    None,
+    /// The subject is a mutant.
+    Mutant(&'static Planted),
+    /// The runtime has a planted bug that this check must detect.
+    Runtime(&'static PlantedInRuntime, Check),
+}
+
+/// A structure that is soaked, or a planted bug that is hunted, with the structure's type erased.
 #[derive(Clone, Copy)]
 pub struct Subject {
-    /// What it is, or is a copy of.
+    /// The structure, or the original of the mutant.
     pub structure: Structure,
-    /// The bug in it.
-    pub planted: Option<&'static Planted>,
-    run: fn(u64, Faults, &str) -> Outcome,
-    soak: fn(&Checker) -> Soaked,
+    /// The bug.
+    pub bug: Bug,
+    run: fn(u64, Faults, Plant) -> Outcome,
+    soak: fn(&Checker, Plant) -> Soaked,
 }
 
 impl Subject {
@@ -121,68 +135,79 @@ impl Subject {
         }
     }
 
-    /// A broken copy of a structure.
+    /// A mutant of a structure.
     pub(crate) const fn mutant<S>(planted: &'static Planted) -> Self
     where
         Soak<S>: Tested,
     {
-        Self { planted: Some(planted), ..Self::of::<S>(planted.structure) }
+        Self { bug: Bug::Mutant(planted), ..Self::of::<S>(planted.structure) }
     }
 
-    /// A structure as users use it, on a broken runtime.
-    pub(crate) const fn on_broken_runtime(planted: &'static Planted) -> Self {
-        Self { planted: Some(planted), ..Self::real(planted.structure) }
+    /// All planted bugs that the soak of a structure must detect: the mutants, and structures on a runtime with a planted bug.
+    pub fn planted() -> impl Iterator<Item = Self> {
+        let on_broken_runtime = |planted: &'static PlantedInRuntime| {
+            let (structure, check) = planted.structure?;
+            Some(Self { bug: Bug::Runtime(planted, check), ..Self::real(structure) })
+        };
+        MUTANTS.iter().copied().chain(PLANTED_IN_RUNTIME.iter().filter_map(on_broken_runtime))
     }
 
     const fn of<S>(structure: Structure) -> Self
     where
         Soak<S>: Tested,
     {
-        Self { structure, planted: None, run: soak::run::<Soak<S>>, soak: soak::soak::<Soak<S>> }
+        Self { structure, bug: Bug::None, run: soak::run::<Soak<S>>, soak: soak::soak::<Soak<S>> }
     }
 
-    /// What it is called in reports.
+    /// The name in reports.
     pub fn name(&self) -> &'static str {
-        self.planted.map_or(self.structure.name(), |planted| planted.name)
+        match self.bug {
+            Bug::None => self.structure.name(),
+            Bug::Mutant(planted) => planted.name,
+            Bug::Runtime(planted, _) => planted.plant.name(),
+        }
     }
 
-    /// Runs what a seed stands for.
+    /// Runs a seed.
     pub fn run_seed(&self, seed: u64, faults: Faults) -> Outcome {
-        self.run_with(seed, faults, self.options())
+        self.run_planted(seed, faults, self.plant())
     }
 
-    /// Runs what a seed stands for, with these options of the cluster's URL besides.
-    pub fn run_with(&self, seed: u64, faults: Faults, options: &str) -> Outcome {
-        (self.run)(seed, faults, options)
+    /// Runs a seed on a runtime with a planted bug.
+    pub fn run_planted(&self, seed: u64, faults: Faults, plant: Plant) -> Outcome {
+        (self.run)(seed, faults, plant)
     }
 
-    /// The first of `seeds` under which the check that must catch the planted bug does, and what it says; none for a structure as users
-    /// use it, or if all seeds miss the bug.
-    pub fn hunt(&self, seeds: Range<u64>) -> Option<(u64, Caught)> {
-        let bug = self.planted?;
-        let faults = if bug.needs_faults { Faults::Injected } else { Faults::None };
+    /// The first of `seeds` under which the expected check detects the planted bug, and its finding; none without a bug, or if no seed
+    /// detects it.
+    pub fn hunt(&self, seeds: Range<u64>) -> Option<(u64, Found)> {
+        let (expected, faults) = match self.bug {
+            Bug::None => return None,
+            Bug::Mutant(Planted { caught_by, needs_faults: true, .. }) => (*caught_by, Faults::Injected),
+            Bug::Mutant(Planted { caught_by, .. }) => (*caught_by, Faults::None),
+            Bug::Runtime(_, check) => (check, Faults::None),
+        };
         seeds.into_iter().find_map(|seed| {
             let outcome = self.run_seed(seed, faults);
-            outcome.caught.into_iter().find(|caught| caught.by == bug.caught_by).map(|caught| (seed, caught))
+            outcome.found.into_iter().find(|found| found.by == expected).map(|found| (seed, found))
         })
     }
 
     /// Runs many seeds.
     pub fn soak(&self, checker: &Checker) -> Soaked {
-        (self.soak)(&checker.clone().options(self.options()))
+        (self.soak)(checker, self.plant())
     }
 
-    /// The options by which the runtime is broken.
-    fn options(&self) -> &'static str {
-        match self.planted.map(|planted| planted.bug) {
-            Some(Bug::Runtime(options)) => options,
-            Some(Bug::Edit { .. } | Bug::Edits(_)) | None => "",
+    fn plant(&self) -> Plant {
+        match self.bug {
+            Bug::None | Bug::Mutant(_) => Plant::None,
+            Bug::Runtime(planted, _) => planted.plant,
         }
     }
 }
 
-/// The part of [`Tested`] that all structures have in the same words.
-macro_rules! whole_life {
+/// The part of [`Tested`] that is the same for all structures.
+macro_rules! common_items {
     ($structure:ty, $model:ty, $lock_free:literal) => {
         type Model = $model;
         type Structure = $structure;
@@ -213,7 +238,7 @@ macro_rules! whole_life {
         }
     };
 }
-pub(crate) use whole_life;
+pub(crate) use common_items;
 
 /// A set whose updates lock nodes.
 macro_rules! set {
@@ -233,7 +258,7 @@ pub(crate) use lock_free_set;
 macro_rules! any_set {
     ($set:ty, $lock_free:literal $(, $recover:ident)?) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$set> {
-            $crate::subject::whole_life!($set, $crate::model::set::Set, $lock_free);
+            $crate::subject::common_items!($set, $crate::model::set::Set, $lock_free);
             $(async fn $recover(set: &$set, ct: &farfield::ComputeThread) -> farfield::Result<()> {
                 set.$recover(ct).await
             })?
@@ -259,7 +284,7 @@ pub(crate) use any_set;
 macro_rules! stack {
     ($stack:ty) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$stack> {
-            $crate::subject::whole_life!($stack, $crate::model::exchange::Stack, true);
+            $crate::subject::common_items!($stack, $crate::model::exchange::Stack, true);
             async fn perform(
                 stack: &$stack,
                 operation: &$crate::model::exchange::Exchange,
@@ -282,7 +307,7 @@ pub(crate) use stack;
 macro_rules! queue {
     ($queue:ty) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$queue> {
-            $crate::subject::whole_life!($queue, $crate::model::exchange::Queue, true);
+            $crate::subject::common_items!($queue, $crate::model::exchange::Queue, true);
             async fn perform(
                 queue: &$queue,
                 operation: &$crate::model::exchange::Exchange,
@@ -303,7 +328,7 @@ macro_rules! queue {
 pub(crate) use queue;
 
 impl Tested for Soak<Register> {
-    whole_life!(Register, model::register::Register, false);
+    common_items!(Register, model::register::Register, false);
     async fn perform(
         register: &Register,
         access: &Access,

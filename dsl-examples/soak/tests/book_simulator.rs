@@ -1,6 +1,6 @@
 //! The programs of the book's chapter "Testing with the simulator", and the output that it shows.
 //!
-//! `FARFIELD_BLESS=1 cargo test -p farfield-soak --test book_simulator` writes the output anew.
+//! `FARFIELD_BLESS=1 cargo test -p farfield-soak --test book_simulator` regenerates the output.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use farfield_soak::mutants::lazy_list_does_not_validate::LazyList;
 // ANCHOR_END: broken
 
 // ANCHOR: test
-/// How often each of two keys was inserted and removed.
+/// Insertions and removals of each of two keys.
 #[remote]
 struct Tallies {
     inserted: [Atomic<u64>; 2],
@@ -62,7 +62,7 @@ async fn updates_take_turns(ct: &ComputeThread) -> Result<()> {
 }
 // ANCHOR_END: seeds
 
-/// Compares what the book shows with what is so.
+/// Compares the book's quotes with the actual output.
 fn shown(page: &str, text: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src/simulator").join(page);
     if std::env::var_os("FARFIELD_BLESS").is_some() {
@@ -72,7 +72,7 @@ fn shown(page: &str, text: &str) {
     assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
 }
 
-/// What the failing test prints.
+/// The output of the failing test.
 fn failure() -> Vec<String> {
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["updates_take_turns", "--exact", "--nocapture"]);
@@ -85,7 +85,7 @@ fn line(lines: &[String], start: &str) -> usize {
     lines.iter().position(|line| line.starts_with(start)).expect(start)
 }
 
-/// All of it but for the trace.
+/// The output without the trace.
 #[test]
 fn the_book_shows_how_the_test_fails() {
     let lines = failure();
@@ -129,7 +129,7 @@ fn the_book_shows_what_the_test_prints() {
 
 // ANCHOR: fixed
 #[farfield::test(sim, seeds = 0..1000, threads = 3)]
-async fn what_is_removed_is_gone(ct: &ComputeThread) -> Result<()> {
+async fn a_removed_key_is_absent(ct: &ComputeThread) -> Result<()> {
     use farfield_examples::LazyList;
 
     let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await);
@@ -140,7 +140,7 @@ async fn what_is_removed_is_gone(ct: &ComputeThread) -> Result<()> {
         set.remove(key, ct).await?;
     }
     ct.barrier("done").await?;
-    // Whatever was inserted was removed afterwards, by the same thread or by another.
+    // Each inserted key was removed afterwards, by the same thread or by another.
     assert_eq!(set.iter(ct).await?, []);
     Ok(())
 }
@@ -188,7 +188,7 @@ async fn pop(stack: RemotePtr<Stack>, ct: &ComputeThread) -> Result<Option<u64>>
     let top = {
         let g = &ct.pin();
         stack.top().load(g).await?.as_ptr()
-    }; // The guard is gone, and with it what it protected.
+    }; // The guard ends here, and with it the protection of its pointers.
     ct.sleep(Duration::from_micros(3)).await;
     let g = &ct.pin();
     if top.is_null() {
@@ -224,15 +224,15 @@ fn a_pointer_that_is_kept_past_its_guard_is_found() {
     };
     let found = (0..20).find_map(|seed| run(seed, "").err()).expect("one of 20 seeds shows it");
     shown("kept_pointer.txt", &format!("error: {found}\n"));
-    assert!((0..100).all(|seed| run(seed, ",reclaim=lazy").is_ok()), "steps alone show it, too");
+    assert!((0..100).all(|seed| run(seed, ",reclaim=lazy").is_ok()), "lazy reclamation hides the bug");
 }
 
 // ANCHOR: crash
 #[test]
-fn whoever_dies_while_it_updates_a_harris_list_stops_nobody() {
+fn a_thread_that_dies_in_a_harris_list_blocks_no_other() {
     for chains in 0..40 {
         let cluster = Cluster::connect("sim:seed=1").unwrap();
-        // Thread 1 dies at its operation number `chains`, whatever that is.
+        // Thread 1 dies after its chain number `chains`.
         cluster.simulation().unwrap().inject(Fault::crash(1).after_chains(chains));
         let run = cluster.run_surviving(3, async |ct| {
             let root = ct.root_or_init("set", async || HarrisList::<u64>::create(ct).await);
@@ -251,7 +251,7 @@ fn whoever_dies_while_it_updates_a_harris_list_stops_nobody() {
 
 // ANCHOR: rtts
 #[farfield::test(sim, cluster = "sim:jitter=0%,bandwidth=inf,rate=inf,compute=0,leaks=ignore", seeds = 0..1)]
-async fn a_look_up_takes_a_round_trip_a_node(ct: &ComputeThread) -> Result<()> {
+async fn a_lookup_takes_one_round_trip_for_each_node(ct: &ComputeThread) -> Result<()> {
     let set = LazyList::attach(LazyList::<u64>::create(ct).await?, ct).await?;
     for key in 0..10 {
         set.insert(key, ct).await?;
@@ -266,7 +266,7 @@ async fn a_look_up_takes_a_round_trip_a_node(ct: &ComputeThread) -> Result<()> {
 
 // ANCHOR: history
 #[test]
-fn a_history_has_everything_that_a_checker_needs() {
+fn a_history_records_invocations_and_returns() {
     let history = History::new();
     let cluster = Cluster::connect("sim:seed=3").unwrap();
     let run = cluster.run(2, async |ct| {
@@ -274,7 +274,7 @@ fn a_history_has_everything_that_a_checker_needs() {
         let set = &HarrisList::attach(root.await?, ct).await?;
         history.record(ct, "insert 7", async || set.insert(7, ct).await).await
     });
-    // Of two threads that insert one key, one does.
+    // One of two threads that insert the same key succeeds.
     assert_eq!(run.unwrap().into_iter().filter(|inserted| *inserted).count(), 1);
 
     let events = history.into_events();

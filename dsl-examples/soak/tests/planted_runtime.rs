@@ -1,16 +1,17 @@
-//! The runtime's own planted bugs are found by small programs that use it, and by nothing else.
+//! Small programs detect the planted bugs of the runtime, and find nothing without them.
 
+use farfield_sim::Plant;
 use farfield_soak::planted_runtime::{PLANTED_IN_RUNTIME, Program, aftermath};
 
-/// How many seeds a bug may take to be found.
+/// Number of seeds within which a bug must be detected.
 const SEEDS: u64 = 1000;
 
 #[test]
-fn the_programs_find_nothing_where_nothing_is_planted() {
+fn programs_succeed_without_a_planted_bug() {
     let seeds = if cfg!(debug_assertions) { 20 } else { 1000 };
     for program in Program::ALL {
         for seed in 0..seeds {
-            if let Err(error) = program.run(seed, "none") {
+            if let Err(error) = program.run(seed, Plant::None) {
                 panic!("{program:?}, seed {seed}: {error}");
             }
         }
@@ -18,26 +19,25 @@ fn the_programs_find_nothing_where_nothing_is_planted() {
 }
 
 #[test]
-fn each_planted_bug_of_the_runtime_is_found() {
+fn each_planted_bug_of_the_runtime_is_detected() {
     let mut missed = Vec::new();
     for planted in PLANTED_IN_RUNTIME {
-        // Sweeps take a while; unoptimised, others stand for them.
-        let is_slow = matches!(planted.program, Program::Shelves | Program::Moves | Program::Hoards);
-        if cfg!(debug_assertions) && is_slow {
+        // These programs sweep, which takes long without optimisation.
+        let sweeps = matches!(planted.program, Program::Shelves | Program::Moves | Program::Hoards);
+        if cfg!(debug_assertions) && sweeps {
             continue;
         }
         match (0..SEEDS).find_map(|seed| planted.find(seed).map(|error| (seed, error))) {
-            Some((seed, error)) => eprintln!("{}: seed {seed}: {error}", planted.plant),
-            None => missed.push(planted.plant),
+            Some((seed, error)) => eprintln!("{}: seed {seed}: {error}", planted.plant.name()),
+            None => missed.push(planted.plant.name()),
         }
     }
     assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
 }
 
-/// Four threads of eight die in each run. Memory that is neither reachable nor a survivor's after the last sweep would be an error of the run; which the
-/// planted bug `sweep-but-one` shows.
+/// Four threads of eight die in each run. If memory is lost after the last sweep, the run fails, as the planted bug `sweep-but-one` shows.
 #[test]
-fn what_the_dead_have_left_comes_back_and_nothing_else() {
+fn memory_of_dead_processes_is_swept_and_no_other() {
     // Optimised they take some 30 ms each.
     let seeds = if cfg!(debug_assertions) { 20 } else { 500 };
     for options in ["reclaim=eager", "reclaim=lazy"] {

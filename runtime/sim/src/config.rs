@@ -184,10 +184,11 @@ impl SimConfig {
                 }
             }
             "plant" => {
-                let known = Plant::ALL.iter().find(|(known, _)| *known == value);
-                self.plant = known.map(|(_, plant)| *plant).ok_or_else(|| {
-                    let known = Plant::ALL.map(|(known, _)| format!("`{known}`")).join(", ");
-                    format!("{name}={value} is none of {known}")
+                let mut known = Plant::ALL.iter().copied();
+                self.plant = known.find(|plant| plant.name() == value).ok_or_else(|| {
+                    let known: Vec<_> =
+                        Plant::ALL.iter().map(|plant| format!("`{}`", plant.name())).collect();
+                    format!("{name}={value} is none of {}", known.join(", "))
                 })?;
             }
             _ => return Ok(false),

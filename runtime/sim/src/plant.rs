@@ -4,82 +4,73 @@
 //! `farfield-soak` has a program for each, which must detect it within 1,000 seeds. The runtime tests for a plant in virtual time only, and never on
 //! the path of an operation that is ready immediately.
 
-/// A planted bug of the runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
-    /// No bug.
-    None,
-    /// Retired memory is freed one epoch too early.
-    EarlyReclamation,
-    /// The epoch advances without regard to other processes' announcements.
-    LonelyEpoch,
-    /// A retired object is tagged with the process's cached epoch, not with an upper bound on the global one.
-    LowTag,
-    /// A detached chain does not hold back the epoch in which it was posted.
-    UnguardedChain,
-    /// A `Versioned` value has the same version after each write.
-    SameVersion,
-    /// A reader of a `Versioned` value does not read the version again.
-    SingleLook,
-    /// A writer of a `Versioned` value does not mark it as being written.
-    QuietWriter,
-    /// A live thread's locks are taken over.
-    HastyTakeover,
-    /// A thread counts as gone while chains that it posted may still be executed.
-    HastyDeath,
-    /// A lock that is taken over from a dead thread is not marked.
-    UnmarkedTakeover,
-    /// The CAS of a lock acquisition whose future was dropped in flight is not undone.
-    KeptAttempt,
-    /// All acquisitions of a thread have the same token.
-    SameToken,
-    /// A CAS that must take effect is not posted again after a failure.
-    SingleAmend,
-    /// A name whose claim was dropped in flight stays claimed.
-    KeptName,
-    /// A name counts as claimed although its CAS has failed.
-    SharedName,
-    /// A barrier waits for threads that have ended.
-    EndlessBarrier,
-    /// A sweep ignores concurrent writes.
-    SweepWithoutWrites,
-    /// A sweep does not wait until all threads of a process have acknowledged it.
-    SweepWithoutThreads,
-    /// A sweep ignores the objects that threads hold.
-    SweepWithoutHoldings,
-    /// A sweep does not search for links a second time.
-    SweepWithoutSecondLook,
-    /// A sweep does not wait for guards.
-    SweepWithoutGuards,
-    /// A sweep leaves one of the lost blocks.
-    SweepButOne,
+macro_rules! plants {
+    ($($(#[$doc:meta])* $plant:ident = $name:literal,)*) => {
+        /// A planted bug of the runtime.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Plant {
+            $($(#[$doc])* $plant,)*
+        }
+
+        impl Plant {
+            /// All plants.
+            pub const ALL: &[Self] = &[$(Self::$plant),*];
+
+            /// The name in URLs.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$plant => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Plant {
-    /// All plants and their names in URLs.
-    pub(super) const ALL: [(&str, Self); 23] = [
-        ("none", Self::None),
-        ("early-reclamation", Self::EarlyReclamation),
-        ("lonely-epoch", Self::LonelyEpoch),
-        ("low-tag", Self::LowTag),
-        ("unguarded-chain", Self::UnguardedChain),
-        ("same-version", Self::SameVersion),
-        ("single-look", Self::SingleLook),
-        ("quiet-writer", Self::QuietWriter),
-        ("hasty-takeover", Self::HastyTakeover),
-        ("hasty-death", Self::HastyDeath),
-        ("unmarked-takeover", Self::UnmarkedTakeover),
-        ("kept-attempt", Self::KeptAttempt),
-        ("same-token", Self::SameToken),
-        ("single-amend", Self::SingleAmend),
-        ("kept-name", Self::KeptName),
-        ("shared-name", Self::SharedName),
-        ("endless-barrier", Self::EndlessBarrier),
-        ("sweep-without-writes", Self::SweepWithoutWrites),
-        ("sweep-without-threads", Self::SweepWithoutThreads),
-        ("sweep-without-holdings", Self::SweepWithoutHoldings),
-        ("sweep-without-second-look", Self::SweepWithoutSecondLook),
-        ("sweep-without-guards", Self::SweepWithoutGuards),
-        ("sweep-but-one", Self::SweepButOne),
-    ];
+plants! {
+    /// No bug.
+    None = "none",
+    /// Retired memory is freed one epoch too early.
+    EarlyReclamation = "early-reclamation",
+    /// The epoch advances without regard to other processes' announcements.
+    LonelyEpoch = "lonely-epoch",
+    /// A retired object is tagged with the process's cached epoch, not with an upper bound on the global one.
+    LowTag = "low-tag",
+    /// A detached chain does not hold back the epoch in which it was posted.
+    UnguardedChain = "unguarded-chain",
+    /// A `Versioned` value has the same version after each write.
+    SameVersion = "same-version",
+    /// A reader of a `Versioned` value does not read the version again.
+    SingleLook = "single-look",
+    /// A writer of a `Versioned` value does not mark it as being written.
+    QuietWriter = "quiet-writer",
+    /// A live thread's locks are taken over.
+    HastyTakeover = "hasty-takeover",
+    /// A thread counts as gone while chains that it posted may still be executed.
+    HastyDeath = "hasty-death",
+    /// A lock that is taken over from a dead thread is not marked.
+    UnmarkedTakeover = "unmarked-takeover",
+    /// The CAS of a lock acquisition whose future was dropped in flight is not undone.
+    KeptAttempt = "kept-attempt",
+    /// All acquisitions of a thread have the same token.
+    SameToken = "same-token",
+    /// A CAS that must take effect is not posted again after a failure.
+    SingleAmend = "single-amend",
+    /// A name whose claim was dropped in flight stays claimed.
+    KeptName = "kept-name",
+    /// A name counts as claimed although its CAS has failed.
+    SharedName = "shared-name",
+    /// A barrier waits for threads that have ended.
+    EndlessBarrier = "endless-barrier",
+    /// A sweep ignores concurrent writes.
+    SweepWithoutWrites = "sweep-without-writes",
+    /// A sweep does not wait until all threads of a process have acknowledged it.
+    SweepWithoutThreads = "sweep-without-threads",
+    /// A sweep ignores the objects that threads hold.
+    SweepWithoutHoldings = "sweep-without-holdings",
+    /// A sweep does not search for links a second time.
+    SweepWithoutSecondLook = "sweep-without-second-look",
+    /// A sweep does not wait for guards.
+    SweepWithoutGuards = "sweep-without-guards",
+    /// A sweep leaves one of the lost blocks.
+    SweepButOne = "sweep-but-one",
 }

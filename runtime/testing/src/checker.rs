@@ -1,4 +1,4 @@
-//! `Checker`: runs a structure under many seeds, and shows the first that fails in its smallest form.
+//! `Checker`: runs a structure under many seeds, and shows the first failure, shrunk.
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
@@ -6,24 +6,25 @@ use std::panic;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::life::{Life, Of};
+use crate::check::Found;
+use crate::erased::{DynTested, Typed};
 use crate::linearizability::{SEARCH_LIMIT, Undecided};
 use crate::model::Model;
 use crate::plan::{Faults, Plan};
-use crate::run::{Found, run_life, run_within};
-use crate::shrink::{MOST_RUNS, Shrunk, shrink_life};
+use crate::run::{run_erased, run_within};
+use crate::shrink::{MOST_RUNS, Shrunk, shrink_erased};
 use crate::tested::{OperationOf, Tested};
 
-/// The variable that names the one seed to run, as for `#[farfield::test(sim)]`.
+/// The environment variable with the one seed to run, as for `#[farfield::test(sim)]`.
 const SEED_VARIABLE: &str = "FARFIELD_SEED";
-/// The variable that says how many lines of a failing run's trace are shown.
+/// The environment variable with the number of trace lines to show of a failing run.
 const TRACE_VARIABLE: &str = "FARFIELD_TRACE";
 
-/// How to check a structure: which seeds, with or without faults, and how much work to spend.
+/// How to check a structure: seeds, faults, and budgets.
 ///
-/// The result depends on these settings and the structure, and not on [`jobs`](Self::jobs).
+/// The result depends on these settings and the structure, but not on [`jobs`](Self::jobs).
 #[derive(Clone, Debug)]
-#[must_use = "it checks nothing until it is given a structure"]
+#[must_use = "a checker does nothing until a structure is run"]
 pub struct Checker {
     seeds: Range<u64>,
     faults: Faults,
@@ -51,7 +52,7 @@ impl Default for Checker {
 }
 
 impl Checker {
-    /// 1,000 seeds without faults, as many at a time as the machine has processors.
+    /// 1,000 seeds without faults, in as many parallel jobs as the machine has processors.
     pub fn new() -> Self {
         Self::default()
     }
@@ -61,51 +62,50 @@ impl Checker {
         Self { seeds, ..self }
     }
 
-    /// Whether the drawn plans have faults; by default they have none.
+    /// Whether drawn plans have faults; by default they have none.
     pub fn faults(self, faults: Faults) -> Self {
         Self { faults, ..self }
     }
 
-    /// Further options of the cluster's URL, such as `rtt=3us`, behind those of the plan.
+    /// Further options of the cluster's URL, such as `rtt=3us`, after those of the plan.
     pub fn options(self, options: &str) -> Self {
         Self { options: options.to_owned(), ..self }
     }
 
-    /// How many seeds are run at a time, each on a thread of the system; at least one.
+    /// Number of seeds that run in parallel, each on an OS thread; at least one.
     pub fn jobs(self, jobs: usize) -> Self {
         Self { jobs: jobs.max(1), ..self }
     }
 
-    /// How many steps the search for an order takes, for each part of a history, before it gives up: [`SEARCH_LIMIT`] by default.
+    /// Step limit of the search for a linearization, for each part of a history; by default [`SEARCH_LIMIT`].
     pub fn search_limit(self, steps: u64) -> Self {
         Self { search_limit: steps, ..self }
     }
 
-    /// In how many of the runs a history may be too hard to be checked. By default in none: more make the check fail. They are
-    /// counted and shown in any case.
+    /// Number of runs whose histories may be too hard to check; by default 0. More make the check fail. They are always counted and shown.
     pub fn most_undecided(self, runs: usize) -> Self {
         Self { most_undecided: runs, ..self }
     }
 
-    /// How many runs are spent on making the first failing plan smaller: [`MOST_RUNS`] by default; 0 leaves it as it is.
+    /// Number of runs for shrinking the first failing plan: by default [`MOST_RUNS`]; with 0 it is not shrunk.
     pub fn shrinking_runs(self, runs: usize) -> Self {
         Self { shrinking_runs: runs, ..self }
     }
 
-    /// Runs all seeds, also when one has failed. By default the first that fails is the last that is run.
+    /// Runs all seeds, even after a failure. By default the first failing seed is the last one.
     pub fn all_seeds(self) -> Self {
         Self { all_seeds: true, ..self }
     }
 
     /// Runs the seeds.
     pub fn run<T: Tested>(&self) -> Summary<T::Model> {
-        self.run_life(&Of::<T>::new())
+        self.run_erased(&Typed::<T>::new())
     }
 
-    /// Runs the seeds in a test, or only the one that the variable `FARFIELD_SEED` names.
+    /// Runs the seeds in a test, or only the seed in the variable `FARFIELD_SEED`.
     ///
     /// # Panics
-    /// If a seed fails, or more histories than allowed are undecided: with the summary. With `FARFIELD_TRACE=n` it has the
+    /// If a seed fails, or more histories than allowed are undecided. The message is the summary; with `FARFIELD_TRACE=n` it includes the
     /// last `n` operations of the failing run.
     #[track_caller]
     pub fn assert_sound<T: Tested>(&self) {
@@ -122,13 +122,13 @@ impl Checker {
         }
     }
 
-    /// The plan that a seed stands for under these settings.
+    /// The plan of a seed under these settings.
     pub fn plan<T: Tested>(&self, seed: u64) -> Plan<OperationOf<T>> {
-        self.plan_of(&Of::<T>::new(), seed)
+        self.plan_of(&Typed::<T>::new(), seed)
     }
 
-    fn plan_of<M: Model>(&self, life: &dyn Life<M>, seed: u64) -> Plan<M::Operation> {
-        let mut plan = life.plan(seed, self.faults);
+    fn plan_of<M: Model>(&self, tested: &dyn DynTested<M>, seed: u64) -> Plan<M::Operation> {
+        let mut plan = tested.plan(seed, self.faults);
         if !plan.options.is_empty() && !self.options.is_empty() {
             plan.options.push(',');
         }
@@ -136,7 +136,7 @@ impl Checker {
         plan
     }
 
-    fn run_life<M: Model>(&self, life: &dyn Life<M>) -> Summary<M> {
+    fn run_erased<M: Model>(&self, tested: &dyn DynTested<M>) -> Summary<M> {
         let count = self.seeds.end.saturating_sub(self.seeds.start) as usize;
         let first_failure = AtomicU64::new(u64::MAX);
         let runs = in_parallel(self.jobs, count, |index| {
@@ -144,7 +144,7 @@ impl Checker {
             if !self.all_seeds && seed > first_failure.load(Ordering::Relaxed) {
                 return None;
             }
-            let outcome = run_life(life, &self.plan_of(life, seed), self.search_limit);
+            let outcome = run_erased(tested, &self.plan_of(tested, seed), self.search_limit);
             if !outcome.found.is_empty() {
                 first_failure.fetch_min(seed, Ordering::Relaxed);
             }
@@ -167,16 +167,16 @@ impl Checker {
             summary.undecided.extend((!undecided.is_empty()).then_some((seed, undecided)));
             if !found.is_empty() {
                 summary.failing.push((seed, found));
-                // Seeds behind it may have been run or not, as the jobs took turns.
+                // Whether later seeds were run depends on the timing of jobs: ignore them.
                 if !self.all_seeds {
                     break;
                 }
             }
         }
         if let Some((seed, found)) = summary.failing.first() {
-            let plan = self.plan_of(life, *seed);
+            let plan = self.plan_of(tested, *seed);
             if self.shrinking_runs > 0 {
-                summary.shrunk = shrink_life(life, &plan, found[0].by, self.shrinking_runs);
+                summary.shrunk = shrink_erased(tested, &plan, found[0].by, self.shrinking_runs);
             }
             summary.first_failing = Some(plan);
         }
@@ -184,31 +184,31 @@ impl Checker {
     }
 }
 
-/// What many runs have found.
+/// The result of many runs.
 pub struct Summary<M: Model> {
     faults: Faults,
     most_undecided: usize,
-    /// How many seeds were run.
+    /// Number of seeds that were run.
     pub seeds: usize,
-    /// How many operations began in them.
+    /// Number of operations that began.
     pub operations: usize,
-    /// The seeds of which a history is too hard to be checked, with its parts.
+    /// The seeds with undecided histories, and their undecided parts.
     pub undecided: Vec<(u64, Vec<Undecided>)>,
-    /// The seeds that fail, and what was found.
+    /// The failing seeds, and their failures.
     pub failing: Vec<(u64, Vec<Found>)>,
     /// The first failing plan.
     pub first_failing: Option<Plan<M::Operation>>,
-    /// The first failing plan in its smallest form.
+    /// The first failing plan, shrunk.
     pub shrunk: Option<Shrunk<M::Operation>>,
 }
 
 impl<M: Model> Summary<M> {
-    /// Whether no seed fails, and not more histories than allowed are undecided.
+    /// Returns whether no seed fails and at most the allowed number of histories is undecided.
     pub fn is_sound(&self) -> bool {
         self.failing.is_empty() && self.undecided.len() <= self.most_undecided
     }
 
-    /// The first failing plan in its smallest form, and what is found in it; none if no seed fails.
+    /// The first failing plan, shrunk, with its failure; none if no seed fails.
     pub fn smallest(&self) -> Option<String> {
         let ((seed, found), original) = self.failing.first().zip(self.first_failing.as_ref())?;
         let mut text = format!("seed {seed} fails");
@@ -244,7 +244,7 @@ impl<M: Model> fmt::Display for Summary<M> {
         }
         let (Some((seed, _)), Some(smallest)) = (failing.first(), self.smallest()) else { return Ok(()) };
         f.write_str(&smallest)?;
-        // The test harness names its threads by their tests.
+        // The test harness names threads after their tests.
         let current = thread::current();
         let test = current.name().filter(|name| *name != "main").unwrap_or_default();
         let command = format!("{SEED_VARIABLE}={seed} cargo test {test}");
@@ -258,21 +258,21 @@ impl<M: Model> fmt::Debug for Summary<M> {
     }
 }
 
-/// How large a plan is, in words.
+/// The size of a plan, in words.
 fn size<O>(plan: &Plan<O>) -> String {
     let plural = |count, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let (operations, threads) = (plan.operations().count(), plan.threads.len());
     format!("{} of {}", plural(operations, "operation"), plural(threads, "thread"))
 }
 
-/// A number from the environment, if there is one.
+/// A number from an environment variable, if it is set.
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     let number = value.parse();
     Some(number.unwrap_or_else(|_| panic!("{variable}={value:?} is not a number")))
 }
 
-/// Does `work(0)` to `work(count - 1)` on `jobs` threads of the system; returns the results in order.
+/// Calls `work(0)` to `work(count - 1)` on `jobs` OS threads; returns the results in order.
 pub fn in_parallel<R: Send>(jobs: usize, count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let take = || {

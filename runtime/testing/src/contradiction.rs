@@ -1,9 +1,8 @@
-//! Contradictions: where a history can no longer be explained, shown so that a person sees it.
+//! Contradictions: the first result of a history that the model can not explain, and how to show it.
 //!
-//! Every beginning of a linearizable history is linearizable. So there is a shortest beginning that is not, it is found by
-//! bisection, and it ends with a return: the first answer that contradicts the model, whatever the operations' order. Two more questions
-//! to the search, each asked until it has no new answer, say what that operation could have returned, and what the
-//! structure held before it did.
+//! Every prefix of a linearizable history is linearizable. So a history that is not has a shortest prefix that is not, found by bisection.
+//! It ends with a return: the first result that contradicts the model, in every order of the operations. Two more searches, each repeated
+//! until it finds no new answer, list the results that the operation could have returned, and the states before it returned.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,38 +14,38 @@ use crate::model::{EventOf, Model};
 use crate::search::{Answer, Question, Seen, search};
 use crate::timeline;
 
-/// How many possible answers, and states, are looked for.
+/// Most results and states that are listed.
 const MOST_POSSIBILITIES: usize = 4;
 
-/// How many steps a search for one of them takes at most.
+/// Step limit of the search for each of them.
 const LOOK_LIMIT: u64 = 20_000;
 
-/// A history that a model can not explain: the shortest beginning of one part.
+/// A history that a model can not explain: the shortest such prefix of one part.
 pub struct Contradiction<M: Model> {
-    /// Those that were invoked before the last return.
+    /// The calls that were invoked before the last return.
     calls: Vec<Call<M>>,
-    /// When each event of the whole history happened.
+    /// The times of all events of the history.
     times: Vec<Duration>,
-    /// Which of the calls returns last.
+    /// Index of the call that returns last.
     last: usize,
     possible: Possibilities<M::Returned>,
     states: Possibilities<M::State>,
 }
 
-/// What is possible.
+/// Possible results or states.
 struct Possibilities<T> {
     found: Vec<T>,
-    /// Whether there are no others.
+    /// True if there are no others.
     are_all: bool,
 }
 
 impl<M: Model> Contradiction<M> {
-    /// Finds it in the calls of a part, which no order explains.
+    /// Finds the contradiction in the calls of a part that no order explains.
     pub(crate) fn new(calls: &[&Call<M>], events: &[EventOf<M>], limit: u64) -> Self {
         let mut returns: Vec<usize> =
             calls.iter().filter_map(|call| call.returned.as_ref()).map(|(position, _)| *position).collect();
         returns.sort_unstable();
-        // The first return up to which the search refutes; the last is known to be one.
+        // Bisect for the first return whose prefix is refuted; that of the last return is.
         let (mut first, mut last) = (0, returns.len().saturating_sub(1));
         while first < last {
             let middle = usize::midpoint(first, last);
@@ -71,7 +70,7 @@ impl<M: Model> Contradiction<M> {
         Self { calls: refuted, times, last, possible, states }
     }
 
-    /// The events that no order explains. The last one is the return that contradicts the others.
+    /// The events of the prefix. The last one is the contradicting return.
     pub fn events(&self) -> Vec<EventOf<M>> {
         let mut events: Vec<(usize, EventOf<M>)> = Vec::new();
         for call in &self.calls {
@@ -87,33 +86,33 @@ impl<M: Model> Contradiction<M> {
         events.into_iter().map(|(_, event)| event).collect()
     }
 
-    /// The client whose answer contradicts.
+    /// The client whose result contradicts the model.
     pub fn client(&self) -> Client {
         self.calls[self.last].client
     }
 
-    /// The operation that has no place in any order of the others.
+    /// The operation with the contradicting result.
     pub fn operation(&self) -> &M::Operation {
         &self.calls[self.last].operation
     }
 
-    /// What it returned.
+    /// Its result.
     pub fn returned(&self) -> Option<&M::Returned> {
         self.calls[self.last].returned.as_ref().map(|(_, returned)| returned)
     }
 
-    /// What it could have returned in orders that explain all others; four of these at most.
+    /// Results that it could have returned, in orders that explain all other calls; at most four.
     pub fn possible(&self) -> &[M::Returned] {
         &self.possible.found
     }
 
-    /// The model's states, in the orders that explain the others, when it returned; four at most.
+    /// States of the model just before it returned, in the orders that explain the others; at most four.
     pub fn states(&self) -> &[M::State] {
         &self.states.found
     }
 }
 
-/// The calls as they were known at a position of the history: those that were invoked before, with what they had returned.
+/// The calls as known at a position of the history: those invoked before, with the results returned before.
 fn before<M: Model>(calls: &[&Call<M>], position: usize) -> Vec<Call<M>> {
     let begun = calls.iter().filter(|call| call.invoked < position);
     let known = begun.map(|call| {
@@ -127,7 +126,7 @@ fn by_reference<M: Model>(calls: &[Call<M>]) -> Vec<&Call<M>> {
     calls.iter().collect()
 }
 
-/// Asks until there is no new possibility.
+/// Repeats a search until it finds no new possibility.
 fn possibilities<T: Clone + PartialEq>(ask: impl Fn(&Seen<T>) -> Answer) -> Possibilities<T> {
     let mut seen = Seen::new();
     loop {
@@ -141,7 +140,7 @@ fn possibilities<T: Clone + PartialEq>(ask: impl Fn(&Seen<T>) -> Answer) -> Poss
 }
 
 impl<T> Possibilities<T> {
-    /// In words.
+    /// Formats the list.
     fn show(&self, show: impl Fn(&T) -> String) -> String {
         let shown: Vec<String> = self.found.iter().map(show).collect();
         let more = if self.are_all { "" } else { " or something else" };

@@ -7,7 +7,7 @@ use farfield::sim::{Client, Happened};
 
 use crate::model::{EventOf, Model};
 
-/// An operation, and where its events are in the history.
+/// An operation, and the positions of its events in the history.
 pub(crate) struct Call<M: Model> {
     pub(crate) client: Client,
     pub(crate) operation: M::Operation,
@@ -28,7 +28,7 @@ pub(crate) fn calls<M: Model>(events: &[EventOf<M>]) -> Vec<Call<M>> {
     for (position, event) in events.iter().enumerate() {
         let client = event.client;
         match &event.happened {
-            // A client whose last operation has no known outcome may go on; that operation stays open.
+            // A client may continue after an operation with unknown outcome; that operation stays pending.
             Happened::Invoked(operation) => {
                 open.insert(client, calls.len());
                 calls.push(Call { client, operation: operation.clone(), invoked: position, returned: None });

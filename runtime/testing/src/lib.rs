@@ -1,16 +1,33 @@
-//! Checks a data structure on Farfield against a sequential model of it, in the simulator, and shrinks what fails.
+//! Checks a concurrent data structure on Farfield against a sequential model, in the simulator, and shrinks failing runs.
+//!
+//! | module | contents | look here to |
+//! |---|---|---|
+//! | `model`: [`Model`], [`Fates`] | sequential specifications; when each value is removed | describe your structure |
+//! | `tested`: [`Tested`], [`Meaning`] | how the checker opens, uses and destroys a structure | connect your structure |
+//! | `checker`: [`Checker`], [`Summary`] | many seeds in parallel, and the report | run a check, or change the report |
+//! | `plan`: [`Plan`], [`Step`], [`Scripted`] | the cluster, faults and operations of a run, drawn from a seed | write a plan by hand, or draw other plans |
+//! | `random`: [`Random`] | random numbers from a seed | draw operations |
+//! | `strategy` (feature `proptest`) | plans that `proptest` generates and shrinks | check with `proptest` |
+//! | `run`: [`run`](fn@run), [`Outcome`]; `check`: [`Check`] | executes a plan and judges it | run one plan, or add a check |
+//! | `linearizability`: [`check`](fn@check), [`Verdict`] | decides whether a model explains a history | check a recorded history |
+//! | `search`, `history` | the search for a linearization; histories as calls | make the search faster |
+//! | `contradiction`: [`Contradiction`]; `timeline`: [`timeline`](fn@timeline) | why no linearization exists, in words and as a diagram | change how a failure is shown |
+//! | `shrink`: [`shrink`](fn@shrink), [`Shrunk`] | from a failing plan to a small one | add a simplification |
+//! | `erased` | [`Tested`] without its type | |
+//!
+//! # Use
 //!
 //! A user writes two things:
 //!
-//! - a [`Model`]: the structure as one thread sees it (its sequential specification), in a few lines;
-//! - a [`Tested`]: how to open the structure, perform an operation, and draw one.
+//! - a [`Model`]: the structure's sequential specification, in a few lines;
+//! - a [`Tested`]: how to open the structure, perform an operation, and draw a random one.
 //!
-//! A [`Checker`] runs seeds, with faults or without. Each stands for a [`Plan`]: a cluster, its network and faults, and what each client
-//! does. A run is judged by everything that can find something wrong with it ([`Check`]): the simulator's findings (memory, leaks, deadlocks
-//! and livelocks), errors and panics, and the comparison of its history with the model, for linearizability. The first plan
-//! that fails is made as small as it can be ([`shrink`](fn@shrink)), and is printed with its history as a diagram, the answer
-//! that contradicts the model, and the command that replays it. Histories that are too hard to decide are counted and shown
-//! ([`Undecided`]), and are failures unless [`Checker::most_undecided`] allows for them.
+//! A [`Checker`] runs seeds, with or without faults. Each seed determines a [`Plan`]: a cluster, its network and faults, and the operations
+//! of each client. Each run is judged by several checks ([`Check`]): the simulator's findings (memory errors, leaks, deadlocks, livelocks),
+//! errors and panics, and linearizability of the history with respect to the model. The first failing plan is shrunk
+//! ([`shrink`](fn@shrink)). The report shows the shrunk plan, its history as a diagram, the result that contradicts the model, and the
+//! command that replays it. Histories too hard to decide are counted and shown ([`Undecided`]). They are failures unless
+//! [`Checker::most_undecided`] allows them.
 //!
 //! ```
 //! use farfield::Result;
@@ -62,31 +79,20 @@
 //!
 //! The book's chapter "Checking a structure of your own" finds a bug in this way.
 //!
-//! | module | what it is |
-//! |---|---|
-//! | `model` | sequential models, and the fates of values |
-//! | `linearizability` | whether a model explains a history |
-//! | `history`, `search` | a history as calls; the search for an order of them |
-//! | `contradiction`, `timeline` | why it does not, in words and as a diagram |
-//! | `plan`, `random` | what a run does, and how it is drawn from a seed |
-//! | `strategy` (feature `proptest`) | plans that `proptest` generates and shrinks |
-//! | `tested`, `run` | a structure's life under a plan, and what is wrong with it |
-//! | `shrink` | from a plan that fails to a small one |
-//! | `checker` | many seeds, in parallel, and the report |
-//!
 //! # Cost
 //!
-//! A run of a drawn plan takes some 200 us in an optimised build and a millisecond in others; shrinking takes at most
-//! [`MOST_RUNS`] runs. A search takes at most [`SEARCH_LIMIT`] steps for each part of a history, which is well under a second.
+//! In an optimised build, a run of a drawn plan takes some 200 us; in others, a millisecond. Shrinking takes at most [`MOST_RUNS`] runs. A
+//! search takes at most [`SEARCH_LIMIT`] steps for each part of a history, which is well under a second.
 //!
 //! # Features
 //!
 //! `proptest`: the module `strategy`. The major version of `proptest` is then part of this crate's interface.
 
+mod check;
 mod checker;
 mod contradiction;
+mod erased;
 mod history;
-mod life;
 mod linearizability;
 mod model;
 mod plan;
@@ -99,13 +105,14 @@ pub mod strategy;
 mod tested;
 mod timeline;
 
+pub use check::{Check, Found};
 pub use checker::{Checker, Summary, in_parallel};
 pub use contradiction::Contradiction;
 pub use linearizability::{SEARCH_LIMIT, Undecided, Verdict, check, check_within};
 pub use model::{AT_THE_END, EventOf, Fate, Fates, Model};
 pub use plan::{Dead, Faults, Plan, Scripted, Step};
 pub use random::Random;
-pub use run::{Check, Found, Outcome, run, run_within};
+pub use run::{Outcome, run, run_within};
 pub use shrink::{MOST_RUNS, SEEDS_TRIED, Shrunk, shrink};
 pub use tested::{Meaning, OperationOf, ReturnedOf, Tested};
 pub use timeline::timeline;

@@ -1,9 +1,9 @@
-//! Linearizability: whether a model explains a history.
+//! Linearizability: decides whether a model explains a history.
 //!
-//! A history is *linearizable* (Herlihy and Wing, "Linearizability: A Correctness Condition for Concurrent Objects", TOPLAS 1990) if
-//! each operation can be given a moment between its invocation and its return such that a [`Model`], performing the operations at these
-//! moments, returns what they returned. The search for such moments is Wing and Gong's ("Testing and Verifying Concurrent Objects",
-//! 1993) with Lowe's memoisation (2017), as `todc-utils` has it.
+//! A history is *linearizable* (Herlihy and Wing, "Linearizability: A Correctness Condition for Concurrent Objects", TOPLAS 1990) if each
+//! operation can be assigned a moment between its invocation and its return such that a [`Model`], performing the operations in this order,
+//! returns the recorded results. The search is Wing and Gong's ("Testing and Verifying Concurrent Objects", 1993) with Lowe's memoisation
+//! (2017), as implemented in `todc-utils`.
 //!
 //! # Parts
 //!
@@ -11,8 +11,8 @@
 //!
 //! # Limits
 //!
-//! A history of many operations that never returned may have too many orders, so a search has a limit ([`Verdict::Undecided`]). `search` has
-//! what makes most searches short.
+//! A history with many operations that never returned may have too many orders, so a search has a limit ([`Verdict::Undecided`]). The
+//! module `search` describes how most searches stay short.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -22,16 +22,16 @@ use crate::history::{Call, calls};
 use crate::model::{EventOf, Model};
 use crate::search::{Answer, Question, search};
 
-/// How many steps a search takes by default before it gives up: well under a second, and under 100 MiB for small states.
+/// Default limit of a search's steps: well under a second, and under 100 MiB for small states.
 pub const SEARCH_LIMIT: u64 = 200_000;
 
-/// What a search has found.
+/// The result of a check.
 pub enum Verdict<M: Model> {
-    /// The model can do the same.
+    /// The model explains the history.
     Explained,
-    /// It can not; and why.
+    /// The model can not explain the history, for this reason.
     Refuted(Contradiction<M>),
-    /// The search has reached its limit on these parts, and has refuted none.
+    /// The search has reached its limit on these parts, and has refuted no part.
     Undecided(Vec<Undecided>),
 }
 
@@ -45,15 +45,15 @@ impl<M: Model> Debug for Verdict<M> {
     }
 }
 
-/// A part of a history that is too hard to be checked.
+/// A part of a history that is too hard to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Undecided {
     /// The part, as [`Model::part`] numbers it.
     pub part: u64,
-    /// How many operations its history has.
+    /// Number of operations in its history.
     pub operations: usize,
-    /// How many steps the search took.
+    /// Number of steps that the search took.
     pub steps: u64,
 }
 
@@ -66,13 +66,13 @@ impl fmt::Display for Undecided {
 
 /// Checks a history against the model `M`, in at most [`SEARCH_LIMIT`] steps for each part.
 ///
-/// Events are in the order in which they happened; [`farfield::sim::History`] records them so, on every fabric. A return
-/// that no invocation precedes is ignored.
+/// Events are in the order in which they happened; [`farfield::sim::History`] records them so, on every fabric. A return without an
+/// invocation is ignored.
 pub fn check<M: Model>(events: &[EventOf<M>]) -> Verdict<M> {
     check_within(events, SEARCH_LIMIT)
 }
 
-/// The same in at most `limit` steps for each part.
+/// As [`check`], with at most `limit` steps for each part.
 pub fn check_within<M: Model>(events: &[EventOf<M>], limit: u64) -> Verdict<M> {
     let calls = calls::<M>(events);
     let mut parts: BTreeMap<u64, Vec<&Call<M>>> = BTreeMap::new();

@@ -1,13 +1,13 @@
-//! Models: what a structure does when one thread uses it.
+//! Sequential models of structures, and the fates of values.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
 use farfield::sim::{Client, Event};
 
-/// A structure as one thread sees it: its sequential specification.
+/// The sequential specification of a structure.
 ///
-/// Three types and [`step`](Self::step) make a model. All other methods have defaults; they make the search faster, or reports shorter.
+/// Three types and [`step`](Self::step) make a model. All other methods have defaults; they speed up the search or shorten reports.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -41,67 +41,68 @@ use farfield::sim::{Client, Event};
 /// }
 /// ```
 pub trait Model: Sized {
-    /// What can be asked of it, with its arguments.
+    /// An operation with its arguments.
     type Operation: Clone + Debug + PartialEq + Send + Sync;
-    /// What it answers: values, ranges, and the errors that are answers (see [`Meaning`](crate::Meaning)).
+    /// A result: values, ranges, and errors that are results (see [`Meaning`](crate::Meaning)).
     type Returned: Clone + Debug + PartialEq + Send + Sync;
-    /// What it holds. The search remembers the states that it has seen, so they should be small.
+    /// The contents. The search remembers visited states, so they should be small.
     type State: Clone + Debug + Default + Eq + Hash;
 
-    /// Performs an operation and returns the answer. Every operation is possible in every state.
+    /// Performs an operation and returns its result. Every operation is possible in every state.
     fn step(state: &mut Self::State, operation: &Self::Operation) -> Self::Returned;
 
-    /// The state before the first operation.
+    /// The initial state.
     fn initial() -> Self::State {
         Self::State::default()
     }
 
-    /// Performs an operation that returned `returned`, and returns whether it may have. To be written by a model that allows several
-    /// answers in one state; the answer must then decide the state that follows. For an operation that never returned the search uses
-    /// [`step`](Self::step): a model whose operations may have different *effects* in one state is sound only where all operations return.
+    /// Performs an operation that returned `returned`; returns whether the model allows this result. Override it if several results are
+    /// possible in one state; the result must then determine the next state. For an operation that never returned the search uses
+    /// [`step`](Self::step). So a model in which an operation may have different *effects* in one state is sound only if all operations
+    /// return.
     fn accepts(state: &mut Self::State, operation: &Self::Operation, returned: &Self::Returned) -> bool {
         Self::step(state, operation) == *returned
     }
 
-    /// The part of the structure that an operation is about. Linearizability is local: if operations on different parts do not
-    /// notice each other (the keys of a set), each part's history is searched by itself, with a state of its own. A structure with an
-    /// operation on several parts at once (a scan) is one part, which is the default.
+    /// The part of the structure that an operation accesses. Linearizability is local: if operations on different parts are independent
+    /// (the keys of a set), each part's history is searched separately, with a state of its own. By default the structure is one part. A
+    /// structure with an operation on several parts (a scan) must be one part.
     fn part(operation: &Self::Operation) -> u64 {
         let _ = operation;
         0
     }
 
-    /// The value that an operation puts in, if others can take it out. No two operations of a history put in the same value.
+    /// The value that an operation inserts, if other operations can remove it. No two operations of a history insert the same value.
     fn puts(operation: &Self::Operation) -> Option<u64> {
         let _ = operation;
         None
     }
 
-    /// Whether an operation takes such a value out, whichever there is.
+    /// Returns whether an operation removes some such value.
     fn takes(operation: &Self::Operation) -> bool {
         let _ = operation;
         false
     }
 
-    /// The value that an operation with this answer took out.
+    /// The value that an operation with this result removed.
     fn taken(returned: &Self::Returned) -> Option<u64> {
         let _ = returned;
         None
     }
 
-    /// Whether the search may give up on a state, since of two values in it one is in the way of the other, which is
-    /// [certainly taken out earlier](Fate::is_before). Asked after each operation that puts a value in.
+    /// Returns whether the search may prune a state: one value blocks another that is [certainly removed earlier](Fate::is_before). Called
+    /// after each operation that inserts a value.
     fn is_hopeless(state: &Self::State, fates: &Fates) -> bool {
         let _ = (state, fates);
         false
     }
 
-    /// An operation in reports.
+    /// Formats an operation for reports.
     fn show(operation: &Self::Operation) -> String {
         format!("{operation:?}")
     }
 
-    /// An answer in reports.
+    /// Formats a result for reports.
     fn show_returned(returned: &Self::Returned) -> String {
         format!("{returned:?}")
     }
@@ -110,10 +111,10 @@ pub trait Model: Sized {
 /// An event of a model's history.
 pub type EventOf<M> = Event<<M as Model>::Operation, <M as Model>::Returned>;
 
-/// The client that looks at the structure when all others have ended.
+/// The client of the final operations, which run when all threads have ended.
 pub const AT_THE_END: Client = Client { thread: usize::MAX, task: 0 };
 
-/// When a value is taken out again: between two positions of the history.
+/// When a value is removed: between two positions of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fate {
     pub(crate) earliest: usize,
@@ -121,36 +122,36 @@ pub struct Fate {
 }
 
 impl Fate {
-    /// It is never taken out.
+    /// The value is never removed.
     pub(crate) const NEVER: Self = Self { earliest: usize::MAX, latest: usize::MAX };
 
-    /// Whether an operation that returned took it out.
+    /// True if an operation that returned removed it.
     pub(crate) fn is_known(self) -> bool {
         self.latest != usize::MAX
     }
 
-    /// Whether it is certainly taken out before another.
+    /// Returns whether it is certainly removed before another.
     pub fn is_before(self, other: Self) -> bool {
         self.latest < other.earliest
     }
 }
 
-/// What becomes of each value of a history.
+/// When each value of a history is removed.
 #[derive(Clone, Debug)]
 pub struct Fates {
-    /// By value, in order.
+    /// Sorted by value.
     pub(crate) known: Vec<(u64, Fate)>,
-    /// Of the values that no operation returned.
+    /// Fate of the values that no operation returned.
     pub(crate) others: Fate,
 }
 
 impl Fates {
-    /// Nothing is known.
+    /// No information on any value.
     pub(crate) fn unknown() -> Self {
         Self { known: Vec::new(), others: Fate { earliest: 0, latest: usize::MAX } }
     }
 
-    /// What becomes of a value.
+    /// When a value is removed.
     pub fn of(&self, value: u64) -> Fate {
         let found = self.known.binary_search_by_key(&value, |(value, _)| *value);
         found.map_or(self.others, |index| self.known[index].1)

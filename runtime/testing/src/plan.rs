@@ -1,11 +1,10 @@
-//! Plans: what a run does, as data.
+//! Plans: everything that determines a run, as data.
 //!
-//! A plan has everything that decides a run: the cluster, its network and faults, and for each client its operations and pauses. It can
-//! be drawn from a seed ([`Plan::draw`]), generated and shrunk by `proptest` (feature `proptest`), written by hand, and made
-//! smaller while it fails ([`shrink`](crate::shrink)). The same plan always gives the same run.
+//! A plan has the cluster, its network and faults, and for each client its operations and pauses. Plans are drawn from a seed
+//! ([`Plan::draw`]), generated and shrunk by `proptest` (feature `proptest`), or written by hand, and failing ones are shrunk
+//! ([`shrink`](crate::shrink)). The same plan always executes the same run.
 //!
-//! Drawn plans are small and crowded, because that is where operations meet, and because a small history is quick to check and short to
-//! read.
+//! Drawn plans are small, with few keys: operations conflict often, and a small history is quick to check and short to read.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -17,131 +16,131 @@ use crate::random::Random;
 /// The longest time from a change to a death, in nanoseconds: a little more than a round trip.
 const LONGEST_AFTER_NS: u64 = 3000;
 
-/// After how many changes a thread dies at most: those of an update that takes two locks.
+/// Most changes after which a thread dies: those of an update that takes two locks.
 pub(crate) const MOST_CHANGES: u64 = 6;
 
 /// The longest pause of a client between two operations, in nanoseconds: a few round trips.
 pub(crate) const LONGEST_PAUSE_NS: u64 = 6000;
 
-/// Whether nodes and links fail in the plans that are drawn.
+/// Whether nodes and links fail in drawn plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Faults {
-    /// Nothing fails. Threads may stall, and memory nodes be slow.
+    /// No failures. Threads may stall, and memory nodes may be slow.
     #[default]
     None,
-    /// Compute nodes die, links are cut and heal.
+    /// Compute nodes die; links are cut and heal.
     Injected,
 }
 
-/// What becomes of a compute node that dies: the options `dead` and `sweep` of the cluster's URL.
+/// How a dead compute node is handled: the options `dead` and `sweep` of the cluster's URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dead {
-    /// It is out of the way at once and leaves its memory to the others. No process has a keeper.
+    /// It is evicted immediately, and its memory goes to the other processes. No process has a keeper.
     #[default]
     Cleared,
     /// As on a real cluster: the keeper of another process evicts it, and its memory is lost.
     Marked,
-    /// A keeper evicts it, and keepers sweep up its memory.
+    /// A keeper evicts it, and keepers sweep its memory.
     Swept,
 }
 
-/// A cluster and a workload, and so a run.
+/// A cluster and a workload, which determine a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<O> {
-    /// What the simulator draws from.
+    /// The simulator's seed.
     pub seed: u64,
-    /// What each compute thread does: for each of its tasks the steps, one after the other.
+    /// For each compute thread, for each of its tasks: the steps in order.
     pub threads: Vec<Vec<Vec<Step<O>>>>,
-    /// Memory nodes.
+    /// Number of memory nodes.
     pub nodes: u64,
-    /// Far memory of each, in KiB.
+    /// Far memory of each memory node, in KiB.
     pub size_kib: u64,
-    /// Compute threads of each process: one, some or all. In a process of several, guards of one hold back what another retires
-    /// without a message, and blocks of ended threads go to the others; and they share a fate.
+    /// Compute threads of each process: one, some or all. Threads of one process see each other's guards without a message, take over the
+    /// blocks of ended threads, and die together.
     pub threads_per_node: u64,
-    /// What becomes of compute nodes that die. Keepers do more than that: also where none dies, they compete with their processes' threads.
+    /// How dead compute nodes are handled. Keepers also run if no node dies, and compete with the threads of their processes.
     pub dead: Dead,
-    /// By how much the time of a chain on the network differs, in percent: how far chains overtake each other.
+    /// Variation of a chain's time on the network, in percent: more lets chains overtake each other more.
     pub jitter_percent: u64,
-    /// Millions of operations that a memory node serves in a second, or none if it serves any number: if they are few, chains queue up.
+    /// Million operations a second that a memory node serves; unlimited if none. At a low rate chains queue up.
     pub rate_million: Option<u64>,
-    /// The odds that a memory node takes ten times as long for everything, in percent.
+    /// Probability that a memory node is ten times slower, in percent.
     pub slow_percent: u64,
-    /// The odds that a compute node stalls for up to 100 round trips, as its threads post a chain, in percent. Nothing
-    /// fails by that; it opens windows that threads in step never see.
+    /// Probability that a compute node stalls for up to 100 round trips when one of its threads posts a chain, in percent. A stall is no
+    /// failure; it opens race windows that threads in lockstep never reach.
     pub stall_percent: u64,
-    /// The odds that a compute node dies, as its threads post a chain, in parts per thousand.
+    /// Probability that a compute node dies when one of its threads posts a chain, in permille.
     pub crash_permille: u64,
-    /// The odds that the link to a memory node is cut for up to 100 round trips, as a chain is posted to it, in parts per
-    /// thousand.
+    /// Probability that the link to a memory node is cut for up to 100 round trips when a chain is posted to it, in permille.
     pub cut_permille: u64,
-    /// What goes wrong besides, exactly when.
+    /// Faults at exact moments.
     pub script: Vec<Scripted>,
-    /// Whether what dead threads have left is put right at once, and not by the next operation that meets it.
+    /// True if the final thread recovers the structure before the final operations, rather than leaving recovery to the operations that
+    /// need it.
     pub recovers_first: bool,
-    /// Virtual time after which a run is given up, in milliseconds.
+    /// Virtual time limit of the run, in milliseconds.
     pub limit_ms: u64,
     /// Further options of the cluster's URL, such as `rtt=3us`.
     pub options: String,
 }
 
-/// An operation of a client, and what surrounds it.
+/// An operation of a client, with its pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step<O> {
-    /// How long the client pauses before.
+    /// Pause of the client before the operation.
     pub pause: Duration,
-    /// What it does.
+    /// The operation.
     pub operation: O,
-    /// Whether it asks for retired memory to be freed afterwards. Memory comes back soon only if a thread asks for it.
+    /// True if the client then asks for retired memory to be freed. Otherwise memory is freed much later.
     pub reclaims: bool,
 }
 
 /// A fault at an exact moment of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scripted {
-    /// The compute node dies.
+    /// A compute node dies.
     Crash {
         /// Its number: that of its first thread, divided by `threads_per_node`.
         compute: usize,
-        /// How many chains it has posted.
+        /// Number of chains that it has posted.
         after_chains: u64,
     },
     /// A compute node dies in the middle of an operation.
     Death {
-        /// A thread of it. The others die with it.
+        /// One of its threads. The others die with it.
         thread: usize,
-        /// From which operation of the thread's first task on changes are counted; the first is 1.
+        /// The operation of the thread's first task from which changes are counted; the first is 1.
         operation: usize,
-        /// How often the thread has changed far memory since then, by WRITE, CAS or FAA. What a death leaves half done lies
-        /// between two changes.
+        /// Number of changes of far memory by the thread since then: WRITE, CAS or FAA. A death between two changes leaves an update half
+        /// done.
         changes: u64,
-        /// How much later it happens, in nanoseconds: the last change is still under way at first, and the next may be at the end.
+        /// Delay in nanoseconds: at first the last change is still in flight, and at the end the next one may be.
         after_ns: u64,
     },
-    /// The link from the compute node to a memory node loses everything for a while.
+    /// The link from a compute node to a memory node drops everything for a while.
     Cut {
         /// The compute node.
         compute: usize,
         /// The memory node.
         memory: u16,
-        /// When, in microseconds.
+        /// Start, in microseconds.
         at_us: u64,
-        /// For how long, in microseconds.
+        /// Duration, in microseconds.
         us: u64,
     },
-    /// The compute node does nothing for a while. Nothing fails by that.
+    /// A compute node executes nothing for a while. This is no failure.
     Stall {
         /// The compute node.
         compute: usize,
-        /// How many chains it has posted.
+        /// Number of chains that it has posted.
         after_chains: u64,
-        /// For how long, in microseconds.
+        /// Duration, in microseconds.
         us: u64,
     },
 }
 
 impl Scripted {
-    /// The same at another moment: after so many chains, at so many microseconds, or at that one of an operation's changes.
+    /// The same fault at another moment: a number of chains, of microseconds, or of an operation's changes.
     pub(crate) fn moved_to(mut self, moment: u64) -> Self {
         match &mut self {
             Self::Death { operation, changes, .. } => {
@@ -153,7 +152,7 @@ impl Scripted {
         self
     }
 
-    /// What the simulator is told before the run; nothing of a death, whose moment only the run knows.
+    /// The fault to inject before the run; none for a death in an operation, whose moment is known only during the run.
     pub(crate) fn fault(self) -> Option<Fault> {
         Some(match self {
             Self::Crash { compute, after_chains } => Fault::crash(compute).after_chains(after_chains),
@@ -169,7 +168,7 @@ impl Scripted {
 }
 
 impl<O> Plan<O> {
-    /// A plan of these threads on a cluster on which nothing varies and nothing fails.
+    /// A plan of these threads on a cluster without variation or failures.
     pub fn plain(threads: Vec<Vec<Vec<Step<O>>>>) -> Self {
         Self {
             seed: 0,
@@ -191,7 +190,7 @@ impl<O> Plan<O> {
         }
     }
 
-    /// Leaves nothing that varies or fails by chance. The script stays.
+    /// Removes all random variation and failures. The script stays.
     pub(crate) fn make_plain(&mut self) {
         let plain = Self::plain(std::mem::take(&mut self.threads));
         let (script, options) = (std::mem::take(&mut self.script), std::mem::take(&mut self.options));
@@ -199,7 +198,7 @@ impl<O> Plan<O> {
         *self = Self { seed, size_kib, script, recovers_first, limit_ms, options, ..plain };
     }
 
-    /// What `seed` stands for: 3 or 4 threads with 8 to 12 operations each, in one or two tasks, on any of many networks.
+    /// Draws the plan of `seed`: 3 or 4 threads with 8 to 12 operations each, in one or two tasks, on one of many networks.
     pub fn draw(seed: u64, faults: Faults, mut operation: impl FnMut(&mut Random) -> O) -> Self {
         let mut random = Random::new(seed);
         let random = &mut random;
@@ -220,13 +219,13 @@ impl<O> Plan<O> {
             rate_million: random.one_of(&[Some(1), Some(20), None]),
             slow_percent: random.one_of(&[0, 0, 40]),
             stall_percent: random.one_of(&[0, 5, 12, 25, 40]),
-            // High odds kill all threads but one before they have done much; low ones let them meet first.
+            // High probabilities kill all threads but one before they have done much; low ones let them interact first.
             crash_permille: odds(random, &[0, 5, 10, 20, 50]),
             cut_permille: odds(random, &[0, 0, 0, 20, 50]),
             recovers_first: odds(random, &[0, 1]) == 1,
             ..Self::plain(Vec::new())
         };
-        // By chance most nodes die while the structure is being made, or as they wait; so most plans say when.
+        // Random deaths mostly hit nodes during creation of the structure or while they wait, so most plans script the moment.
         if faults == Faults::Injected && random.range(0..3) > 0 {
             cluster.crash_permille = 0;
             if random.percent(50) {
@@ -254,7 +253,7 @@ impl<O> Plan<O> {
         Self { threads: (0..threads).map(|_| thread()).collect(), ..cluster }
     }
 
-    /// The cluster's URL, without the faults of the script.
+    /// The cluster's URL, without the scripted faults.
     pub fn url(&self) -> String {
         let Self { seed, nodes, size_kib, threads_per_node, jitter_percent, .. } = self;
         let Self { slow_percent, stall_percent, limit_ms, .. } = self;
@@ -283,29 +282,29 @@ impl<O> Plan<O> {
         url
     }
 
-    /// Whether compute nodes may die or links be cut.
+    /// Returns whether compute nodes may die or links be cut.
     pub fn may_fail(&self) -> bool {
         let fails = |scripted: &Scripted| !matches!(scripted, Scripted::Stall { .. });
         self.crash_permille > 0 || self.cut_permille > 0 || self.script.iter().any(fails)
     }
 
-    /// Whether the release of a lock may be lost while its owner lives. (What the dead held is taken from them.)
+    /// Returns whether the release of a lock may be lost while its owner lives. (Locks of dead owners are taken over.)
     pub fn may_lose_locks(&self) -> bool {
         self.cut_permille > 0 || self.script.iter().any(|scripted| matches!(scripted, Scripted::Cut { .. }))
     }
 
-    /// Whether memory may stay allocated that no root leads to: that of a dead process which nothing sweeps up, or an object whose link a
-    /// living thread had no answer for, so that it can not tell whether the object is in use.
+    /// Returns whether unreachable memory may stay allocated: that of a dead process if it is not swept, or an object whose link got no
+    /// response, so that its thread can not tell whether it is in use.
     pub fn may_lose_memory(&self) -> bool {
         self.may_lose_locks() || (self.may_fail() && self.dead != Dead::Swept)
     }
 
-    /// All operations, thread by thread.
+    /// All operations, by thread.
     pub fn operations(&self) -> impl Iterator<Item = &O> {
         self.threads.iter().flatten().flatten().map(|step| &step.operation)
     }
 
-    /// All operations, thread by thread, to be changed: to number values that must be different, say.
+    /// All operations, by thread, mutable: to number values that must be distinct, for example.
     pub fn operations_mut(&mut self) -> impl Iterator<Item = &mut O> {
         self.threads.iter_mut().flatten().flatten().map(|step| &mut step.operation)
     }
@@ -319,7 +318,7 @@ impl<O> Step<O> {
 }
 
 impl<O: fmt::Debug> Plan<O> {
-    /// The plan as a few lines, with each operation as `show` writes it.
+    /// The plan as a few lines, with operations formatted by `show`.
     pub fn show(&self, show: impl Fn(&O) -> String) -> String {
         // Writing to a string does not fail.
         let mut text = String::new();
@@ -377,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_always_stands_for_the_same() {
+    fn a_seed_always_draws_the_same_plan() {
         let plan = |seed| Plan::draw(seed, Faults::Injected, |random| random.range(0..5));
         assert_eq!(plan(7), plan(7));
         assert_ne!(plan(7), plan(8));

@@ -1,11 +1,11 @@
-//! `Random`: numbers that a seed stands for.
+//! `Random`: a deterministic generator of random numbers.
 //!
 //! The generator is `SplitMix64` (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): eight bytes of state, and
-//! the same numbers on every machine. Not for secrets.
+//! the same numbers on every machine. It is not cryptographic.
 
 use std::ops::Range;
 
-/// A source of random numbers for the operations of one plan. The same seed gives the same numbers.
+/// Random numbers for the operations of one plan. The same seed produces the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     seed: u64,
@@ -14,12 +14,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// The numbers that `seed` stands for.
+    /// The generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, state: mix(seed), fresh: 0 }
     }
 
-    /// A number of a range; each is equally likely. The start of an empty range.
+    /// A number from a range, uniformly distributed. The start of an empty range.
     pub fn range(&mut self, range: Range<u64>) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         within(mix(self.state), &range)
@@ -30,22 +30,22 @@ impl Random {
         self.range(0..100) < percent
     }
 
-    /// One of several; each is equally likely.
+    /// One of several values, uniformly distributed.
     ///
     /// # Panics
-    /// If there are none, as indexing does.
+    /// If `choices` is empty.
     pub fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.range(0..choices.len() as u64) as usize].clone()
     }
 
-    /// A number that no other call has returned: 1, 2, 3 and so on. For values by which operations are told apart.
+    /// Returns 1, 2, 3 and so on: a different number for each call. For values that must be distinct.
     pub fn fresh(&mut self) -> u64 {
         self.fresh += 1;
         self.fresh
     }
 
-    /// A number of a range that stays the same for the whole plan, under the name of `what`: how many keys there are, how many of the
-    /// operations read. Plans that differ in such things meet more bugs than plans that are all alike.
+    /// A number from a range that is fixed for the whole plan, for each name `what`: the number of keys, or the share of reads. Plans that
+    /// differ in such parameters find more bugs than similar plans.
     ///
     /// ```
     /// # use farfield_testing::Random;
@@ -72,7 +72,7 @@ fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A random word as a number of a range.
+/// Maps a random word to a range.
 fn within(word: u64, range: &Range<u64>) -> u64 {
     let width = range.end.saturating_sub(range.start);
     range.start + ((u128::from(word) * u128::from(width)) >> 64) as u64
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_of_their_range_and_all_of_them_are_drawn() {
+    fn all_numbers_of_the_range_are_drawn_and_no_others() {
         let (mut random, mut seen) = (Random::new(3), [0; 4]);
         for _ in 0..1000 {
             seen[random.range(0..4) as usize] += 1;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_always_stands_for_the_same() {
+    fn a_seed_always_produces_the_same_numbers() {
         let drawn = |seed| {
             let mut random = Random::new(seed);
             [random.range(0..1 << 40), random.range(0..1 << 40), random.once("keys", 0..1 << 40)]
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_once_differs_by_name_and_from_plan_to_plan() {
+    fn numbers_fixed_for_a_plan_differ_by_name_and_seed() {
         let keys: Vec<u64> = (0..100).map(|seed| Random::new(seed).once("keys", 0..3)).collect();
         let gets: Vec<u64> = (0..100).map(|seed| Random::new(seed).once("gets", 0..3)).collect();
         assert!((0..3).all(|value| keys.contains(&value) && gets.contains(&value)) && keys != gets);

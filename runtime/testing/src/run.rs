@@ -1,19 +1,18 @@
-//! One plan's run, and what is wrong with it.
+//! Executes one plan and judges the run.
 //!
-//! The threads work on the structure. When all have ended, another run's only thread looks at everything that remains, as further
-//! operations of the history, and destroys the structure, so that whatever is still allocated is a leak. Then the history is compared
-//! with the model.
+//! The threads operate on the structure. When all have ended, the only thread of another run performs the final operations and destroys the
+//! structure, so that any object still allocated is a leak. Then the history is compared with the model.
 //!
-//! # What faults excuse
+//! # Effects of faults that are no failures
 //!
-//! A run with faults may fail in the ways in which faults make a structure fail, and must be right in all others. What a dead thread, or
-//! one that got no answer, was doing may have taken effect or not; nothing else may go wrong.
-//! - It may end with the errors that tell of a fault: a node that is unreachable or died, a broken barrier, a root that was never
-//!   made, a value that a dead thread left half-written.
-//! - It may leave memory behind where links are cut, since no thread can tell whether an object whose link was not answered is in use; and
-//!   where a process died whose memory nothing sweeps up. Where it is swept (a [`Dead`](crate::Dead) of the plan) nothing may be
-//!   lost: when all threads have ended, the simulator has memory swept once more and counts what is left.
-//! - A structure with locks may be stuck where links are cut ([`Tested::is_lock_free`]).
+//! A run with faults may fail only as faults make a structure fail. An operation of a dead thread, or one that got no response, may have
+//! taken effect or not.
+//! - The run may end with an error that reports a fault: a node that is unreachable or died, a broken barrier, a root that was never made,
+//!   a value that a dead thread left half-written.
+//! - Memory may leak where links are cut, since no thread can tell whether an object whose link got no response is in use; and where a
+//!   process died whose memory is not swept. With sweeping (a [`Dead`](crate::Dead) of the plan) no memory may leak: when all threads have
+//!   ended, the simulator sweeps once more and counts the rest.
+//! - A structure with locks may block where links are cut ([`Tested::is_lock_free`]).
 
 use std::any::Any;
 use std::fmt;
@@ -24,79 +23,33 @@ use std::time::Duration;
 use farfield::sim::{Event, Fault, Finding, Happened, History, Simulation};
 use farfield::{Cluster, ComputeThread, Error, Result};
 
-use crate::life::{Life, Of};
+use crate::check::{Check, Found};
+use crate::erased::{DynTested, Typed};
 use crate::linearizability::{SEARCH_LIMIT, Undecided, Verdict, check_within};
 use crate::model::{AT_THE_END, EventOf, Model};
 use crate::plan::{Plan, Scripted};
 use crate::tested::{Meaning, OperationOf, Tested};
 
-/// Longer than a chain can be under way: the timeout, or until a link heals.
+/// Longer than a chain can be in flight: the timeout, or until a link heals.
 const LONGEST_FLIGHT: Duration = Duration::from_millis(1);
 
-/// How often the thread that looks tries to reach the structure. Links that are cut by chance heal much sooner.
+/// How often the final thread tries to open the structure. Links that are cut by chance heal much sooner.
 const ATTEMPTS: usize = 100;
 
-/// What can find something wrong with a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Check {
-    /// No order of the operations explains what they returned.
-    Linearizability,
-    /// Freed memory was used or freed again, or a pointer led nowhere.
-    Memory,
-    /// Memory was still allocated when the structure had been destroyed.
-    Leak,
-    /// All threads waited for each other, or tried the same again without any effect.
-    Stuck,
-    /// The run took longer than its limit. That says little about the cause.
-    OutOfTime,
-    /// An operation failed or panicked, or the structure was out of order at a quiescent point.
-    Error,
-}
-
-impl Check {
-    /// What it is called in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Linearizability => "linearizability",
-            Self::Memory => "memory",
-            Self::Leak => "leak",
-            Self::Stuck => "stuck",
-            Self::OutOfTime => "out-of-time",
-            Self::Error => "error",
-        }
-    }
-}
-
-/// Something wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What found it.
-    pub by: Check,
-    /// What it is; of several lines if it is a history.
-    pub message: String,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.by.name(), self.message)
-    }
-}
-
-/// What became of a run.
+/// The result of a run.
 pub struct Outcome<M: Model> {
-    /// What is wrong, if anything is.
+    /// The failures; empty if there are none.
     pub found: Vec<Found>,
-    /// The parts of the history that are too hard to be checked.
+    /// Parts of the history that are too hard to check.
     pub undecided: Vec<Undecided>,
-    /// What the clients did. The last operations may be those of [`AT_THE_END`].
+    /// The recorded history. The last operations may be those of [`AT_THE_END`].
     pub history: Vec<EventOf<M>>,
-    /// The cluster as the run left it, with its trace; none if it could not be made.
+    /// The simulated cluster after the run, with its trace; none if connecting failed.
     pub simulation: Option<Simulation>,
 }
 
 impl<M: Model> Outcome<M> {
-    /// How many operations began.
+    /// Number of operations that began.
     pub fn operations(&self) -> usize {
         self.history.iter().filter(|event| matches!(event.happened, Happened::Invoked(_))).count()
     }
@@ -114,19 +67,23 @@ impl<M: Model> fmt::Debug for Outcome<M> {
     }
 }
 
-/// Runs a plan and judges what happened, by searches of at most [`SEARCH_LIMIT`] steps.
+/// Executes a plan and judges the run; each search takes at most [`SEARCH_LIMIT`] steps.
 pub fn run<T: Tested>(plan: &Plan<OperationOf<T>>) -> Outcome<T::Model> {
     run_within::<T>(plan, SEARCH_LIMIT)
 }
 
-/// The same with searches of at most `limit` steps.
+/// As [`run`], with searches of at most `limit` steps.
 pub fn run_within<T: Tested>(plan: &Plan<OperationOf<T>>, limit: u64) -> Outcome<T::Model> {
-    run_life(&Of::<T>::new(), plan, limit)
+    run_erased(&Typed::<T>::new(), plan, limit)
 }
 
-/// The same, whatever the structure's type is.
-pub(crate) fn run_life<M: Model>(life: &dyn Life<M>, plan: &Plan<M::Operation>, limit: u64) -> Outcome<M> {
-    let (worked, looked) = (History::new(), History::new());
+/// As [`run_within`], with the structure's type erased.
+pub(crate) fn run_erased<M: Model>(
+    tested: &dyn DynTested<M>,
+    plan: &Plan<M::Operation>,
+    limit: u64,
+) -> Outcome<M> {
+    let (history, final_history) = (History::new(), History::new());
     let mut found: Vec<Found> = Vec::new();
     let mut simulation = None;
     match Cluster::connect(&plan.url()) {
@@ -139,16 +96,17 @@ pub(crate) fn run_life<M: Model>(life: &dyn Life<M>, plan: &Plan<M::Operation>, 
                     .filter_map(|scripted| scripted.fault())
                     .for_each(|fault| simulation.inject(fault));
             }
-            let lived = AssertUnwindSafe(|| live_and_die(&cluster, plan, life, &worked, &looked));
-            found.extend(match catch_unwind(lived) {
+            let executed = AssertUnwindSafe(|| run_threads(&cluster, plan, tested, &history, &final_history));
+            found.extend(match catch_unwind(executed) {
                 Ok(Ok(())) => None,
-                Ok(Err(error)) => judge(plan, life, &error),
+                Ok(Err(error)) => judge(plan, tested, &error),
                 Err(panic) => Some(Found { by: Check::Error, message: panicked(&*panic) }),
             });
         }
     }
-    let at_the_end = looked.into_events().into_iter().map(|event| Event { client: AT_THE_END, ..event });
-    let history: Vec<_> = worked.into_events().into_iter().chain(at_the_end).collect();
+    let final_events =
+        final_history.into_events().into_iter().map(|event| Event { client: AT_THE_END, ..event });
+    let history: Vec<_> = history.into_events().into_iter().chain(final_events).collect();
     let undecided = match check_within::<M>(&history, limit) {
         Verdict::Explained => vec![],
         Verdict::Undecided(parts) => parts,
@@ -160,45 +118,45 @@ pub(crate) fn run_life<M: Model>(life: &dyn Life<M>, plan: &Plan<M::Operation>, 
     Outcome { found, undecided, history, simulation }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn panicked(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", said.unwrap_or("no message"))
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panicked: {}", message.unwrap_or("no message"))
 }
 
 type HistoryOf<M> = History<<M as Model>::Operation, <M as Model>::Returned>;
 
-/// The structure's life: threads work on it, one looks at what remains and destroys it.
-fn live_and_die<M: Model>(
+/// Runs the threads; then one thread performs the final operations and destroys the structure.
+fn run_threads<M: Model>(
     cluster: &Cluster,
     plan: &Plan<M::Operation>,
-    life: &dyn Life<M>,
-    worked: &HistoryOf<M>,
-    looked: &HistoryOf<M>,
+    tested: &dyn DynTested<M>,
+    history: &HistoryOf<M>,
+    final_history: &HistoryOf<M>,
 ) -> Result<()> {
     let simulation = cluster.simulation();
     let inject = |fault: Fault| simulation.iter().for_each(|simulation| simulation.inject(fault));
-    let run = Run { plan, life, history: worked };
+    let run = Run { plan, tested, history };
     let work = cluster.run_surviving(plan.threads.len(), async |ct| work(ct, &run, &inject).await);
     match work {
-        Err(error) if judge(plan, life, &error).is_some() => return Err(error),
+        Err(error) if judge(plan, tested, &error).is_some() => return Err(error),
         _ => {}
     }
-    let run = Run { history: looked, ..run };
-    cluster.run_surviving(1, async |ct| look(ct, &run).await).map(drop)
+    let run = Run { history: final_history, ..run };
+    cluster.run_surviving(1, async |ct| finish(ct, &run).await).map(drop)
 }
 
-/// What the threads of a run share.
+/// Context of a run's threads.
 struct Run<'a, M: Model> {
     plan: &'a Plan<M::Operation>,
-    life: &'a dyn Life<M>,
+    tested: &'a dyn DynTested<M>,
     history: &'a HistoryOf<M>,
 }
 
-/// One thread's share of the work.
+/// Performs one thread's operations.
 async fn work<M: Model>(ct: &ComputeThread, run: &Run<'_, M>, inject: &impl Fn(Fault)) -> Result<()> {
-    let structure = &*run.life.open(ct).await?;
+    let structure = &*run.tested.open(ct).await?;
     let tasks = &run.plan.threads[ct.index()];
     ct.tasks(tasks.len(), async |task| {
         let mut death = Death::of(run.plan, ct.index()).filter(|_| task == 0);
@@ -232,7 +190,7 @@ async fn work<M: Model>(ct: &ComputeThread, run: &Run<'_, M>, inject: &impl Fn(F
     .map(drop)
 }
 
-/// A thread's death in the middle of an operation.
+/// A scripted death of a thread in the middle of an operation.
 struct Death {
     operation: usize,
     changes: u64,
@@ -243,7 +201,7 @@ struct Death {
 }
 
 impl Death {
-    /// The first that the plan has for a thread.
+    /// The first death of a thread in the plan.
     fn of<O>(plan: &Plan<O>, of: usize) -> Option<Self> {
         plan.script.iter().find_map(|scripted| match *scripted {
             Scripted::Death { thread, operation, changes, after_ns } if thread == of => {
@@ -254,14 +212,14 @@ impl Death {
         })
     }
 
-    /// The thread's operation of this number begins.
+    /// Called when an operation of the thread begins.
     fn begins(&mut self, number: usize, ct: &ComputeThread) {
         if number == self.operation {
             self.before = changes(ct);
         }
     }
 
-    /// How long from now it happens, if this is the moment from which that is counted.
+    /// If the moment has come: the delay from now to the death.
     fn is_due(&mut self, number: usize, ct: &ComputeThread) -> Option<Duration> {
         let due = !self.is_past && number >= self.operation && changes(ct) >= self.before + self.changes;
         self.is_past |= due;
@@ -269,14 +227,14 @@ impl Death {
     }
 }
 
-/// How often a thread has changed far memory. Too many by those CAS under way that will fail.
+/// Number of changes of far memory by a thread. CAS in flight count, even if they will fail.
 fn changes(ct: &ComputeThread) -> u64 {
     let metrics = ct.metrics();
     metrics.writes + metrics.cas - metrics.cas_failed + metrics.faa
 }
 
 impl<M: Model> Run<'_, M> {
-    /// Performs an operation of the history; returns the answer unless the outcome is unknown.
+    /// Performs and records an operation; returns its result unless the outcome is unknown.
     async fn perform(
         &self,
         doing: impl Future<Output = Result<M::Returned>>,
@@ -284,7 +242,7 @@ impl<M: Model> Run<'_, M> {
         ct: &ComputeThread,
     ) -> Result<Option<M::Returned>> {
         let recorded = self.history.record(ct, operation.clone(), async || {
-            doing.await.or_else(|error| match self.life.meaning(operation, &error) {
+            doing.await.or_else(|error| match self.tested.meaning(operation, &error) {
                 Meaning::Answer(returned) => Ok(returned),
                 Meaning::Unknown | Meaning::Failure => Err(error),
             })
@@ -292,7 +250,7 @@ impl<M: Model> Run<'_, M> {
         match recorded.await {
             Ok(returned) => Ok(Some(returned)),
             Err(error)
-                if self.plan.may_fail() && self.life.meaning(operation, &error) == Meaning::Unknown =>
+                if self.plan.may_fail() && self.tested.meaning(operation, &error) == Meaning::Unknown =>
             {
                 Ok(None)
             }
@@ -301,12 +259,12 @@ impl<M: Model> Run<'_, M> {
     }
 }
 
-/// Looks at everything that remains, and destroys it. Links that are cut heal, so it goes on where one is.
-async fn look<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
-    let (plan, life) = (run.plan, run.life);
+/// Performs the final operations and destroys the structure. Retries while a link is cut, since links heal.
+async fn finish<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
+    let (plan, tested) = (run.plan, run.tested);
     let mut attempts = 1..ATTEMPTS;
     let structure = loop {
-        match life.open(ct).await {
+        match tested.open(ct).await {
             Err(Error::NodeUnreachable(_)) if attempts.next().is_some() => {}
             opened => break opened?,
         }
@@ -317,12 +275,12 @@ async fn look<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
         structure.verify(ct).await?;
     }
     let (mut looked, mut last) = (0, None);
-    while let Some(operation) = life.look(plan, looked, last.as_ref()) {
+    while let Some(operation) = tested.look(plan, looked, last.as_ref()) {
         last = run.perform(structure.perform(&operation, ct), &operation, ct).await?.or(last);
         looked += 1;
     }
     if plan.may_fail() {
-        // What the failed operations of this thread had posted must not come after the end.
+        // Operations of this thread that failed may still be in flight: wait until they have ended.
         ct.sleep(LONGEST_FLIGHT).await;
     }
     if !plan.may_lose_locks() {
@@ -334,8 +292,8 @@ async fn look<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
     structure.destroy(ct).await
 }
 
-/// What a run's error says about the structure; nothing, if faults explain it.
-fn judge<M: Model>(plan: &Plan<M::Operation>, life: &dyn Life<M>, error: &Error) -> Option<Found> {
+/// Classifies a run's error; none if faults explain it.
+fn judge<M: Model>(plan: &Plan<M::Operation>, tested: &dyn DynTested<M>, error: &Error) -> Option<Found> {
     let by = match error {
         Error::Simulation(simulation) => match simulation.finding {
             Finding::Leak => Check::Leak,
@@ -343,7 +301,7 @@ fn judge<M: Model>(plan: &Plan<M::Operation>, life: &dyn Life<M>, error: &Error)
             Finding::UseAfterFree | Finding::WildAccess | Finding::DoubleFree | Finding::DoubleAllocation => {
                 Check::Memory
             }
-            // The others say that threads make no progress.
+            // All other findings are about progress.
             _ => Check::Stuck,
         },
         Error::InvalidPointer(_) | Error::InvalidValue(_) => Check::Memory,
@@ -359,6 +317,6 @@ fn judge<M: Model>(plan: &Plan<M::Operation>, life: &dyn Life<M>, error: &Error)
         _ => Check::Error,
     };
     let is_stuck = matches!(by, Check::Stuck | Check::OutOfTime);
-    let excused = is_stuck && plan.may_lose_locks() && !life.is_lock_free();
+    let excused = is_stuck && plan.may_lose_locks() && !tested.is_lock_free();
     (!excused).then(|| Found { by, message: error.to_string() })
 }

@@ -3,25 +3,25 @@
 //! # Operations that never returned
 //!
 //! An operation whose outcome is unknown, or whose thread died, may have taken effect at any moment since its invocation, or never. The
-//! search gives it a return at the very end of the history, and an answer that is always right. So it may stand anywhere after its
-//! invocation. Placed last, it comes after everything that could have noticed it, which is the same as never having taken effect.
-//! Such operations multiply the orders, so the search places one among the others only
-//! - where it changes the state, since elsewhere it is as good as last;
-//! - after all equal ones that were invoked before it, since any of them could take its place.
+//! search gives it a return at the end of the history that matches any result. So it may stand anywhere after its invocation. Placed last,
+//! it comes after every operation that could observe it, which is equivalent to never having taken effect. Such operations multiply the
+//! number of orders, so the search places one before the end only
+//! - where it changes the state, since otherwise it can stand at the end;
+//! - after all equal ones that were invoked before it, since these are interchangeable.
 //!
-//! For the first it must know when the others are done: a step of its own (`Step::Close`) stands between them and those that are last.
+//! For the first rule the search must know when all other operations are placed: a separate step (`Step::Close`) marks that point.
 //!
 //! # Fates
 //!
-//! The order of concurrent pushes shows only when the values are popped, which may be much later; a search that finds out
-//! there has tried all orders of everything in between. But values are unique, so a history tells what becomes of each,
-//! and the search is told in advance:
-//! - a value is not put where it would be in the way of one that certainly leaves earlier ([`Model::is_hopeless`]);
-//! - an operation with an unknown answer does not take a value that another operation returned;
-//! - an operation that never returned, and whose value no operation returned, is left out.
+//! The order of concurrent pushes becomes visible only when the values are popped, perhaps much later. A search that discovers it there has
+//! tried all orders of everything between. But values are unique, so the history determines when each is removed, and the search uses this
+//! in advance:
+//! - a value is not placed where it blocks one that is certainly removed earlier ([`Model::is_hopeless`]);
+//! - an operation with an unknown result does not remove a value that another operation returned;
+//! - an operation that never returned, and whose value no operation returned, is omitted.
 //!
-//! That leaves out what could not succeed, or would succeed without it, and makes the difference between microseconds
-//! and minutes. A history of many operations that never returned may still tell too little, so a search has a limit.
+//! These rules prune only orders that can not succeed, or that also succeed without the operation. They reduce minutes to microseconds. A
+//! history with many operations that never returned may still determine too little, so a search has a limit.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug};
@@ -35,7 +35,7 @@ use todc_utils::specifications::Specification;
 use crate::history::Call;
 use crate::model::{Fate, Fates, Model};
 
-/// What becomes of each value.
+/// When each value is removed.
 fn fates<M: Model>(calls: &[&Call<M>]) -> Fates {
     let (mut known, mut others) = (Vec::new(), Fate::NEVER);
     for call in calls.iter().filter(|call| M::takes(&call.operation)) {
@@ -51,13 +51,13 @@ fn fates<M: Model>(calls: &[&Call<M>]) -> Fates {
     Fates { known, others }
 }
 
-/// What a search is to find out.
+/// What a search looks for.
 pub(crate) enum Question<'a, M: Model> {
-    /// Whether there is an order that explains the calls.
+    /// An order that explains the calls.
     Explained,
-    /// Whether there is one in which the call of this number returns something else than what was seen before.
+    /// An order in which the call of this number returns a result that was not seen before.
     Returns(usize, &'a Seen<M::Returned>),
-    /// Whether there is one that ends in another state than these.
+    /// An order that ends in a state that was not seen before.
     EndsIn(&'a Seen<M::State>),
 }
 
@@ -69,7 +69,7 @@ impl<M: Model> Clone for Question<'_, M> {
     }
 }
 
-/// Answers or states that have been found before, and the last that was found.
+/// The results or states found before, and the last one found.
 pub(crate) struct Seen<T> {
     pub(crate) before: Vec<T>,
     pub(crate) now: RefCell<Option<T>>,
@@ -80,7 +80,7 @@ impl<T: Clone + PartialEq> Seen<T> {
         Self { before: Vec::new(), now: RefCell::new(None) }
     }
 
-    /// Notes one, and returns whether it is new.
+    /// Records a value; returns whether it is new.
     fn is_new(&self, found: T) -> bool {
         let new = !self.before.contains(&found);
         if new {
@@ -100,7 +100,7 @@ pub(crate) enum Answer {
 
 /// Searches for an order of the calls.
 pub(crate) fn search<M: Model>(calls: &[&Call<M>], limit: u64, question: Question<'_, M>) -> Answer {
-    // What else was possible is told in full: the search does not skip what would only come out as well.
+    // The other questions ask for all possibilities, so their searches do not prune by fates.
     let fates = if let Question::Explained = question { fates(calls) } else { Fates::unknown() };
     let Some(history) = history(calls, &fates, question) else { return Answer::Yes };
     STEPS_LEFT.set(limit);
@@ -111,15 +111,15 @@ pub(crate) fn search<M: Model>(calls: &[&Call<M>], limit: u64, question: Questio
     }
 }
 
-/// The calls as the search takes them, if there are any. There each is a process of its own: what orders two operations
-/// of a client is that one returned before the other was invoked.
+/// The calls in the form of `todc-utils`; none if there are no calls. Each call is a process of its own: two calls of a client are ordered
+/// because one returned before the other was invoked.
 fn history<'a, M: Model>(
     calls: &[&'a Call<M>],
     fates: &'a Fates,
     question: Question<'a, M>,
 ) -> Option<History<Step<'a, M>>> {
     let mut actions = Vec::with_capacity(2 * calls.len() + 2);
-    // Equal operations that never returned, and how many of each there are. Calls are in the order of their invocations.
+    // Classes of equal operations that never returned, with their sizes. Calls are in the order of their invocations.
     let mut open: Vec<(&M::Operation, usize)> = Vec::new();
     for (process, call) in calls.iter().enumerate() {
         let asked = match question {
@@ -157,7 +157,7 @@ fn history<'a, M: Model>(
         actions.push((after, calls.len(), Action::Call(step)));
         actions.push((after, calls.len(), Action::Response(step)));
     }
-    // Stable: those that never returned keep their order at the end.
+    // The sort is stable: operations that never returned keep their order at the end.
     actions.sort_by_key(|(position, ..)| *position);
     let actions: Vec<_> = actions.into_iter().map(|(_, process, action)| (process, action)).collect();
     (!actions.is_empty()).then(|| History::from_actions(actions))
@@ -165,38 +165,38 @@ fn history<'a, M: Model>(
 
 /// A step of the search.
 enum Step<'a, M: Model> {
-    /// An operation that returned this.
+    /// An operation with this result.
     Call(&'a Call<M>, &'a M::Returned, &'a Fates),
     /// An operation that never returned.
     Open(&'a Call<M>, &'a Fates, Rank),
-    /// An operation that may return anything new.
+    /// An operation that may return any new result.
     Ask(&'a Call<M>, &'a Seen<M::Returned>),
-    /// No operation: from here on only those that never returned are left.
+    /// No operation: only operations that never returned come after it.
     Close,
-    /// The same, with a look at the state, which must be new.
+    /// As `Close`; in addition the state must be new.
     Look(&'a Seen<M::State>),
 }
 
-/// Where an operation that never returned stands among its equals.
+/// The rank of an operation that never returned in its class.
 #[derive(Clone, Copy)]
 struct Rank {
-    /// Which operations are its equals.
+    /// Index of the class of equal operations.
     class: usize,
-    /// How many of them were invoked before.
+    /// Number of operations of the class that were invoked before.
     before: usize,
 }
 
 /// A state of the search.
 struct Reached<M: Model> {
     state: M::State,
-    /// How many of each class of operations that never returned have taken effect; of those behind the last, none.
+    /// For each class of operations that never returned: how many have taken effect. Missing entries are 0.
     open: Vec<usize>,
-    /// Whether all others are placed.
+    /// True if all operations that returned are placed.
     is_closed: bool,
 }
 
 impl<M: Model> Step<'_, M> {
-    /// Takes the step; returns whether it can be taken.
+    /// Applies the step; returns whether the model allows it.
     fn take(&self, reached: &mut Reached<M>) -> bool {
         let state = &mut reached.state;
         match self {
@@ -213,7 +213,7 @@ impl<M: Model> Step<'_, M> {
                 let returned = M::step(state, &call.operation);
                 reached.open.resize(reached.open.len().max(class + 1), 0);
                 reached.open[*class] += 1;
-                // Another operation takes this value, so not one whose answer is unknown.
+                // A value that another operation returned can not be removed by an operation with an unknown result.
                 let takes_known = M::taken(&returned).is_some_and(|value| fates.of(value).is_known());
                 !takes_known && *state != unchanged && !is_hopeless(call, state, fates)
             }
@@ -230,7 +230,7 @@ impl<M: Model> Step<'_, M> {
     }
 }
 
-/// Whether the search may give up after an operation.
+/// Returns whether the search may prune the state after an operation.
 fn is_hopeless<M: Model>(call: &Call<M>, state: &M::State, fates: &Fates) -> bool {
     M::puts(&call.operation).is_some() && M::is_hopeless(state, fates)
 }
@@ -251,7 +251,7 @@ impl<M: Model> Eq for Reached<M> {}
 
 impl<M: Model> Hash for Reached<M> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // The others follow from what was placed, which the search remembers beside this.
+        // The other fields follow from the set of placed operations, which the search hashes, too.
         self.state.hash(hasher);
     }
 }
@@ -283,12 +283,12 @@ impl<M: Model> Debug for Step<'_, M> {
 }
 
 thread_local! {
-    /// Steps that this thread's search may still take. When there are none left every further one is refused, so that the
-    /// search soon ends; `todc-utils` has no other way to be told.
+    /// Remaining steps of this thread's search. At 0 every step is refused, so the search ends soon; `todc-utils` has no other way to stop
+    /// it.
     static STEPS_LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A model as the search takes it.
+/// A model in the form of `todc-utils`.
 struct Sequential<'a, M>(PhantomData<&'a M>);
 
 impl<'a, M: Model> Specification for Sequential<'a, M> {

@@ -1,79 +1,80 @@
-//! Shrinking: from a plan that fails to a small one that fails alike.
+//! Shrinking: from a failing plan to a small plan that fails in the same check.
 //!
-//! A smaller plan is another run: with an operation less, everything that the simulator draws afterwards falls differently. So a
-//! candidate is run with its own seed and then with some others, and is taken if the same [`Check`] finds something under any of them.
-//! Candidates are, in this order, and again from the start until none fails any more:
+//! A smaller plan is a different run: without one operation, everything that the simulator draws afterwards changes. So a candidate is run
+//! with its own seed and then with others. It is accepted if the same [`Check`] fails under any of them. The candidates are the following,
+//! in this order, repeated until none fails:
 //!
-//! 1. a cluster on which nothing varies: each option in its plainest form;
-//! 2. each task a thread of its own; without a thread, without a task;
-//! 3. without a run of operations, half of them at first, a single one at last (Zeller and Hildebrandt, "Simplifying and Isolating
+//! 1. a cluster without variation: each option at its plainest value;
+//! 2. each task as a thread of its own; a thread removed, a task removed;
+//! 3. a run of operations removed, first half of them, finally single ones (Zeller and Hildebrandt, "Simplifying and Isolating
 //!    Failure-Inducing Input", TSE 2002);
-//! 4. without a pause, without a request to reclaim;
-//! 5. without a scripted fault; where faults come by chance, with one by script in their place, at any moment of the run's beginning; and
-//!    without an operation, with that one moved;
-//! 6. with a simpler operation ([`Tested::simpler`]).
+//! 4. a pause removed, a request to reclaim removed;
+//! 5. a scripted fault removed; random faults replaced by a scripted one, at any moment of the run's beginning; an operation removed and
+//!    the scripted fault moved;
+//! 6. a simpler operation ([`Tested::simpler`]).
 //!
-//! The result depends on the plan and the budget alone. It is smallest in the sense that no single further step of this list, tried with
-//! [`SEEDS_TRIED`] seeds, fails; not among all plans.
+//! The result depends only on the plan and the budget. It is a local minimum: no single further step of this list fails under
+//! [`SEEDS_TRIED`] seeds.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::life::{Life, Of};
+use crate::check::{Check, Found};
+use crate::erased::{DynTested, Typed};
 use crate::linearizability::SEARCH_LIMIT;
 use crate::model::Model;
 use crate::plan::{Dead, Plan, Scripted};
-use crate::run::{Check, Found, run_life};
+use crate::run::run_erased;
 use crate::tested::{OperationOf, Tested};
 
-/// How many seeds a candidate is given besides its own.
+/// Number of seeds that are tried for a candidate besides its own.
 pub const SEEDS_TRIED: u64 = 24;
 
-/// How many runs shrinking takes at most, by default.
+/// Default limit of the runs that shrinking takes.
 pub const MOST_RUNS: usize = 5000;
 
-/// After how many chains, or at how many microseconds, a scripted fault is tried.
+/// Moments at which a scripted fault is tried: after a number of chains, or at a number of microseconds.
 const MOMENTS: Range<u64> = 0..80;
 
-/// How long a link that is cut by script stays cut: what a cut by chance takes at most with the default round trip.
+/// Duration of a scripted cut: the longest of a random cut with the default round trip.
 const CUT_US: u64 = 200;
 
-/// A plan that was made smaller.
+/// A plan that was shrunk.
 #[derive(Clone, Debug)]
 pub struct Shrunk<O> {
-    /// The plan; with its seed it fails.
+    /// The plan; it fails with its seed.
     pub plan: Plan<O>,
-    /// What is found in it.
+    /// The failure.
     pub found: Found,
-    /// How many runs it took.
+    /// Number of runs that shrinking took.
     pub runs: usize,
-    /// Whether the runs were enough to try everything.
+    /// True if the budget sufficed to try all steps.
     pub is_smallest: bool,
 }
 
-/// Makes a plan smaller while the check `by` finds something, in at most `most_runs` runs. None if it finds nothing in the plan itself.
+/// Shrinks a plan while the check `by` fails, in at most `most_runs` runs. Returns `None` if it does not fail in the plan itself.
 pub fn shrink<T: Tested>(
     plan: &Plan<OperationOf<T>>,
     by: Check,
     most_runs: usize,
 ) -> Option<Shrunk<OperationOf<T>>> {
-    shrink_life(&Of::<T>::new(), plan, by, most_runs)
+    shrink_erased(&Typed::<T>::new(), plan, by, most_runs)
 }
 
-/// The same, whatever the structure's type is.
-pub(crate) fn shrink_life<M: Model>(
-    life: &dyn Life<M>,
+/// As [`shrink`], with the structure's type erased.
+pub(crate) fn shrink_erased<M: Model>(
+    tested: &dyn DynTested<M>,
     plan: &Plan<M::Operation>,
     by: Check,
     most_runs: usize,
 ) -> Option<Shrunk<M::Operation>> {
     let fails = |plan: &Plan<M::Operation>| {
-        run_life(life, plan, SEARCH_LIMIT).found.into_iter().find(|found| found.by == by)
+        run_erased(tested, plan, SEARCH_LIMIT).found.into_iter().find(|found| found.by == by)
     };
-    shrink_with(plan.clone(), most_runs, fails, |operation| life.simpler(operation))
+    shrink_with(plan.clone(), most_runs, fails, |operation| tested.simpler(operation))
 }
 
-/// The same, whatever a run is.
+/// Shrinks with any predicate for failure.
 fn shrink_with<O: Clone + PartialEq>(
     plan: Plan<O>,
     most_runs: usize,
@@ -113,12 +114,12 @@ impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
         self.runs >= self.most_runs
     }
 
-    /// Whether only the seed differs.
+    /// True if the plans differ only in their seeds.
     fn is_as_small_as(&self, other: &Plan<O>) -> bool {
         self.plan == Plan { seed: self.plan.seed, ..other.clone() }
     }
 
-    /// Takes a candidate if it fails under its own seed or one of so many others.
+    /// Accepts a candidate if it fails under its own seed or one of `others` more.
     fn try_with(&mut self, candidate: Plan<O>, others: u64) -> bool {
         if self.is_as_small_as(&candidate) {
             return false;
@@ -138,7 +139,7 @@ impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
         false
     }
 
-    /// Takes the plan as `change` makes it, if that fails.
+    /// Accepts the plan changed by `change`, if it fails.
     fn attempt(&mut self, change: impl FnOnce(&mut Plan<O>)) -> bool {
         let mut candidate = self.plan.clone();
         change(&mut candidate);
@@ -186,7 +187,7 @@ impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
             let mut start = 0;
             while start < self.plan.operations().count() {
                 let kept = |number: usize| !(start..start + length).contains(&number);
-                // What was taken away is followed by what stood behind it.
+                // On success the following operations have moved to `start`.
                 if !self.attempt(|plan| retain(plan, kept)) {
                     start += length;
                 }
@@ -231,7 +232,7 @@ impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
         }
     }
 
-    /// Tries a fault by script for those by chance; on a cluster on which nothing else varies, if `plainly`.
+    /// Tries to replace random faults by a scripted one; on a cluster without other variation if `plainly`.
     fn script_faults(&mut self, plainly: bool) {
         let (crash, cut) = (self.plan.crash_permille > 0, self.plan.cut_permille > 0);
         for moment in MOMENTS {
@@ -268,12 +269,12 @@ impl<O: Clone + PartialEq, F: Fn(&Plan<O>) -> Option<Found>> Shrinking<O, F> {
     }
 }
 
-/// All steps, thread by thread.
+/// All steps, by thread.
 fn steps<O>(plan: &mut Plan<O>) -> impl Iterator<Item = &mut crate::plan::Step<O>> {
     plan.threads.iter_mut().flatten().flatten()
 }
 
-/// Keeps the operations of some numbers, counted thread by thread.
+/// Keeps the operations of some numbers, counted by thread.
 fn retain<O>(plan: &mut Plan<O>, keeps: impl Fn(usize) -> bool) {
     let mut number = 0..;
     for task in plan.threads.iter_mut().flatten() {
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
     use crate::plan::{Faults, Step};
 
-    /// A bug that shows if two threads perform these operations, whatever the seed.
+    /// A bug that needs two threads and these operations, under any seed.
     fn needs(wanted: &'static [u64]) -> impl Fn(&Plan<u64>) -> Option<Found> {
         move |plan| {
             let has = |wanted| plan.threads.iter().flatten().flatten().any(|step| step.operation == wanted);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_matter_goes() {
+    fn irrelevant_parts_are_removed() {
         for seed in 0..20 {
             let shrunk = shrink_with(drawn(seed, Faults::Injected), 20_000, needs(&[3, 11]), |_| vec![]);
             let shrunk = shrunk.expect("it fails");
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_candidate_is_tried_under_several_seeds() {
-        // It fails with a single operation, but under one seed in seven only.
+        // One operation suffices, under one seed in seven.
         let fails = |plan: &Plan<u64>| {
             let fails = plan.seed % 7 == 3 && plan.operations().any(|operation| *operation == 4);
             fails.then(|| Found { by: Check::Error, message: String::new() })
@@ -351,7 +352,7 @@ mod tests {
             dies.then(|| Found { by: Check::Leak, message: String::new() })
         };
         let plan = Plan { crash_permille: 5, threads_per_node: 1, ..drawn(2, Faults::None) };
-        // Two threads are needed for compute node 1 to be.
+        // Compute node 1 exists only with two threads.
         let fails = |plan: &Plan<u64>| fails(plan).filter(|_| plan.threads.len() > 1);
         let shrunk = shrink_with(plan, 20_000, fails, |_| vec![]).expect("it fails");
         assert_eq!(shrunk.plan.script, [Scripted::Crash { compute: 1, after_chains: 9 }]);

@@ -1,8 +1,8 @@
 //! Strategies: plans that `proptest` generates and shrinks.
 //!
-//! They are made of proptest's own parts, so its shrinking works: towards fewer threads, fewer operations, no pauses, a cluster on which
-//! nothing varies, no faults, and simpler operations as their strategy knows them. The simulator's seed is part of a plan and is not shrunk,
-//! since a smaller seed is no simpler. Where a failure depends on the interleaving, [`shrink`](crate::shrink) gets further: it tries
+//! They are composed of proptest's own strategies, so proptest shrinks them: towards fewer threads, fewer operations, no pauses, a cluster
+//! without variation, no faults, and simpler operations as their strategy defines them. The simulator's seed is part of a plan and is not
+//! shrunk, since a smaller seed is no simpler. If a failure depends on the interleaving, [`shrink`](crate::shrink) gets further: it tries
 //! other seeds for each smaller plan.
 
 use std::fmt::Debug;
@@ -14,10 +14,9 @@ use proptest::prelude::*;
 
 use crate::plan::{Dead, Faults, LONGEST_PAUSE_NS, MOST_CHANGES, Plan, Scripted, Step};
 
-/// Plans of 1 to 4 threads with one or two tasks of so many operations each, on any of many networks.
+/// Plans of 1 to 4 threads with one or two tasks, each with a number of operations from the range `operations`, on one of many networks.
 ///
-/// Values that must be different (see [`Model::puts`](crate::Model::puts)) are numbered afterwards, in a `prop_map`, through
-/// [`Plan::operations_mut`].
+/// Distinct values (see [`Model::puts`](crate::Model::puts)) are numbered afterwards, in a `prop_map`, through [`Plan::operations_mut`].
 ///
 /// ```
 /// use farfield_testing::{Faults, strategy};
@@ -74,7 +73,7 @@ pub fn plans<O: Clone + Debug>(
     )
 }
 
-/// Operations with a pause in front, now and then.
+/// Operations, some with a pause before them.
 pub fn steps<O: Clone + Debug>(operation: impl Strategy<Value = O>) -> impl Strategy<Value = Step<O>> {
     let pause = prop_oneof![3 => Just(0), 1 => 0..LONGEST_PAUSE_NS].prop_map(Duration::from_nanos);
     (pause, operation, any::<bool>()).prop_map(|(pause, operation, reclaims)| Step {
@@ -135,21 +134,21 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_plan_shrinks_to_what_matters() {
+    fn irrelevant_parts_of_a_failing_plan_are_removed() {
         let plan = shrunk(Faults::Injected, |plan| plan.operations().any(|operation| *operation >= 10));
         let threads = vec![vec![vec![Step::new(10)]]];
         assert_eq!(plan, Plan { seed: plan.seed, ..Plan::plain(threads) });
     }
 
     #[test]
-    fn what_matters_of_a_cluster_stays() {
+    fn relevant_options_of_a_cluster_are_kept() {
         let plan = shrunk(Faults::Injected, |plan| plan.may_lose_locks() && plan.nodes == 2);
         assert!(plan.nodes == 2 && plan.may_lose_locks());
         assert!(plan.operations().count() == 0 && plan.jitter_percent == 0 && plan.crash_permille == 0);
     }
 
     #[test]
-    fn without_faults_there_are_none() {
+    fn plans_without_faults_have_none() {
         let (strategy, mut runner) = (plans(0..3_u64, 0..4, Faults::None), TestRunner::deterministic());
         for _ in 0..200 {
             assert!(!strategy.new_tree(&mut runner).unwrap().current().may_fail());

@@ -1,4 +1,4 @@
-//! `Tested`: what a structure must say of itself to be checked.
+//! `Tested`: the interface between a structure and the checker.
 
 use farfield::{ComputeThread, Error, Result};
 
@@ -9,42 +9,42 @@ use crate::random::Random;
 /// An operation of a structure's model.
 pub type OperationOf<T> = <<T as Tested>::Model as Model>::Operation;
 
-/// An answer of a structure's model.
+/// A result of an operation of a structure's model.
 pub type ReturnedOf<T> = <<T as Tested>::Model as Model>::Returned;
 
-/// A structure in far memory that is compared with a [`Model`]. The trait is implemented by a type of the test's own, often the model
-/// itself, since a test may not implement it for a type of another crate.
+/// A structure in far memory that is compared with a [`Model`]. A test implements the trait for a type of its own, often the model, since
+/// the structure's type may belong to another crate.
 ///
-/// A run is its life: [`open`](Self::open) by each thread, [`perform`](Self::perform) for each operation of the plan, then, by a thread
-/// that is alone, the operations of [`look`](Self::look), [`recover`](Self::recover) after faults, [`verify`](Self::verify) and
-/// [`destroy`](Self::destroy). What is still allocated after that, and no root leads to, is a leak.
+/// In a run, each thread calls [`open`](Self::open) and then [`perform`](Self::perform) for each of its operations. When all have ended, a
+/// single thread performs the final operations ([`look`](Self::look)), and calls [`recover`](Self::recover) after faults,
+/// [`verify`](Self::verify) and [`destroy`](Self::destroy). An object that is then still allocated and not reachable from a root is a leak.
 #[allow(async_fn_in_trait)] // its futures stay on their compute thread, so none need be `Send`
 pub trait Tested: Sized + 'static {
-    /// What the structure must look like.
+    /// The sequential specification.
     type Model: Model + 'static;
     /// A thread's handle to the structure: `Self` where the type may implement this trait.
     type Structure: 'static;
 
-    /// A handle to the structure, which is made by the first thread that asks: see [`ComputeThread::root_or_init`].
+    /// Returns a handle to the structure. The first caller creates it: see [`ComputeThread::root_or_init`].
     async fn open(ct: &ComputeThread) -> Result<Self::Structure>;
 
     /// Performs an operation.
     ///
     /// # Errors
-    /// What an error says of the operation is decided by [`meaning`](Self::meaning).
+    /// [`meaning`](Self::meaning) classifies the error.
     async fn perform(
         structure: &Self::Structure,
         operation: &OperationOf<Self>,
         ct: &ComputeThread,
     ) -> Result<ReturnedOf<Self>>;
 
-    /// An operation for a plan: something that a client may do.
+    /// Draws a random operation for a plan.
     fn operation(random: &mut Random) -> OperationOf<Self>;
 
-    /// What an error of an operation says.
+    /// Classifies an operation's error.
     ///
-    /// By default [`Error::NodeUnreachable`] leaves the outcome unknown, and any other error is a failure. An error that the
-    /// model knows (an account without money, memory that is out) is an answer:
+    /// By default [`Error::NodeUnreachable`] means an unknown outcome, and any other error is a failure. An error that the model returns
+    /// (an account without money, exhausted memory) is a result:
     ///
     /// ```
     /// # use farfield::Error;
@@ -61,14 +61,13 @@ pub trait Tested: Sized + 'static {
         Meaning::by_default(error)
     }
 
-    /// The plan that a seed stands for.
+    /// The plan of a seed.
     fn plan(seed: u64, faults: Faults) -> Plan<OperationOf<Self>> {
         Plan::draw(seed, faults, Self::operation)
     }
 
-    /// The next operation of the thread that looks at the structure when all others have ended, after `looked` such operations, the
-    /// last of which returned `last`. Operations that read everything make a lost update visible whatever the clients had asked. None
-    /// ends the look.
+    /// The next final operation, after `looked` of them; the last returned `last`. `None` ends them. Final operations that read the whole
+    /// structure expose a lost update even if no client's operation observed it.
     fn look(
         plan: &Plan<OperationOf<Self>>,
         looked: usize,
@@ -78,50 +77,50 @@ pub trait Tested: Sized + 'static {
         None
     }
 
-    /// Puts right what threads that died have left. A structure without locks is always right.
+    /// Repairs the structure after threads died. A structure without locks needs no repair.
     async fn recover(structure: &Self::Structure, ct: &ComputeThread) -> Result<()> {
         let _ = (structure, ct);
         Ok(())
     }
 
-    /// Looks whether the structure is in order, at a quiescent point. A structure that its operations show in full needs no look.
+    /// Checks the structure's internal invariants while no operation runs. Not needed if operations expose the whole structure.
     async fn verify(structure: &Self::Structure, ct: &ComputeThread) -> Result<()> {
         let _ = (structure, ct);
         Ok(())
     }
 
-    /// Frees the structure. By default its roots keep it, and leaks of unlinked objects are found all the same.
+    /// Frees the structure. By default it stays reachable from its roots; leaks of unlinked objects are still found.
     async fn destroy(structure: Self::Structure, ct: &ComputeThread) -> Result<()> {
         let _ = (structure, ct);
         Ok(())
     }
 
-    /// Whether its threads never wait for each other. A structure with locks is excused for being stuck where a link is cut: its owner lives,
-    /// so the lock is not taken from it, but could not reach it to give it back.
+    /// Returns whether its threads never wait for each other. A structure with locks may block while a link is cut: the owner is alive, so
+    /// its lock is not taken over, but its release may not arrive.
     fn is_lock_free() -> bool {
         false
     }
 
-    /// Operations that are simpler than this one, the simplest first: with a smaller key, say. Tried as a failing plan is made smaller.
+    /// Returns simpler operations (with a smaller key, for example), the simplest first. Shrinking tries them.
     fn simpler(operation: &OperationOf<Self>) -> Vec<OperationOf<Self>> {
         let _ = operation;
         Vec::new()
     }
 }
 
-/// What an operation's error says of it.
+/// The meaning of an operation's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning<R> {
-    /// It is an answer like any other: the operation returned this.
+    /// A result: the operation returned this.
     Answer(R),
-    /// The operation may have taken effect, may still do so, or may not. The client goes on. Without faults that is a failure.
+    /// The operation may take effect, now or later, or not at all. The client continues. Without faults this is a failure.
     Unknown,
     /// The operation must not fail in this way. The run ends.
     Failure,
 }
 
 impl<R> Meaning<R> {
-    /// What an error says of which nothing special is known.
+    /// The default meaning of an error.
     pub fn by_default(error: &Error) -> Self {
         match error {
             Error::NodeUnreachable(_) => Self::Unknown,

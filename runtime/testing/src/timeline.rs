@@ -1,6 +1,6 @@
-//! Timelines: a history as a drawing, with a column for each client and time going down.
+//! Timelines: a history as a diagram, with a column for each client; time runs downwards.
 //!
-//! An operation is a bracket from its invocation to its return, so operations that overlap stand side by side.
+//! An operation is a bracket from its invocation to its return, so overlapping operations stand side by side.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use farfield::sim::Client;
 use crate::history::{Call, calls};
 use crate::model::{AT_THE_END, EventOf, Model};
 
-/// Draws a history: a line for each event.
+/// Draws a history: one line for each event.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -42,14 +42,14 @@ pub fn timeline<M: Model>(events: &[EventOf<M>]) -> String {
     draw(&calls::<M>(events), &times, None)
 }
 
-/// Draws calls. The return of the call `marked` is pointed out.
+/// Draws calls. An arrow marks the return of the call `marked`.
 pub(crate) fn draw<M: Model>(calls: &[Call<M>], times: &[Duration], marked: Option<usize>) -> String {
     let clients: BTreeSet<Client> = calls.iter().map(|call| call.client).collect();
     let columns: Vec<Client> = clients.into_iter().collect();
     let with_tasks = columns.iter().any(|client| client.task > 0);
     let column = |client| columns.binary_search(&client).unwrap_or_default();
 
-    // An event: its position, its column, its text, and whether its bracket is open from here on.
+    // For each event: position, column, text, and true if its bracket is open below it.
     let mut rows: Vec<(usize, usize, String, bool)> = Vec::new();
     for (number, call) in calls.iter().enumerate() {
         let shown = M::show(&call.operation);
@@ -91,7 +91,7 @@ pub(crate) fn draw<M: Model>(calls: &[Call<M>], times: &[Duration], marked: Opti
     drawn
 }
 
-/// What a client is called.
+/// The name of a client.
 pub(crate) fn name(client: Client, with_tasks: bool) -> String {
     let Client { thread, task } = client;
     match (client, with_tasks) {
@@ -101,7 +101,7 @@ pub(crate) fn name(client: Client, with_tasks: bool) -> String {
     }
 }
 
-/// A time of the cluster's clock, to the nanosecond.
+/// A virtual time, to the nanosecond.
 pub(crate) fn time(at: Duration) -> String {
     let (us, ns) = (at.as_micros(), at.subsec_nanos() % 1000);
     format!("{us:>8}.{ns:03} us")

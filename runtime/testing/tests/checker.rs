@@ -1,4 +1,4 @@
-//! The checker on structures that are right, and on some with a mistake each.
+//! The checker on correct structures, and on some with one mistake each.
 
 use farfield::prelude::*;
 use farfield::{Error, Result};
@@ -19,19 +19,19 @@ impl Tally {
     }
 }
 
-/// What is asked of a number that must not exceed 3.
+/// Operations on a number that must not exceed 3.
 #[derive(Clone, Debug, PartialEq)]
 enum Ask {
     Add,
     Get,
 }
 
-/// The number that was, or why there is none.
+/// The previous number, or the reason for a refusal.
 type Told = std::result::Result<u64, &'static str>;
 
 const MOST: u64 = 3;
 
-/// Declares a way to do it.
+/// Declares a structure with its own way to add.
 macro_rules! tested {
     ($(#[$doc:meta])* $name:ident, |$tally:ident, $ct:ident| $add:expr $(, { $($more:item)* })?) => {
         $(#[$doc])*
@@ -88,7 +88,7 @@ async fn add(tally: &Tally, ct: &ComputeThread) -> Result<Told> {
     changed.map(Ok).map_err(|_| Error::other("enough"))
 }
 
-/// What the model knows as an answer is one.
+/// The model's error is a result.
 fn enough(error: &Error) -> Meaning<Told> {
     match error {
         Error::Other(_) => Meaning::Answer(Err("enough")),
@@ -97,13 +97,13 @@ fn enough(error: &Error) -> Meaning<Told> {
 }
 
 tested! {
-    /// As it should be.
+    /// Correct.
     Right, |tally, ct| add(tally, ct).await,
     { fn meaning(_: &Ask, error: &Error) -> Meaning<Told> { enough(error) } }
 }
 
 tested! {
-    /// It looks, and then writes.
+    /// Reads, and then writes.
     Torn, |tally, ct| {
         let value = tally.value().load(ct).await?;
         if value == MOST {
@@ -115,7 +115,7 @@ tested! {
 }
 
 tested! {
-    /// It tries again although the first attempt may have taken effect.
+    /// Retries although the first attempt may have taken effect.
     Repeated, |tally, ct| {
         loop {
             match add(tally, ct).await {
@@ -128,18 +128,18 @@ tested! {
 }
 
 tested! {
-    /// Its error is not known to be an answer.
+    /// Its error is not declared as a result.
     Unexpected, |tally, ct| add(tally, ct).await
 }
 
 tested! {
-    /// It calls what is an answer an unknown outcome.
+    /// Declares a result to be an unknown outcome.
     Unknown, |tally, ct| add(tally, ct).await,
     { fn meaning(_: &Ask, _: &Error) -> Meaning<Told> { Meaning::Unknown } }
 }
 
 tested! {
-    /// It leaves an object behind.
+    /// Leaks an object.
     Leaking, |tally, ct| {
         Tally::new_in(ct, Tally::init()).await?.write(ct).await?;
         add(tally, ct).await
@@ -148,7 +148,7 @@ tested! {
 }
 
 tested! {
-    /// It panics when it is at its end.
+    /// Panics at the limit.
     Panicking, |tally, ct| {
         let added = add(tally, ct).await;
         assert!(added.is_ok(), "no more than {MOST}");
@@ -157,7 +157,7 @@ tested! {
 }
 
 tested! {
-    /// It uses what it has freed.
+    /// Uses an object that it has freed.
     Dangling, |tally, ct| {
         let freed = Tally::new_in(ct, Tally::init()).await?.write(ct).await?;
         ct.delete(freed).await?;
@@ -168,7 +168,7 @@ tested! {
 }
 
 tested! {
-    /// It waits for what never comes.
+    /// Waits forever.
     Waiting, |tally, ct| {
         if ct.index() == 1 {
             std::future::pending::<()>().await;
@@ -183,13 +183,13 @@ fn quick() -> Checker {
 }
 
 #[test]
-fn what_is_right_passes_and_errors_are_answers() {
+fn a_correct_structure_passes_and_errors_are_results() {
     let summary = quick().run::<Right>();
     assert!(summary.is_sound(), "{summary}");
     assert_eq!(summary.seeds, 200);
     let shown = summary.to_string();
     assert!(shown.ends_with(" 0 failing, 0 undecided\n"), "undecided histories are always shown: {shown}");
-    // It meets its limit, so errors have been among the answers.
+    // Runs reach the limit, so errors have been among the results.
     let enough = |seed| {
         let outcome = run::<Right>(&Right::plan(seed, Faults::None));
         outcome.history.iter().any(|event| event.happened == farfield::sim::Happened::Returned(Err("enough")))
@@ -199,10 +199,10 @@ fn what_is_right_passes_and_errors_are_answers() {
 }
 
 #[test]
-fn what_never_returned_is_no_mistake() {
+fn operations_that_never_returned_are_no_failure() {
     let summary = Checker::new().seeds(0..500).faults(Faults::Injected).run::<Right>();
     assert!(summary.is_sound(), "{summary}");
-    // Some have no answer.
+    // Some operations have no result.
     let open = |seed| {
         let outcome = run::<Right>(&Right::plan(seed, Faults::Injected));
         let is_invoked = |happened: &_| matches!(happened, farfield::sim::Happened::Invoked(_));
@@ -219,10 +219,10 @@ fn a_lost_update_shrinks_to_two_operations() {
     let shrunk = summary.shrunk.as_ref().expect("it is found");
     assert_eq!(shrunk.found.by, Check::Linearizability);
     assert!(shrunk.is_smallest && shrunk.runs <= farfield_testing::MOST_RUNS);
-    // Two that add at the same time return the same.
+    // Two concurrent additions return the same number.
     assert_eq!(shrunk.plan.operations().collect::<Vec<_>>(), [&Ask::Add, &Ask::Add], "{summary}");
     assert_eq!(shrunk.plan.threads.len(), 2, "{summary}");
-    // The plan alone shows it again.
+    // The shrunk plan reproduces the failure.
     assert_eq!(run::<Torn>(&shrunk.plan).found, std::slice::from_ref(&shrunk.found));
     let shown = summary.to_string();
     for part in
@@ -240,7 +240,7 @@ fn a_test_fails_with_the_summary() {
 }
 
 #[test]
-fn the_report_depends_on_nothing_else() {
+fn the_report_does_not_depend_on_the_number_of_jobs() {
     let report = |jobs| quick().jobs(jobs).run::<Torn>().to_string();
     let first = report(1);
     assert_eq!(first, report(1));
@@ -248,7 +248,7 @@ fn the_report_depends_on_nothing_else() {
 }
 
 #[test]
-fn what_takes_effect_twice_is_found_where_links_are_cut() {
+fn an_operation_that_takes_effect_twice_is_found_when_links_are_cut() {
     assert!(quick().run::<Repeated>().is_sound());
     let checker = Checker::new().faults(Faults::Injected);
     let summary = checker.run::<Repeated>();
@@ -277,7 +277,7 @@ fn each_kind_of_mistake_is_found_by_its_check() {
 }
 
 #[test]
-fn what_is_undecided_is_counted_and_shown() {
+fn undecided_histories_are_counted_and_shown() {
     let summary = quick().search_limit(3).run::<Right>();
     assert_eq!((summary.failing.len(), summary.undecided.len()), (0, 200));
     assert!(!summary.is_sound(), "by default it is a failure");
@@ -298,13 +298,13 @@ fn a_plan_can_be_written_by_hand() {
     assert_eq!(outcome.operations(), 2);
     let shrunk = shrink::<Torn>(&plan, Check::Linearizability, 100).expect("it fails");
     assert_eq!(shrunk.plan.operations().count(), 2);
-    // Thread 0 dies before it writes; its operation stays open.
+    // Thread 0 dies before it writes; its operation stays pending.
     plan.script = vec![Scripted::Crash { compute: 0, after_chains: 6 }];
     assert_eq!(run::<Right>(&plan).found, []);
 }
 
 #[test]
-fn a_plan_that_makes_no_cluster_is_an_error() {
+fn a_plan_with_an_invalid_url_is_an_error() {
     let outcome = run::<Right>(&Plan { options: "colour=red".to_owned(), ..Plan::plain(vec![]) });
     assert_eq!(outcome.found[0].by, Check::Error);
     assert!(outcome.found[0].message.contains("colour"), "{:?}", outcome.found);

@@ -1,10 +1,10 @@
-//! Memory of dead processes comes back in the plans that are drawn.
+//! Sweeping returns the memory of dead processes in drawn plans.
 
 use farfield::Versioned;
 use farfield::prelude::*;
 use farfield_testing::{Checker, Faults, Model, Random, Tested};
 
-/// Its last word is that of its last two letters: 0x7265, which would be an address in the chunk that registers are in, if a sweep took it for one.
+/// The root's name ends in bytes that look like the address 0x7265, in the chunk of the registers. A sweep must not take it for a pointer.
 const NAME: &str = "regist-er";
 
 #[remote]
@@ -63,6 +63,6 @@ impl Tested for Registers {
 }
 
 #[test]
-fn memory_of_dead_processes_comes_back() {
+fn memory_of_dead_processes_is_reclaimed() {
     Checker::new().seeds(0..300).faults(Faults::Injected).assert_sound::<Registers>();
 }

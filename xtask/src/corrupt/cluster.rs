@@ -1,4 +1,4 @@
-//! A cluster whose memory is corrupted: its memory node, two programs, and the hand.
+//! A cluster whose memory is corrupted: its memory node, two programs, and the injector.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::watched::{Failure, PATIENCE, Watched};
 use crate::workspace::process::Process;
 
-/// Memory nodes, segments of each, and bytes of each of those: small, so that much of it is in use.
+/// Number of memory nodes, segments of each, and bytes of each segment: small, so that most memory is in use.
 const NODES: u16 = 2;
 const SEGMENTS: u16 = 2;
 const SEGMENT_BYTES: u64 = 512 << 10;
@@ -17,27 +17,34 @@ const SEGMENT_BYTES: u64 = 512 << 10;
 pub(super) const CLUSTER_BYTES: u64 = NODES as u64 * SEGMENTS as u64 * SEGMENT_BYTES;
 const LEASE_MS: &str = "300";
 const PROGRAMS: usize = 2;
-/// How long a program may be without an operation before it counts as one that waits.
-const STILL: Duration = Duration::from_millis(200);
+/// How long a program may perform no operation before it counts as waiting.
+const WAITING_AFTER: Duration = Duration::from_millis(200);
 
-/// In which way a cluster is made.
+/// The setup of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Manner {
-    /// Memory of the dead is swept.
+pub(super) struct Setup {
+    /// True if memory of dead processes is swept.
     pub(super) sweeps: bool,
-    /// All records in the control block are taken, so that pages of slots are used.
-    pub(super) is_crowded: bool,
+    pub(super) records: Records,
 }
 
-/// Where programs are, and where logs go.
-pub(super) struct Places {
+/// The process records in the control block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Records {
+    Free,
+    /// All belong to one process, so that the others use pages of slots.
+    Occupied,
+}
+
+/// Folders of programs and logs, and options of all clusters.
+pub(super) struct Paths {
     pub(super) programs: PathBuf,
     pub(super) logs: PathBuf,
     pub(super) seed: u64,
     pub(super) only: String,
 }
 
-impl Places {
+impl Paths {
     pub(super) fn farfield(&self) -> PathBuf {
         self.programs.join("farfield")
     }
@@ -53,25 +60,25 @@ impl Places {
     }
 }
 
-/// A memory node that serves.
+/// A running memory node.
 pub(super) struct MemoryNode {
     pub(super) watched: Watched,
     pub(super) url: String,
-    /// Where it serves metrics.
+    /// Its address for metrics.
     pub(super) metrics: String,
-    /// Not closed: it may say more.
+    /// Kept open, since the node may print more.
     _out: BufReader<ChildStdout>,
 }
 
 impl MemoryNode {
-    pub(super) fn start(places: &Places, name: &str, sweeps: bool) -> Result<Self, String> {
+    pub(super) fn start(paths: &Paths, name: &str, sweeps: bool) -> Result<Self, String> {
         let url = format!("shm:corrupt-{}-{name}", std::process::id());
         let (nodes, segments, size) = (NODES.to_string(), SEGMENTS.to_string(), SEGMENT_BYTES.to_string());
         let mut arguments = vec!["memnode", "--cluster", &url, "--nodes", &nodes, "--segments", &segments];
         arguments.extend(["--segment-size", &size, "--lease", LEASE_MS, "--metrics", "127.0.0.1:0"]);
         arguments.extend(sweeps.then_some("--sweep"));
         let mut watched =
-            places.watched("memory node", &format!("memory-node-{name}"), &places.farfield(), &arguments)?;
+            paths.watched("memory node", &format!("memory-node-{name}"), &paths.farfield(), &arguments)?;
         let out = watched.process.0.stdout.take().ok_or("the memory node has no output")?;
         let mut out = BufReader::new(out);
         let mut line = || {
@@ -82,107 +89,107 @@ impl MemoryNode {
         let metrics =
             metrics.trim().strip_prefix("metrics on http://").and_then(|at| at.strip_suffix("/metrics"));
         let metrics =
-            metrics.ok_or_else(|| format!("the memory node did not start: {served}{}", watched.said()))?;
+            metrics.ok_or_else(|| format!("the memory node did not start: {served}{}", watched.stderr()))?;
         let metrics = metrics.to_owned();
         Ok(Self { watched, url, metrics, _out: out })
     }
 
-    /// Tells it to end, and waits for that.
+    /// Ends it; returns a failure.
     pub(super) fn end(mut self) -> Result<Option<Failure>, String> {
         self.watched.process.signal("-TERM")?;
         Ok(self.watched.end())
     }
 }
 
-/// A line-by-line conversation with a process.
-struct Talk {
-    ask: Option<ChildStdin>,
+/// The pipes to a process that answers each line with a line.
+struct Pipes {
+    requests: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
-impl Talk {
-    fn with(process: &mut Process) -> Result<Self, String> {
-        let (ask, Some(out)) = (process.0.stdin.take(), process.0.stdout.take()) else {
+impl Pipes {
+    fn of(process: &mut Process) -> Result<Self, String> {
+        let (requests, Some(out)) = (process.0.stdin.take(), process.0.stdout.take()) else {
             return Err("a process has no pipes".to_owned());
         };
         let (send, answers) = mpsc::channel();
         std::thread::spawn(move || {
             BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
         });
-        Ok(Self { ask, answers })
+        Ok(Self { requests, answers })
     }
 
-    /// The answer to a line; nothing if the process has ended, or does not answer in time.
+    /// The answer to a line; none if the process has ended, or does not answer in time.
     fn ask(&mut self, line: &str) -> Option<String> {
-        self.ask.as_mut()?.write_all(format!("{line}\n").as_bytes()).ok()?;
+        self.requests.as_mut()?.write_all(format!("{line}\n").as_bytes()).ok()?;
         self.answers.recv_timeout(PATIENCE).ok()
     }
 }
 
-/// A program that works on the cluster.
+/// A program that operates on the cluster.
 pub(super) struct Program {
     pub(super) watched: Watched,
-    talk: Talk,
+    pipes: Pipes,
     operations: u64,
 }
 
-/// How a program fares.
-pub(super) enum Fares {
-    /// It works.
-    Well,
-    /// It is there, and has done nothing for a while.
-    Still,
-    /// It has ended.
-    Over,
+/// The state of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProgramState {
+    /// It performs operations.
+    Working,
+    /// It runs, and has performed no operation for a while.
+    Waiting,
+    Ended,
 }
 
 impl Program {
-    fn start(places: &Places, url: &str, log: &str, seed: u64) -> Result<Self, String> {
+    fn start(paths: &Paths, url: &str, log: &str, seed: u64) -> Result<Self, String> {
         let seed = seed.to_string();
-        let program = places.programs.join("corrupt");
-        let mut watched = places.watched("program", log, &program, &["program", url, &seed])?;
-        let talk = Talk::with(&mut watched.process)?;
-        Ok(Self { watched, talk, operations: 0 })
+        let program = paths.programs.join("corrupt");
+        let mut watched = paths.watched("program", log, &program, &["worker", url, &seed])?;
+        let pipes = Pipes::of(&mut watched.process)?;
+        Ok(Self { watched, pipes, operations: 0 })
     }
 
-    /// Whether it has done something since it was last asked.
-    pub(super) fn fares(&mut self) -> (Fares, Option<Failure>) {
+    /// Its state since the last call, and a failure.
+    pub(super) fn state(&mut self) -> (ProgramState, Option<Failure>) {
         let began = Instant::now();
         loop {
             let (has_ended, failure) = self.watched.has_ended();
             if has_ended || failure.is_some() {
-                return (if has_ended { Fares::Over } else { Fares::Still }, failure);
+                return (if has_ended { ProgramState::Ended } else { ProgramState::Waiting }, failure);
             }
-            let Some(operations) = self.talk.ask("?").and_then(|answer| answer.parse().ok()) else {
-                // It is about to end, or something is very wrong: its end will tell.
-                return (Fares::Still, None);
+            let Some(operations) = self.pipes.ask("?").and_then(|answer| answer.parse().ok()) else {
+                // It is about to end; its end is judged then.
+                return (ProgramState::Waiting, None);
             };
             if operations > self.operations {
                 self.operations = operations;
-                return (Fares::Well, None);
+                return (ProgramState::Working, None);
             }
-            if began.elapsed() > STILL {
-                return (Fares::Still, None);
+            if began.elapsed() > WAITING_AFTER {
+                return (ProgramState::Waiting, None);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Waits until it has done something, where nothing is corrupt: it may have to wait for a processor.
-    pub(super) fn begins(&mut self) -> bool {
+    /// Waits for its first operation in an intact cluster; on a busy machine that takes a while. Returns whether it was performed.
+    pub(super) fn works(&mut self) -> bool {
         let began = Instant::now();
         loop {
-            match self.fares() {
-                (Fares::Well, None) => return true,
-                (Fares::Still, None) if began.elapsed() < PATIENCE => {}
+            match self.state() {
+                (ProgramState::Working, None) => return true,
+                (ProgramState::Waiting, None) if began.elapsed() < PATIENCE => {}
                 _ => return false,
             }
         }
     }
 
-    /// Tells it to end.
+    /// Commands it to end.
     pub(super) fn tell_to_end(&mut self) {
-        self.talk.ask = None;
+        self.pipes.requests = None;
     }
 }
 
@@ -190,23 +197,23 @@ impl Program {
 pub(super) struct Cluster {
     pub(super) node: MemoryNode,
     pub(super) programs: Vec<Program>,
-    hand: Process,
-    talk: Talk,
+    injector: Process,
+    pipes: Pipes,
     started: u64,
     name: String,
 }
 
 impl Cluster {
-    pub(super) fn start(places: &Places, name: String, manner: Manner) -> Result<Self, String> {
-        let node = MemoryNode::start(places, &name, manner.sweeps)?;
-        let (pid, seed) = (node.watched.process.id().to_string(), places.seed.to_string());
+    pub(super) fn start(paths: &Paths, name: String, setup: Setup) -> Result<Self, String> {
+        let node = MemoryNode::start(paths, &name, setup.sweeps)?;
+        let (pid, seed) = (node.watched.process.id().to_string(), paths.seed.to_string());
         let (nodes, segments, size) = (NODES.to_string(), SEGMENTS.to_string(), SEGMENT_BYTES.to_string());
-        let arguments = ["hand", &pid, &seed, &nodes, &segments, &size, &places.only];
-        let mut hand = Process::start(&places.programs.join("corrupt"), &arguments)?;
-        let talk = Talk::with(&mut hand)?;
-        let mut cluster = Self { node, programs: Vec::new(), hand, talk, started: 0, name };
-        if manner.is_crowded {
-            cluster.tell_hand("crowd")?;
+        let arguments = ["inject", &pid, &seed, &nodes, &segments, &size, &paths.only];
+        let mut injector = Process::start(&paths.programs.join("corrupt"), &arguments)?;
+        let pipes = Pipes::of(&mut injector)?;
+        let mut cluster = Self { node, programs: Vec::new(), injector, pipes, started: 0, name };
+        if setup.records == Records::Occupied {
+            cluster.inject("occupy")?;
         }
         Ok(cluster)
     }
@@ -215,32 +222,32 @@ impl Cluster {
         &self.node.url
     }
 
-    /// Starts the programs that are not there, and waits until each has done something, or ended.
-    pub(super) fn start_programs(&mut self, places: &Places) -> Result<(), String> {
+    /// Starts the missing programs.
+    pub(super) fn start_programs(&mut self, paths: &Paths) -> Result<(), String> {
         while self.programs.len() < PROGRAMS {
             self.started += 1;
             let log = format!("program-{}-{}", self.name, self.started);
-            self.programs.push(Program::start(places, self.url(), &log, places.seed + self.started)?);
+            self.programs.push(Program::start(paths, self.url(), &log, paths.seed + self.started)?);
         }
         Ok(())
     }
 
-    /// Kills a program. The others evict it, and sweep up what it leaves if they do so at all.
+    /// Kills a program. The others evict it, and sweep its memory if the cluster sweeps.
     pub(super) fn kill_one(&mut self) {
         drop(self.programs.pop());
     }
 
-    /// Has the hand do something; gives what it says.
-    pub(super) fn tell_hand(&mut self, line: &str) -> Result<String, String> {
-        let failed = || format!("the hand does not answer to `{line}`");
-        let answer = self.talk.ask(line).ok_or_else(failed)?;
-        match self.hand.has_ended() {
+    /// Sends a command to the injector; returns its answer.
+    pub(super) fn inject(&mut self, line: &str) -> Result<String, String> {
+        let failed = || format!("the injector does not answer `{line}`");
+        let answer = self.pipes.ask(line).ok_or_else(failed)?;
+        match self.injector.has_ended() {
             None => Ok(answer),
-            Some(status) => Err(format!("the hand has ended: {status}")),
+            Some(status) => Err(format!("the injector has ended: {status}")),
         }
     }
 
-    /// Ends the programs; gives what they did that they must not do, and the errors that they ended with.
+    /// Ends the programs; returns their failures and errors.
     pub(super) fn end_programs(&mut self) -> (Vec<Failure>, Vec<String>) {
         self.programs.iter_mut().for_each(Program::tell_to_end);
         let mut failures = Vec::new();
@@ -252,7 +259,7 @@ impl Cluster {
         (failures, errors)
     }
 
-    /// Ends everything.
+    /// Ends all processes; returns the failures and errors.
     pub(super) fn end(mut self) -> Result<(Vec<Failure>, Vec<String>), String> {
         let (mut failures, errors) = self.end_programs();
         failures.extend(self.node.end()?);

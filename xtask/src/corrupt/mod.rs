@@ -1,21 +1,22 @@
-//! `cargo xtask corrupt`: live far memory is corrupted, word by word; programs and tools end with an error at worst.
+//! `cargo xtask corrupt`: corrupts live far memory, word by word. Programs and tools may at worst end with an error.
 //!
-//! Two programs work on lists, a stack, a queue, records, locks and large objects of a small cluster in shared memory. A *case* changes one word,
-//! from outside: one of the runtime's own, each in turn, or one of the heap (`farfield_soak::corrupt::choice`). Then the programs go on for a
-//! little, and every tool of the command `farfield` is run. In one case of four the programs end before the word is changed: then the cluster
-//! can be saved, and what was saved is restored elsewhere, and the programs start on what is there. Where memory is swept, a program is killed
-//! in one case of 16, and a word of the list that the sweep makes is changed.
+//! Two programs operate on lists, a stack, a queue, records, locks and large objects of a small cluster in shared memory. A *case* changes one
+//! word from outside: one of the runtime's own words, each in turn, or a word of the heap (`farfield_soak::corrupt::cases`). Then the programs
+//! continue for a moment, and every tool of the command `farfield` runs. In one case of four the programs end before the word is changed.
+//! Then the cluster can be saved, the checkpoint is restored elsewhere, and the programs start again on the corrupted memory. In clusters with
+//! sweeping, a program is killed in one case of 16, and a word of the sweep's list of candidates is changed.
 //!
-//! A case *crashes* if a process ends by a signal, panics, has more than twice the cluster's memory and [`watched::OWN_KIB`], or does not end within
-//! 10 s: a tool by itself, a program when it is told to. An error is fine, and so is a wrong answer: a plausible word can not be told from
-//! a right one. So is a program that waits, if it ends when it is told to.
+//! A case *crashes* if a process ends by a signal, panics, uses more than twice the cluster's memory and [`watched::OWN_KIB`], or does not end
+//! within 10 s: a tool by itself, a program after the command to end. Errors and wrong answers are no crashes: a plausible word can not be
+//! distinguished from a correct one. Neither is a program that waits, if it ends on command.
 //!
-//! The word is put back after the case if it is as it was left. A cluster is used for [`CASES_PER_CLUSTER`] cases, or until a program
-//! ends or waits. In half of the clusters memory is swept; in a quarter so many records are taken that pages of slots are in use.
+//! After the case the word is restored if it still has the corrupted value. A cluster is used for [`CASES_PER_CLUSTER`] cases, or until a
+//! program ends or waits. Half of the clusters sweep memory. In a quarter all records of the control block are occupied, so that pages of
+//! slots are in use.
 //!
-//! A case follows from the seed and its number, and from what is in memory when its turn comes. `--case K` runs one alone, in a new cluster.
+//! A case depends on the seed, its number, and the contents of memory at that moment. `--case K` runs one case in a new cluster.
 //!
-//! | figure | what it is |
+//! | figure | meaning |
 //! |---|---|
 //! | `corrupt.cases` | words that were corrupted |
 //! | `corrupt.crashes` | cases in which a process failed |
@@ -30,52 +31,52 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::workspace::{run as command, target};
-use cluster::{Cluster, Fares, Manner, Places};
+use cluster::{Cluster, Paths, ProgramState, Records, Setup};
 use watched::Failure;
 
-/// How many words to corrupt.
+/// The cases to run.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many cases to run
+    /// Number of cases to run
     #[arg(long, default_value_t = 20_000)]
     cases: u64,
-    /// The first case
+    /// First case
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Run only this case
     #[arg(long, value_name = "K", conflicts_with_all = ["cases", "from"])]
     case: Option<u64>,
-    /// What the choices start from
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only words of a kind whose name begins so
+    /// Corrupt only words whose kind begins with this
     #[arg(long, value_name = "PREFIX", default_value = "")]
     only: String,
 }
 
 impl Options {
-    /// What every change has to pass: less than a minute.
+    /// The run that every change must pass: less than a minute.
     pub(crate) fn short() -> Self {
         Self { cases: 240, from: 0, case: None, seed: 1, only: String::new() }
     }
 }
 
 const CASES_PER_CLUSTER: u64 = 32;
-/// How long programs go on before tools are run: some thousand operations.
-const LITTLE: Duration = Duration::from_millis(10);
+/// How long programs continue before tools run: some thousand operations.
+const WORK: Duration = Duration::from_millis(10);
 
-/// What was found.
+/// The results.
 #[derive(Default)]
 struct Found {
     cases: u64,
     crashes: u64,
     by_kind: BTreeMap<String, u64>,
     errors: BTreeMap<String, u64>,
-    /// Of each kind, how often.
+    /// Number of failures by kind.
     failures: BTreeMap<String, u64>,
     clusters: u64,
     peak_kib: u64,
-    /// Programs that waited until they were told to end.
+    /// Number of programs that waited until the command to end.
     waited: u64,
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let logs = target().join("corrupt").join(std::process::id().to_string());
     std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
     let (seed, only) = (options.seed, options.only.clone());
-    let places = Places { programs: target().join("release"), logs, seed, only };
+    let paths = Paths { programs: target().join("release"), logs, seed, only };
     let cases = options.case.map_or(options.from..options.from + options.cases, |case| case..case + 1);
     let began = Instant::now();
     let mut found = Found::default();
@@ -93,144 +94,148 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let mut errors = Vec::new();
     for case in cases {
         if case.is_multiple_of(CASES_PER_CLUSTER) {
-            found.retire(&mut cluster, &places, "the end of a cluster", &mut errors)?;
+            found.retire(&mut cluster, &paths, "the end of a cluster", &mut errors)?;
         }
-        let one = found.case(&places, &mut cluster, case, &mut errors);
-        one.map_err(|why| format!("case {case}: {why}; see {}", places.logs.display()))?;
+        let one = found.case(&paths, &mut cluster, case, &mut errors);
+        one.map_err(|why| format!("case {case}: {why}; see {}", paths.logs.display()))?;
         for error in errors.drain(..) {
             *found.errors.entry(error).or_default() += 1;
         }
     }
-    found.retire(&mut cluster, &places, "the end", &mut errors)?;
+    found.retire(&mut cluster, &paths, "the end", &mut errors)?;
     found.print(began.elapsed());
     if found.crashes == 0 {
-        let _ = std::fs::remove_dir_all(&places.logs);
+        let _ = std::fs::remove_dir_all(&paths.logs);
         return Ok(());
     }
-    Err(format!("{} of {} cases crashed: see {}", found.crashes, found.cases, places.logs.display()))
+    Err(format!("{} of {} cases crashed: see {}", found.crashes, found.cases, paths.logs.display()))
 }
 
-/// In which way the cluster of a case is made.
-fn manner(case: u64) -> Manner {
+/// The setup of a case's cluster.
+fn setup(case: u64) -> Setup {
     let turn = case / CASES_PER_CLUSTER % 4;
-    Manner { sweeps: turn.is_multiple_of(2), is_crowded: turn == 3 }
+    let records = if turn == 3 { Records::Occupied } else { Records::Free };
+    Setup { sweeps: turn.is_multiple_of(2), records }
 }
 
 impl Found {
-    /// Runs a case, in the cluster of the one before if that is whole.
+    /// Runs a case, in the cluster of the previous case if that is intact.
     fn case(
         &mut self,
-        places: &Places,
-        standing: &mut Option<Cluster>,
+        paths: &Paths,
+        current: &mut Option<Cluster>,
         case: u64,
         errors: &mut Vec<String>,
     ) -> Result<(), String> {
-        let mut cluster = match standing.take() {
+        let mut cluster = match current.take() {
             Some(cluster) => cluster,
-            None => self.start(places, case)?,
+            None => self.start(paths, case)?,
         };
-        let is_alone = case % 4 == 3;
+        let is_unused = case % 4 == 3;
         let mut failures = Vec::new();
-        if is_alone {
+        if is_unused {
             let (failed, ended) = cluster.end_programs();
-            self.note(places, "before a case", failed);
+            self.note(paths, "before a case", failed);
             errors.extend(ended);
         }
-        let is_of_list = manner(case).sweeps && case % 16 == 5;
+        let is_of_list = setup(case).sweeps && case % 16 == 5;
         if is_of_list {
             cluster.kill_one();
         }
-        let what = if is_of_list { "list" } else { "case" };
-        let word = cluster.tell_hand(&format!("{what} {case}"))?;
+        let command = if is_of_list { "list" } else { "case" };
+        let word = cluster.inject(&format!("{command} {case}"))?;
         let Some((kind, _)) = word.split_once('|') else {
-            cluster.start_programs(places)?;
-            *standing = Some(cluster);
+            cluster.start_programs(paths)?;
+            *current = Some(cluster);
             return Ok(());
         };
         self.cases += 1;
         *self.by_kind.entry(kind.to_owned()).or_default() += 1;
-        let outcome = if is_alone {
-            let outcome = tools::alone(places, &cluster, case)?;
-            cluster.start_programs(places)?;
-            std::thread::sleep(LITTLE);
+        let outcome = if is_unused {
+            let outcome = tools::without_programs(paths, &cluster, case)?;
+            cluster.start_programs(paths)?;
+            std::thread::sleep(WORK);
             outcome
         } else {
-            std::thread::sleep(LITTLE);
-            tools::beside_programs(places, &cluster, case)?
+            std::thread::sleep(WORK);
+            tools::beside_programs(paths, &cluster, case)?
         };
         failures.extend(outcome.failures);
         errors.extend(outcome.errors);
         self.peak_kib = self.peak_kib.max(outcome.peak_kib);
-        let mut is_whole = true;
+        let mut is_intact = true;
         for program in &mut cluster.programs {
-            let (fares, failure) = program.fares();
+            let (state, failure) = program.state();
             failures.extend(failure);
-            is_whole &= matches!(fares, Fares::Well);
-            self.waited += u64::from(matches!(fares, Fares::Still));
+            is_intact &= state == ProgramState::Working;
+            self.waited += u64::from(state == ProgramState::Waiting);
             self.peak_kib = self.peak_kib.max(program.watched.peak_kib());
         }
         let (has_ended, failure) = cluster.node.watched.has_ended();
         failures.extend(failure);
         if has_ended {
-            is_whole = false;
+            is_intact = false;
             failures.push(Failure {
-                kind: "memory node: it has ended".to_owned(),
-                said: cluster.node.watched.said(),
+                kind: "memory node: has ended".to_owned(),
+                stderr: cluster.node.watched.stderr(),
             });
         }
         self.peak_kib = self.peak_kib.max(cluster.node.watched.peak_kib());
-        is_whole &= failures.is_empty();
-        if is_whole {
-            cluster.tell_hand("mend")?;
-            cluster.start_programs(places)?;
-            *standing = Some(cluster);
+        is_intact &= failures.is_empty();
+        if is_intact {
+            cluster.inject("restore")?;
+            cluster.start_programs(paths)?;
+            *current = Some(cluster);
         } else {
             let (failed, ended) = cluster.end()?;
             failures.extend(failed);
             errors.extend(ended.into_iter().map(|error| format!("program: {error}")));
         }
-        let sweeps = manner(case).sweeps;
+        let sweeps = setup(case).sweeps;
         let what = format!(
             "case {case} (seed {}, {}): {word}",
-            places.seed,
+            paths.seed,
             if sweeps { "swept" } else { "not swept" }
         );
-        self.note(places, &what, failures);
+        self.note(paths, &what, failures);
         Ok(())
     }
 
-    fn start(&mut self, places: &Places, case: u64) -> Result<Cluster, String> {
+    fn start(&mut self, paths: &Paths, case: u64) -> Result<Cluster, String> {
         self.clusters += 1;
-        let mut cluster = Cluster::start(places, self.clusters.to_string(), manner(case))?;
-        cluster.start_programs(places)?;
+        let mut cluster = Cluster::start(paths, self.clusters.to_string(), setup(case))?;
+        cluster.start_programs(paths)?;
         for program in &mut cluster.programs {
-            if !program.begins() {
-                return Err(format!("a program does not work in a new cluster: {}", program.watched.said()));
+            if !program.works() {
+                return Err(format!(
+                    "a program performs no operation in a new cluster: {}",
+                    program.watched.stderr()
+                ));
             }
         }
-        // Some work, so that memory is in use.
-        std::thread::sleep(2 * LITTLE);
+        // Work for a moment, so that memory is in use.
+        std::thread::sleep(2 * WORK);
         Ok(cluster)
     }
 
     /// Ends a cluster, if there is one.
     fn retire(
         &mut self,
-        standing: &mut Option<Cluster>,
-        places: &Places,
+        current: &mut Option<Cluster>,
+        paths: &Paths,
         when: &str,
         errors: &mut Vec<String>,
     ) -> Result<(), String> {
-        if let Some(cluster) = standing.take() {
+        if let Some(cluster) = current.take() {
             let (failures, ended) = cluster.end()?;
             errors.extend(ended.into_iter().map(|error| format!("program: {error}")));
-            self.note(places, when, failures);
+            self.note(paths, when, failures);
         }
         Ok(())
     }
 
-    /// Counts and prints what a case's processes did that they must not do; what the first of each kind said is kept.
-    fn note(&mut self, places: &Places, what: &str, failures: Vec<Failure>) {
+    /// Counts and prints a case's failures; keeps the standard error of the first of each kind.
+    fn note(&mut self, paths: &Paths, what: &str, failures: Vec<Failure>) {
         self.crashes += u64::from(!failures.is_empty());
         let mut kinds = BTreeSet::new();
         for failure in failures.into_iter().filter(|failure| kinds.insert(failure.kind.clone())) {
@@ -238,9 +243,9 @@ impl Found {
             let seen = self.failures.entry(failure.kind).or_default();
             *seen += 1;
             if *seen == 1 {
-                let file = places.logs.join(format!("failure-{}", self.failures.len()));
-                match std::fs::write(&file, format!("{what}\n{}", failure.said)) {
-                    Ok(()) => println!("  what it said: {}", file.display()),
+                let file = paths.logs.join(format!("failure-{}", self.failures.len()));
+                match std::fs::write(&file, format!("{what}\n{}", failure.stderr)) {
+                    Ok(()) => println!("  stderr: {}", file.display()),
                     Err(error) => println!("  {}: {error}", file.display()),
                 }
             }
@@ -259,7 +264,7 @@ impl Found {
         table("failures", &self.failures);
         let (clusters, seconds) = (self.clusters, took.as_secs_f64());
         println!(
-            "{clusters} clusters, {seconds:.0} s; {} programs waited until they were told to end; at most {} KiB",
+            "{clusters} clusters, {seconds:.0} s; {} programs waited until the command to end; peak {} KiB",
             self.waited, self.peak_kib
         );
         println!("corrupt.cases {}\ncorrupt.crashes {}", self.cases, self.crashes);

@@ -1,16 +1,16 @@
-//! The tools that look at a cluster, on one whose memory is corrupt.
+//! The tools of the command `farfield`, on a cluster whose memory is corrupt.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use super::cluster::{Cluster, MemoryNode, Places};
+use super::cluster::{Cluster, MemoryNode, Paths};
 use super::watched::{Failure, PATIENCE};
 
 /// The roots that the programs make.
-const ROOTS: [&str; 6] = ["stage", "lazy list", "Harris list", "stack", "queue", "cellar"];
+const ROOTS: [&str; 6] = ["control", "lazy list", "Harris list", "stack", "queue", "extras"];
 
-/// What tools did that they must not do, and the errors that they ended with.
+/// The failures and errors of tools.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) failures: Vec<Failure>,
@@ -18,14 +18,14 @@ pub(super) struct Outcome {
     pub(super) peak_kib: u64,
 }
 
-/// Runs commands side by side, each with its role.
-fn run(places: &Places, commands: &[(&'static str, Vec<&str>)], outcome: &mut Outcome) -> Result<(), String> {
+/// Runs commands in parallel, each with its role.
+fn run(paths: &Paths, commands: &[(&'static str, Vec<&str>)], outcome: &mut Outcome) -> Result<(), String> {
     let mut running = Vec::new();
     for (number, (role, arguments)) in commands.iter().enumerate() {
         let log = format!("tool-{number}");
-        let mut watched = places.watched(role, &log, &places.farfield(), arguments)?;
+        let mut watched = paths.watched(role, &log, &paths.farfield(), arguments)?;
         let out = watched.process.0.stdout.take();
-        // What it prints is read, so that it does not wait.
+        // Its output is read, so that it does not block.
         let reader =
             std::thread::spawn(move || out.map(|mut out| std::io::copy(&mut out, &mut std::io::sink())));
         running.push((role, watched, reader));
@@ -40,13 +40,13 @@ fn run(places: &Places, commands: &[(&'static str, Vec<&str>)], outcome: &mut Ou
     Ok(())
 }
 
-/// Every tool that looks at a cluster that is in use. Which root is dumped, and how deep, the case's number says.
-pub(super) fn beside_programs(places: &Places, cluster: &Cluster, case: u64) -> Result<Outcome, String> {
+/// Runs the tools for a cluster in use. The case's number selects the root to dump and the depth.
+pub(super) fn beside_programs(paths: &Paths, cluster: &Cluster, case: u64) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let url = cluster.url();
     let root = ROOTS[case as usize % ROOTS.len()];
     let depth = if case.is_multiple_of(3) { "1000" } else { "3" };
-    let file = places.logs.join("refused").display().to_string();
+    let file = paths.logs.join("refused").display().to_string();
     let commands = [
         ("status", vec!["status", url, "--format", if case.is_multiple_of(2) { "json" } else { "text" }]),
         ("roots", vec!["roots", url]),
@@ -56,33 +56,33 @@ pub(super) fn beside_programs(places: &Places, cluster: &Cluster, case: u64) -> 
         ("checkpoint", vec!["checkpoint", url, &file]),
         ("collect", vec!["collect", "--cluster", url]),
     ];
-    run(places, &commands, &mut outcome)?;
+    run(paths, &commands, &mut outcome)?;
     outcome.failures.extend(metrics(&cluster.node, case));
     Ok(outcome)
 }
 
-/// Every tool, on a cluster that no program uses: what it saves is restored elsewhere.
-pub(super) fn alone(places: &Places, cluster: &Cluster, case: u64) -> Result<Outcome, String> {
+/// Runs the tools for a cluster without programs; restores its checkpoint in another cluster.
+pub(super) fn without_programs(paths: &Paths, cluster: &Cluster, case: u64) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let url = cluster.url();
-    let file = places.logs.join("checkpoint");
+    let file = paths.logs.join("checkpoint");
     let _ = std::fs::remove_file(&file);
     let path = file.display().to_string();
     let root = ROOTS[case as usize / 4 % ROOTS.len()];
-    run(places, &[("status", vec!["status", url])], &mut outcome)?;
-    run(places, &[("checkpoint", vec!["checkpoint", url, &path])], &mut outcome)?;
+    run(paths, &[("status", vec!["status", url])], &mut outcome)?;
+    run(paths, &[("checkpoint", vec!["checkpoint", url, &path])], &mut outcome)?;
     run(
-        places,
+        paths,
         &[("dump", vec!["dump", url, root, "--depth", "1000"]), ("roots", vec!["roots", url])],
         &mut outcome,
     )?;
-    run(places, &[("collect", vec!["collect", "--cluster", url])], &mut outcome)?;
+    run(paths, &[("collect", vec!["collect", "--cluster", url])], &mut outcome)?;
     outcome.failures.extend(metrics(&cluster.node, case));
     if file.exists() {
-        let node = MemoryNode::start(places, "restored", case.is_multiple_of(8))?;
-        run(places, &[("restore", vec!["restore", &node.url, &path])], &mut outcome)?;
+        let node = MemoryNode::start(paths, "restored", case.is_multiple_of(8))?;
+        run(paths, &[("restore", vec!["restore", &node.url, &path])], &mut outcome)?;
         run(
-            places,
+            paths,
             &[("status", vec!["status", &node.url]), ("dump", vec!["dump", &node.url, root])],
             &mut outcome,
         )?;
@@ -91,7 +91,7 @@ pub(super) fn alone(places: &Places, cluster: &Cluster, case: u64) -> Result<Out
     Ok(outcome)
 }
 
-/// Asks a memory node for its metrics, which it has to give whatever is in its memory.
+/// Requests a memory node's metrics, which it must serve whatever its memory contains.
 fn metrics(node: &MemoryNode, case: u64) -> Option<Failure> {
     let path = if case.is_multiple_of(2) { "/metrics" } else { "/metrics.json" };
     let began = Instant::now();
@@ -103,7 +103,7 @@ fn metrics(node: &MemoryNode, case: u64) -> Option<Failure> {
         stream.read_to_string(&mut answer)?;
         Ok(answer)
     };
-    let failure = |said: String| Some(Failure { kind: "metrics: no answer".to_owned(), said });
+    let failure = |stderr: String| Some(Failure { kind: "metrics: no answer".to_owned(), stderr });
     match asked() {
         Ok(answer) if answer.starts_with("HTTP/1.1 200") && began.elapsed() < PATIENCE => None,
         Ok(answer) => failure(answer),

@@ -1,7 +1,7 @@
-//! A process that must not fail, whatever is in far memory.
+//! A process that must not fail, whatever far memory contains.
 //!
-//! It *fails* if it ends by a signal, panics (also in a thread whose panic the process survives), has more memory than it may, or does not
-//! end in time where it has to. An error and exit code 2 are no failure.
+//! It *fails* if it ends by a signal, panics (even in a thread whose panic the process survives), exceeds its memory limit, or does not end
+//! in time. An error with exit code 2 is no failure.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -13,24 +13,24 @@ use std::time::{Duration, Instant};
 use crate::workspace::high_water_kib;
 use crate::workspace::process::Process;
 
-/// How long a process may take to end that has been told to, and a tool to do its work.
+/// Timeout of a process to end on command, and of a tool.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// How much of a message tells it from others.
+/// Number of characters that identify a message.
 const MOST_CHARS: usize = 72;
-/// How often a process is looked at that is waited for.
-const LOOK: Duration = Duration::from_millis(2);
-/// How much memory a process may have for itself, besides twice the cluster's.
+/// Period of polling a process.
+const POLL: Duration = Duration::from_millis(2);
+/// Memory limit of a process, besides twice the cluster's memory.
 pub(super) const OWN_KIB: u64 = 64 << 10;
-/// How much address space it may have besides: an attempt to get more fails, before the machine suffers.
+/// Limit of its address space beyond that: larger allocations fail, and the machine is safe.
 const SPACE_KIB: u64 = 512 << 10;
 
-/// What a process did that it must not do.
+/// A failure of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The same for failures of one cause: the process's role, and where it panicked or how it ended.
+    /// Equal for failures of one cause: the process's role, and where it panicked or how it ended.
     pub(crate) kind: String,
-    /// What it wrote to its standard error.
-    pub(crate) said: String,
+    /// Its standard error.
+    pub(crate) stderr: String,
 }
 
 /// A process whose standard error goes to a file.
@@ -40,14 +40,14 @@ pub(crate) struct Watched {
     log: PathBuf,
     most_kib: u64,
     peak_kib: u64,
-    /// Where in the log the part begins that was not looked at yet.
-    seen: usize,
-    /// How it ended is known, or it was killed: what comes after is of no interest.
+    /// Bytes of the log that have been checked.
+    checked_bytes: usize,
+    /// True if its end has been judged, or it was killed.
     is_over: bool,
 }
 
 impl Watched {
-    /// Starts a program. `cluster_bytes` says how much memory its cluster has.
+    /// Starts a program. `cluster_bytes` is the memory of its cluster.
     pub(crate) fn start(
         role: &'static str,
         program: &Path,
@@ -61,38 +61,38 @@ impl Watched {
         let limited = format!("ulimit -c 0; ulimit -v {}; exec \"$0\" \"$@\"", most_kib + SPACE_KIB);
         let mut command = Command::new("sh");
         command.args(["-c", &limited]).arg(program).args(arguments).stderr(Stdio::from(stderr));
-        // Of one arena of malloc, threads take address space for their stacks only.
+        // With one arena of malloc, threads need address space for their stacks only.
         command.env("RUST_BACKTRACE", "1").env("MALLOC_ARENA_MAX", "1");
         let process = Process::spawn(&mut command)?;
-        Ok(Self { process, role, log, most_kib, peak_kib: 0, seen: 0, is_over: false })
+        Ok(Self { process, role, log, most_kib, peak_kib: 0, checked_bytes: 0, is_over: false })
     }
 
-    /// The most memory that it was seen to have.
+    /// The peak of its memory.
     pub(crate) fn peak_kib(&self) -> u64 {
         self.peak_kib
     }
 
-    /// All that it wrote to its standard error.
-    pub(crate) fn said(&self) -> String {
+    /// Its standard error.
+    pub(crate) fn stderr(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
     fn failure(&self, how: &str) -> Failure {
-        Failure { kind: format!("{}: {how}", self.role), said: self.said() }
+        Failure { kind: format!("{}: {how}", self.role), stderr: self.stderr() }
     }
 
-    /// What it has done since the last look that it must not do. A process that has too much memory is killed.
-    pub(crate) fn look(&mut self) -> Option<Failure> {
+    /// A failure since the last check. A process that exceeds its memory limit is killed.
+    pub(crate) fn check(&mut self) -> Option<Failure> {
         if self.is_over {
             return None;
         }
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         self.peak_kib =
             self.peak_kib.max(status.ok().and_then(|status| high_water_kib(&status)).unwrap_or(0));
-        let said = self.said();
-        let new = said.get(self.seen..).unwrap_or_default();
+        let stderr = self.stderr();
+        let new = stderr.get(self.checked_bytes..).unwrap_or_default();
         let panicked = new.lines().find_map(|line| Some(line.split_once("panicked at ")?.1.to_owned()));
-        self.seen = said.len();
+        self.checked_bytes = stderr.len();
         if let Some(place) = panicked {
             return Some(self.failure(&format!("panicked at {place}")));
         }
@@ -108,40 +108,40 @@ impl Watched {
         self.is_over = true;
     }
 
-    /// How its end is to be judged.
+    /// The failure in its end, if there is one.
     fn judge(&mut self, status: ExitStatus) -> Option<Failure> {
         if self.is_over {
             return None;
         }
-        let seen = self.look();
+        let found = self.check();
         let by_itself = match status.code() {
             Some(0 | 2) => None,
             Some(101) => Some(self.failure("panicked")),
             Some(code) => Some(self.failure(&format!("exit code {code}"))),
             None => {
-                let said = self.said();
-                let reason = said.lines().find(|line| line.starts_with("memory allocation of "));
+                let stderr = self.stderr();
+                let reason = stderr.lines().find(|line| line.starts_with("memory allocation of "));
                 let reason = reason.map_or(String::new(), |_| ", memory allocation failed".to_owned());
                 Some(self.failure(&format!("{status}{reason}")))
             }
         };
-        seen.or(by_itself)
+        found.or(by_itself)
     }
 
-    /// Whether it has ended, and what it did that it must not do.
+    /// Returns whether it has ended, and a failure.
     pub(crate) fn has_ended(&mut self) -> (bool, Option<Failure>) {
         match self.process.has_ended() {
             Some(status) => {
                 let failure = self.judge(status);
-                // Told once.
+                // Judged once.
                 self.is_over = true;
                 (true, failure)
             }
-            None => (false, self.look()),
+            None => (false, self.check()),
         }
     }
 
-    /// Waits until it has ended, as it should within [`PATIENCE`]. Otherwise it is killed.
+    /// Waits for its end; kills it after [`PATIENCE`]. Returns a failure.
     pub(crate) fn end(&mut self) -> Option<Failure> {
         self.end_within(PATIENCE)
     }
@@ -157,24 +157,23 @@ impl Watched {
             }
             if began.elapsed() > patience {
                 let mut hang = self.failure("does not end");
-                hang.said.push_str(&threads(self.process.id()));
+                hang.stderr.push_str(&threads(self.process.id()));
                 self.kill();
                 return found.or(Some(hang));
             }
-            sleep(LOOK);
+            sleep(POLL);
         }
     }
 
-    /// The error that it ended with: its last line without numbers, or nothing.
+    /// The error that it ended with: its last line without numbers.
     pub(crate) fn error(&self) -> Option<String> {
-        let said = self.said();
-        let line = said.lines().rev().find_map(|line| line.strip_prefix("error: "))?;
+        let stderr = self.stderr();
+        let line = stderr.lines().rev().find_map(|line| line.strip_prefix("error: "))?;
         Some(without_numbers(line))
     }
 }
 
-/// What the threads of a process do: a line each, with the thread's name, its state, the processor time that it has had (in ticks), and where it
-/// waits in the system.
+/// The threads of a process, a line each: name, state, processor time in ticks, and the kernel function in which it waits.
 fn threads(pid: u32) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
@@ -193,7 +192,7 @@ impl Drop for Watched {
     }
 }
 
-/// A message of which those that differ in numbers only are the same.
+/// Replaces the numbers of a message, so that messages which differ only in numbers are equal.
 fn without_numbers(line: &str) -> String {
     let is_number = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_digit())
@@ -245,15 +244,15 @@ mod tests {
 
     #[test]
     fn a_panic_is_found_also_if_the_process_survives_it() {
-        let said = "echo \"thread 'keeper' (17) panicked at runtime/src/x.rs:7:9:\" >&2";
-        assert_eq!(failure("panic", said).as_deref(), Some("test: panicked at runtime/src/x.rs:7:9:"));
+        let stderr = "echo \"thread 'keeper' (17) panicked at runtime/src/x.rs:7:9:\" >&2";
+        assert_eq!(failure("panic", stderr).as_deref(), Some("test: panicked at runtime/src/x.rs:7:9:"));
         assert_eq!(failure("silent", "exit 101").as_deref(), Some("test: panicked"));
-        let mut watched = shell("survives", &format!("{said}; sleep 100"));
+        let mut watched = shell("survives", &format!("{stderr}; sleep 100"));
         let began = Instant::now();
-        while watched.look().is_none() {
-            assert!(began.elapsed() < PATIENCE, "the panic was not seen");
+        while watched.check().is_none() {
+            assert!(began.elapsed() < PATIENCE, "the panic was not found");
         }
-        assert_eq!(watched.look(), None, "it was seen already");
+        assert_eq!(watched.check(), None, "it was reported already");
     }
 
     #[test]
@@ -270,8 +269,8 @@ mod tests {
 
     #[test]
     fn messages_are_told_apart_by_their_words() {
-        let seen = "0:0x1f8 is no address (epoch 17 of member 3a)";
-        assert_eq!(without_numbers(seen), "#:# is no address (epoch # of member #)");
+        let message = "0:0x1f8 is no address (epoch 17 of member 3a)";
+        assert_eq!(without_numbers(message), "#:# is no address (epoch # of member #)");
         assert_eq!(without_numbers("bits deadbeefdeadbeef in a face"), "bits # in a face");
     }
 }

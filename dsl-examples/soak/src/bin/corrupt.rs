@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use farfield::__private::metadata::Map;
 use farfield::{Error, Result};
 use farfield_soak::corrupt::memory::Memory;
-use farfield_soak::corrupt::{hand, program};
+use farfield_soak::corrupt::{injector, worker};
 
 /// The processes of the corruption test.
 #[derive(Parser)]
@@ -18,26 +18,26 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Work on all structures until the standard input ends
-    Program {
-        /// The cluster
+    /// Operate on all structures until the standard input ends
+    Worker {
+        /// The cluster's URL
         cluster: String,
-        /// What the choices start from
+        /// Seed of the random choices
         seed: u64,
     },
-    /// Corrupt words of a cluster's memory, as the standard input says
-    Hand {
-        /// The process that is the memory node
+    /// Corrupt words of a cluster's memory, as commands on the standard input say
+    Inject {
+        /// Process id of the memory node
         pid: u32,
-        /// What the choices start from
+        /// Seed of the random choices
         seed: u64,
-        /// How many memory nodes there are
+        /// Number of memory nodes
         nodes: u16,
-        /// How many segments each has
+        /// Number of segments of each memory node
         segments: u16,
-        /// The bytes of each
+        /// Bytes of each segment
         segment_bytes: u64,
-        /// How the kinds of words begin that are corrupted
+        /// Prefix of the kinds of words that are corrupted
         #[arg(default_value = "")]
         only: String,
     },
@@ -55,12 +55,12 @@ fn main() -> ExitCode {
 
 fn run(role: Role) -> Result<()> {
     match role {
-        Role::Program { cluster, seed } => program::run(&cluster, seed),
-        Role::Hand { pid, seed, nodes, segments, segment_bytes, only } => {
+        Role::Worker { cluster, seed } => worker::run(&cluster, seed),
+        Role::Inject { pid, seed, nodes, segments, segment_bytes, only } => {
             let map = Map::new(nodes, segments, segment_bytes);
-            let map = map.ok_or_else(|| Error::other("there is no such memory"))?;
+            let map = map.ok_or_else(|| Error::other("no memory has this many nodes, segments and bytes"))?;
             let memory = Memory::of_process(pid, map);
-            hand::run(&memory.map_err(Error::other)?, seed, &only).map_err(Error::other)
+            injector::run(&memory.map_err(Error::other)?, seed, &only).map_err(Error::other)
         }
     }
 }

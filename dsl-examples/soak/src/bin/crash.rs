@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use farfield::{Cluster, Error, Result};
 use farfield_soak::crash::{judge, work};
 
-/// How often the watch does something though nobody asks it.
+/// How often the watch runs its thread when no line arrives.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The processes of the crash test.
@@ -23,30 +23,30 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Work on all structures until told to stop, or killed
+    /// Operate on all structures until stopped or killed
     Work {
-        /// The cluster
+        /// The cluster's URL
         cluster: String,
-        /// Where to log each operation: a new file
+        /// File for the log of operations; must not exist
         log: PathBuf,
-        /// What the choices start from
+        /// Seed of the random choices
         seed: u64,
     },
-    /// Print the epoch for each line that is read
+    /// Print the epoch for each line of the standard input
     Watch {
-        /// The cluster
+        /// The cluster's URL
         cluster: String,
     },
-    /// Tell all to stop
+    /// Tell all processes to stop
     Stop {
-        /// The cluster
+        /// The cluster's URL
         cluster: String,
     },
-    /// Look at what is left, and print it
+    /// Check the structures, the memory and the logs, and print the result
     Judge {
-        /// The cluster
+        /// The cluster's URL
         cluster: String,
-        /// The directory of the logs
+        /// Directory of the logs
         logs: PathBuf,
     },
 }
@@ -72,7 +72,7 @@ fn watch(url: &str) -> Result<()> {
         let (asks, asked) = mpsc::channel();
         std::thread::spawn(move || std::io::stdin().lock().lines().try_for_each(|line| asks.send(line)));
         loop {
-            // A thread that is never heard of would keep the memory of the dead from coming back.
+            // A thread that never runs would delay the reclamation of dead processes' memory.
             ct.yield_now().await;
             match asked.recv_timeout(LOOK) {
                 Ok(line) => drop(line.map_err(Error::other)?),

@@ -1,7 +1,7 @@
-//! The memory of a cluster, seen from outside.
+//! The memory of a cluster, accessed by a process that is no member.
 //!
-//! A [`Memory`] is no member: it is the file that the memory node has open, found by the node's process number in `/proc`. Its words are read and
-//! written in that file, whatever is in far memory, and nothing in the cluster knows of it.
+//! A [`Memory`] is the file that the memory node has open, found through the node's process id in `/proc`. Words are read and written in
+//! that file, whatever far memory contains, and without the cluster's knowledge.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,14 +11,14 @@ use std::path::Path;
 use farfield::__private::Address;
 use farfield::__private::metadata::Map;
 
-/// Far memory, as the hand sees it.
+/// Far memory as a file.
 pub struct Memory {
     file: File,
     map: Map,
 }
 
 impl Memory {
-    /// The memory that a process has open: a file of that name, or one without a name.
+    /// The memory that a process has open: a file of that name, or a `memfd`.
     ///
     /// # Errors
     /// Those of the system; one if the process has no such file open.
@@ -47,12 +47,12 @@ impl Memory {
         Ok(Self { file, map })
     }
 
-    /// Where what is.
+    /// The map of its words.
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// A word; 0 where there is no memory.
+    /// A word; 0 outside memory.
     pub fn word(&self, at: Address) -> u64 {
         let mut bytes = [0; 8];
         let read = self.file.read_exact_at(&mut bytes, self.map.place(at));
@@ -67,9 +67,9 @@ impl Memory {
         self.file.write_all_at(&word.to_le_bytes(), self.map.place(at))
     }
 
-    /// Gives every record of the control block to the first process, before there is any: all that come get theirs on pages.
-    pub(super) fn crowd(&self) -> io::Result<()> {
-        // The state of a record is its process's number and one.
+    /// Gives every record of the control block to the first process, before any process registers: later ones get records on pages.
+    pub(super) fn occupy_records(&self) -> io::Result<()> {
+        // The state of a record is its process's number plus one.
         self.map.records().try_for_each(|record| self.set(record, 2))?;
         Ok(())
     }

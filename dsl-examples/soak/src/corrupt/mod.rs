@@ -1,15 +1,15 @@
-//! Live memory that is corrupted: what does it, and what it is done to.
+//! The corruption test: processes whose far memory is corrupted while they work.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`memory`] | the memory of a cluster, for programs that are none of its members |
-//! | [`hand`] | corrupts words of it, as it is told |
-//! | [`choice`] | which word a case corrupts, and what it becomes |
-//! | [`program`] | a member that works on all structures, and ends when it is told to, whatever is in far memory |
+//! | [`memory`] | the memory of a cluster, for programs that are no members |
+//! | [`injector`] | corrupts words, by command |
+//! | [`cases`] | which word a case corrupts, and its new value |
+//! | [`worker`] | a member that operates on all structures, and stops on command whatever far memory contains |
 //!
-//! `cargo xtask corrupt` starts both and looks at how all processes fare.
+//! `cargo xtask corrupt` starts both and checks how all processes end.
 
-pub mod choice;
-pub mod hand;
+pub mod cases;
+pub mod injector;
 pub mod memory;
-pub mod program;
+pub mod worker;

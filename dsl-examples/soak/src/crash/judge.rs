@@ -1,4 +1,4 @@
-//! What is left when processes have been killed, and whether it is right.
+//! Judges the structures, the memory and the logs after processes were killed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,23 +8,23 @@ use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack, harris_list
 
 use super::log::{self, Call};
 use super::sequence::Order;
-use super::{order, register, sequence};
-use crate::stage::{HALF, Operation, Stage, Structures, Which};
+use super::{register, sequence, set};
+use crate::structures::{Control, HALF, Operation, Structures, Target};
 
-/// What the judge has found.
+/// The judge's findings.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Operations that returned, and those that their process was killed in.
+    /// Operations that returned.
     pub returned: usize,
-    /// See above.
+    /// Operations during which their process was killed.
     pub interrupted: usize,
-    /// Reads that found a record half-written, because its writer was killed.
+    /// Reads of records that were left half-written by killed writers.
     pub half_written: usize,
-    /// What is wrong with the structures or the history; empty if nothing is.
+    /// Faults of the structures or the history.
     pub faults: Vec<String>,
-    /// The bytes of all objects that are not freed, and of those that the roots lead to.
+    /// Bytes of all objects that are not freed.
     pub live_bytes: u64,
-    /// See above.
+    /// Bytes of all objects that are reachable from the roots.
     pub reachable_bytes: u64,
 }
 
@@ -34,27 +34,27 @@ pub struct Verdict {
 /// Those of the cluster.
 pub fn stop(url: &str) -> Result<()> {
     Cluster::connect(url)?
-        .run(1, async |ct| Structures::attach(ct).await?.stage.stop().store(ct, 1).await)?;
+        .run(1, async |ct| Structures::attach(ct).await?.control.stop().store(ct, 1).await)?;
     Ok(())
 }
 
-/// The bytes of the blocks of so many objects. Up to 512 bytes there is a size for each multiple of 8, from 16 on.
+/// Bytes of the blocks of some objects. Up to 512 bytes, the size classes are the multiples of 8 from 16 on.
 fn bytes_of<T: Remote>(objects: usize) -> u64 {
     (T::SIZE.max(16) * objects) as u64
 }
 
 /// The calls on each key of each structure.
-type Histories = BTreeMap<(Which, u64), Vec<Call>>;
+type Histories = BTreeMap<(Target, u64), Vec<Call>>;
 
-/// Looks at everything, once all processes have ended.
+/// Judges everything, when all processes have ended.
 ///
 /// # Errors
 /// Those of the cluster, and of the logs.
 pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
     let mut histories = Histories::new();
     for entry in std::fs::read_dir(logs).map_err(Error::other)? {
-        for (which, key, call) in log::read(&entry.map_err(Error::other)?.path()).map_err(Error::other)? {
-            histories.entry((which, key)).or_default().push(call);
+        for (target, key, call) in log::read(&entry.map_err(Error::other)?.path()).map_err(Error::other)? {
+            histories.entry((target, key)).or_default().push(call);
         }
     }
     let calls = || histories.values().flatten();
@@ -67,10 +67,10 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         let all = Structures::attach(ct).await?;
         all.lazy.recover(ct).await?;
         look_at_all(&all, &mut histories, ct).await?;
-        // These find a node that is locked, marked or in a wrong place.
+        // The iterators detect nodes that are locked, marked or misplaced.
         let lists = [("lazy list", all.lazy.iter(ct).await), ("Harris list", all.harris.iter(ct).await)];
-        // The stage; of each list itself and its sentinels; the stack; the queue and its dummy.
-        verdict.reachable_bytes = bytes_of::<Stage>(1)
+        // The control words; each list and its sentinels; the stack; the queue and its dummy.
+        verdict.reachable_bytes = bytes_of::<Control>(1)
             + bytes_of::<LazyList<u64>>(1)
             + bytes_of::<lazy_list::Node<u64>>(2)
             + bytes_of::<HarrisList<u64>>(1)
@@ -91,27 +91,27 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
             ct.try_reclaim().await;
         }
         verdict.live_bytes = ct.heap_use().await?.iter().map(|usage| usage.live_bytes).sum();
-        for ((which, key), calls) in &histories {
-            if let Err(why) = explain(*which, calls) {
-                verdict.faults.push(format!("{which:?} key {key}: {why}"));
+        for ((target, key), calls) in &histories {
+            if let Err(why) = explain(*target, calls) {
+                verdict.faults.push(format!("{target:?} key {key}: {why}"));
             }
         }
         Ok(verdict)
     })?;
-    found.into_iter().next().ok_or_else(|| Error::other("the thread gave nothing"))
+    found.into_iter().next().ok_or_else(|| Error::other("the thread returned no verdict"))
 }
 
-/// Looks up every key, reads every record, and takes all values out: what is there in the end is a part of the history.
+/// Looks up every key, reads every record, and removes all values: the final contents are part of the history.
 async fn look_at_all(all: &Structures, histories: &mut Histories, ct: &ComputeThread) -> Result<()> {
-    for which in Which::ALL {
-        let has_values = matches!(which, Which::Stack | Which::Queue);
+    for target in Target::ALL {
+        let has_values = matches!(target, Target::Stack | Target::Queue);
         let operation = if has_values { Operation::Remove } else { Operation::Get };
-        for key in 0..which.keys() {
+        for key in 0..target.keys() {
             loop {
-                let invoked = all.stage.events().fetch_add(ct, 1).await?;
-                let answer = all.perform(which, operation, key, 0, ct).await?;
-                let returned = Some((all.stage.events().fetch_add(ct, 1).await?, answer));
-                let calls = histories.entry((which, key)).or_default();
+                let invoked = all.control.events().fetch_add(ct, 1).await?;
+                let answer = all.perform(target, operation, key, 0, ct).await?;
+                let returned = Some((all.control.events().fetch_add(ct, 1).await?, answer));
+                let calls = histories.entry((target, key)).or_default();
                 calls.push(Call { operation, invoked, returned });
                 if !has_values || answer == 0 {
                     break;
@@ -122,14 +122,14 @@ async fn look_at_all(all: &Structures, histories: &mut Histories, ct: &ComputeTh
     Ok(())
 }
 
-/// Whether calls on a key can be explained.
-fn explain(which: Which, calls: &[Call]) -> std::result::Result<(), String> {
-    match which {
-        Which::Lazy | Which::Harris => {
-            order::explain(calls).map_err(|event| format!("nothing explains event {event}"))
+/// Checks the calls on a key.
+fn explain(target: Target, calls: &[Call]) -> std::result::Result<(), String> {
+    match target {
+        Target::Lazy | Target::Harris => {
+            set::explain(calls).map_err(|event| format!("no order of the operations explains event {event}"))
         }
-        Which::Stack => sequence::explain(calls, Order::Last),
-        Which::Queue => sequence::explain(calls, Order::First),
-        Which::Records => register::explain(calls),
+        Target::Stack => sequence::explain(calls, Order::Last),
+        Target::Queue => sequence::explain(calls, Order::First),
+        Target::Records => register::explain(calls),
     }
 }

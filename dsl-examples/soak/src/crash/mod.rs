@@ -1,19 +1,20 @@
-//! Real processes that are killed: what each does, what it leaves behind, and whether that is right.
+//! The crash test: processes are killed, and the structures, the memory and the logs are judged.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`log`] | what a process did, in a file that survives it |
-//! | [`work`] | a process that works on all [structures](crate::stage) until it is told to stop, or killed |
-//! | [`judge`] | looks at what is left: the structures, the memory, and all logs |
-//! | [`order`] | whether the operations on a key of a set can have happened one after the other |
-//! | [`sequence`] | the same of a stack or a queue: no value is lost or doubled, or out of order |
-//! | [`register`] | the same of a record |
+//! | [`log`] | the operations of a process, in a file that survives it |
+//! | [`work`] | a process that operates on all [structures](crate::structures) until it is stopped or killed |
+//! | [`judge`] | checks the structures, the memory and all logs |
+//! | [`set`] | decides whether the operations on a key of a set are linearizable |
+//! | [`sequence`] | for a stack or a queue: no value is lost, duplicated or out of order |
+//! | [`register`] | decides whether the operations on a record are linearizable |
 //!
-//! Whoever starts and kills the processes is `cargo xtask crash-test`.
+//! `cargo xtask crash-test` starts and kills the processes.
 
 pub mod judge;
 pub mod log;
-pub mod order;
+
 pub mod register;
 pub mod sequence;
+pub mod set;
 pub mod work;

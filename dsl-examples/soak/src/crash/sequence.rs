@@ -1,35 +1,35 @@
-//! Whether the operations on a stack or a queue can have happened, if processes were killed over some of them.
+//! Checks the operations on a stack or a queue, some of which were interrupted by kills.
 //!
-//! All values differ, and in the end everything is taken out, so each value has a *life*: it was put in between two events, and taken out between
-//! two others. What is checked of lives is what every explanation needs (Henzinger, Sezgin and Vafeiadis, "Aspect-oriented linearizability
-//! proofs", CONCUR 2013; for queues these conditions are also enough):
+//! All values differ, and finally all are removed. So each value has a *lifetime*: it was inserted between two events, and removed between
+//! two others. The checks are necessary conditions for linearizability (Henzinger, Sezgin and Vafeiadis, "Aspect-oriented linearizability
+//! proofs", CONCUR 2013; for queues they are also sufficient):
 //!
-//! - a value that is taken was put in before, and is taken once;
-//! - a value whose putting in has returned is taken, unless a process was killed that was taking one: as many may be missing;
-//! - of a queue, a value is not taken before one is that was put in earlier; of a stack, not while one is on top of it;
-//! - nothing is found empty while values are in it all the time.
+//! - a value that is removed was inserted before, and is removed once;
+//! - a value whose insertion has returned is removed, except one for each interrupted removal;
+//! - in a queue, a value is not removed before one that was inserted earlier; in a stack, not while another is on top of it;
+//! - no operation finds the structure empty while it contains values throughout the operation.
 //!
-//! "Earlier", "on top" and "all the time" are meant as certain: whatever the moments were at which overlapping operations took effect.
+//! "Earlier", "on top" and "throughout" mean: for all moments at which overlapping operations may have taken effect.
 
 use std::collections::BTreeMap;
 
 use super::log::{Call, value_of};
-use crate::stage::Operation;
+use crate::structures::Operation;
 
-/// In which order values leave.
+/// The order of removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The first in is the first out: a queue.
+    /// First in, first out: a queue.
     First,
-    /// The last in is the first out: a stack.
+    /// Last in, first out: a stack.
     Last,
 }
 
-/// When an operation began and when it returned; one that did not return may take effect at any time.
+/// Events of an operation's invocation and return; without a return it may take effect at any time.
 type Span = (u64, u64);
 const NEVER: u64 = u64::MAX;
 
-/// A value that was put in and taken out.
+/// The lifetime of a value: its insertion and removal.
 struct Life {
     put: Span,
     taken: Span,
@@ -39,10 +39,10 @@ fn span(call: &Call) -> Span {
     (call.invoked, call.returned.map_or(NEVER, |(event, _)| event))
 }
 
-/// Whether calls on one structure, empty at first and in the end, can be explained.
+/// Checks the calls on one structure, which is empty at first and at the end.
 ///
 /// # Errors
-/// What can not be.
+/// A description of the contradiction.
 pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
     let of = |operation| calls.iter().filter(move |call| call.operation == operation);
     let mut puts: BTreeMap<u64, Span> =
@@ -56,7 +56,7 @@ pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
                 let put = puts.remove(&value).filter(|put| put.0 < event);
                 let put = put.ok_or_else(|| {
                     format!(
-                        "event {event} takes the value of event {}, which is not in it: taken twice, or never put in",
+                        "event {event} removes the value of event {}, which was removed before or never inserted",
                         value_of(value)
                     )
                 })?;
@@ -68,7 +68,7 @@ pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
     if lost.len() > interrupted {
         let (count, first) = (lost.len(), value_of(lost[lost.len() - 1]));
         return Err(format!(
-            "{count} values are lost, the first of them that of event {first}; only {interrupted} processes were killed that took one"
+            "{count} values are lost, the first that of event {first}; only {interrupted} removals were interrupted"
         ));
     }
     let out_of_order = match order {
@@ -76,16 +76,16 @@ pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
         Order::Last => covered(&mut lives),
     };
     if let Some(event) = out_of_order {
-        return Err(format!("the value that event {event} takes comes out of order"));
+        return Err(format!("event {event} removes a value out of order"));
     }
     found_empty(&lives, &empty)
-        .map_or(Ok(()), |event| Err(format!("event {event} finds it empty, which it is not")))
+        .map_or(Ok(()), |event| Err(format!("event {event} finds the structure empty, which it is not")))
 }
 
-/// Of a queue: the event that takes a value although another was put in before it, and is taken after it.
+/// Queue: the event that removes a value although another was inserted before it and is removed after it.
 fn overtaken(lives: &mut [Life]) -> Option<u64> {
     lives.sort_unstable_by_key(|life| life.put.1);
-    // Of those that were put in by then, the latest that one is taken.
+    // For each prefix in order of insertion: the latest invocation of a removal.
     let latest: Vec<u64> = lives
         .iter()
         .scan(0, |latest, life| {
@@ -100,14 +100,14 @@ fn overtaken(lives: &mut [Life]) -> Option<u64> {
     lives.iter().find(is_overtaking).map(|life| life.taken.1)
 }
 
-/// Of a stack: the event that takes a value although another was put on top of it before, and is taken after it.
+/// Stack: the event that removes a value although another was pushed on it before and is removed after it.
 fn covered(lives: &mut [Life]) -> Option<u64> {
     lives.sort_unstable_by_key(|life| life.put.0);
     let mut by_return: Vec<usize> = (0..lives.len()).collect();
     by_return.sort_unstable_by_key(|index| lives[*index].put.1);
     let mut by_taking: Vec<usize> = (0..lives.len()).collect();
     by_taking.sort_unstable_by_key(|index| lives[*index].taken.0);
-    // Of those that are in it by now, from each place to the last, the latest that one is taken.
+    // For each place to the last: the latest invocation of a removal, among the values certainly in the stack.
     let mut latest = Latest::new(lives.len());
     let mut inside = by_return.into_iter().peekable();
     for index in by_taking {
@@ -123,7 +123,7 @@ fn covered(lives: &mut [Life]) -> Option<u64> {
     None
 }
 
-/// The maximum of values from a place to the last (a Fenwick tree).
+/// Suffix maxima (a Fenwick tree).
 struct Latest(Vec<u64>);
 
 impl Latest {
@@ -149,7 +149,7 @@ impl Latest {
     }
 }
 
-/// The event that finds nothing although some value is there at every moment of its operation.
+/// The event that finds the structure empty although it contains some value at every moment of the operation.
 fn found_empty(lives: &[Life], empty: &[Span]) -> Option<u64> {
     let mut inside: Vec<Span> =
         lives.iter().map(|life| (life.put.1, life.taken.0)).filter(|(from, to)| from < to).collect();
@@ -176,7 +176,7 @@ mod tests {
         Call { operation: Operation::Insert, invoked, returned: Some((returned, 1)) }
     }
 
-    /// Takes the value of a put that began with this event.
+    /// Removes the value whose insertion was invoked by this event.
     fn take(invoked: u64, returned: u64, put: u64) -> Call {
         Call { operation: Operation::Remove, invoked, returned: Some((returned, value_of(put))) }
     }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn values_leave_in_order() {
+    fn values_are_removed_in_order() {
         let (a, b) = (put(1, 2), put(3, 4));
         let (first_a, then_b) = (take(5, 6, 1), take(7, 8, 3));
         let (first_b, then_a) = (take(5, 6, 3), take(7, 8, 1));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_may_have_any_order() {
+    fn overlapping_operations_may_take_any_order() {
         for order in [Order::First, Order::Last] {
             let puts = [put(1, 4), put(2, 3)];
             assert_eq!(
@@ -224,19 +224,19 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_taken_once_and_only_if_it_was_put_in() {
+    fn a_value_is_removed_once_and_only_if_it_was_inserted() {
         for order in [Order::First, Order::Last] {
-            assert!(fault(&[put(1, 2), take(3, 4, 1), take(5, 6, 1)], order).contains("taken twice"));
-            assert!(fault(&[take(3, 4, 1)], order).contains("never put in"));
-            assert!(fault(&[take(1, 2, 3), put(3, 4)], order).contains("not in it"));
+            assert!(fault(&[put(1, 2), take(3, 4, 1), take(5, 6, 1)], order).contains("removed before"));
+            assert!(fault(&[take(3, 4, 1)], order).contains("never inserted"));
+            assert!(fault(&[take(1, 2, 3), put(3, 4)], order).contains("never inserted"));
         }
     }
 
     #[test]
-    fn a_value_is_lost_only_with_a_process_that_took_it() {
+    fn a_value_is_lost_only_with_an_interrupted_removal() {
         for order in [Order::First, Order::Last] {
             let lost = [put(1, 2), put(3, 4), take(5, 6, 3)];
-            assert!(fault(&lost, order).contains("1 values are lost, the first of them that of event 1"));
+            assert!(fault(&lost, order).contains("1 values are lost, the first that of event 1"));
             assert_eq!(explain(&[&lost[..], &[killed(Operation::Remove, 7)]].concat(), order), Ok(()));
             assert_eq!(explain(&[killed(Operation::Insert, 1)], order), Ok(()));
             assert_eq!(explain(&[killed(Operation::Insert, 1), take(3, 4, 1)], order), Ok(()));
@@ -244,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_empty_while_something_is_in_it() {
+    fn no_operation_finds_a_nonempty_structure_empty() {
         for order in [Order::First, Order::Last] {
             let one = [put(1, 2), take_nothing(3, 4), take(5, 6, 1)];
-            assert!(fault(&one, order).contains("event 4 finds it empty"));
+            assert!(fault(&one, order).contains("event 4 finds the structure empty"));
             assert_eq!(explain(&[put(1, 3), take_nothing(2, 4), take(5, 6, 1)], order), Ok(()));
         }
-        // One of two is there at each moment.
+        // At each moment it contains one of two values.
         let handed_over = [put(1, 2), take_nothing(3, 12), put(4, 5), take(6, 7, 1), take(13, 14, 4)];
-        assert!(fault(&handed_over, Order::First).contains("event 12 finds it empty"));
+        assert!(fault(&handed_over, Order::First).contains("event 12 finds the structure empty"));
         let gap = [put(1, 2), take_nothing(3, 12), take(4, 5, 1), put(6, 7), take(13, 14, 6)];
         assert_eq!(explain(&gap, Order::First), Ok(()));
     }

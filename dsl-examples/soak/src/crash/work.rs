@@ -1,4 +1,4 @@
-//! A process that works on all structures until it is told to stop, or killed.
+//! A process that operates on all structures until it is stopped or killed.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::log::{Log, value_of};
-use crate::stage::{HALF, Operation, Structures, Which};
+use crate::structures::{HALF, Operation, Structures, Target};
 
-/// How many operations there are between two looks whether it is time to stop.
+/// Number of operations between two checks of the stop flag.
 const OPERATIONS_PER_LOOK: u32 = 16;
 
-/// Works, and logs what it does. Half of the operations put something in; the others take something out, or read a record.
+/// Operates and logs its operations. Half of them insert; the others remove, or read a record.
 ///
 /// # Errors
 /// Those of the structures, and of the log.
@@ -22,16 +22,16 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
         let mut log = Log::create(log).map_err(Error::other)?;
         let all = Structures::attach(ct).await?;
         let mut rng = SmallRng::seed_from_u64(seed);
-        while all.stage.stop().load(ct).await? == 0 {
+        while all.control.stop().load(ct).await? == 0 {
             for _ in 0..OPERATIONS_PER_LOOK {
-                let which = Which::ALL[rng.random_range(0..Which::ALL.len())];
-                let other = if which == Which::Records { Operation::Get } else { Operation::Remove };
+                let target = Target::ALL[rng.random_range(0..Target::ALL.len())];
+                let other = if target == Target::Records { Operation::Get } else { Operation::Remove };
                 let operation = if rng.random() { Operation::Insert } else { other };
-                let key = rng.random_range(0..which.keys());
-                let answer = perform(&all, &mut log, which, operation, key, ct).await?;
-                if which == Which::Records && answer == HALF {
-                    // Whoever finds a record like this writes it anew.
-                    perform(&all, &mut log, which, Operation::Insert, key, ct).await?;
+                let key = rng.random_range(0..target.keys());
+                let answer = perform(&all, &mut log, target, operation, key, ct).await?;
+                if target == Target::Records && answer == HALF {
+                    // A half-written record is replaced.
+                    perform(&all, &mut log, target, Operation::Insert, key, ct).await?;
                 }
             }
         }
@@ -44,15 +44,15 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
 async fn perform(
     all: &Structures,
     log: &mut Log,
-    which: Which,
+    target: Target,
     operation: Operation,
     key: u64,
     ct: &ComputeThread,
 ) -> Result<u64> {
-    let event = all.stage.events().fetch_add(ct, 1).await?;
-    log.invoked(event, which, operation, key).map_err(Error::other)?;
-    let answer = all.perform(which, operation, key, value_of(event), ct).await?;
-    let event = all.stage.events().fetch_add(ct, 1).await?;
+    let event = all.control.events().fetch_add(ct, 1).await?;
+    log.invoked(event, target, operation, key).map_err(Error::other)?;
+    let answer = all.perform(target, operation, key, value_of(event), ct).await?;
+    let event = all.control.events().fetch_add(ct, 1).await?;
     log.returned(event, answer).map_err(Error::other)?;
     Ok(answer)
 }

@@ -1,4 +1,4 @@
-//! `Stack` and `Queue`: values are put in at one end, and taken out at the same or at the other.
+//! Models of a stack and a queue.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::marker::PhantomData;
 
 use farfield_testing::{Fate, Fates, Model};
 
-/// What can be asked of a stack or a queue.
+/// Operations of a stack or a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// Puts a value in: `push`, `enqueue`.
+    /// Inserts a value: `push`, `enqueue`.
     Put(u64),
-    /// Takes a value out, if there is one: `pop`, `dequeue`.
+    /// Removes a value, if there is one: `pop`, `dequeue`.
     Take,
 }
 
-/// What a stack or a queue answers.
+/// Results of a stack or a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A value was put in.
+    /// The value was inserted.
     Done,
-    /// This value was taken out.
+    /// This value was removed.
     Value(u64),
-    /// There was nothing to take out.
+    /// The structure was empty.
     Empty,
 }
 
 impl Reply {
-    /// The answer to a [`Take`](Exchange::Take).
+    /// The result of a [`Take`](Exchange::Take).
     pub fn of(taken: Option<u64>) -> Self {
         taken.map_or(Self::Empty, Self::Value)
     }
@@ -43,25 +43,25 @@ impl fmt::Display for Reply {
     }
 }
 
-/// Which value is taken out first.
+/// The order of removal.
 pub trait Discipline {
-    /// What [`Put`](Exchange::Put) and [`Take`](Exchange::Take) are called.
+    /// The names of [`Put`](Exchange::Put) and [`Take`](Exchange::Take).
     const NAMES: [&'static str; 2];
 
-    /// Takes out the value whose turn it is. New values are put in at the back.
+    /// Removes the next value. New values are inserted at the back.
     fn take(values: &mut VecDeque<u64>) -> Option<u64>;
-    /// Whether the value that is there leaves too early, or the one that was put in behind it.
+    /// Returns whether the two fates contradict the order, if the second value was inserted behind the first.
     fn is_in_the_way(there: Fate, new: Fate) -> bool;
 }
 
-/// Values that are put in and taken out in this order.
+/// Values with an order of removal.
 #[derive(Debug)]
 pub struct Values<D>(PhantomData<D>);
 
-/// A stack: what came last leaves first.
+/// A stack: last in, first out.
 pub type Stack = Values<LastFirst>;
 
-/// A queue: what came first leaves first.
+/// A queue: first in, first out.
 pub type Queue = Values<FirstFirst>;
 
 /// The order of a stack.

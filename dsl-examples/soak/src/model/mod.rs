@@ -1,10 +1,10 @@
-//! Models: what the structures do when one thread uses them.
+//! Sequential models of the structures.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | [`set`] | a set of keys |
 //! | [`exchange`] | a stack and a queue of values |
-//! | [`register`] | a value that is read and replaced |
+//! | [`register`] | a register |
 
 pub mod exchange;
 pub mod register;

@@ -1,15 +1,15 @@
-//! `Register`: a value that is read and replaced.
+//! Model of a register.
 
 use farfield_testing::Model;
 
-/// A register; 0 until it is written.
+/// A register; initially 0.
 #[derive(Debug)]
 pub struct Register;
 
-/// What can be asked of a [`Register`].
+/// Operations of a [`Register`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Its value.
+    /// Returns the value.
     Read,
     /// Replaces its value, and returns the new one.
     Write(u64),

@@ -1,4 +1,4 @@
-//! `Set`: a set of keys. Each key is a part of its own.
+//! Model of a set of keys. Each key is a part of its own.
 
 use farfield_testing::Model;
 
@@ -6,21 +6,21 @@ use farfield_testing::Model;
 #[derive(Debug)]
 pub struct Set;
 
-/// What can be asked of a [`Set`].
+/// Operations of a [`Set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOperation {
-    /// Whether the key is there.
+    /// Returns whether the key is present.
     Get(u64),
-    /// Puts it in; whether it was not there.
+    /// Inserts the key; returns `true` if it was absent.
     Insert(u64),
-    /// Takes it out; whether it was there.
+    /// Removes the key; returns `true` if it was present.
     Remove(u64),
 }
 
 impl Model for Set {
     type Operation = SetOperation;
     type Returned = bool;
-    /// Whether the part's only key is there.
+    /// True if the part's only key is present.
     type State = bool;
 
     fn step(present: &mut bool, operation: &SetOperation) -> bool {
@@ -45,13 +45,13 @@ impl Model for Set {
 }
 
 impl SetOperation {
-    /// The key that it is about.
+    /// The key of the operation.
     pub fn key(self) -> u64 {
         let (Self::Get(key) | Self::Insert(key) | Self::Remove(key)) = self;
         key
     }
 
-    /// The same with another key.
+    /// The same operation on another key.
     #[must_use]
     pub fn with_key(self, key: u64) -> Self {
         match self {

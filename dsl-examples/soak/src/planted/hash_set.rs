@@ -1,15 +1,16 @@
 //! Bugs of the hash set: of its own code, since its buckets are lazy lists.
 
-use super::bug::{Bug, Check, Planted, Structure};
+use super::bug::{Planted, Structure};
+use crate::Check;
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_set_removes_by_another_hash",
         structure: Structure::HashSet,
-        bug: Bug::Edit {
-            search: "self.list(key, ct).await?.remove(key, ct).await",
-            replacement: "self.list(key.rotate_right(32), ct).await?.remove(key, ct).await",
-        },
+        edits: &[(
+            "self.list(key, ct).await?.remove(key, ct).await",
+            "self.list(key.rotate_right(32), ct).await?.remove(key, ct).await",
+        )],
         invariant: "all operations look for a key in the same bucket",
         why: "a removal looks in a bucket that the key is not in, and leaves it in the set",
         caught_by: Check::Linearizability,
@@ -18,14 +19,14 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_set_destroys_half",
         structure: Structure::HashSet,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 for bucket in self.buckets() {
                     LazyList::attach(bucket, ct).await?.destroy(ct).await?;",
-            replacement: "\
+            "\
                 for bucket in self.buckets().into_iter().take(BUCKETS / 2) {
                     LazyList::attach(bucket, ct).await?.destroy(ct).await?;",
-        },
+        )],
         invariant: "destroying the set frees all of its lists",
         why: "the other half of the lists is never freed",
         caught_by: Check::Leak,
@@ -34,15 +35,15 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_set_looks_before_it_inserts",
         structure: Structure::HashSet,
-        bug: Bug::Edit {
-            search: "self.list(key, ct).await?.insert(key, ct).await",
-            replacement: "\
+        edits: &[(
+            "self.list(key, ct).await?.insert(key, ct).await",
+            "\
                 if self.get(key, ct).await? {
                     return Ok(false);
                 }
                 self.list(key, ct).await?.insert(key, ct).await?;
                 Ok(true)",
-        },
+        )],
         invariant: "an insertion answers as its list does",
         why: "of two threads that see that the key is absent both say that they have inserted it",
         caught_by: Check::Linearizability,
@@ -51,16 +52,16 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_set_shares_lists",
         structure: Structure::HashSet,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 for (number, bucket) in buckets.iter_mut().enumerate() {
                     *bucket = LazyList::create_at(ct.on_node(number as u16), ct).await?;
                 }",
-            replacement: "\
+            "\
                 for (number, pair) in buckets.chunks_mut(2).enumerate() {
                     pair.fill(LazyList::create_at(ct.on_node(number as u16), ct).await?);
                 }",
-        },
+        )],
         invariant: "each bucket has a list of its own",
         why: "two buckets have one list, which is freed for both",
         caught_by: Check::Memory,
@@ -69,14 +70,14 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_set_recovers_half",
         structure: Structure::HashSet,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 for bucket in self.buckets() {
                     self.lists.get(bucket, ct).await?.recover(ct).await?;",
-            replacement: "\
+            "\
                 for bucket in self.buckets().into_iter().take(BUCKETS / 2) {
                     self.lists.get(bucket, ct).await?.recover(ct).await?;",
-        },
+        )],
         invariant: "all lists are recovered after a death",
         why: "in the other half of the lists nodes stay locked by dead threads",
         caught_by: Check::Error,

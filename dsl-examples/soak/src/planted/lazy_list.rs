@@ -1,15 +1,16 @@
 //! Bugs of the lazy list.
 
-use super::bug::{Bug, Check, Planted, Structure};
+use super::bug::{Planted, Structure};
+use crate::Check;
 
 pub(super) const BUGS: &[Planted] = &[
     // ANCHOR: validate
     Planted {
         name: "lazy_list_does_not_validate",
         structure: Structure::LazyList,
-        bug: Bug::Edit { search: "pred.next == curr && !seen.next.is_deleted()", replacement: "true" },
+        edits: &[("pred.next == curr && !seen.next.is_deleted()", "true")],
         invariant: "two nodes are neighbours when a node is linked between them",
-        why: "what was found without locks may have changed before they were taken",
+        why: "the nodes found without locks may have changed before the locks were taken",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
@@ -17,25 +18,25 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_does_not_mark",
         structure: Structure::LazyList,
-        bug: Bug::Edit { search: "chain.store(curr.next(), next.with_deleted());", replacement: "" },
+        edits: &[("chain.store(curr.next(), next.with_deleted());", "")],
         invariant: "a node that leaves the list is marked first",
-        why: "whoever waits for the removed node's lock can not see that it is out of the list, and inserts behind it",
+        why: "a thread that waits for the removed node's lock can not see that it is unlinked, and inserts behind it",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
     Planted {
         name: "lazy_list_unlocks_curr_early",
         structure: Structure::LazyList,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                     let next = curr_seen.next;
                     let mut chain = g.chain();",
-            replacement: "\
+            "\
                     let next = curr_seen.next;
                     curr_lock.release().await?;
                     let curr_lock = curr.lock().acquire(g).await?;
                     let mut chain = g.chain();",
-        },
+        )],
         invariant: "the link of a removed node does not change between its READ and the mark",
         why: "a key inserted behind the node between the READ of its link and the mark is lost",
         caught_by: Check::Linearizability,
@@ -44,18 +45,18 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_unlocks_pred_early",
         structure: Structure::LazyList,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                     let mut chain = g.chain();
                     chain.store(pred.next(), node);
                     chain.release(curr_lock);
                     chain.release(pred_lock);",
-            replacement: "\
+            "\
                     pred_lock.release().await?;
                     let mut chain = g.chain();
                     chain.store(pred.next(), node);
                     chain.release(curr_lock);",
-        },
+        )],
         invariant: "a link is written by the owner of its node's lock only",
         why: "the predecessor may be removed before the new node is linked to it, and the mark is overwritten",
         caught_by: Check::Linearizability,
@@ -64,19 +65,19 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_validates_without_mark",
         structure: Structure::LazyList,
-        bug: Bug::Edit {
-            search: "pred.next == curr && !seen.next.is_deleted()",
-            replacement: "pred.next.without_marks() == curr && !seen.next.is_deleted()",
-        },
+        edits: &[(
+            "pred.next == curr && !seen.next.is_deleted()",
+            "pred.next.without_marks() == curr && !seen.next.is_deleted()",
+        )],
         invariant: "no node is linked behind a marked node",
-        why: "a predecessor that has been removed still leads to `curr`, and what is inserted behind it is lost",
+        why: "a removed predecessor still links to `curr`, and a node inserted behind it is lost",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
     Planted {
         name: "lazy_list_frees_at_once",
         structure: Structure::LazyList,
-        bug: Bug::Edit { search: "g.sched_reclaim(curr).await?;", replacement: "ct.delete(curr).await?;" },
+        edits: &[("g.sched_reclaim(curr).await?;", "ct.delete(curr).await?;")],
         invariant: "a removed node is freed when no guard protects it any more",
         why: "other threads may stand on the removed node",
         caught_by: Check::Memory,
@@ -85,14 +86,14 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_keeps_lock",
         structure: Structure::LazyList,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                     chain.store(pred.next(), node);
                     chain.release(curr_lock);",
-            replacement: "\
+            "\
                     chain.store(pred.next(), node);
                     std::mem::forget(curr_lock);",
-        },
+        )],
         invariant: "an operation has released its locks when it returns",
         why: "its thread takes a lock that it holds itself: an error, which names the lock; others wait for it for ever",
         caught_by: Check::Error,
@@ -101,7 +102,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_starts_over_with_its_locks",
         structure: Structure::LazyList,
-        bug: Bug::Edit { search: "drop(locks);", replacement: "std::mem::forget(locks);" },
+        edits: &[("drop(locks);", "std::mem::forget(locks);")],
         invariant: "an operation that starts over holds no lock",
         why: "its second attempt takes locks that it holds itself: an error, which names the lock",
         caught_by: Check::Error,
@@ -110,8 +111,8 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_gets_without_a_guard",
         structure: Structure::LazyList,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 let g = &ct.pin();
                 let mut curr = self.head().next().load(g).await?.without_marks();
                 let mut walk = Walk::new();
@@ -123,7 +124,7 @@ pub(super) const BUGS: &[Planted] = &[
                     walk.visit(curr)?;
                     curr = node.next.without_marks();
                 }",
-            replacement: "\
+            "\
                 let mut at = self.head().next().load(&ct.pin()).await?.without_marks().as_ptr();
                 loop {
                     ct.yield_now().await;
@@ -135,7 +136,7 @@ pub(super) const BUGS: &[Planted] = &[
                     }
                     at = node.next.without_marks().as_ptr();
                 }",
-        },
+        )],
         invariant: "a pointer is used only under the guard under which it was read",
         why: "each step has a guard of its own, and the next node may be freed between two of them",
         caught_by: Check::Memory,
@@ -144,7 +145,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_unlinks_under_the_next_guard",
         structure: Structure::LazyList,
-        bug: Bug::Edits(&[
+        edits: &[
             (
                 "\
                 pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
@@ -176,7 +177,7 @@ pub(super) const BUGS: &[Planted] = &[
                     let g = &ct.pin();",
             ),
             ("chain.store(pred.next(), next);", ""),
-        ]),
+        ],
         invariant: "a node is unlinked before it is retired",
         why: "a thread whose guard is younger than the retirement can still reach the node, and is not waited for",
         caught_by: Check::Memory,
@@ -185,10 +186,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_retires_its_neighbour",
         structure: Structure::LazyList,
-        bug: Bug::Edit {
-            search: "g.sched_reclaim(curr).await?;",
-            replacement: "g.sched_reclaim(pred).await?;",
-        },
+        edits: &[("g.sched_reclaim(curr).await?;", "g.sched_reclaim(pred).await?;")],
         invariant: "the retired node is the unlinked one",
         why: "the predecessor is in the list, and is freed",
         caught_by: Check::Memory,
@@ -197,7 +195,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_forgets_to_retire",
         structure: Structure::LazyList,
-        bug: Bug::Edit { search: "g.sched_reclaim(curr).await?;", replacement: "" },
+        edits: &[("g.sched_reclaim(curr).await?;", "")],
         invariant: "a removed node is retired",
         why: "no thread frees it",
         caught_by: Check::Leak,
@@ -206,10 +204,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_recovers_released_locks_only",
         structure: Structure::LazyList,
-        bug: Bug::Edit {
-            search: "if seen.lock.is_held() || seen.lock.is_abandoned() {",
-            replacement: "if seen.lock.is_abandoned() {",
-        },
+        edits: &[("if seen.lock.is_held() || seen.lock.is_abandoned() {", "if seen.lock.is_abandoned() {")],
         invariant: "recovery frees the locks that dead threads hold",
         why: "a node stays locked by a thread that died with its lock",
         caught_by: Check::Error,
@@ -218,7 +213,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_retires_before_it_unlinks",
         structure: Structure::LazyList,
-        bug: Bug::Edits(&[
+        edits: &[
             (
                 "\
                 let next = curr_seen.next;
@@ -235,7 +230,7 @@ pub(super) const BUGS: &[Planted] = &[
                 "\
                 chain.submit().await?;",
             ),
-        ]),
+        ],
         invariant: "a retired node is not in the list when its thread dies",
         why: "the guard protects the node until it is unlinked, but if the thread dies first another removal retires it again",
         caught_by: Check::Memory,

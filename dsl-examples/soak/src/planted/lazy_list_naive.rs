@@ -1,12 +1,13 @@
 //! Bugs of the naive lazy list: most are in what it does between two round trips.
 
-use super::bug::{Bug, Check, Planted, Structure};
+use super::bug::{Planted, Structure};
+use crate::Check;
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_naive_unlinks_without_mark",
         structure: Structure::LazyListNaive,
-        bug: Bug::Edit { search: "curr.next().store(g, next.with_deleted()).await?;", replacement: "" },
+        edits: &[("curr.next().store(g, next.with_deleted()).await?;", "")],
         invariant: "a node that leaves the list is marked first",
         why: "a thread that waits for the removed node's lock inserts behind it, and the key is lost",
         caught_by: Check::Linearizability,
@@ -15,11 +16,11 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_naive_gets_without_a_guard",
         structure: Structure::LazyListNaive,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 let g = &ct.pin();
                 let (_, curr) = self.find(key, g).await?;",
-            replacement: "\
+            "\
                 let mut at = self.head();
                 loop {
                     at = at.next().load(&ct.pin()).await?.without_marks().as_ptr();
@@ -31,7 +32,7 @@ pub(super) const BUGS: &[Planted] = &[
                 }
                 let g = &ct.pin();
                 let curr = at.shared(g);",
-        },
+        )],
         invariant: "a pointer is used only under the guard under which it was read",
         why: "a node on the way may be freed before the next guard protects it",
         caught_by: Check::Memory,
@@ -40,7 +41,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_naive_unlinks_under_the_next_guard",
         structure: Structure::LazyListNaive,
-        bug: Bug::Edits(&[
+        edits: &[
             (
                 "\
                 pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
@@ -71,7 +72,7 @@ pub(super) const BUGS: &[Planted] = &[
                     let g = &ct.pin();",
             ),
             ("pred.next().store(g, next).await?;", ""),
-        ]),
+        ],
         invariant: "a node is unlinked before it is retired",
         why: "a thread whose guard is younger than the retirement can still reach the node, and is not waited for",
         caught_by: Check::Memory,
@@ -80,8 +81,8 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_naive_removes_with_one_lock",
         structure: Structure::LazyListNaive,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 let present = curr != self.tail() && curr.key().read(g).await? == key;
                 if valid && present {
                     let next = curr.next().load(g).await?;
@@ -89,7 +90,7 @@ pub(super) const BUGS: &[Planted] = &[
                     pred.next().store(g, next).await?;
                 }
                 curr_lock.release().await?;",
-            replacement: "\
+            "\
                 curr_lock.release().await?;
                 let present = curr != self.tail() && curr.key().read(g).await? == key;
                 if valid && present {
@@ -97,7 +98,7 @@ pub(super) const BUGS: &[Planted] = &[
                     curr.next().store(g, next.with_deleted()).await?;
                     pred.next().store(g, next).await?;
                 }",
-        },
+        )],
         invariant: "the link of a removed node does not change between its READ and the mark",
         why: "a key inserted behind the node in between is lost",
         caught_by: Check::Linearizability,
@@ -106,20 +107,20 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_naive_writes_before_it_looks",
         structure: Structure::LazyListNaive,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 let valid = Self::are_neighbours(pred, curr, g).await?;
                 let absent = curr == self.tail() || curr.key().read(g).await? != key;
                 if valid && absent {
                     let node = Node::new_in(g.near(pred), Node::init(key).next(curr)).await?;
                     let node = node.write(g).await?;",
-            replacement: "\
+            "\
                 let node = Node::new_in(g.near(pred), Node::init(key).next(curr)).await?;
                 let node = node.write(g).await?;
                 let valid = Self::are_neighbours(pred, curr, g).await?;
                 let absent = curr == self.tail() || curr.key().read(g).await? != key;
                 if valid && absent {",
-        },
+        )],
         invariant: "a node that was not linked is freed",
         why: "an insertion that fails or starts over leaves its node behind",
         caught_by: Check::Leak,
@@ -128,15 +129,15 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_naive_removes_unseen",
         structure: Structure::LazyListNaive,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 let present = curr != self.tail() && curr.key().read(g).await? == key;
                 if valid && present {",
-            replacement: "\
+            "\
                 let present = curr != self.tail() && curr.key().read(g).await? == key;
                 let valid = true;
                 if present {",
-        },
+        )],
         invariant: "two nodes are neighbours when a node is taken out behind one of them",
         why: "two threads remove one key, or a link is written to a node that is out of the list",
         caught_by: Check::Linearizability,
@@ -145,7 +146,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_naive_retires_before_it_unlinks",
         structure: Structure::LazyListNaive,
-        bug: Bug::Edits(&[
+        edits: &[
             (
                 "\
                 let next = curr.next().load(g).await?;
@@ -162,7 +163,7 @@ pub(super) const BUGS: &[Planted] = &[
                 }",
                 "",
             ),
-        ]),
+        ],
         invariant: "a retired node is not in the list when its thread dies",
         why: "the guard protects the node until it is unlinked, but if the thread dies first another removal retires it again",
         caught_by: Check::Memory,

@@ -1,12 +1,13 @@
 //! Bugs of the Michael-Scott queue.
 
-use super::bug::{Bug, Check, Planted, Structure};
+use super::bug::{Planted, Structure};
+use crate::Check;
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_trusts_its_guess",
         structure: Structure::MsQueue,
-        bug: Bug::Edit { search: "Some(dummy) if head == guess =>", replacement: "Some(dummy) if true =>" },
+        edits: &[("Some(dummy) if head == guess =>", "Some(dummy) if true =>")],
         invariant: "the front of the queue is the successor of the dummy that `head` links to",
         why: "the node behind an old dummy is not the front of the queue any more, if it is a node at all",
         caught_by: Check::Linearizability,
@@ -15,19 +16,19 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_leaves_tail_behind",
         structure: Structure::MsQueue,
-        bug: Bug::Edit { search: "if tail == head {", replacement: "if false {" },
+        edits: &[("if tail == head {", "if false {")],
         invariant: "`tail` leaves a dummy before it is retired",
-        why: "if whoever enqueued dies before moving it, `tail` links to a dummy whose memory is used again",
+        why: "if the enqueuing thread dies before moving it, `tail` links to a dummy whose memory is used again",
         caught_by: Check::Memory,
         needs_faults: true,
     },
     Planted {
         name: "ms_queue_moves_tail_back",
         structure: Structure::MsQueue,
-        bug: Bug::Edit {
-            search: "drop(chain.compare_exchange_link(self.tail(), tail, last));",
-            replacement: "chain.store(self.tail(), last);",
-        },
+        edits: &[(
+            "drop(chain.compare_exchange_link(self.tail(), tail, last));",
+            "chain.store(self.tail(), last);",
+        )],
         invariant: "`tail` moves forward only",
         why: "others may have moved `tail` on and retired the node that it is set back to",
         caught_by: Check::Memory,
@@ -36,7 +37,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_frees_at_once",
         structure: Structure::MsQueue,
-        bug: Bug::Edit { search: "g.sched_reclaim(head).await?;", replacement: "ct.delete(head).await?;" },
+        edits: &[("g.sched_reclaim(head).await?;", "ct.delete(head).await?;")],
         invariant: "an old dummy is freed when no guard protects it any more",
         why: "others may be about to read the old dummy's link",
         caught_by: Check::Memory,
@@ -45,16 +46,16 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_enqueue_gives_up",
         structure: Structure::MsQueue,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                     Err(changed) => {
                         walk.visit(tail)?;
                         node = changed.new;",
-            replacement: "\
+            "\
                     Err(changed) => {
                         return Ok(());
                         node = changed.new;",
-        },
+        )],
         invariant: "an enqueue returns when its value is in the queue",
         why: "a value whose CAS failed is lost",
         caught_by: Check::Linearizability,
@@ -63,11 +64,11 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_dequeues_without_a_guard",
         structure: Structure::MsQueue,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
                     let g = &ct.pin();",
-            replacement: "\
+            "\
                 pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
                     let seen = self.head().load(&ct.pin()).await?.as_ptr();
                     ct.sleep(std::time::Duration::from_micros(5)).await;
@@ -75,7 +76,7 @@ pub(super) const BUGS: &[Planted] = &[
                         return Ok(None);
                     }
                     let g = &ct.pin();",
-        },
+        )],
         invariant: "a pointer is used only under the guard under which it was read",
         why: "while the thread sleeps without a guard the dummy is retired by another and freed",
         caught_by: Check::Memory,
@@ -84,9 +85,9 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_unlinks_under_the_next_guard",
         structure: Structure::MsQueue,
-        bug: Bug::Edit {
-            search: "pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {",
-            replacement: "\
+        edits: &[(
+            "pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {",
+            "\
                 pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
                     let (head, next, value) = {
                         let g = &ct.pin();
@@ -110,7 +111,7 @@ pub(super) const BUGS: &[Planted] = &[
                     }
                 }
                 async fn dequeue_another(&self, ct: &ComputeThread) -> Result<Option<T>> {",
-        },
+        )],
         invariant: "a node is unlinked before it is retired",
         why: "a thread whose guard is younger than the retirement can still reach the dummy, and retires it again if its CAS wins",
         caught_by: Check::Memory,
@@ -119,10 +120,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_retires_the_new_dummy",
         structure: Structure::MsQueue,
-        bug: Bug::Edit {
-            search: "g.sched_reclaim(head).await?;",
-            replacement: "g.sched_reclaim(next).await?;",
-        },
+        edits: &[("g.sched_reclaim(head).await?;", "g.sched_reclaim(next).await?;")],
         invariant: "the retired node is the old dummy",
         why: "`head` links to a node that is freed",
         caught_by: Check::Memory,
@@ -131,20 +129,20 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_takes_what_another_took",
         structure: Structure::MsQueue,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 if moved.get()?.is_ok() {
                     self.known.set(next.as_ptr());
                     g.sched_reclaim(head).await?;
                     return value.get().map(Some);
                 }",
-            replacement: "\
+            "\
                 if moved.get()?.is_ok() {
                     self.known.set(next.as_ptr());
                     g.sched_reclaim(head).await?;
                 }
                 return value.get().map(Some);",
-        },
+        )],
         invariant: "a value is taken by the thread whose CAS moves `head` to its node",
         why: "two threads return one value",
         caught_by: Check::Linearizability,
@@ -153,7 +151,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_forgets_to_retire",
         structure: Structure::MsQueue,
-        bug: Bug::Edit { search: "g.sched_reclaim(head).await?;", replacement: "" },
+        edits: &[("g.sched_reclaim(head).await?;", "")],
         invariant: "an old dummy is retired",
         why: "no thread frees it",
         caught_by: Check::Leak,
@@ -162,7 +160,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_is_empty_where_its_ends_meet",
         structure: Structure::MsQueue,
-        bug: Bug::Edit { search: "if next.is_null() {", replacement: "if next.is_null() || tail == head {" },
+        edits: &[("if next.is_null() {", "if next.is_null() || tail == head {")],
         invariant: "the queue is empty if its dummy has no successor",
         why: "an enqueue has returned before it has moved `tail`, and its value is not found",
         caught_by: Check::Linearizability,

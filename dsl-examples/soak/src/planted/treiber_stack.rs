@@ -1,12 +1,13 @@
 //! Bugs of the Treiber stack.
 
-use super::bug::{Bug, Check, Planted, Structure};
+use super::bug::{Planted, Structure};
+use crate::Check;
 
 pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "treiber_stack_frees_at_once",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit { search: "g.sched_reclaim(top).await?;", replacement: "ct.delete(top).await?;" },
+        edits: &[("g.sched_reclaim(top).await?;", "ct.delete(top).await?;")],
         invariant: "a popped node is freed when no guard protects it any more",
         why: "others read the popped node, and its address comes back as the top while they hold its old link",
         caught_by: Check::Memory,
@@ -15,10 +16,10 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "treiber_stack_push_gives_up",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit {
-            search: "Err(changed) => (top, node) = (changed.current, changed.new),",
-            replacement: "Err(_) => return Ok(()),",
-        },
+        edits: &[(
+            "Err(changed) => (top, node) = (changed.current, changed.new),",
+            "Err(_) => return Ok(()),",
+        )],
         invariant: "a push returns when its value is on the stack",
         why: "a value whose CAS failed is lost",
         caught_by: Check::Linearizability,
@@ -27,20 +28,17 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "treiber_stack_trusts_its_guess",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit {
-            search: "guessed.filter(|_| top == guess)",
-            replacement: "guessed.filter(|_| true)",
-        },
+        edits: &[("guessed.filter(|_| top == guess)", "guessed.filter(|_| true)")],
         invariant: "the link of a pop's CAS is that of the node which the CAS expects",
-        why: "what it peeked at is another node than the top, or none any more",
+        why: "the node it peeked at is not the top, or has been freed",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
     Planted {
         name: "treiber_stack_pops_without_a_guard",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit {
-            search: "\
+        edits: &[(
+            "\
                 let g = &ct.pin();
                 let mut backoff = ct.backoff();
                 let guess = self.known.get();
@@ -55,7 +53,7 @@ pub(super) const BUGS: &[Planted] = &[
                         Some(seen) => seen.get()?,
                         None => top.read(g).await?,
                     };",
-            replacement: "\
+            "\
                 let mut backoff = ct.backoff();
                 let seen = self.top().load(&ct.pin()).await?.as_ptr();
                 ct.sleep(std::time::Duration::from_micros(5)).await;
@@ -63,7 +61,7 @@ pub(super) const BUGS: &[Planted] = &[
                 let mut top = seen.shared(g);
                 while !top.is_null() {
                     let node = top.read(g).await?;",
-        },
+        )],
         invariant: "a pointer is used only under the guard under which it was read",
         why: "while the thread sleeps without a guard the node is popped by another and freed",
         caught_by: Check::Memory,
@@ -72,9 +70,9 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "treiber_stack_unlinks_under_the_next_guard",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit {
-            search: "pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {",
-            replacement: "\
+        edits: &[(
+            "pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {",
+            "\
                 pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {
                     let (top, next, value) = {
                         let g = &ct.pin();
@@ -93,7 +91,7 @@ pub(super) const BUGS: &[Planted] = &[
                     }
                 }
                 async fn pop_another(&self, ct: &ComputeThread) -> Result<Option<T>> {",
-        },
+        )],
         invariant: "a node is unlinked before it is retired",
         why: "a thread whose guard is younger than the retirement can still reach the node, and retires it again if its CAS wins",
         caught_by: Check::Memory,
@@ -102,19 +100,16 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "treiber_stack_push_keeps_old_link",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit { search: "node.set(|node| node.next(), top);", replacement: "" },
+        edits: &[("node.set(|node| node.next(), top);", "")],
         invariant: "a pushed node links to the top that its CAS expects",
-        why: "what was pushed since the first attempt is skipped",
+        why: "values pushed since the first attempt are skipped",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
     Planted {
         name: "treiber_stack_pop_gives_up",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit {
-            search: "Err(changed) => top = changed.current,",
-            replacement: "Err(_) => return Ok(None),",
-        },
+        edits: &[("Err(changed) => top = changed.current,", "Err(_) => return Ok(None),")],
         invariant: "a pop that finds the stack empty has read a null top",
         why: "a pop whose CAS failed says that the stack is empty",
         caught_by: Check::Linearizability,
@@ -123,7 +118,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "treiber_stack_forgets_to_retire",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit { search: "g.sched_reclaim(top).await?;", replacement: "" },
+        edits: &[("g.sched_reclaim(top).await?;", "")],
         invariant: "a popped node is retired",
         why: "no thread frees it",
         caught_by: Check::Leak,
@@ -132,10 +127,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "treiber_stack_retires_the_new_top",
         structure: Structure::TreiberStack,
-        bug: Bug::Edit {
-            search: "g.sched_reclaim(top).await?;",
-            replacement: "if !next.is_null() { g.sched_reclaim(next).await?; }",
-        },
+        edits: &[("g.sched_reclaim(top).await?;", "if !next.is_null() { g.sched_reclaim(next).await?; }")],
         invariant: "the retired node is the popped one",
         why: "the new top is freed while it is on the stack",
         caught_by: Check::Memory,

@@ -1,4 +1,4 @@
-//! What the checker must say of histories that are known.
+//! Verdicts of the checker on known histories.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -157,7 +157,7 @@ fn the_contradiction_is_drawn() {
     let mut wrong = vec![(0, Invoked(Insert(7))), (0, Returned(true))];
     wrong.extend([(2, Invoked(Remove(8)))]);
     wrong.extend([(0, Invoked(Insert(8))), (1, Invoked(Get(8))), (1, Returned(true)), (0, Returned(false))]);
-    // What comes afterwards is not needed to see it.
+    // Later events are not part of the contradiction.
     wrong.extend([(1, Invoked(Get(8))), (1, Returned(false))]);
     let Verdict::Refuted(contradiction) = check_set(wrong) else { panic!("it is wrong") };
     assert_eq!(
@@ -180,7 +180,7 @@ Everything up to 6.000 us can be explained; the state is then false or true.
 }
 
 #[test]
-fn what_never_returned_may_have_taken_effect_or_not() {
+fn an_operation_that_never_returned_may_have_taken_effect_or_not() {
     for seen in [true, false] {
         let pending = vec![(0, Invoked(Insert(1))), (1, Invoked(Get(1))), (1, Returned(seen))];
         assert!(is_explained(&check_set(pending)), "{seen}");
@@ -188,13 +188,13 @@ fn what_never_returned_may_have_taken_effect_or_not() {
 }
 
 #[test]
-fn what_never_returned_does_not_take_effect_before_it_was_invoked() {
+fn an_operation_that_never_returned_does_not_take_effect_before_its_invocation() {
     let early = vec![(1, Invoked(Get(1))), (1, Returned(true)), (0, Invoked(Insert(1)))];
     assert!(matches!(check_set(early), Verdict::Refuted(_)));
 }
 
 #[test]
-fn what_never_returned_takes_effect_once() {
+fn an_operation_that_never_returned_takes_effect_once() {
     let mut flickering = vec![(0, Invoked(Insert(1)))];
     for seen in [false, true, false] {
         flickering.extend([(1, Invoked(Get(1))), (1, Returned(seen))]);
@@ -203,7 +203,7 @@ fn what_never_returned_takes_effect_once() {
 }
 
 #[test]
-fn a_client_may_go_on_after_an_error() {
+fn a_client_may_continue_after_an_error() {
     let mut failed = vec![(0, Invoked(Insert(1))), (0, Invoked(Get(1))), (0, Returned(false))];
     failed.extend([(0, Invoked(Get(1))), (0, Returned(true))]);
     assert!(is_explained(&check_set(failed)));
@@ -217,7 +217,7 @@ fn sequential<O: Copy, R: Copy>(performed: &[(O, R)]) -> Vec<(usize, Happened<O,
 }
 
 #[test]
-fn a_stack_gives_back_in_reverse() {
+fn a_stack_pops_in_reverse_order() {
     let put = [(Put(1), Reply::Done), (Put(2), Reply::Done)];
     let [reverse, order] = [[2, 1], [1, 2]].map(|taken| {
         let taken = taken.map(|value| (Take, Reply::Value(value)));
@@ -228,7 +228,7 @@ fn a_stack_gives_back_in_reverse() {
 }
 
 #[test]
-fn a_queue_gives_back_in_order() {
+fn a_queue_dequeues_in_order() {
     let put = [(Put(1), Reply::Done), (Put(2), Reply::Done)];
     let [reverse, order] = [[2, 1], [1, 2]].map(|taken| {
         let taken = taken.map(|value| (Take, Reply::Value(value)));
@@ -258,7 +258,7 @@ fn a_value_is_not_lost() {
     assert!(matches!(check::<Stack>(&events::<Stack>(sequential(&lost))), Verdict::Refuted(_)));
 }
 
-/// A history that nothing performed: clients invoke what they like and are told what comes to mind.
+/// A random history without any structure: clients invoke random operations and get random results.
 fn made_up<M: Model<Operation = Exchange, Returned = Reply>>(random: &mut Random) -> Vec<EventOf<M>> {
     let (mut happened, mut open, mut values) = (Vec::new(), [None; 3], 0);
     for _ in 0..random.range(6..16) {
@@ -270,7 +270,7 @@ fn made_up<M: Model<Operation = Exchange, Returned = Reply>>(random: &mut Random
                 open[client] = Some(operation);
                 Invoked(operation)
             }
-            // It fails, and the client goes on.
+            // The operation fails, and the client continues.
             Some(_) if random.range(0..8) == 0 => continue,
             Some(Put(_)) => Returned(Reply::Done),
             Some(Take) => {
@@ -283,10 +283,10 @@ fn made_up<M: Model<Operation = Exchange, Returned = Reply>>(random: &mut Random
     events::<M>(happened)
 }
 
-/// A search of our own: all orders, without memory and without knowing what becomes of values.
+/// A reference search: all orders, without memoisation and without fates.
 fn is_explained_naively<M: Model>(state: &M::State, calls: &[Call<M>]) -> bool {
     let first_return = calls.iter().filter_map(|call| Some(call.returned.as_ref()?.0)).min();
-    // What never returned need not have taken effect.
+    // An operation that never returned need not have taken effect.
     let Some(first_return) = first_return else { return true };
     (0..calls.len()).filter(|number| calls[*number].invoked < first_return).any(|number| {
         let (mut after, mut others) = (state.clone(), calls.to_vec());
@@ -311,7 +311,7 @@ fn fates_change_nothing<M: Model<Operation = Exchange, Returned = Reply>>() {
     assert!((400..3600).contains(&explained), "{explained} of 4000 are explained");
 }
 
-/// A contradiction ends with the first return that no order explains, and says what that operation could have returned.
+/// A contradiction ends with the first return that no order explains, and lists the results that the operation could have returned.
 fn is_shortest<M: Model<Operation = Exchange, Returned = Reply>>(
     events: &[EventOf<M>],
     contradiction: &Contradiction<M>,
@@ -331,18 +331,18 @@ fn is_shortest<M: Model<Operation = Exchange, Returned = Reply>>(
 }
 
 #[test]
-fn fates_change_nothing_of_what_is_found_about_stacks() {
+fn fates_change_no_verdict_on_stacks() {
     fates_change_nothing::<Stack>();
 }
 
 #[test]
-fn fates_change_nothing_of_what_is_found_about_queues() {
+fn fates_change_no_verdict_on_queues() {
     fates_change_nothing::<Queue>();
 }
 
 #[test]
 fn a_search_has_a_limit() {
-    // Nine values in any order, none of which helps: the queue is not empty.
+    // Nine values in any order, and all orders fail: the queue is not empty.
     let each = |happened: fn(u64) -> Happened<Exchange, Reply>| {
         (0..9).map(move |value| (value as usize, happened(value)))
     };
@@ -354,7 +354,7 @@ fn a_search_has_a_limit() {
 }
 
 #[test]
-fn a_part_that_is_too_hard_hides_no_other_that_is_wrong() {
+fn an_undecided_part_hides_no_refuted_one() {
     /// Two queues, of even and of odd values.
     #[derive(Debug)]
     struct Two;
@@ -383,7 +383,7 @@ fn a_part_that_is_too_hard_hides_no_other_that_is_wrong() {
     assert_eq!(contradiction.events().len(), 2);
 }
 
-/// A map with a scan of all it has, of which only so many pairs find room.
+/// A map with a full scan, and a limited number of pairs.
 #[derive(Debug)]
 struct Map;
 
@@ -411,7 +411,7 @@ impl Model for Map {
 }
 
 #[test]
-fn ranges_and_errors_are_answers() {
+fn ranges_and_errors_are_results() {
     let scans = |seen: &[(u64, u64)], refused| {
         let history = vec![
             (0, Invoked(MapOperation::Put(1, 10))),
@@ -427,16 +427,16 @@ fn ranges_and_errors_are_answers() {
     };
     assert!(is_explained(&scans(&[(1, 10)], Err("full"))));
     assert!(is_explained(&scans(&[(1, 10), (2, 20)], Err("full"))));
-    // A scan that saw the later pair without the earlier one saw no state of the map.
+    // A scan that contains the later pair without the earlier one matches no state of the map.
     assert!(matches!(scans(&[(2, 20)], Err("full")), Verdict::Refuted(_)));
-    // A map that is full takes nothing more.
+    // A full map refuses further pairs.
     let Verdict::Refuted(contradiction) = scans(&[(1, 10)], Ok(vec![])) else { panic!("it was full") };
     assert_eq!(contradiction.possible(), [Err("full")]);
 }
 
 #[test]
-fn a_model_may_allow_several_answers() {
-    /// A bag: any value comes out.
+fn a_model_may_allow_several_results() {
+    /// A bag: any value may be taken.
     #[derive(Debug)]
     struct Bag;
     impl Model for Bag {

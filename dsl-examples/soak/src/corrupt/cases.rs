@@ -1,9 +1,9 @@
-//! Which word a case corrupts, and what it becomes.
+//! Cases of the corruption test: which word is corrupted, and its new value.
 //!
-//! All of it follows from the seed, the case's number and what is in memory at that moment. Of four cases in a row
-//! - two take the next words at fixed places, in an order that the seed shuffles: so each of them comes within twice as many cases;
-//! - one takes a word at a fixed place, or of a page, a list or a description, that is not 0: these are in use;
-//! - one takes a word of a chunk that is in use, not 0 if one is found quickly.
+//! A case depends on the seed, its number and the contents of memory at that moment. Of four consecutive cases
+//! - two take the next words at fixed places, in an order that the seed shuffles: each word is taken within twice as many cases;
+//! - one takes a word in use: not 0, at a fixed place, or of a page, a list or a description;
+//! - one takes a word of a chunk in use, not 0 if one is found quickly.
 
 use std::fmt;
 
@@ -18,17 +18,17 @@ use super::memory::Memory;
 /// A word that is corrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// What the word is for.
+    /// The kind of word.
     pub kind: &'static str,
-    /// What it is called.
+    /// The name of the word.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub at: Address,
-    /// What it was.
+    /// Its old value.
     pub old: u64,
-    /// What it becomes.
+    /// Its new value.
     pub new: u64,
-    /// How the one was made of the other.
+    /// How the new value was derived.
     pub how: &'static str,
 }
 
@@ -39,12 +39,12 @@ impl fmt::Display for Case {
     }
 }
 
-/// How many words of a chunk are looked at to find one that is not 0.
+/// Number of words of chunks that are tried to find one that is not 0.
 const LOOKS: u32 = 16;
 const HEAP: &str = "heap";
 const LIST: &str = "list of candidates";
 
-/// The word of a case, and what it becomes.
+/// The word of a case, and its new value.
 pub fn case(memory: &Memory, seed: u64, number: u64) -> Case {
     let mut rng = SmallRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let fixed = memory.map().fixed();
@@ -64,12 +64,12 @@ pub fn case(memory: &Memory, seed: u64, number: u64) -> Case {
     Case { kind: chosen.kind, name, at: chosen.at, old, new, how }
 }
 
-/// As [`case`], for a word of the list of candidates that a sweep has made; none while there is no list.
+/// As [`case`], for a word of a sweep's list of candidates; none while there is no list.
 pub fn case_of_list(memory: &Memory, seed: u64, number: u64) -> Option<Case> {
     let mut rng = SmallRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let found = memory.map().found(&|at| memory.word(at));
     let list: Vec<Metadata> = found.into_iter().filter(|word| word.kind == LIST).collect();
-    // Its head and the first lots, or any word.
+    // The head and the first block ranges, or any word.
     let most = if rng.random() { list.len().min(8) } else { list.len().min(256) };
     let chosen = *list[..most].choose(&mut rng)?;
     let old = memory.word(chosen.at);
@@ -77,7 +77,7 @@ pub fn case_of_list(memory: &Memory, seed: u64, number: u64) -> Option<Case> {
     Some(Case { kind: chosen.kind, name: String::new(), at: chosen.at, old, new, how })
 }
 
-/// A word that is not 0, of a kind that is drawn first: there are few of some.
+/// A word that is not 0. Its kind is drawn first, since some kinds have few words.
 fn in_use(memory: &Memory, fixed: &[Metadata], rng: &mut SmallRng) -> Metadata {
     let found = memory.map().found(&|at| memory.word(at));
     let used: Vec<Metadata> =
@@ -90,7 +90,7 @@ fn in_use(memory: &Memory, fixed: &[Metadata], rng: &mut SmallRng) -> Metadata {
     of_kind.choose(rng).copied().unwrap_or(fixed[0])
 }
 
-/// A word of a chunk that is in use; none if no chunk is.
+/// A word of a chunk in use; none if there is none.
 fn of_heap(memory: &Memory, rng: &mut SmallRng) -> Option<Metadata> {
     let chunks = memory.map().heap(&|at| memory.word(at));
     let mut at = Address::NULL;
@@ -105,7 +105,7 @@ fn of_heap(memory: &Memory, rng: &mut SmallRng) -> Option<Metadata> {
     Some(Metadata { kind: HEAP, at })
 }
 
-/// What a word becomes: another value than it has.
+/// A new value that differs from the old one.
 fn corrupted(memory: &Memory, word: Metadata, old: u64, rng: &mut SmallRng) -> (u64, &'static str) {
     loop {
         let (new, how) = draw(memory, word, old, rng);
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     fn memory() -> (Memory, std::path::PathBuf) {
-        let path = std::env::temp_dir().join(format!("farfield-hand-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("farfield-cases-{}", std::process::id()));
         let map = Map::new(2, 1, 1 << 18).unwrap();
         std::fs::write(&path, vec![0; map.bytes() as usize]).unwrap();
         (Memory::in_file(&path, map).unwrap(), path)
     }
 
     #[test]
-    fn cases_follow_from_their_seed_and_take_every_fixed_word() {
+    fn cases_depend_on_their_seed_and_cover_every_fixed_word() {
         let (memory, path) = memory();
         let words = memory.map().fixed().len() as u64;
         let cases: Vec<Case> = (0..2 * words).map(|number| case(&memory, 3, number)).collect();

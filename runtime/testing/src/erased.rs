@@ -1,7 +1,7 @@
-//! `Life`: a structure under test, whatever its type.
+//! `DynTested`: a structure under test, with its type erased.
 //!
-//! Runs, shrinking and reports are compiled once for each model, and not for each structure: a soak has many broken copies of one
-//! structure. The price is an allocation for each operation.
+//! Runs, shrinking and reports are compiled once for each model, not for each structure: a soak has many mutants of one structure. The
+//! price is an allocation for each operation.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use crate::model::Model;
 use crate::plan::{Faults, Plan};
 use crate::tested::{Meaning, Tested};
 
-/// What becomes of something that is done.
-pub(crate) type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
+/// A future on its compute thread.
+pub(crate) type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
-/// [`Tested`], without its type.
-pub(crate) trait Life<M: Model>: Sync {
-    fn open<'a>(&self, ct: &'a ComputeThread) -> Doing<'a, Box<dyn Handle<M>>>;
+/// [`Tested`] with its type erased.
+pub(crate) trait DynTested<M: Model>: Sync {
+    fn open<'a>(&self, ct: &'a ComputeThread) -> LocalFuture<'a, Box<dyn DynStructure<M>>>;
     fn meaning(&self, operation: &M::Operation, error: &Error) -> Meaning<M::Returned>;
     fn plan(&self, seed: u64, faults: Faults) -> Plan<M::Operation>;
     fn look(
@@ -31,28 +31,32 @@ pub(crate) trait Life<M: Model>: Sync {
 }
 
 /// A thread's handle to the structure.
-pub(crate) trait Handle<M: Model> {
-    fn perform<'a>(&'a self, operation: &'a M::Operation, ct: &'a ComputeThread) -> Doing<'a, M::Returned>;
-    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()>;
-    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()>;
-    fn destroy(self: Box<Self>, ct: &ComputeThread) -> Doing<'_, ()>;
+pub(crate) trait DynStructure<M: Model> {
+    fn perform<'a>(
+        &'a self,
+        operation: &'a M::Operation,
+        ct: &'a ComputeThread,
+    ) -> LocalFuture<'a, M::Returned>;
+    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> LocalFuture<'a, ()>;
+    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> LocalFuture<'a, ()>;
+    fn destroy(self: Box<Self>, ct: &ComputeThread) -> LocalFuture<'_, ()>;
 }
 
-/// The life of what `T` describes.
-pub(crate) struct Of<T>(PhantomData<fn() -> T>);
+/// [`DynTested`] for a type `T` that is [`Tested`].
+pub(crate) struct Typed<T>(PhantomData<fn() -> T>);
 
-/// A handle to it.
+/// A thread's handle of this type.
 struct Opened<T: Tested>(T::Structure);
 
-impl<T> Of<T> {
+impl<T> Typed<T> {
     pub(crate) fn new() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<T: Tested> Life<T::Model> for Of<T> {
-    fn open<'a>(&self, ct: &'a ComputeThread) -> Doing<'a, Box<dyn Handle<T::Model>>> {
-        Box::pin(async { Ok(Box::new(Opened::<T>(T::open(ct).await?)) as Box<dyn Handle<T::Model>>) })
+impl<T: Tested> DynTested<T::Model> for Typed<T> {
+    fn open<'a>(&self, ct: &'a ComputeThread) -> LocalFuture<'a, Box<dyn DynStructure<T::Model>>> {
+        Box::pin(async { Ok(Box::new(Opened::<T>(T::open(ct).await?)) as Box<dyn DynStructure<T::Model>>) })
     }
 
     fn meaning(
@@ -85,24 +89,24 @@ impl<T: Tested> Life<T::Model> for Of<T> {
     }
 }
 
-impl<T: Tested> Handle<T::Model> for Opened<T> {
+impl<T: Tested> DynStructure<T::Model> for Opened<T> {
     fn perform<'a>(
         &'a self,
         operation: &'a <T::Model as Model>::Operation,
         ct: &'a ComputeThread,
-    ) -> Doing<'a, <T::Model as Model>::Returned> {
+    ) -> LocalFuture<'a, <T::Model as Model>::Returned> {
         Box::pin(T::perform(&self.0, operation, ct))
     }
 
-    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()> {
+    fn recover<'a>(&'a self, ct: &'a ComputeThread) -> LocalFuture<'a, ()> {
         Box::pin(T::recover(&self.0, ct))
     }
 
-    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> Doing<'a, ()> {
+    fn verify<'a>(&'a self, ct: &'a ComputeThread) -> LocalFuture<'a, ()> {
         Box::pin(T::verify(&self.0, ct))
     }
 
-    fn destroy(self: Box<Self>, ct: &ComputeThread) -> Doing<'_, ()> {
+    fn destroy(self: Box<Self>, ct: &ComputeThread) -> LocalFuture<'_, ()> {
         Box::pin(T::destroy(self.0, ct))
     }
 }

@@ -1,8 +1,8 @@
-//! A member that works on all structures while its far memory is corrupted.
+//! A member that operates on all structures while its far memory is corrupted.
 //!
-//! It heeds its standard input, not far memory, which may say anything: for each `?` it prints how many operations it has done, and at
-//! the input's end it stops: what it waits for is dropped. So it ends whenever an operation gives way to others now and then, as
-//! all waits do; an operation that neither ends nor waits is a fault of the runtime, and is what the test calls a hang.
+//! It obeys its standard input, not far memory. For each line it prints the number of operations done; when the input ends it drops its
+//! futures and stops. So it ends if every operation yields now and then, as all waits do. An operation that neither ends nor yields is a
+//! bug of the runtime: the test calls it a hang.
 
 use std::future::poll_fn;
 use std::io::{BufRead, Write};
@@ -16,37 +16,37 @@ use farfield::{Cluster, ComputeThread};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::stage::{Operation, Structures, Which};
+use crate::structures::{Operation, Structures, Target};
 
-/// What only these programs have: a lock of its own, and an object of a size that changes.
+/// Objects that only these programs use: a lock, and an object whose size varies.
 #[remote]
-struct Cellar {
+struct Extras {
     lock: Lock,
     guarded: Atomic<u64>,
-    cask: Link<Cask>,
+    buffer: Link<Buffer>,
 }
 
-/// An object with chunks of its own, or nearly so.
+/// An object that fills whole chunks, or nearly.
 #[remote]
-struct Cask {
+struct Buffer {
     words: Tail<u64>,
 }
 
-/// How many compute threads there are.
+/// Number of compute threads.
 const THREADS: usize = 2;
-/// Up to so many words a cask has.
+/// Most words of a buffer.
 const MOST_WORDS: usize = 2500;
-/// How many keys are used of each set: lists are short, so that much is done.
+/// Number of keys in use of each set: short lists allow many operations.
 const KEYS: u64 = 64;
 
-/// What the program is told, and what it tells.
+/// State that is shared with the thread that reads the standard input.
 #[derive(Default)]
 struct Progress {
     is_over: AtomicBool,
     operations: AtomicU64,
 }
 
-/// Works until standard input ends.
+/// Operates until the standard input ends.
 ///
 /// # Errors
 /// Those of the cluster and of the structures: far memory may be corrupt.
@@ -63,7 +63,7 @@ pub fn run(url: &str, seed: u64) -> Result<()> {
     });
     Cluster::connect(url)?.run(THREADS, async |ct| {
         let mut work = pin!(work(ct, seed, &progress));
-        // Between two polls nothing is half done: what is dropped here undoes itself.
+        // Futures are dropped between two polls, and undo their effects.
         poll_fn(|context| {
             if progress.is_over.load(Ordering::Relaxed) {
                 return Poll::Ready(Ok(()));
@@ -80,44 +80,44 @@ pub fn run(url: &str, seed: u64) -> Result<()> {
 
 async fn work(ct: &ComputeThread, seed: u64, progress: &Progress) -> Result<()> {
     let all = Structures::attach(ct).await?;
-    let cellar = async || Cellar::new_in(ct, Cellar::init()).await?.write(ct).await;
-    let cellar = ct.root_or_init("cellar", cellar).await?;
+    let extras = async || Extras::new_in(ct, Extras::init()).await?.write(ct).await;
+    let extras = ct.root_or_init("extras", extras).await?;
     let mut rng = SmallRng::seed_from_u64(seed + ct.index() as u64);
     loop {
-        // The structures' operations on shared memory wait for nothing, as a rule.
+        // Operations on shared memory mostly do not wait.
         ct.yield_now().await;
         let value = rng.random_range(1..1 << 40);
         match rng.random_range(0..7_usize) {
-            5 => lock(cellar, value, ct).await?,
-            6 if value % 16 == 0 => refill(cellar, rng.random_range(1..=MOST_WORDS), ct).await?,
-            which => {
-                let which = Which::ALL[which % Which::ALL.len()];
-                let with_key = which == Which::Records || Which::SETS.contains(&which);
+            5 => lock(extras, value, ct).await?,
+            6 if value % 16 == 0 => replace_buffer(extras, rng.random_range(1..=MOST_WORDS), ct).await?,
+            target => {
+                let target = Target::ALL[target % Target::ALL.len()];
+                let with_key = target == Target::Records || Target::SETS.contains(&target);
                 let operation = match rng.random_range(0..4) {
                     0 if with_key => Operation::Get,
-                    1 | 2 if which != Which::Records => Operation::Remove,
+                    1 | 2 if target != Target::Records => Operation::Remove,
                     _ => Operation::Insert,
                 };
-                all.perform(which, operation, value % which.keys().min(KEYS), value, ct).await?;
+                all.perform(target, operation, value % target.keys().min(KEYS), value, ct).await?;
             }
         }
         progress.operations.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Changes something under a lock.
-async fn lock(cellar: RemotePtr<Cellar>, value: u64, ct: &ComputeThread) -> Result<()> {
-    let mut guard = cellar.lock().acquire(ct).await?;
+/// Changes a word under a lock.
+async fn lock(extras: RemotePtr<Extras>, value: u64, ct: &ComputeThread) -> Result<()> {
+    let mut guard = extras.lock().acquire(ct).await?;
     guard.recovered();
-    cellar.guarded().store(ct, value).await?;
+    extras.guarded().store(ct, value).await?;
     guard.release().await?;
     Ok(())
 }
 
-/// Replaces the cask by one of another size.
-async fn refill(cellar: RemotePtr<Cellar>, words: usize, ct: &ComputeThread) -> Result<()> {
+/// Replaces the buffer by one of another size.
+async fn replace_buffer(extras: RemotePtr<Extras>, words: usize, ct: &ComputeThread) -> Result<()> {
     let g = &ct.pin();
-    let cask = Cask::new_in(ct, Cask::init(vec![7; words])).await?;
-    let old = cellar.cask().swap(g, cask).await?;
+    let buffer = Buffer::new_in(ct, Buffer::init(vec![7; words])).await?;
+    let old = extras.buffer().swap(g, buffer).await?;
     if old.is_null() { Ok(()) } else { g.sched_reclaim(old).await }
 }

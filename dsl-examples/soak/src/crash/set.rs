@@ -1,27 +1,27 @@
-//! Whether the operations on one key can have happened one after the other.
+//! Decides whether the operations on one key of a set are linearizable.
 //!
-//! A set's keys are independent, so its history is linearizable if that of each key is (Herlihy and Wing, TOPLAS 1990). The state
-//! of a key is one bit, and few operations on it are open at a time, so the history is gone through once, event by event, with all
-//! *possibilities*: a state, and which of the open operations have taken effect (Lowe, "Testing for linearizability", 2017, calls
-//! this just-in-time linearization). When an operation returns, those possibilities remain in which it has taken effect with the
-//! result that it gave. If none remains, no order explains the history.
+//! A set's keys are independent, so its history is linearizable if that of each key is (Herlihy and Wing, TOPLAS 1990). The state of a key
+//! is one bit, and few operations on it are pending at a time. So one pass over the events maintains all *possibilities*: a state, and the
+//! set of pending operations that have taken effect (Lowe, "Testing for linearizability", 2017, calls this just-in-time linearization).
+//! When an operation returns, the possibilities remain in which it has taken effect with its result. If none remains, no order explains the
+//! history.
 //!
-//! The operation that a process was killed in has no return. It may have taken effect at any moment since, or never: it stays open.
+//! An operation whose process was killed has no return. It may have taken effect at any later moment, or never: it stays pending.
 
 use std::collections::HashSet;
 
 use super::log::Call;
-use crate::stage::Operation;
+use crate::structures::Operation;
 
-/// A state, and which of the open operations have taken effect, one bit each.
+/// A state, and which of the pending operations have taken effect, one bit each.
 type Possibility = (bool, u64);
 
-/// Whether calls on one key, absent at first, can be explained.
+/// Checks the calls on one key, which is absent at first.
 ///
 /// # Errors
-/// The event from which on they can not; or at which 64 operations on the key are open, which is more than are told apart.
+/// The first event that no order explains; or the event at which 64 operations on the key are pending, the limit.
 pub fn explain(calls: &[Call]) -> Result<(), u64> {
-    // What was not seen by anybody and changed nothing is left out.
+    // Lookups without a result constrain nothing.
     let matters = |call: &&Call| call.returned.is_some() || call.operation != Operation::Get;
     let calls: Vec<&Call> = calls.iter().filter(matters).collect();
     let mut events: Vec<(u64, usize)> = Vec::new();
@@ -72,7 +72,7 @@ pub fn explain(calls: &[Call]) -> Result<(), u64> {
     Ok(())
 }
 
-/// The state after a call that finds a key present or not; nothing if it can not have returned what it has.
+/// The state after a call on a key that is present or absent; none if its result contradicts that.
 fn effect(call: &Call, present: bool) -> Option<bool> {
     let (result, after) = match call.operation {
         Operation::Get => (present, present),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_one_another_must_fit() {
+    fn sequential_operations_must_agree() {
         assert_eq!(
             explain(&[call(Insert, 1, 2, true), call(Get, 3, 4, true), call(Remove, 5, 6, true)]),
             Ok(())
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_has_some_order() {
+    fn overlapping_operations_may_take_any_order() {
         let overlapping = [call(Insert, 1, 6, true), call(Remove, 2, 5, true), call(Get, 3, 4, false)];
         assert_eq!(explain(&overlapping), Ok(()));
         assert_eq!(explain(&[call(Insert, 1, 6, true), call(Insert, 2, 5, true)]), Err(6));
     }
 
     #[test]
-    fn what_was_killed_may_have_happened_whenever_it_helps_but_once() {
+    fn an_interrupted_operation_takes_effect_at_any_moment_but_once() {
         assert_eq!(explain(&[killed(Insert, 1), call(Get, 2, 3, false), call(Get, 4, 5, true)]), Ok(()));
         assert_eq!(explain(&[killed(Insert, 1), call(Get, 2, 3, true), call(Get, 4, 5, false)]), Err(5));
         assert_eq!(explain(&[call(Get, 1, 2, true), killed(Insert, 3)]), Err(2));

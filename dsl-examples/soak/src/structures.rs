@@ -1,0 +1,195 @@
+//! The structures that the processes of the crash test and the corruption test share: two sets, a stack, a queue, and records.
+//!
+//! Each process has its own handles, [`Structures`]. An operation consists of a target, a verb and a key, and returns at most 62 bits, so
+//! logs and the judge need one format only.
+
+use farfield::prelude::*;
+use farfield::{ComputeThread, Error};
+use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
+
+/// Number of keys in each set.
+pub const KEYS: u64 = 256;
+/// Number of records.
+pub const RECORDS: usize = 3;
+/// Words of a record.
+const RECORD_WORDS: usize = 16;
+
+/// Words that processes share besides the structures.
+#[remote]
+pub struct Control {
+    /// Number of the next event, over all processes. It orders the events of the history.
+    pub events: Atomic<u64>,
+    /// Not 0 when the processes must stop.
+    pub stop: Atomic<u64>,
+    /// The records, each written as a whole.
+    pub records: [Versioned<[u64; RECORD_WORDS]>; RECORDS],
+}
+
+/// The target of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Target {
+    /// The lazy list.
+    Lazy,
+    /// The Harris list.
+    Harris,
+    /// The stack.
+    Stack,
+    /// The queue.
+    Queue,
+    /// The records.
+    Records,
+}
+
+impl Target {
+    /// All targets, by number.
+    pub const ALL: [Self; 5] = [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records];
+    /// The sets.
+    pub const SETS: [Self; 2] = [Self::Lazy, Self::Harris];
+
+    /// Number of keys.
+    pub fn keys(self) -> u64 {
+        match self {
+            Self::Lazy | Self::Harris => KEYS,
+            Self::Stack | Self::Queue => 1,
+            Self::Records => RECORDS as u64,
+        }
+    }
+}
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Looks up a key: 1 if present, else 0. Reads a record: its value, [`HALF`] or [`TORN`].
+    Get,
+    /// Inserts a key: 1 if it was absent, else 0. Pushes or enqueues a value, or writes a record: 1.
+    Insert,
+    /// Removes a key: 1 if it was present, else 0. Pops or dequeues a value: the value, or 0 if there is none.
+    Remove,
+}
+
+/// The largest result.
+const LARGEST: u64 = (1 << 62) - 1;
+/// A record is half-written: its writer died.
+pub const HALF: u64 = LARGEST - 1;
+/// A READ returned a record that no process has written.
+pub const TORN: u64 = LARGEST;
+
+/// The words of a record, computed from its value. All are 0 for value 0.
+fn record_of(value: u64) -> [u64; RECORD_WORDS] {
+    std::array::from_fn(|word| value.wrapping_mul(2 * word as u64 + 1))
+}
+
+/// Names of the roots.
+pub(crate) const CONTROL: &str = "control";
+pub(crate) const LAZY_LIST: &str = "lazy list";
+pub(crate) const HARRIS_LIST: &str = "Harris list";
+pub(crate) const STACK: &str = "stack";
+pub(crate) const QUEUE: &str = "queue";
+
+/// A process's handles.
+pub struct Structures {
+    /// The other shared words.
+    pub control: RemotePtr<Control>,
+    /// A set with locks.
+    pub lazy: LazyList<u64>,
+    /// A set without locks.
+    pub harris: HarrisList<u64>,
+    /// A stack.
+    pub stack: TreiberStack<u64>,
+    /// A queue.
+    pub queue: MsQueue<u64>,
+}
+
+impl Structures {
+    /// Handles to all structures; creates them if they do not exist.
+    ///
+    /// # Errors
+    /// Those of the cluster.
+    pub async fn attach(ct: &ComputeThread) -> Result<Self> {
+        let control =
+            async || Control::new_in(ct, Control::init([record_of(0); RECORDS])).await?.write(ct).await;
+        let control = ct.root_or_init(CONTROL, control).await?;
+        let lazy = ct.root_or_init(LAZY_LIST, async || LazyList::<u64>::create(ct).await).await?;
+        let harris = ct.root_or_init(HARRIS_LIST, async || HarrisList::<u64>::create(ct).await).await?;
+        let stack = ct.root_or_init(STACK, async || TreiberStack::<u64>::create(ct).await).await?;
+        let queue = ct.root_or_init(QUEUE, async || MsQueue::<u64>::create(ct).await).await?;
+        Ok(Self {
+            control,
+            lazy: LazyList::attach(lazy, ct).await?,
+            harris: HarrisList::attach(harris, ct).await?,
+            stack: TreiberStack::attach(stack, ct).await?,
+            queue: MsQueue::attach(queue, ct).await?,
+        })
+    }
+
+    /// Performs an operation. `value`, from 1 to below [`HALF`], is inserted if the structure holds values.
+    ///
+    /// # Errors
+    /// Those of the structures; [`Error::InvalidArgument`] for an operation that a structure does not have.
+    pub async fn perform(
+        &self,
+        target: Target,
+        operation: Operation,
+        key: u64,
+        value: u64,
+        ct: &ComputeThread,
+    ) -> Result<u64> {
+        match (target, operation) {
+            (Target::Lazy, Operation::Get) => self.lazy.get(key, ct).await.map(u64::from),
+            (Target::Lazy, Operation::Insert) => self.lazy.insert(key, ct).await.map(u64::from),
+            (Target::Lazy, Operation::Remove) => self.lazy.remove(key, ct).await.map(u64::from),
+            (Target::Harris, Operation::Get) => self.harris.get(key, ct).await.map(u64::from),
+            (Target::Harris, Operation::Insert) => self.harris.insert(key, ct).await.map(u64::from),
+            (Target::Harris, Operation::Remove) => self.harris.remove(key, ct).await.map(u64::from),
+            (Target::Stack, Operation::Insert) => self.stack.push(value, ct).await.map(|()| 1),
+            (Target::Stack, Operation::Remove) => Ok(self.stack.pop(ct).await?.unwrap_or(0)),
+            (Target::Queue, Operation::Insert) => self.queue.enqueue(value, ct).await.map(|()| 1),
+            (Target::Queue, Operation::Remove) => Ok(self.queue.dequeue(ct).await?.unwrap_or(0)),
+            (Target::Records, Operation::Insert) => self
+                .control
+                .records()
+                .at(key as usize % RECORDS)
+                .write(ct, record_of(value))
+                .await
+                .map(|()| 1),
+            (Target::Records, Operation::Get) => {
+                match self.control.records().at(key as usize % RECORDS).read(ct).await {
+                    Ok(record) if record == record_of(record[0]) => Ok(record[0].min(TORN)),
+                    Ok(_) => Ok(TORN),
+                    Err(Error::HalfWritten(_)) => Ok(HALF),
+                    Err(error) => Err(error),
+                }
+            }
+            (Target::Stack | Target::Queue, Operation::Get) | (Target::Records, Operation::Remove) => {
+                Err(Error::other(format!("{target:?} has no {operation:?}")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inserted_values_are_returned() -> Result<()> {
+        farfield::Cluster::connect("local:")?.run(1, async |ct| {
+            let all = Structures::attach(ct).await?;
+            for target in Target::ALL {
+                assert_eq!(Target::ALL[target as usize], target);
+                let out = if target == Target::Records { Operation::Get } else { Operation::Remove };
+                assert_eq!(all.perform(target, out, 0, 0, ct).await?, 0, "{target:?}");
+                assert_eq!(all.perform(target, Operation::Insert, 0, 77, ct).await?, 1, "{target:?}");
+                let expected = if Target::SETS.contains(&target) { 1 } else { 77 };
+                assert_eq!(all.perform(target, out, 0, 0, ct).await?, expected, "{target:?}");
+            }
+            let mut torn = record_of(5);
+            torn[9] = 1;
+            all.control.records().at(2).write(ct, torn).await?;
+            assert_eq!(all.perform(Target::Records, Operation::Get, 2, 0, ct).await?, TORN);
+            assert!(all.perform(Target::Stack, Operation::Get, 0, 0, ct).await.is_err());
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
