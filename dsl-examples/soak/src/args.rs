@@ -6,6 +6,7 @@ use std::thread;
 use clap::Parser;
 use clap::error::ErrorKind;
 
+use farfield_soak::mutants;
 use farfield_soak::planted::Structure;
 use farfield_soak::planted_runtime::{PLANTED_IN_RUNTIME, PlantedInRuntime};
 use farfield_soak::subject::{Bug, Subject};
@@ -117,7 +118,7 @@ fn task(flags: &Flags) -> Result<Task, String> {
         (Some(seed), _) => return Err(format!("--seed {seed} needs a --structure to replay it on")),
         _ if flags.planted => {
             let subjects =
-                Subject::planted().filter(|subject| structures.contains(&subject.structure)).collect();
+                mutants::planted().filter(|subject| structures.contains(&subject.structure)).collect();
             let is_all = structures.len() == Structure::ALL.len();
             let of_runtime =
                 PLANTED_IN_RUNTIME.iter().filter(|bug| is_all && bug.structure.is_none()).collect();
@@ -139,8 +140,8 @@ fn structures(name: &str) -> Result<Vec<Structure>, String> {
 }
 
 fn with_bug(name: &str) -> Result<Subject, String> {
-    Subject::planted().find(|subject| subject.name() == name).ok_or_else(|| {
-        let known: Vec<_> = Subject::planted().map(|subject| subject.name()).collect();
+    mutants::planted().find(|subject| subject.name() == name).ok_or_else(|| {
+        let known: Vec<_> = mutants::planted().map(|subject| subject.name()).collect();
         format!("--bug {name} is none of {}", known.join(", "))
     })
 }
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_replay_command_is_accepted() {
-        let planted_in_runtime = Subject::planted().last().unwrap();
+        let planted_in_runtime = mutants::planted().last().unwrap();
         for subject in [Subject::real(Structure::HarrisList), MUTANTS[0], planted_in_runtime] {
             let command = replay_command(&subject, 17, Faults::Injected);
             let Ok(args) = parse(command.split_once(" -- ").unwrap().1) else { panic!("{command}") };

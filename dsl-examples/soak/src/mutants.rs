@@ -4,6 +4,12 @@
 #![allow(unused, unreachable_pub, clippy::all, clippy::pedantic)]
 
 use crate::planted::PLANTED;
+use crate::planted_runtime::PLANTED_IN_RUNTIME;
 use crate::subject::Subject;
+
+/// All planted bugs that the soak of a structure must detect: the mutants, and structures on a runtime with a planted bug.
+pub fn planted() -> impl Iterator<Item = Subject> {
+    MUTANTS.iter().copied().chain(PLANTED_IN_RUNTIME.iter().filter_map(Subject::on_broken_runtime))
+}
 
 include!(concat!(env!("OUT_DIR"), "/mutants.rs"));

@@ -10,9 +10,8 @@ use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
 use crate::model::exchange::{Discipline, Exchange, Reply, Values};
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
-use crate::mutants::MUTANTS;
 use crate::planted::{Planted, Structure};
-use crate::planted_runtime::{PLANTED_IN_RUNTIME, PlantedInRuntime};
+use crate::planted_runtime::PlantedInRuntime;
 use crate::register::Register;
 use crate::soak::{self, Outcome, Soaked};
 use crate::{Check, model};
@@ -143,13 +142,10 @@ impl Subject {
         Self { bug: Bug::Mutant(planted), ..Self::of::<S>(planted.structure) }
     }
 
-    /// All planted bugs that the soak of a structure must detect: the mutants, and structures on a runtime with a planted bug.
-    pub fn planted() -> impl Iterator<Item = Self> {
-        let on_broken_runtime = |planted: &'static PlantedInRuntime| {
-            let (structure, check) = planted.structure?;
-            Some(Self { bug: Bug::Runtime(planted, check), ..Self::real(structure) })
-        };
-        MUTANTS.iter().copied().chain(PLANTED_IN_RUNTIME.iter().filter_map(on_broken_runtime))
+    /// The structure that must detect a planted bug of the runtime, if one must.
+    pub(crate) fn on_broken_runtime(planted: &'static PlantedInRuntime) -> Option<Self> {
+        let (structure, check) = planted.structure?;
+        Some(Self { bug: Bug::Runtime(planted, check), ..Self::real(structure) })
     }
 
     const fn of<S>(structure: Structure) -> Self

@@ -2,7 +2,7 @@
 
 use farfield_sim::Plant;
 use farfield_soak::Check;
-use farfield_soak::mutants::MUTANTS;
+use farfield_soak::mutants::{self, MUTANTS};
 use farfield_soak::planted::{self, Structure};
 use farfield_soak::subject::{Bug, Subject};
 use farfield_testing::Faults;
@@ -135,7 +135,7 @@ fn the_bugs_planted_in_the_ms_queue_are_detected() {
 
 #[test]
 fn the_bugs_planted_in_the_runtime_are_detected() {
-    assert_eq!(hunt(Subject::planted().filter(|subject| matches!(subject.bug, Bug::Runtime(..)))), 3);
+    assert_eq!(hunt(mutants::planted().filter(|subject| matches!(subject.bug, Bug::Runtime(..)))), 3);
 }
 
 /// The tag of a retired object bounds the epoch from above. So a guard that is held until the object is unlinked protects all threads that
