@@ -1,4 +1,4 @@
-//! Options: what stands in the parentheses of `#[remote(…)]`, `#[local(…)]`, `#[marks(…)]`, `#[main(…)]`, `#[test(…)]`.
+//! Options: the arguments of `#[remote(…)]`, `#[local(…)]`, `#[marks(…)]`, `#[main(…)]` and `#[test(…)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,14 +9,14 @@ use syn::{Attribute, Expr, Ident, LitInt, LitStr, Meta, Path, Token};
 
 use crate::errors::Errors;
 
-/// The alignments that `#[remote(align = N)]` takes: a word's to a page's.
+/// The alignments that `#[remote(align = N)]` accepts, in bytes: from a word to a page.
 const ALIGNMENTS: std::ops::RangeInclusive<u64> = 8..=4096;
 
 /// The options of `#[remote]`.
 pub(crate) struct RemoteOptions {
     /// In bytes.
     pub(crate) align: u64,
-    /// Where generated code finds the runtime.
+    /// The path of the runtime in generated code.
     pub(crate) krate: Path,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct EntryOptions {
     pub(crate) threads: TokenStream,
     pub(crate) cluster: TokenStream,
     pub(crate) krate: Path,
-    /// The seeds to run a test under, if it runs in the simulator.
+    /// The seeds of a test in the simulator; `None` for any other test.
     pub(crate) seeds: Option<TokenStream>,
 }
 
@@ -33,14 +33,14 @@ fn default_crate() -> Path {
     syn::parse_quote!(::farfield)
 }
 
-/// The value of `crate = path`; a string is accepted too, as serde does.
+/// The value of `crate = path`. A string is accepted too, as in serde.
 fn crate_path(meta: &ParseNestedMeta<'_>) -> syn::Result<Path> {
     let value = meta.value()?;
     if value.peek(LitStr) { value.parse::<LitStr>()?.parse() } else { value.call(Path::parse_mod_style) }
 }
 
-/// Refuses an option that stands there already.
-fn once(seen: &mut Vec<String>, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+/// Rejects an option that was given before.
+fn reject_repeated(seen: &mut Vec<String>, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
     let name = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
     if seen.contains(&name) {
         return Err(meta.error(format!("`{name}` is given twice")));
@@ -53,12 +53,12 @@ pub(crate) fn remote(options: TokenStream, errors: &mut Errors) -> RemoteOptions
     let mut parsed = RemoteOptions { align: *ALIGNMENTS.start(), krate: default_crate() };
     let mut seen = Vec::new();
     let parser = syn::meta::parser(|meta| {
-        once(&mut seen, &meta)?;
+        reject_repeated(&mut seen, &meta)?;
         if meta.path.is_ident("align") {
             let literal: LitInt = meta.value()?.parse()?;
             let align = literal.base10_parse::<u64>().unwrap_or(0);
             if !align.is_power_of_two() || !ALIGNMENTS.contains(&align) {
-                let message = format!("`align` is a power of two from 8 to 4096, not {literal}");
+                let message = format!("`align` must be a power of two from 8 to 4096, not {literal}");
                 return Err(syn::Error::new_spanned(literal, message));
             }
             parsed.align = align;
@@ -73,7 +73,7 @@ pub(crate) fn remote(options: TokenStream, errors: &mut Errors) -> RemoteOptions
     parsed
 }
 
-/// The simulated cluster of a test that names none: a run that takes a second of virtual time hangs.
+/// The default cluster of a test in the simulator. Its limit of virtual time ends runs that hang.
 const SIM_CLUSTER: &str = "sim:limit=1s";
 
 pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) -> EntryOptions {
@@ -81,13 +81,13 @@ pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) 
     let (mut sim, mut seeds) = (false, None);
     let mut seen = Vec::new();
     let parser = syn::meta::parser(|meta| {
-        once(&mut seen, &meta)?;
+        reject_repeated(&mut seen, &meta)?;
         if meta.path.is_ident("threads") {
             let value: Expr = meta.value()?.parse()?;
             if let Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. }) = &value
                 && literal.base10_parse::<usize>().unwrap_or(0) == 0
             {
-                return Err(syn::Error::new_spanned(literal, "`threads` is at least 1"));
+                return Err(syn::Error::new_spanned(literal, "`threads` must be at least 1"));
             }
             threads = quote!(#value);
         } else if meta.path.is_ident("cluster") {
@@ -123,7 +123,7 @@ pub(crate) fn word(attrs: &[Attribute], errors: &mut Errors) -> Path {
     let mut seen = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("word")) {
         errors.ok(attr.parse_nested_meta(|meta| {
-            once(&mut seen, &meta)?;
+            reject_repeated(&mut seen, &meta)?;
             if !meta.path.is_ident("crate") {
                 return Err(meta.error("unknown option: `#[word]` takes `crate = path`"));
             }
@@ -134,34 +134,34 @@ pub(crate) fn word(attrs: &[Attribute], errors: &mut Errors) -> Path {
     krate
 }
 
-/// What a `#[local]` field starts as: `#[local(default = EXPR)]`, or its type's default.
+/// The initial value of a `#[local]` field: `#[local(default = EXPR)]`, or its type's default.
 pub(crate) fn local(attr: &Attribute, errors: &mut Errors) -> TokenStream {
-    let mut start = quote!(::core::default::Default::default());
+    let mut initial = quote!(::core::default::Default::default());
     if matches!(attr.meta, Meta::Path(_)) {
-        return start;
+        return initial;
     }
     let mut seen = Vec::new();
     errors.ok(attr.parse_nested_meta(|meta| {
-        once(&mut seen, &meta)?;
+        reject_repeated(&mut seen, &meta)?;
         if !meta.path.is_ident("default") {
             return Err(meta.error("unknown option: write `#[local]` or `#[local(default = EXPRESSION)]`"));
         }
         let value: Expr = meta.value()?.parse()?;
-        start = quote!(#value);
+        initial = quote!(#value);
         Ok(())
     }));
-    start
+    initial
 }
 
-/// What `#[marks(…)]` says of a link.
+/// The argument of `#[marks(…)]`.
 pub(crate) enum Marks {
-    /// `#[marks(a, b)]`: the names of its bits, lowest first.
+    /// `#[marks(a, b)]`: the names of the link's mark bits, lowest first.
     Named(Vec<Ident>),
-    /// `#[marks(like = NodeMarked)]`: those that another link has.
+    /// `#[marks(like = NodeMarked)]`: the marks of another link.
     Like(Path),
 }
 
-/// The option of `#[marks(…)]` that names another link's marks.
+/// The option of `#[marks(…)]` for the marks of another link.
 const LIKE: &str = "like";
 
 /// The names in `#[marks(a, b)]`, or the path in `#[marks(like = path)]`.

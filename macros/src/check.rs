@@ -1,13 +1,13 @@
-//! Every rejection but those of [field types](crate::field_type), with what to write instead.
+//! Rejections, each with what to write instead. Those of field types are in [`field_type`](crate::field_type).
 
 use quote::{ToTokens, format_ident};
 use syn::{Attribute, GenericParam, Generics, Ident, Type, TypeParamBound};
 
 use crate::errors::Errors;
-use crate::field_type::{self, Need, arguments, is_called, last_segment, link};
+use crate::field_type::{self, Requirement, arguments, is_called, last_segment, link};
 use crate::model::{MarkSet, Model, private};
 
-/// What generated methods and those of pointers and places are called: theirs are found before a field's accessor.
+/// The names of methods of handles, pointers and places. Method calls would find these instead of a field's accessor.
 const RESERVED: &[&str] = &[
     // of handles
     "this",
@@ -23,7 +23,7 @@ const RESERVED: &[&str] = &[
     "with_marks",
     "without_marks",
     "shared",
-    // of what every type has
+    // of every type
     "clone",
     "clone_from",
     "deref",
@@ -34,10 +34,10 @@ const RESERVED: &[&str] = &[
     "to_owned",
 ];
 
-/// Bits of a word below the smallest alignment: the marks that every link has.
+/// The mark bits that every link has: those below the smallest alignment.
 const MARK_BITS: u32 = 3;
 
-/// Reports marks that a link can not have.
+/// Rejects marks that a link cannot have.
 pub(crate) fn marks(
     attr: &Attribute,
     names: &[Ident],
@@ -48,10 +48,11 @@ pub(crate) fn marks(
 ) {
     let element = link(ty);
     if is_called(element, "StampedLink") {
-        return errors.at(attr, "a `StampedLink` has no marks, its spare bits are the stamp: use a `Link`");
+        return errors
+            .at(attr, "a `StampedLink` has no marks, because its spare bits hold the stamp: use a `Link`");
     }
     if !is_called(element, "Link") {
-        return errors.at(attr, "only a `Link` has marks");
+        return errors.at(attr, "only a `Link` can have marks");
     }
     let to_itself =
         last_segment(element).into_iter().flat_map(arguments).any(|ty| is_called(ty, &owner.to_string()));
@@ -66,15 +67,19 @@ pub(crate) fn marks(
     }
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) {
-            errors.at(name, format!("the mark `{name}` is named twice"));
+            errors.at(name, format!("the mark `{name}` is declared twice"));
         }
-        if name == "marks" || name == "null" {
-            errors.at(name, format!("a mark cannot be called `{name}`: pointers have methods of that name"));
-        }
+        let taken = match name.to_string().as_str() {
+            "marks" => "with_marks",
+            "null" => "is_null",
+            _ => continue,
+        };
+        errors
+            .at(name, format!("a mark cannot be called `{name}`: pointers already have a method `{taken}`"));
     }
 }
 
-/// Reports a name that no field in far memory can have, or none of its accessors. Gives names that they can have.
+/// Rejects names of a field in far memory and of its accessors. Returns valid names: these, or others in place of rejected ones.
 pub(crate) fn name(
     mut name: Ident,
     accessor: Option<Ident>,
@@ -82,7 +87,7 @@ pub(crate) fn name(
     errors: &mut Errors,
 ) -> (Ident, Ident) {
     if generics.const_params().any(|param| param.ident == name) {
-        errors.at(&name, format!("`{name}` is a parameter of this struct already: use another name"));
+        errors.at(&name, format!("`{name}` is already a parameter of this struct: use another name"));
         name = format_ident!("{name}_");
     }
     let is_named = accessor.is_some();
@@ -91,10 +96,12 @@ pub(crate) fn name(
         return (name, accessor);
     }
     let message = if is_named {
-        format!("an accessor cannot be called `{accessor}`: handles or pointers have a method of that name")
+        format!(
+            "an accessor cannot be called `{accessor}`: handles or pointers already have a method of that name"
+        )
     } else {
         format!(
-            "handles or pointers have a method `{name}`: name the field's accessors otherwise, with `#[accessor({name}_field)]`"
+            "handles or pointers already have a method `{name}`: rename the field's accessors with `#[accessor({name}_field)]`"
         )
     };
     errors.at(&accessor, message);
@@ -102,23 +109,23 @@ pub(crate) fn name(
     (name, accessor)
 }
 
-/// Reports names of fields that generated code uses for something else.
+/// Rejects names that clash with those of generated items.
 pub(crate) fn names(model: &mut Model, errors: &mut Errors) {
     let remote = || model.fields.iter().map(|field| &field.name);
     for name in remote().chain(model.locals.iter().map(|field| &field.name)) {
         if name.to_string().starts_with("__") {
-            errors.at(name, "a field's name cannot begin with `__`: those of generated fields do");
+            errors.at(name, "a field's name cannot begin with `__`, which is reserved for generated fields");
         }
     }
     let accessors: Vec<Ident> = model.fields.iter().map(|field| field.accessor.clone()).collect();
     for (index, field) in model.fields.iter_mut().enumerate() {
         let accessor = &field.accessor;
         let mut others = accessors.iter().enumerate().filter(|(other, _)| *other != index);
-        // Fields of one name are the compiler's to report.
+        // The compiler reports fields of the same name.
         if *accessor != field.name && others.any(|(_, name)| name == accessor) {
             errors.at(
                 accessor,
-                format!("`{accessor}` is the accessor of another field already: use another name"),
+                format!("another field already has an accessor `{accessor}`: use another name"),
             );
             field.accessor = format_ident!("{accessor}_");
         }
@@ -133,7 +140,7 @@ pub(crate) fn names(model: &mut Model, errors: &mut Errors) {
     }
 }
 
-/// Reports attributes of a field that would change what the macro has seen, or that would reach nothing.
+/// Rejects attributes of a field that would change its meaning after expansion, or that would have no effect.
 pub(crate) fn field_attributes(attrs: &[Attribute], is_local: bool, errors: &mut Errors) {
     let own = ["local", "marks", "accessor"];
     let known = ["doc", "allow", "warn", "deny", "forbid", "deprecated", "must_use"];
@@ -144,34 +151,34 @@ pub(crate) fn field_attributes(attrs: &[Attribute], is_local: bool, errors: &mut
         } else if path.is_ident("expect") {
             errors.at(
                 attr,
-                "a field becomes several items, and a lint may be expected of one only: write `#[allow(…)]`",
+                "`#[expect]` would apply to several generated items, and only some cause the lint: write `#[allow(…)]`",
             );
         } else if is_local && path.is_ident("must_use") {
-            errors.at(attr, "`#[must_use]` is for a field's accessors, and a `#[local]` field has none");
+            errors.at(attr, "`#[must_use]` applies to accessors, and a `#[local]` field has none");
         } else if !own.iter().chain(&known).any(|name| path.is_ident(name)) {
             let name = path.to_token_stream().to_string().replace(' ', "");
             errors.at(
                 attr,
                 format!(
-                    "`#[{name}]` on a field reaches nothing that is generated: fields take `#[local]`, `#[marks(…)]`, `#[accessor(…)]`, documentation, lint levels, `#[deprecated]` and `#[must_use]`"
+                    "`#[{name}]` has no effect on a field of a remote struct: fields accept `#[local]`, `#[marks(…)]`, `#[accessor(…)]`, documentation, lint levels, `#[deprecated]` and `#[must_use]`"
                 ),
             );
         } else if own
             .iter()
             .any(|own| path.is_ident(own) && attrs[..index].iter().any(|a| a.path().is_ident(own)))
         {
-            errors.at(attr, "this attribute stands here already");
+            errors.at(attr, "this attribute is repeated");
         }
     }
 }
 
-/// Reports, and takes away, attributes of the struct that do not go with its handle.
+/// Rejects and removes attributes of the struct that its handle cannot have.
 pub(crate) fn struct_attributes(attrs: &mut Vec<Attribute>, errors: &mut Errors) {
     attrs.retain(|attr| {
         let message = if attr.path().is_ident("repr") {
-            "the layout of a remote struct is fixed; for a stricter alignment write `#[remote(align = N)]`"
+            "the layout of a remote struct is fixed; for a larger alignment write `#[remote(align = N)]`"
         } else if attr.path().is_ident("derive") {
-            "`#[remote]` generates what goes with the struct: snapshots are `Clone` and `Debug`; implement other traits by hand"
+            "a remote struct cannot derive traits: its snapshots are `Clone` and `Debug`; implement other traits by hand"
         } else {
             return true;
         };
@@ -180,19 +187,26 @@ pub(crate) fn struct_attributes(attrs: &mut Vec<Attribute>, errors: &mut Errors)
     });
 }
 
-/// Reports lifetime parameters, and takes them away. Gives whether there were any.
-pub(crate) fn lifetimes(generics: &mut Generics, errors: &mut Errors) -> bool {
+/// The lifetime parameters that the struct was written with.
+pub(crate) enum Lifetimes {
+    None,
+    /// Types of fields may still name them.
+    Removed,
+}
+
+/// Rejects and removes lifetime parameters.
+pub(crate) fn lifetimes(generics: &mut Generics, errors: &mut Errors) -> Lifetimes {
     let count = generics.params.len();
     for lifetime in generics.lifetimes() {
-        errors.at(lifetime, "nothing in far memory has a lifetime of this process: use `RemotePtr<T>` or `Link<T>` instead of references");
+        errors.at(lifetime, "an object in far memory cannot borrow from this process: use `RemotePtr<T>` or `Link<T>` instead of references");
     }
     let params = std::mem::take(&mut generics.params);
     generics.params =
         params.into_iter().filter(|param| !matches!(param, GenericParam::Lifetime(_))).collect();
-    generics.params.len() < count
+    if generics.params.len() < count { Lifetimes::Removed } else { Lifetimes::None }
 }
 
-/// Traits of the standard library that say nothing of far memory: a parameter that has no other bound is not even `'static`.
+/// Traits of the standard library that do not make a type a plain value. A parameter bounded only by these need not be `'static`.
 const LOCAL_TRAITS: &[&str] = &[
     "Copy",
     "Clone",
@@ -210,69 +224,58 @@ const LOCAL_TRAITS: &[&str] = &[
     "Unpin",
 ];
 
-/// What a bound says of a parameter's place in far memory.
-enum Says {
-    /// That it is a word.
-    Word,
-    /// That it is a plain value, of any size.
-    Plain,
-    /// Something that only the compiler can look into.
-    Unknown,
+/// What a bound guarantees of a parameter, from weakest to strongest.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Guarantee {
     Nothing,
+    /// A plain value of any size.
+    Plain,
+    /// A word, or something that only the compiler can find out: it judges the bound.
+    Word,
 }
 
-impl Says {
+impl Guarantee {
     fn of(bound: &TypeParamBound) -> Self {
-        let TypeParamBound::Trait(bound) = bound else { return Self::Unknown };
+        let TypeParamBound::Trait(bound) = bound else { return Self::Word };
         let name = bound.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         match name.as_str() {
-            "Word" | "Integer" => Self::Word,
             "Pod" => Self::Plain,
             name if LOCAL_TRAITS.contains(&name) => Self::Nothing,
-            _ => Self::Unknown,
+            _ => Self::Word,
         }
     }
 }
 
-/// Reports type parameters of fields in far memory whose bounds do not do, once each, and bounds them.
+/// Rejects type parameters of fields in far memory whose bounds are too weak, once each, and bounds them.
 ///
-/// The compiler would say the same of each generated item that needs the bound.
+/// The compiler would report the same parameter at each generated item that needs the bound.
 pub(crate) fn bounds(model: &mut Model, errors: &mut Errors) {
     let ff = private(&model.krate);
     let generics = model.generics.clone();
     for param in generics.type_params() {
         let name = &param.ident;
-        let uses = model.fields.iter().filter_map(|field| field_type::uses(&field.ty, name));
-        let Some(most) = uses.max_by_key(|(need, _)| *need) else { continue };
-        let (mut is_word, mut is_plain, mut is_unknown) = (false, false, false);
-        for bound in field_type::bounds(param, &generics) {
-            match Says::of(bound) {
-                Says::Word => is_word = true,
-                Says::Plain => is_plain = true,
-                Says::Unknown => is_unknown = true,
-                Says::Nothing => {}
-            }
-        }
-        let message = match most {
-            _ if is_word || is_unknown => continue,
-            (Need::Word, _) if is_plain => {
+        let requirements = model.fields.iter().filter_map(|field| field_type::requirement(&field.ty, name));
+        let Some((required, ty)) = requirements.max_by_key(|(requirement, _)| *requirement) else { continue };
+        let guarantees = field_type::bounds(param, &generics).map(Guarantee::of);
+        let message = match (required, guarantees.max().unwrap_or(Guarantee::Nothing)) {
+            (_, Guarantee::Word) | (Requirement::Plain | Requirement::Argument, Guarantee::Plain) => continue,
+            (Requirement::Word, Guarantee::Plain) => {
                 format!("an `Atomic` holds a word: write `{name}: Word` instead of `{name}: Pod`")
             }
-            (Need::Word, _) => format!("an `Atomic` holds a word: write `{name}: Word`"),
-            _ if is_plain => continue,
-            (Need::Plain, _) => {
-                format!(
-                    "far memory holds plain values only: write `{name}: Word`, or `{name}: Pod` for more than 8 bytes"
-                )
+            (Requirement::Word, Guarantee::Nothing) => {
+                format!("an `Atomic` holds a word: write `{name}: Word`")
             }
-            (Need::Argument, _) => format!(
-                "far memory holds plain values only: write `{name}: Word`, or whatever bound that type has"
+            (Requirement::Plain, Guarantee::Nothing) => format!(
+                "far memory holds plain values only: write `{name}: Word`, or `{name}: Pod` for more than 8 bytes"
+            ),
+            (Requirement::Argument, Guarantee::Nothing) => format!(
+                "far memory holds plain values only: write `{name}: Word`, or the bound that this type requires"
             ),
         };
-        // Where it is used, or, if that is all that the field is, where the bound is missing.
-        match most {
-            (Need::Plain, _) => errors.at(name, message),
-            (_, ty) => errors.at(ty, message),
+        // At the type that names the parameter, or at the parameter if it is the whole type of the field.
+        match required {
+            Requirement::Plain => errors.at(name, message),
+            _ => errors.at(ty, message),
         }
         let bound = syn::parse_quote!(#ff::Word);
         let params = model.generics.type_params_mut();

@@ -44,7 +44,7 @@ pub(crate) fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     })
 }
 
-/// The parts of the function around it, and an async closure that calls it.
+/// The function's attributes, visibility and name, and an async closure that calls its body.
 fn run<'a>(
     function: &'a ItemFn,
     ff: &TokenStream,
@@ -74,17 +74,17 @@ fn expand(
     let function = errors.ok(syn::parse2::<ItemFn>(item));
     let expanded = function.map(|function| {
         if function.sig.asyncness.is_none() {
-            errors.at(function.sig.fn_token, format!("`#[{attribute}]` goes on an `async fn`"));
+            errors.at(function.sig.fn_token, format!("`#[{attribute}]` must be on an `async fn`"));
         }
         if function.sig.inputs.len() != 1 {
             let message =
-                format!("`#[{attribute}]` goes on a function of one argument: `ct: &ComputeThread`");
+                format!("`#[{attribute}]` must be on a function of one argument: `ct: &ComputeThread`");
             errors.at(&function.sig.ident, message);
         }
         if !function.sig.generics.params.is_empty() {
             errors.at(
                 &function.sig.generics,
-                format!("a function with `#[{attribute}]` has no parameters of its own"),
+                format!("a function with `#[{attribute}]` cannot have generic parameters"),
             );
         }
         (expand(&function, options), function)
@@ -92,7 +92,7 @@ fn expand(
     let errors = errors.into_tokens();
     match expanded {
         Some((expanded, _)) if errors.is_empty() => expanded,
-        // A `main` there must be, lest its absence be an error too.
+        // Without a `main` the compiler would report a second error.
         Some((_, function)) => {
             let ItemFn { sig, block, .. } = function;
             let name = sig.ident;

@@ -1,15 +1,15 @@
-//! Collecting errors, so that each mistake is reported and none hides another.
+//! Errors are collected, so that one mistake does not hide another.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::Error;
 
-/// The mistakes found so far.
+/// The errors found so far.
 #[derive(Default)]
 pub(crate) struct Errors(Option<Error>);
 
 impl Errors {
-    /// Reports a mistake in `tokens`.
+    /// Adds an error at `tokens`.
     pub(crate) fn at(&mut self, tokens: impl ToTokens, message: impl std::fmt::Display) {
         self.push(Error::new_spanned(tokens, message));
     }
@@ -21,12 +21,12 @@ impl Errors {
         }
     }
 
-    /// The value, or `None` with its error reported.
+    /// Returns the value, or adds its error and returns `None`.
     pub(crate) fn ok<T>(&mut self, result: syn::Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// What makes the compiler report them.
+    /// Code that makes the compiler report the errors.
     pub(crate) fn into_tokens(self) -> TokenStream {
         self.0.map(Error::into_compile_error).unwrap_or_default()
     }

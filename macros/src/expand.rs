@@ -1,9 +1,9 @@
-//! What `#[remote]` generates.
+//! The code that `#[remote]` generates.
 //!
-//! Only what depends on the struct is written here: which fields there are, of which type, where. What can be a generic
-//! function is one, in the runtime's `__private`, and the implementations of traits, which repeat one pattern for each
-//! field, are written by a second stage, [`implement`](crate::implement), from a list. Items that users touch stand in their scope, with documentation; implementations
-//! stand in a `const` block, where the runtime has a short name.
+//! Only code that depends on the struct's fields is generated. Everything else is a generic function in the runtime's
+//! `__private`. Implementations of traits repeat one pattern for each field; a second stage,
+//! [`implement`](crate::implement), writes them from a list. Items for users are in the struct's scope, with documentation.
+//! Implementations are in a `const` block, where the runtime has the short name `__ff`.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -12,7 +12,7 @@ use syn::{Attribute, GenericParam, Generics, Type};
 
 use crate::errors::Errors;
 use crate::implement::text;
-use crate::model::{MarkSet, Model, RemoteField, private};
+use crate::model::{InitialValue, MarkSet, Model, RemoteField, private};
 use crate::parse;
 
 /// The expansion of `#[remote(options)] item`.
@@ -27,7 +27,7 @@ fn expand(model: &Model) -> TokenStream {
     let (types, marks) = (types(model), marks(model));
     let (handle, fields, init) = (handle(model), fields(model), init(model));
     let (implementations, proof) = (implementations(model), proof(model));
-    let borrowed = model.borrowed_marks.iter().map(|path| {
+    let foreign = model.foreign_marks.iter().map(|path| {
         let are_marks = quote_spanned!(path.span()=> __ff::are_marks::<#path>());
         quote!(#are_marks;)
     });
@@ -42,14 +42,14 @@ fn expand(model: &Model) -> TokenStream {
             #fields
             #init
             #implementations
-            #(#borrowed)*
+            #(#foreign)*
             #proof
         };
     }
 }
 
-/// `<ty as Field>::item`, all of it where the type stands in the source: what is wrong with the type is then said there,
-/// and once, because the compiler does not repeat itself at one place.
+/// `<ty as Field>::item`, with the span of the type in the source. So errors about the type point there, and the compiler reports
+/// each only once, because it does not repeat an error at one span.
 fn of(ty: &Type, ff: &TokenStream, item: &TokenStream) -> TokenStream {
     quote_spanned!(ty.span()=> <#ty as #ff::Field>::#item)
 }
@@ -59,19 +59,19 @@ fn short() -> TokenStream {
     quote!(__ff)
 }
 
-/// A field's own documentation, and a sentence of ours in a paragraph after it.
-fn docs(own: &[Attribute], ours: &str) -> TokenStream {
+/// A field's own documentation, and a generated sentence in a paragraph after it.
+fn docs(own: &[Attribute], generated: &str) -> TokenStream {
     let gap = (!own.is_empty()).then(|| quote!(#[doc = ""]));
-    let ours = format!(" {ours}");
-    quote!(#(#own)* #gap #[doc = #ours])
+    let generated = format!(" {generated}");
+    quote!(#(#own)* #gap #[doc = #generated])
 }
 
-/// A field's lint levels: for generated items that have none of its other attributes.
+/// A field's lint levels, for generated items without its other attributes.
 fn lint_levels(field: &RemoteField) -> impl Iterator<Item = &Attribute> {
     field.attrs.iter().filter(|attr| !attr.path().is_ident("deprecated"))
 }
 
-/// A zero-sized type that uses every type parameter: one that only stands in its own recursion is not used otherwise.
+/// A zero-sized type that uses every type parameter. A parameter that occurs only in the struct's recursion would be unused.
 fn marker(model: &Model) -> TokenStream {
     let parameters = parameters(model);
     quote!(::core::marker::PhantomData<#parameters>)
@@ -83,7 +83,7 @@ fn parameters(model: &Model) -> TokenStream {
     quote!(fn() -> (#(#parameters,)*))
 }
 
-/// The struct's parameters, behind the lifetime of a guard.
+/// The struct's parameters, after the lifetime of a guard.
 fn guarded(generics: &Generics) -> Generics {
     let mut generics = generics.clone();
     generics.params.insert(0, syn::parse_quote!('g));
@@ -100,7 +100,7 @@ fn types(model: &Model) -> TokenStream {
     let fields_generics = guarded(generics);
     let is_borrowed = model.snapshot_is_borrowed();
     let snapshot_generics = if is_borrowed { &fields_generics } else { generics };
-    // Bound to nothing, or to the guard, which it also names where only types in a generic struct's fields do.
+    // A borrowed snapshot names the guard's lifetime in its marker, because its fields may not.
     let (guard, bound) = if is_borrowed {
         (quote!('g), quote!((&'g (), #parameters)))
     } else {
@@ -126,20 +126,24 @@ fn types(model: &Model) -> TokenStream {
     });
     let initial = each(&|RemoteField { attrs, vis, name, ty, .. }| {
         let (docs, init) =
-            (docs(&[], &format!("What `{}` starts as.", text(name))), of(ty, &ff, &quote!(Init)));
+            (docs(&[], &format!("The initial value of `{}`.", text(name))), of(ty, &ff, &quote!(Init)));
         quote!(#docs #(#attrs)* #vis #name: #init)
     });
     let values = each(&|RemoteField { docs: own, attrs, vis, name, ty, .. }| {
-        let (docs, value) =
-            (docs(own, &format!("What `{}` held.", text(name))), of(ty, &ff, &quote!(Value<#guard>)));
+        let (docs, value) = (
+            docs(own, &format!("The value of `{}` when it was read.", text(name))),
+            of(ty, &ff, &quote!(Value<#guard>)),
+        );
         quote!(#docs #(#attrs)* #vis #name: #value)
     });
     let about = |what: &str| format!(" {what}");
     let [of_this, of_fields, of_init, of_snapshot] = [
         about(&format!("The layout of a [`{name}`] in far memory.")),
-        about(&format!("The accessors of a [`{name}`] in far memory; pointers to it dereference to this.")),
-        about(&format!("The values to build a new [`{name}`] from.")),
-        about(&format!("Every field of a [`{name}`], from one READ.")),
+        about(&format!(
+            "The accessors of a [`{name}`] in far memory. Pointers to it dereference to this type."
+        )),
+        about(&format!("The initial values of a new [`{name}`].")),
+        about(&format!("The values of all fields of a [`{name}`], from one READ.")),
     ];
     quote! {
         #(#attrs)*
@@ -184,9 +188,11 @@ fn handle(model: &Model) -> TokenStream {
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let accessors = model.fields.iter().map(|field| {
         let RemoteField { docs: own, attrs, must_use, vis, name, accessor, ty, .. } = field;
-        let ours =
-            format!("`{}` if it is frozen, as read on `attach`; else its place. No round trip.", text(name));
-        let docs = docs(own, &ours);
+        let generated = format!(
+            "Returns the value of `{}` that `attach` read if the field is frozen, else its place. No round trip.",
+            text(name)
+        );
+        let docs = docs(own, &generated);
         let (kept_type, kept) = (of(ty, &ff, &quote!(Kept<'_>)), of(ty, &ff, &quote!(kept)));
         quote! {
             #docs
@@ -197,34 +203,38 @@ fn handle(model: &Model) -> TokenStream {
             }
         }
     });
-    let arguments = model.fields.iter().filter(|field| !field.has_default).map(|field| {
-        let RemoteField { name, ty, is_parameter, .. } = field;
+    let arguments = model.fields.iter().filter_map(|field| {
+        let RemoteField { name, ty, initial, .. } = field;
         let (levels, init) = (lint_levels(field), of(ty, &ff, &quote!(Init)));
-        if *is_parameter { quote!(#(#levels)* #name: #ty) } else { quote!(#(#levels)* #name: #init) }
+        match initial {
+            InitialValue::Default => None,
+            InitialValue::Argument => Some(quote!(#(#levels)* #name: #init)),
+            InitialValue::Parameter => Some(quote!(#(#levels)* #name: #ty)),
+        }
     });
     let values = model.fields.iter().map(|field| {
-        let RemoteField { name, ty, .. } = field;
+        let RemoteField { name, ty, initial, .. } = field;
         let default = quote_spanned!(ty.span()=> <#ty as #ff::DefaultInit>::default_init());
-        if field.has_default { quote!(#name: #default) } else { quote!(#name) }
+        if *initial == InitialValue::Default { quote!(#name: #default) } else { quote!(#name) }
     });
     quote! {
         impl #impl_generics #name #type_generics #where_clause {
-            /// The values of a new object: one for each field that has no default. Setters change the others.
+            /// Returns the initial values of a new object: an argument for each field without a default, and setters for the others.
             #vis fn init(#(#arguments),*) -> #init #type_generics {
                 #init { #(#values,)* __parameters: ::core::marker::PhantomData }
             }
-            /// Allocates an object and builds its image. Publishing it, or `write`, is the one WRITE.
+            /// Allocates an object, whose image stays in local memory until it is published or written by `write`: one WRITE.
             #vis async fn new_in<'a>(
                 site: impl ::core::convert::Into<__ff::Site<'a>>,
                 init: #init #type_generics,
             ) -> __ff::Result<__ff::Owned<Self>> {
                 __ff::new_in(site, init).await
             }
-            /// A handle to the object at `ptr`: reads its frozen fields. One READ, or none if it has none.
+            /// Returns a handle to the object at `ptr`. One READ for the frozen fields; none if there are none.
             #vis async fn attach(ptr: __ff::RemotePtr<Self>, ct: &__ff::ComputeThread) -> __ff::Result<Self> {
                 __ff::attach(ptr, ct).await
             }
-            /// Where the object is: `This` is for data, `self` is for code.
+            /// Returns the pointer to the object in far memory: `This` is for data, `self` is for code.
             #vis fn this(&self) -> __ff::RemotePtr<Self> {
                 self.__this
             }
@@ -242,7 +252,7 @@ fn fields(model: &Model) -> TokenStream {
     let (impl_generics, item_generics, _) = guarded.split_for_impl();
     let accessors = model.fields.iter().enumerate().map(|(index, field)| {
         let RemoteField { docs: own, attrs, must_use, vis, name, accessor, ty, .. } = field;
-        let docs = docs(own, &format!("The place of `{}`. No round trip.", text(name)));
+        let docs = docs(own, &format!("Returns the place of `{}`. No round trip.", text(name)));
         let index = proc_macro2::Literal::usize_unsuffixed(index);
         quote! {
             #docs
@@ -260,13 +270,13 @@ fn fields(model: &Model) -> TokenStream {
     }
 }
 
-/// The setters of the initial values that `init` does not ask for.
+/// The setters of the initial values that are not arguments of `init`.
 fn init(model: &Model) -> TokenStream {
     let item = model.item("Init");
     let (impl_generics, type_generics, where_clause) = model.generics.split_for_impl();
-    let setters = model.fields.iter().filter(|field| field.has_default).map(|field| {
+    let setters = model.fields.iter().filter(|field| field.initial == InitialValue::Default).map(|field| {
         let RemoteField { attrs, vis, name, ty, .. } = field;
-        let docs = docs(&[], &format!("Sets what `{}` starts as.", text(name)));
+        let docs = docs(&[], &format!("Sets the initial value of `{}`.", text(name)));
         let init = quote_spanned!(ty.span()=> __ff::Init<#ty>);
         quote! {
             #docs
@@ -284,7 +294,7 @@ fn init(model: &Model) -> TokenStream {
     }
 }
 
-/// For each list of marks: a type that stands for it in a link's type, and the helpers of what such a link holds.
+/// For each list of marks: a type that identifies it in a link's type, and a trait with the marks' methods for pointers of that type.
 fn marks(model: &Model) -> TokenStream {
     let Model { vis, name: owner, krate, .. } = model;
     let ff = private(krate);
@@ -295,9 +305,9 @@ fn marks(model: &Model) -> TokenStream {
             let (name, bit) = (text(mark), proc_macro2::Literal::u64_unsuffixed(1 << bit.min(63)));
             let [is, with, without] = MarkSet::methods(mark);
             let [of_is, of_with, of_without] = [
-                format!(" Whether the mark `{name}` is set."),
-                format!(" The same address and marks, with `{name}` set."),
-                format!(" The same address and marks, without `{name}`."),
+                format!(" Returns whether the mark `{name}` is set."),
+                format!(" Returns the pointer with the mark `{name}` set."),
+                format!(" Returns the pointer with the mark `{name}` cleared."),
             ];
             quote! {
                 #[doc = #of_is]
@@ -315,7 +325,7 @@ fn marks(model: &Model) -> TokenStream {
             }
         });
         let of_brand = format!(" The marks of a link in [`{owner}`], as part of the link's type.");
-        let of_trait = format!(" What a link with the marks [`{brand}`] holds can say of them.");
+        let of_trait = format!(" Methods of pointers with the marks [`{brand}`].");
         quote! {
             #[doc = #of_brand]
             #vis enum #brand {}
@@ -336,7 +346,7 @@ fn implementations(model: &Model) -> TokenStream {
     let [this, fields, init, snapshot] =
         ["This", "Fields", "Init", "Snapshot"].map(|suffix| model.item(suffix));
     let parameters = generics.params.iter().cloned().map(|mut param| {
-        // An implementation's parameters have no defaults.
+        // Parameters of an `impl` have no defaults.
         match &mut param {
             GenericParam::Type(param) => param.default = None,
             GenericParam::Const(param) => param.default = None,
@@ -360,7 +370,7 @@ fn implementations(model: &Model) -> TokenStream {
         quote!(#name #index: [#encode] [#decode] [#store] [#shape];)
     });
     let (locals, starts): (Vec<_>, Vec<_>) =
-        model.locals.iter().map(|local| (&local.name, &local.start)).unzip();
+        model.locals.iter().map(|local| (&local.name, &local.initial)).unzip();
     let RemoteField { name: tail, ty, .. } = model.fields.last().expect("a model has a field");
     let (tail_bytes, tail_shape) = (of(ty, &ff, &quote!(tail_bytes)), of(ty, &ff, &quote!(SHAPE)));
     quote! {
@@ -374,7 +384,7 @@ fn implementations(model: &Model) -> TokenStream {
     }
 }
 
-/// Where nothing depends on parameters, the proof of the layout is made at the struct, and not where it is first used.
+/// For a struct without parameters: code that evaluates the proof of its layout at the struct. Otherwise the first use does.
 fn proof(model: &Model) -> Option<TokenStream> {
     let (name, this) = (&model.name, model.item("This"));
     let align = proc_macro2::Literal::u64_unsuffixed(model.align);

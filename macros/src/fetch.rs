@@ -1,7 +1,7 @@
-//! `fetch!(g, node.{key, next})`: the tuple of the fields' places, read with one READ.
+//! `fetch!(g, node.{key, next})`: reads several fields of one object by one READ.
 //!
-//! The runtime computes the span that covers the places; they are constants added to one address, so the compiler
-//! folds it.
+//! It expands to a tuple of the fields' places. The runtime computes the span that covers them. The places are one address
+//! plus constants, so the compiler folds the span.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::quote;
@@ -11,8 +11,8 @@ use syn::{Expr, Ident, Path, Token};
 
 use crate::model::private;
 
-/// How many fields one group can have.
-const MOST_FIELDS: usize = 8;
+/// The maximum number of fields in braces.
+const MAX_FIELDS: usize = 8;
 
 struct Fetch {
     krate: Path,
@@ -51,8 +51,8 @@ impl Parse for Fetch {
         if fields.is_empty() {
             return Err(syn::Error::new_spanned(group, usage));
         }
-        if let Some(extra) = fields.get(MOST_FIELDS) {
-            let message = "a group has at most eight fields; `read` brings them all";
+        if let Some(extra) = fields.get(MAX_FIELDS) {
+            let message = "`fetch!` reads at most eight fields; `read` reads the whole object";
             return Err(syn::Error::new_spanned(extra, message));
         }
         // The parentheses around an expression that needs them before the dot.
@@ -68,7 +68,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
     match syn::parse2::<Fetch>(input) {
         Ok(Fetch { krate, guard, object, fields }) => {
             let ff = private(&krate);
-            // No block: a guard that is made here lives as long as the statement that waits.
+            // Not a block: a guard made in the arguments must live until the end of the awaiting statement.
             quote!(#ff::fetch(#guard, #object, |__object| (#(__object.#fields(),)*)))
         }
         Err(error) => error.into_compile_error(),

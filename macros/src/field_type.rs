@@ -1,4 +1,4 @@
-//! Which types a field can be declared as, as far as their names tell; the compiler tells the rest.
+//! Types of fields, judged by their names. The compiler judges the types whose names are not known here.
 
 use quote::ToTokens;
 use syn::{
@@ -6,7 +6,7 @@ use syn::{
     TypeParamBound, WherePredicate,
 };
 
-/// Types that can not live in far memory, and what to use.
+/// Types that cannot be in far memory, and what to use instead.
 const REFUSED: &[(&str, &str)] = &[
     ("String", "use `[u8; N]` for text of a limited length, or a last field `Tail<u8>`"),
     ("str", "use `[u8; N]` for text of a limited length, or a last field `Tail<u8>`"),
@@ -23,7 +23,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("Arc", "use `RemotePtr<T>` or `Link<T>`"),
     ("Weak", "use `RemotePtr<T>` or `Link<T>`"),
     ("NonNull", "use `RemotePtr<T>`"),
-    ("Option", "use a `Link<T>`, which may be null, or a value that stands for none"),
+    ("Option", "use a `Link<T>`, which may be null, or reserve a value for `None`"),
     ("Result", "use a C-like enum with `#[derive(Word)]` beside the value"),
     ("HashMap", "build it from `#[remote]` structs and `Link<T>`"),
     ("BTreeMap", "build it from `#[remote]` structs and `Link<T>`"),
@@ -35,10 +35,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("RefCell", "mark the field `#[local]`"),
     ("UnsafeCell", "mark the field `#[local]`, or use `Atomic<T>`"),
     ("OnceCell", "mark the field `#[local]`"),
-    ("usize", "it is not the same on every machine; use `u64`"),
-    ("isize", "it is not the same on every machine; use `i64`"),
+    ("usize", "its size depends on the machine; use `u64`"),
+    ("isize", "its size depends on the machine; use `i64`"),
     ("Duration", "use `u64`, with the unit in the field's name"),
-    ("Instant", "it means nothing to another machine; use `u64`, with the unit in the field's name"),
+    ("Instant", "it has no meaning on another machine; use `u64`, with the unit in the field's name"),
     ("SystemTime", "use `u64`, with the unit in the field's name"),
     ("AtomicBool", "use `Atomic<bool>`"),
     ("AtomicU8", "use `Atomic<u8>`"),
@@ -54,10 +54,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("AtomicPtr", "use `Link<T>`"),
     ("Owned", "publish it through a `Link<T>`"),
     ("Shared", "it lives no longer than its guard; use `Link<T>` or `RemotePtr<T>`"),
-    ("Guard", "it belongs to a thread"),
+    ("Guard", "it belongs to one thread"),
 ];
 
-/// Cells that a new object needs no value for.
+/// Cells with a default initial value.
 const WITH_DEFAULT: &[&str] = &["Atomic", "Link", "StampedLink", "Lock"];
 
 /// The last segment of a type's path.
@@ -70,7 +70,7 @@ pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// Whether a type's path ends in `name`.
+/// Returns whether a type's path ends in `name`.
 pub(crate) fn is_called(ty: &Type, name: &str) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == name)
 }
@@ -87,7 +87,7 @@ pub(crate) fn arguments(segment: &PathSegment) -> impl Iterator<Item = &Type> {
     })
 }
 
-/// Whether a field of this type starts from a default.
+/// Returns whether a field of this type has a default initial value.
 pub(crate) fn has_default(ty: &Type) -> bool {
     match ty {
         Type::Array(array) => has_default(&array.elem),
@@ -97,7 +97,7 @@ pub(crate) fn has_default(ty: &Type) -> bool {
     }
 }
 
-/// Types whose values are bound to nothing, wherever they are read.
+/// Types whose values are not bound to a guard.
 const PLAIN: &[&str] = &[
     "bool",
     "char",
@@ -119,11 +119,11 @@ const PLAIN: &[&str] = &[
     "RemotePtr",
 ];
 
-/// Traits that only plain values have.
+/// Traits that only plain values implement.
 const PLAIN_TRAITS: &[&str] = &["Word", "Pod", "Integer"];
 
-/// Whether a field of this type is known to have a value that no guard bounds: neither a link nor a tail, nor a name that may
-/// stand for one.
+/// Returns whether the value of a field of this type is known not to be bound to a guard. An unknown name may be an alias of a
+/// link or a tail.
 pub(crate) fn is_plain(ty: &Type, generics: &Generics) -> bool {
     match ty {
         Type::Array(array) => is_plain(&array.elem, generics),
@@ -138,7 +138,7 @@ pub(crate) fn is_plain(ty: &Type, generics: &Generics) -> bool {
     }
 }
 
-/// A parameter's bounds, wherever they stand.
+/// A parameter's bounds, those in the `where` clause included.
 pub(crate) fn bounds<'a>(
     param: &'a TypeParam,
     generics: &'a Generics,
@@ -157,7 +157,7 @@ fn is_plain_trait(bound: &TypeParamBound) -> bool {
     bound.path.segments.last().is_some_and(|segment| PLAIN_TRAITS.iter().any(|name| segment.ident == name))
 }
 
-/// The type of the links that marks on a field of type `ty` are for: its own, an array's, or a tail's.
+/// The type that `#[marks]` on a field of type `ty` applies to: `ty`, or the element type of an array or a tail.
 pub(crate) fn link(ty: &Type) -> &Type {
     match ty {
         Type::Array(array) => link(&array.elem),
@@ -170,42 +170,43 @@ pub(crate) fn link(ty: &Type) -> &Type {
     }
 }
 
-/// What a field's type needs of a parameter that it names.
+/// What a field's type requires of a parameter that it names, from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Need {
-    /// What another type asks of its argument: at least that it is bound to no lifetime.
+pub(crate) enum Requirement {
+    /// The bound of a type that has the parameter as an argument: at least `'static`.
     Argument,
-    /// It is a plain value.
+    /// A plain value.
     Plain,
-    /// It is a word.
+    /// A word.
     Word,
 }
 
-/// What a field's type needs of the parameter `name`, if it names it; and the part of the type that does.
-pub(crate) fn uses<'a>(ty: &'a Type, name: &Ident) -> Option<(Need, &'a Type)> {
+/// What a field's type requires of the parameter `name`, and the part of the type that requires it. `None` if the type does not
+/// name the parameter.
+pub(crate) fn requirement<'a>(ty: &'a Type, name: &Ident) -> Option<(Requirement, &'a Type)> {
     let is_parameter =
         |ty: &Type| matches!(ty, Type::Path(path) if path.qself.is_none() && path.path.is_ident(name));
     match ty {
-        _ if is_parameter(ty) => Some((Need::Plain, ty)),
-        Type::Array(array) => uses(&array.elem, name),
-        Type::Paren(inner) => uses(&inner.elem, name),
-        Type::Group(inner) => uses(&inner.elem, name),
+        _ if is_parameter(ty) => Some((Requirement::Plain, ty)),
+        Type::Array(array) => requirement(&array.elem, name),
+        Type::Paren(inner) => requirement(&inner.elem, name),
+        Type::Group(inner) => requirement(&inner.elem, name),
         other => {
             let segment = last_segment(other)?;
             let most = arguments(segment)
-                .filter_map(|argument| uses(argument, name))
-                .max_by_key(|(need, _)| *need)?;
+                .filter_map(|argument| requirement(argument, name))
+                .max_by_key(|(requirement, _)| *requirement)?;
             match segment.ident.to_string().as_str() {
-                "Atomic" if most.0 == Need::Plain => Some((Need::Word, other)),
+                "Atomic" if most.0 == Requirement::Plain => Some((Requirement::Word, other)),
                 "Versioned" | "Tail" => Some(most),
                 "PhantomData" => None,
-                _ => Some((Need::Argument, other)),
+                _ => Some((Requirement::Argument, other)),
             }
         }
     }
 }
 
-/// Gives the links in a field's type, `Link<T>`, marks: `Link<T, brand>`.
+/// Replaces `Link<T>` in a field's type by `Link<T, brand>`.
 pub(crate) fn set_marks(ty: &mut Type, brand: &Type) {
     match ty {
         Type::Array(array) => set_marks(&mut array.elem, brand),
@@ -228,16 +229,16 @@ pub(crate) fn set_marks(ty: &mut Type, brand: &Type) {
     }
 }
 
-/// Refuses what no field of `owner` in far memory can be declared as.
+/// Rejects types that no field of `owner` in far memory can have.
 pub(crate) fn check(ty: &Type, owner: &Ident, is_last: bool) -> Result<()> {
-    const CODE: &str = "data is distributed, code is replicated; keep a number that stands for it";
+    const CODE: &str = "data is distributed, code is replicated; store a number that identifies it";
     const POINTER: &str = "use `RemotePtr<T>`, or `Link<T>` if it changes";
     let refuse = |what: &str, instead: &str| {
         Err(Error::new_spanned(ty, format!("{what} cannot live in far memory: {instead}")))
     };
     match ty {
         Type::Array(array) if is_called(&array.elem, "Tail") => {
-            let message = "an array's elements cannot have tails: a `Tail` is a last field";
+            let message = "a `Tail` cannot be an array's element: it must be the last field in far memory";
             Err(Error::new_spanned(&array.elem, message))
         }
         Type::Array(array) => check(&array.elem, owner, false),
@@ -270,7 +271,7 @@ fn check_path(ty: &Type, segment: &PathSegment, owner: &Ident, is_last: bool) ->
     match name.as_str() {
         "Tail" if !is_last => {
             let message =
-                "a `Tail` is the last field in far memory: what follows it would have no fixed place";
+                "a `Tail` must be the last field in far memory: a field after it would have no fixed offset";
             Err(Error::new_spanned(ty, message))
         }
         "Atomic" => arguments(segment).try_for_each(|inner| check_word(ty, inner, owner)),
@@ -279,18 +280,18 @@ fn check_path(ty: &Type, segment: &PathSegment, owner: &Ident, is_last: bool) ->
     }
 }
 
-/// Refuses what an `Atomic` cannot hold.
+/// Rejects types that an `Atomic` cannot hold.
 fn check_word(ty: &Type, inner: &Type, owner: &Ident) -> Result<()> {
     if is_called(inner, "u128") || is_called(inner, "i128") || matches!(inner, Type::Array(_)) {
         let inner = inner.to_token_stream();
         let instead = format!("use `Versioned<{inner}>`");
-        let message = format!("an `Atomic` holds 8 bytes, what the network moves at once: {instead}");
+        let message =
+            format!("an `Atomic` holds 8 bytes, the most that the network changes atomically: {instead}");
         return Err(Error::new_spanned(ty, message));
     }
     for cell in ["Atomic", "Link", "StampedLink", "Lock", "Versioned", "Tail"] {
         if is_called(inner, cell) {
-            let message =
-                format!("`{cell}` is a cell of its own, with operations of its own: take off the `Atomic`");
+            let message = format!("`{cell}` is a cell with operations of its own: remove the `Atomic`");
             return Err(Error::new_spanned(inner, message));
         }
     }

@@ -1,17 +1,17 @@
 //! `implement!`: the traits of a `#[remote]` struct, from a list of its fields.
 //!
-//! `#[remote]` writes what users see and what depends on the struct; these implementations only repeat one pattern for
-//! each field, so its expansion ends in a list, and this second stage writes them. For each field the list has its name,
-//! its number and the functions of its `Field` implementation, whose tokens stand where the type stands in the source.
-//! Everything else written here has one span, the struct's attribute: so a type that does not fit is reported at the type,
-//! and what follows from it not once for each expression, since the compiler does not repeat itself at one place.
+//! The implementations repeat one pattern for each field. So the expansion of `#[remote]` ends in a list of the fields, and this
+//! second stage writes the implementations from it. The list has each field's name, its number, and the functions of its `Field`
+//! implementation, whose tokens have the span of the type in the source. Everything else written here has one span, that of the
+//! attribute. So an invalid type is reported at the type, and errors that follow from it are reported once instead of at each
+//! expression: the compiler does not repeat an error at one span.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, LitInt, Token, braced, bracketed};
 
-/// Tokens in brackets, taken as they are.
+/// Tokens in brackets, unparsed.
 struct Verbatim(TokenStream);
 
 impl Parse for Verbatim {
@@ -34,16 +34,16 @@ struct List {
     handle: Ident,
     arguments: TokenStream,
     bounds: TokenStream,
-    /// The layout, the accessors, the initial values, the snapshot.
+    /// The types of the layout, the accessors, the initial values and the snapshot.
     types: [Ident; 4],
     /// The guard's lifetime, if the snapshot has it.
     guard: TokenStream,
     fields: Vec<Field>,
-    /// The names and starting values of `#[local]` fields.
+    /// The names and initial values of `#[local]` fields.
     locals: Vec<(Ident, TokenStream)>,
     /// The last field, and its `<type as Field>::` `tail_bytes`, `SHAPE`.
     tail: (Ident, TokenStream, TokenStream),
-    /// For each list of marks its type and the trait of its helpers.
+    /// For each list of marks: its type, and the trait with its methods.
     marks: Vec<(Ident, Ident)>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
     let (encode, decode, store, shape) = (each(0), each(1), each(2), each(3));
     let (locals, starts): (Vec<&Ident>, Vec<&TokenStream>) =
         list.locals.iter().map(|(name, start)| (name, start)).unzip();
-    // Not to be seen by the user's expressions for local fields.
+    // Hygienic: the user's expressions for local fields do not see these names.
     let (at, bytes) = (Ident::new("at", Span::mixed_site()), Ident::new("bytes", Span::mixed_site()));
     let (brands, helpers): (Vec<&Ident>, Vec<&Ident>) =
         list.marks.iter().map(|(brand, helpers)| (brand, helpers)).unzip();
@@ -165,9 +165,9 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
             }
         }
         impl<#parameters> __ff::FrozenField for #handle<#arguments> #bounds {}
-        // SAFETY: `Fields` is the struct of accessors that `#[remote]` writes beside this list, in the same scope, where there can be no other of its
-        // name: `repr(transparent)` over an address and a `PhantomData`, for any parameters. It has no attribute of the user's, and its methods
-        // make places at any address, each access to which is checked when it is made.
+        // SAFETY: `Fields` is the struct of accessors that `#[remote]` writes beside this list, in the same scope, which can have no other item of
+        // that name: `repr(transparent)` over an address and a `PhantomData`, for any parameters. It has none of the user's attributes. Its methods
+        // make places at any address; each access to a place checks the address.
         unsafe impl<#parameters> __ff::Remote for #handle<#arguments> #bounds {
             type Fields<'g> = #fields<'g, #arguments>;
             const NAME: &'static str = #handle_text;
@@ -195,7 +195,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
     }
 }
 
-/// A name as text, without `r#`.
+/// A name as text, without a leading `r#`.
 pub(crate) fn text(name: &Ident) -> String {
     let name = name.to_string();
     name.strip_prefix("r#").map_or(name.clone(), str::to_owned)

@@ -1,11 +1,26 @@
 //! The macros of Farfield: `#[remote]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
 //!
-//! `#[remote]` is a pipeline. `attr` reads options and keeps their tokens, so that errors point at them; `parse`
-//! turns the struct into a `model`, which can be laid out, and collects every mistake that `check` and `field_type` find;
-//! `expand` writes the code, and rejects nothing. After a mistake the model is expanded all the same, with a stand-in for
-//! each type that was refused: so the user sees one error, and not those that follow from missing items.
+//! Programs use them through the crate `farfield`, which re-exports and documents them. This page is for changes of the macros.
 //!
-//! What these macros generate is documented in the crate `farfield`, which re-exports them; use them through it.
+//! `#[remote]` is a pipeline: options, struct → model → code. Every rejection happens before the model is complete; `expand`
+//! rejects nothing. After an error the model is expanded all the same, with a stand-in for each refused type. So a mistake is
+//! one error, and uses of the struct are not errors as well.
+//!
+//! | stage | file in `src/` | look here to |
+//! |---|---|---|
+//! | read options | `attr.rs` | add an option to `#[remote]`, to a field, or to `#[main]` and `#[test]` |
+//! | build the model | `parse.rs` | change how fields are read: `Self`, arrays, marks, stand-ins for refused types |
+//! | reject | `check.rs` | reject names, marks, attributes, lifetimes or bounds |
+//! | | `field_type.rs` | reject a field's type, and say what to use instead; give a type a default |
+//! | the model | `model.rs` | add a property of a struct or a field that `expand` needs |
+//! | write code | `expand.rs` | change the types, constructors, accessors and marks that users see |
+//! | | `implement.rs` | change the implementations of traits: the second stage, expanded from a list of the fields |
+//! | other macros | `word.rs`, `fetch.rs`, `entry.rs` | change `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]` |
+//! | report | `errors.rs` | change how errors are collected |
+//!
+//! Tests: `mistakes.rs` has the message of each rejection, and `snapshots.rs` compares the generated code with the files in
+//! `tests/expand/` (`FARFIELD_BLESS=1 cargo test -p farfield-macros` writes them anew). The crate `farfield-ui-tests` has what the
+//! compiler prints.
 
 mod attr;
 mod check;

@@ -1,18 +1,18 @@
-//! What `#[remote]` says about mistakes that it finds itself: each is said once, in these words, and the others are not
-//! hidden by it. (`ui-tests` has what the compiler makes of them, and where it points.)
+//! Tests of the messages of rejections: each mistake has one message, in these words, and hides no other. (`ui-tests` has what the
+//! compiler prints, and where it points.)
 
 use proc_macro2::TokenStream;
 use syn::parse::Parser;
 use syn::{Item, ItemStruct, LitStr};
 
-/// The items that `#[remote(options)] item` is expanded to.
+/// The items of the expansion of `#[remote(options)] item`.
 fn expand(options: &str, item: &str) -> Vec<Item> {
     let [options, item]: [TokenStream; 2] =
         [options, item].map(|text| text.parse().expect("a case is tokens"));
     syn::parse2::<syn::File>(crate::expand::remote(options, item)).expect("what is generated is Rust").items
 }
 
-/// The messages among them, and the structs.
+/// The error messages and the structs of an expansion.
 fn outcome(options: &str, item: &str) -> (Vec<String>, Vec<ItemStruct>) {
     let (mut messages, mut structs) = (Vec::new(), Vec::new());
     for item in expand(options, item) {
@@ -30,7 +30,7 @@ fn outcome(options: &str, item: &str) -> (Vec<String>, Vec<ItemStruct>) {
     (messages, structs)
 }
 
-/// The messages about a struct with these fields, after which its five types are there all the same.
+/// The error messages for a struct with these fields. Its five types must be generated all the same.
 fn about_fields(fields: &str) -> Vec<String> {
     let (messages, structs) = outcome("", &format!("struct Node<K: Word, const n: usize> {{ {fields} }}"));
     assert_eq!(structs.len(), 5, "handle, layout, accessors, initial values and snapshot of {fields}");
@@ -43,7 +43,7 @@ fn check(fields: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_sound_struct_has_no_message() {
+fn a_valid_struct_has_no_message() {
     check(
         "key: K, next: Link<Self>, more: [[Atomic<u32>; 2]; n], #[local] read: Cell<u64>, rest: Tail<u8>",
         &[],
@@ -51,8 +51,8 @@ fn a_sound_struct_has_no_message() {
 }
 
 #[test]
-fn each_refused_type_says_what_to_use() {
-    let code = "data is distributed, code is replicated; keep a number that stands for it";
+fn each_refused_type_names_its_replacement() {
+    let code = "data is distributed, code is replicated; store a number that identifies it";
     let pointer = "use `RemotePtr<T>`, or `Link<T>` if it changes";
     let text = "use `[u8; N]` for text of a limited length, or a last field `Tail<u8>`";
     for (ty, what, instead) in [
@@ -62,9 +62,9 @@ fn each_refused_type_says_what_to_use() {
         ("Versioned<String>", "`String`", text),
         ("str", "`str`", text),
         ("Vec<u8>", "`Vec`", "use `[T; N]` for a fixed number of elements, or a last field `Tail<T>`"),
-        ("Option<u8>", "`Option`", "use a `Link<T>`, which may be null, or a value that stands for none"),
-        ("usize", "`usize`", "it is not the same on every machine; use `u64`"),
-        ("Atomic<isize>", "`isize`", "it is not the same on every machine; use `i64`"),
+        ("Option<u8>", "`Option`", "use a `Link<T>`, which may be null, or reserve a value for `None`"),
+        ("usize", "`usize`", "its size depends on the machine; use `u64`"),
+        ("Atomic<isize>", "`isize`", "its size depends on the machine; use `i64`"),
         ("AtomicU64", "`AtomicU64`", "use `Atomic<u64>`"),
         ("Mutex<u64>", "`Mutex`", "use a `Lock` beside the fields it protects"),
         ("Duration", "`Duration`", "use `u64`, with the unit in the field's name"),
@@ -79,12 +79,9 @@ fn each_refused_type_says_what_to_use() {
     }
     check(
         "bad: Atomic<u128>",
-        &["an `Atomic` holds 8 bytes, what the network moves at once: use `Versioned<u128>`"],
+        &["an `Atomic` holds 8 bytes, the most that the network changes atomically: use `Versioned<u128>`"],
     );
-    check(
-        "bad: Atomic<Link<Node>>",
-        &["`Link` is a cell of its own, with operations of its own: take off the `Atomic`"],
-    );
+    check("bad: Atomic<Link<Node>>", &["`Link` is a cell with operations of its own: remove the `Atomic`"]);
     for ty in ["Self", "Node<K, n>", "[Self; 2]"] {
         let message = "`Node` cannot contain itself: point to it with `Link<Node>` or `RemotePtr<Node>`";
         check(&format!("bad: {ty}"), &[message]);
@@ -93,27 +90,32 @@ fn each_refused_type_says_what_to_use() {
 
 #[test]
 fn a_tail_is_last() {
-    let message = "a `Tail` is the last field in far memory: what follows it would have no fixed place";
+    let message =
+        "a `Tail` must be the last field in far memory: a field after it would have no fixed offset";
     check("first: Tail<u8>, second: Tail<u8>", &[message]);
     check("last: Tail<u8>, #[local] after: u8", &[]);
-    check("tails: [Tail<u8>; 2]", &["an array's elements cannot have tails: a `Tail` is a last field"]);
+    check(
+        "tails: [Tail<u8>; 2]",
+        &["a `Tail` cannot be an array's element: it must be the last field in far memory"],
+    );
 }
 
 #[test]
 fn names_that_are_taken_are_refused() {
     for name in ["this", "new_in", "read", "clone", "into", "eq"] {
         let message = format!(
-            "handles or pointers have a method `{name}`: name the field's accessors otherwise, with `#[accessor({name}_field)]`"
+            "handles or pointers already have a method `{name}`: rename the field's accessors with `#[accessor({name}_field)]`"
         );
         check(&format!("{name}: u64"), &[&message]);
         check(&format!("#[accessor({name}_field)] {name}: u64"), &[]);
-        let message =
-            format!("an accessor cannot be called `{name}`: handles or pointers have a method of that name");
+        let message = format!(
+            "an accessor cannot be called `{name}`: handles or pointers already have a method of that name"
+        );
         check(&format!("#[accessor({name})] other: u64"), &[&message]);
         check(&format!("#[local] {name}: u64, other: u64"), &[]);
     }
-    check("n: u64", &["`n` is a parameter of this struct already: use another name"]);
-    check("__x: u64", &["a field's name cannot begin with `__`: those of generated fields do"]);
+    check("n: u64", &["`n` is already a parameter of this struct: use another name"]);
+    check("__x: u64", &["a field's name cannot begin with `__`, which is reserved for generated fields"]);
     for name in ["is_gone", "with_gone", "without_gone"] {
         let message = format!(
             "the mark `gone` has a method `{name}`: rename the mark, or the field's accessors with `#[accessor({name}_field)]`"
@@ -136,24 +138,27 @@ fn marks_that_a_link_cannot_have_are_refused() {
     );
     let wider = "struct Node { #[marks(a, b, c, d, e, f)] next: Link<Node> }";
     assert_eq!(outcome("align = 64", wider).0, [""; 0]);
-    check("#[marks(a, a)] next: Link<Self>", &["the mark `a` is named twice"]);
+    check("#[marks(a, a)] next: Link<Self>", &["the mark `a` is declared twice"]);
     check("#[marks] next: Link<Self>", &["name the marks: `#[marks(deleted)]`"]);
     check("#[marks()] next: Link<Self>", &["name the marks: `#[marks(deleted)]`"]);
     check(
         "#[marks(null)] next: Link<Self>",
-        &["a mark cannot be called `null`: pointers have methods of that name"],
+        &["a mark cannot be called `null`: pointers already have a method `is_null`"],
     );
-    check("#[marks(a)] next: u64", &["only a `Link` has marks"]);
+    check("#[marks(a)] next: u64", &["only a `Link` can have marks"]);
     check(
         "#[marks(a)] next: StampedLink<Self>",
-        &["a `StampedLink` has no marks, its spare bits are the stamp: use a `Link`"],
+        &["a `StampedLink` has no marks, because its spare bits hold the stamp: use a `Link`"],
     );
-    check("#[local] #[marks(a)] next: u64, key: K", &["a `#[local]` field is no link and has no marks"]);
+    check(
+        "#[local] #[marks(a)] next: u64, key: K",
+        &["a `#[local]` field cannot have marks: it is not in far memory"],
+    );
     check("#[marks(a, b)] left: Link<Self>, #[marks(a, b)] right: [Link<Self>; 2]", &[]);
     // Each list has marks of its own.
     check("#[marks(a)] left: Link<Self>, #[marks(b, a)] right: Link<Self>", &[]);
     check("#[marks(a)] next: Tail<Link<Self>>", &[]);
-    check("#[marks(a)] next: Tail<u64>", &["only a `Link` has marks"]);
+    check("#[marks(a)] next: Tail<u64>", &["only a `Link` can have marks"]);
     check("#[marks(like = other::NodeMarked)] next: Link<Self>", &[]);
     check(
         "#[marks(of = other::NodeMarked)] next: Link<Self>",
@@ -162,14 +167,14 @@ fn marks_that_a_link_cannot_have_are_refused() {
 }
 
 #[test]
-fn options_are_known_and_stand_once() {
+fn unknown_and_repeated_options_are_rejected() {
     let node = "struct Node { key: u64 }";
     for (options, message) in [
         ("algin = 64", "unknown option: `#[remote]` takes `align = N` and `crate = path`"),
         ("align = 64, align = 64", "`align` is given twice"),
-        ("align = 4", "`align` is a power of two from 8 to 4096, not 4"),
-        ("align = 24", "`align` is a power of two from 8 to 4096, not 24"),
-        ("align = 8192", "`align` is a power of two from 8 to 4096, not 8192"),
+        ("align = 4", "`align` must be a power of two from 8 to 4096, not 4"),
+        ("align = 24", "`align` must be a power of two from 8 to 4096, not 24"),
+        ("align = 8192", "`align` must be a power of two from 8 to 4096, not 8192"),
         ("align", "expected `=`"),
         ("align = x", "expected integer literal"),
     ] {
@@ -180,20 +185,22 @@ fn options_are_known_and_stand_once() {
         &["unknown option: write `#[local]` or `#[local(default = EXPRESSION)]`"],
     );
     check("#[local(default = 1, default = 2)] a: u64, key: K", &["`default` is given twice"]);
-    check("#[local] #[local] a: u64, key: K", &["this attribute stands here already"]);
+    check("#[local] #[local] a: u64, key: K", &["this attribute is repeated"]);
     check(
         "#[serde(skip)] a: u64",
         &[
-            "`#[serde]` on a field reaches nothing that is generated: fields take `#[local]`, `#[marks(…)]`, `#[accessor(…)]`, documentation, lint levels, `#[deprecated]` and `#[must_use]`",
+            "`#[serde]` has no effect on a field of a remote struct: fields accept `#[local]`, `#[marks(…)]`, `#[accessor(…)]`, documentation, lint levels, `#[deprecated]` and `#[must_use]`",
         ],
     );
     check(
         "#[expect(dead_code)] a: u64",
-        &["a field becomes several items, and a lint may be expected of one only: write `#[allow(…)]`"],
+        &[
+            "`#[expect]` would apply to several generated items, and only some cause the lint: write `#[allow(…)]`",
+        ],
     );
     check(
         "#[local] #[must_use] a: u64, key: K",
-        &["`#[must_use]` is for a field's accessors, and a `#[local]` field has none"],
+        &["`#[must_use]` applies to accessors, and a `#[local]` field has none"],
     );
     check(
         "#[local] #[accessor(b)] a: u64, key: K",
@@ -202,7 +209,7 @@ fn options_are_known_and_stand_once() {
     check("#[accessor] a: u64", &["name the accessor: `#[accessor(other_name)]`"]);
     check(
         "#[accessor(key)] a: u64, key: K",
-        &["`key` is the accessor of another field already: use another name"],
+        &["another field already has an accessor `key`: use another name"],
     );
     let message =
         "a layout must be the same in every build: put `#[cfg]` on the struct, with one struct for each case";
@@ -224,15 +231,15 @@ fn only_structs_with_named_fields_are_remote() {
         ),
         (
             "union Node { a: u64 }",
-            "a union cannot be remote: its bits mean nothing by themselves; use a struct",
+            "a union cannot be remote: its bits do not show which field they belong to; use a struct",
         ),
         (
             "#[repr(C)] struct Node { a: u64 }",
-            "the layout of a remote struct is fixed; for a stricter alignment write `#[remote(align = N)]`",
+            "the layout of a remote struct is fixed; for a larger alignment write `#[remote(align = N)]`",
         ),
         (
             "#[derive(Clone)] struct Node { a: u64 }",
-            "`#[remote]` generates what goes with the struct: snapshots are `Clone` and `Debug`; implement other traits by hand",
+            "a remote struct cannot derive traits: its snapshots are `Clone` and `Debug`; implement other traits by hand",
         ),
         (
             "struct Node<K> { key: K, next: Link<Node<K>> }",
@@ -240,14 +247,14 @@ fn only_structs_with_named_fields_are_remote() {
         ),
         (
             "struct Node<'a> { name: &'a str, #[local] other: Cow<'a, str> }",
-            "nothing in far memory has a lifetime of this process: use `RemotePtr<T>` or `Link<T>` instead of references",
+            "an object in far memory cannot borrow from this process: use `RemotePtr<T>` or `Link<T>` instead of references",
         ),
     ] {
         let (messages, structs) = outcome("", item);
         assert_eq!(messages, [message], "{item}");
         assert_eq!(structs.len(), 5, "{item}");
     }
-    assert_eq!(outcome("", "fn node() {}").0, ["`#[remote]` goes on a struct"]);
+    assert_eq!(outcome("", "fn node() {}").0, ["`#[remote]` must be on a struct"]);
 }
 
 #[test]
@@ -256,9 +263,9 @@ fn no_mistake_hides_another() {
     assert_eq!(messages.len(), 6, "{messages:#?}");
 }
 
-/// So that uses of the field are no further mistakes: it keeps its place in `init`, and its accessors.
+/// Uses of a rejected field are not further errors: it keeps its position in `init`, and its accessors.
 #[test]
-fn a_refused_field_is_there_all_the_same() {
+fn a_rejected_field_is_generated_all_the_same() {
     let (_, structs) = outcome("", "struct Node { key: u64, name: String, on: &'static [u8] }");
     for item in structs.iter().filter(|item| item.ident != "NodeFields") {
         let names: Vec<String> =

@@ -1,6 +1,6 @@
-//! From an item to its [`Model`].
+//! Builds the [`Model`] of an item.
 //!
-//! Mistakes are reported on the way, most of them by `check`, and are left out of the model.
+//! Mistakes are reported, most of them by `check`, and are left out of the model.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -11,11 +11,12 @@ use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Expr, Fields, Generics, Ident, Item, Lifetime, Path, Type, Visibility};
 
 use crate::attr::{self, Marks, RemoteOptions};
+use crate::check::Lifetimes;
 use crate::errors::Errors;
-use crate::model::{LocalField, MarkSet, Model, RemoteField, private};
+use crate::model::{InitialValue, LocalField, MarkSet, Model, RemoteField, private};
 use crate::{check, field_type};
 
-/// The model of an item, without what is wrong with it; `None` if the item has not even a name.
+/// Builds the model of an item without its mistakes. Returns `None` if the item is not a type.
 pub(crate) fn model(options: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Model> {
     let RemoteOptions { align, krate } = attr::remote(options, errors);
     let mut model = match errors.ok(syn::parse2::<Item>(item))? {
@@ -41,12 +42,12 @@ pub(crate) fn model(options: TokenStream, item: TokenStream, errors: &mut Errors
         Item::Union(item) => {
             errors.at(
                 item.union_token,
-                "a union cannot be remote: its bits mean nothing by themselves; use a struct",
+                "a union cannot be remote: its bits do not show which field they belong to; use a struct",
             );
             empty(item.attrs, item.vis, item.ident, item.generics, align, krate)
         }
         other => {
-            errors.at(other, "`#[remote]` goes on a struct");
+            errors.at(other, "`#[remote]` must be on a struct");
             return None;
         }
     };
@@ -75,7 +76,7 @@ fn empty(
         fields: vec![],
         locals: vec![],
         marks: vec![],
-        borrowed_marks: vec![],
+        foreign_marks: vec![],
     }
 }
 
@@ -86,19 +87,19 @@ fn add_fields(model: &mut Model, fields: impl IntoIterator<Item = syn::Field>, e
     if last.is_none() {
         errors.at(&model.name, "a remote struct needs at least one field in far memory");
     }
-    let had_lifetimes = check::lifetimes(&mut model.generics, errors);
+    let lifetimes = check::lifetimes(&mut model.generics, errors);
     declare_marks(model, &fields);
     for (index, field) in fields.into_iter().enumerate() {
-        add_field(model, field, Some(index) == last, had_lifetimes, errors);
+        add_field(model, field, Some(index) == last, &lifetimes, errors);
     }
 }
 
-/// Adds a field. If the struct `had_lifetimes`, a field that needs one is no further mistake.
+/// Adds a field. Where `lifetimes` were removed, a field that needs one is not a second error.
 fn add_field(
     model: &mut Model,
     mut field: syn::Field,
     is_last: bool,
-    had_lifetimes: bool,
+    lifetimes: &Lifetimes,
     errors: &mut Errors,
 ) {
     let name = field.ident.expect("the fields are named");
@@ -106,22 +107,22 @@ fn add_field(
     let is_local = own("local").next().is_some();
     check::field_attributes(&field.attrs, is_local, errors);
     let marks = own("marks").next();
-    let needs_lifetime = had_lifetimes && is_unusable(&field.ty);
+    let needs_lifetime = matches!(lifetimes, Lifetimes::Removed) && is_unusable(&field.ty);
     if let Some(local) = own("local").next() {
         if let Some(marks) = marks {
-            errors.at(marks, "a `#[local]` field is no link and has no marks");
+            errors.at(marks, "a `#[local]` field cannot have marks: it is not in far memory");
         }
         if let Some(accessor) = own("accessor").next() {
             errors.at(accessor, "a `#[local]` field has no accessor: it is an ordinary field of the handle");
         }
-        let start = attr::local(local, errors);
-        let (ty, start) =
-            if needs_lifetime { (syn::parse_quote!(()), quote!(())) } else { (field.ty, start) };
+        let initial = attr::local(local, errors);
+        let (ty, initial) =
+            if needs_lifetime { (syn::parse_quote!(()), quote!(())) } else { (field.ty, initial) };
         let keep = |attr: &&Attribute| {
             !["local", "marks", "accessor", "must_use"].iter().any(|own| attr.path().is_ident(own))
         };
         let attrs = field.attrs.iter().filter(keep).cloned().collect();
-        model.locals.push(LocalField { attrs, vis: field.vis, name, ty, start });
+        model.locals.push(LocalField { attrs, vis: field.vis, name, ty, initial });
         return;
     }
     let (_, type_generics, _) = model.generics.split_for_impl();
@@ -130,7 +131,7 @@ fn add_field(
         let brand = brand(model, marks, &field.ty, errors);
         field_type::set_marks(&mut field.ty, &brand);
     }
-    // One that is named wrongly is no further mistake.
+    // Uses of an accessor whose name was rejected are not further errors.
     let accessor = own("accessor")
         .next()
         .map(|attr| attr::accessor(attr, errors).unwrap_or_else(|| format_ident!("{name}_")));
@@ -140,9 +141,14 @@ fn add_field(
     let levels = ["allow", "warn", "deny", "forbid", "deprecated"];
     let attrs = field.attrs.iter().filter(|attr| levels.iter().any(|level| attr.path().is_ident(level)));
     let attrs = attrs.cloned().collect();
-    let is_parameter = model.type_parameter(&field.ty).is_some();
     let is_borrowed = !field_type::is_plain(&field.ty, &model.generics);
-    let has_default = field_type::has_default(&field.ty);
+    let initial = if field_type::has_default(&field.ty) {
+        InitialValue::Default
+    } else if model.type_parameter(&field.ty).is_some() {
+        InitialValue::Parameter
+    } else {
+        InitialValue::Argument
+    };
     let ty = if needs_lifetime {
         refused(&field.ty, &model.krate)
     } else {
@@ -152,47 +158,36 @@ fn add_field(
         }
     };
     let vis = field.vis;
-    model.fields.push(RemoteField {
-        docs,
-        attrs,
-        must_use,
-        vis,
-        name,
-        accessor,
-        ty,
-        is_borrowed,
-        has_default,
-        is_parameter,
-    });
+    model.fields.push(RemoteField { docs, attrs, must_use, vis, name, accessor, ty, is_borrowed, initial });
 }
 
-/// Collects the lists of marks in `#[marks(a, b)]`. Links with the same list have the same marks. If there is one list,
-/// its items are named after the struct, else after struct and field.
+/// Collects the lists of marks in `#[marks(a, b)]`. Links with the same list have the same marks. The items of a struct's only
+/// list are named after the struct, those of several lists after the struct and the field.
 fn declare_marks(model: &mut Model, fields: &[syn::Field]) {
     for field in fields {
-        // What is wrong is reported when the field is added.
+        // `add_field` reports the errors.
         let marks = field.attrs.iter().find(|attr| attr.path().is_ident("marks"));
         let Some(Marks::Named(names)) = marks.map(|attr| attr::marks(attr, &mut Errors::default())) else {
             continue;
         };
         if !names.is_empty() && !model.marks.iter().any(|set| set.names == names) {
             let field = field.ident.as_ref().expect("the fields are named");
-            model.marks.push(MarkSet { names, stem: format_ident!("{}{}", model.name, camel_case(field)) });
+            model.marks.push(MarkSet { names, prefix: format_ident!("{}{}", model.name, camel_case(field)) });
         }
     }
     if let [only] = &mut model.marks[..] {
-        only.stem = model.name.clone();
+        only.prefix = model.name.clone();
     }
 }
 
-/// The type that stands for the marks that `attr` gives a link.
+/// The type that identifies the marks of `attr` in a link's type.
 fn brand(model: &mut Model, attr: &Attribute, ty: &Type, errors: &mut Errors) -> Type {
     let marks = attr::marks(attr, errors);
     let names = if let Marks::Named(names) = &marks { &names[..] } else { &[] };
     check::marks(attr, names, ty, &model.name, model.align, errors);
     match &marks {
         Marks::Like(path) => {
-            model.borrowed_marks.push(path.clone());
+            model.foreign_marks.push(path.clone());
             syn::parse_quote!(#path)
         }
         Marks::Named(names) => match model.marks.iter().find(|set| set.names == *names) {
@@ -205,7 +200,7 @@ fn brand(model: &mut Model, attr: &Attribute, ty: &Type, errors: &mut Errors) ->
     }
 }
 
-/// After mistakes, a field to stand for those left out.
+/// Adds a field if all were rejected.
 fn ensure_a_field(model: &mut Model) {
     if model.fields.is_empty() {
         model.fields.push(RemoteField {
@@ -217,8 +212,7 @@ fn ensure_a_field(model: &mut Model) {
             accessor: format_ident!("invalid", span = Span::mixed_site()),
             ty: syn::parse_quote!(u64),
             is_borrowed: false,
-            has_default: false,
-            is_parameter: false,
+            initial: InitialValue::Argument,
         });
     }
 }
@@ -236,7 +230,7 @@ fn camel_case(name: &Ident) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// The type with each `[F; N]` as `Array<F, N>`, whose elements have places.
+/// The type with each `[F; N]` replaced by `Array<F, N>`, whose elements have places.
 fn with_arrays(ty: Type, krate: &Path) -> Type {
     match ty {
         Type::Array(array) => {
@@ -254,14 +248,14 @@ fn with_arrays(ty: Type, krate: &Path) -> Type {
     }
 }
 
-/// What stands for a type that was refused, so that what is done with the field is no further mistake: the runtime's
-/// `Refused<ty>`, or `Refused<()>` where `ty` would be one.
+/// A stand-in for a rejected type, so that uses of the field are not further errors: the runtime's `Refused<ty>`, or `Refused<()>`
+/// where `ty` itself would be an error.
 fn refused(ty: &Type, krate: &Path) -> Type {
     let ff = private(krate);
     if is_unusable(ty) { syn::parse_quote!(#ff::Refused<()>) } else { syn::parse_quote!(#ff::Refused<#ty>) }
 }
 
-/// Whether a type needs a lifetime, or has no size.
+/// Returns whether a type needs a lifetime or has no size.
 fn is_unusable(ty: &Type) -> bool {
     let mut found = Unusable(false);
     found.visit_type(ty);
@@ -282,14 +276,14 @@ impl<'ast> Visit<'ast> for Unusable {
     }
 }
 
-/// Replaces `Self`, which means another type in each of the generated ones, by the struct's name and parameters.
+/// Replaces `Self` by the struct's name and parameters: in a generated type it would mean that type.
 struct SelfNamed(Ident, TokenStream);
 
 impl VisitMut for SelfNamed {
     fn visit_type_mut(&mut self, ty: &mut Type) {
         if matches!(ty, Type::Path(path) if path.qself.is_none() && path.path.is_ident("Self")) {
             let Self(name, type_generics) = self;
-            // Errors point at what the user wrote.
+            // Errors point at the user's `Self`.
             name.set_span(ty.span());
             *ty = syn::parse_quote!(#name #type_generics);
         } else {

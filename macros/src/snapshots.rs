@@ -1,7 +1,7 @@
-//! What `#[remote]` generates, kept in files for people to read: `tests/expand/NAME.rs` is what a user writes,
-//! `tests/expand/NAME.expanded.rs` what becomes of it.
+//! Snapshots of the code that `#[remote]` generates: `tests/expand/NAME.rs` is a user's struct, `tests/expand/NAME.expanded.rs` its
+//! expansion.
 //!
-//! `FARFIELD_BLESS=1 cargo test -p farfield-macros` writes them anew: read the difference before you commit it.
+//! `FARFIELD_BLESS=1 cargo test -p farfield-macros` writes the expansions anew: read the difference before you commit it.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{ItemStruct, Meta};
 
-/// Generated code is code that someone reads; more lines than this belong in the runtime, as a generic function.
+/// The limit of an expansion's length. Generated code is reviewed; code beyond the limit belongs in the runtime, as a generic function.
 const MAX_LINES: usize = 160;
 
-/// The options of the struct's `#[remote]`, which is taken away.
+/// Removes the struct's `#[remote]` and returns its options.
 fn options(item: &mut ItemStruct) -> TokenStream {
     let index =
         item.attrs.iter().position(|attr| attr.path().is_ident("remote")).expect("a case has `#[remote]`");
@@ -40,10 +40,13 @@ fn check(name: &str) {
     for (number, (kept, new)) in (1..).zip(kept.lines().zip(expanded.lines())) {
         assert_eq!(
             kept, new,
-            "`{name}` is expanded otherwise from line {number} on; `FARFIELD_BLESS=1` accepts it"
+            "the expansion of `{name}` differs from line {number} on; `FARFIELD_BLESS=1` accepts it"
         );
     }
-    assert_eq!(kept, expanded, "`{name}` is expanded to more or fewer lines; `FARFIELD_BLESS=1` accepts it");
+    assert_eq!(
+        kept, expanded,
+        "the expansion of `{name}` has more or fewer lines; `FARFIELD_BLESS=1` accepts it"
+    );
 }
 
 #[test]

@@ -8,15 +8,15 @@ use crate::attr;
 use crate::errors::Errors;
 use crate::model::private;
 
-/// The integers whose size is the same everywhere, and that a word holds.
+/// The integers of fixed size that fit in a word.
 const DISCRIMINANTS: &[&str] = &["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
 
-/// How the bits of the type are made: of what integer or inner word, and how one becomes the other.
+/// The conversion between the type and an integer or an inner word.
 struct Bits {
     inner: Type,
-    /// From `self`.
+    /// An expression of type `inner`, from `self`.
     to: TokenStream,
-    /// From `bits`, to an `Option<Self>`.
+    /// An expression of type `Option<Self>`, from `bits`.
     from: TokenStream,
     initial: TokenStream,
 }
@@ -29,7 +29,7 @@ pub(crate) fn derive(item: TokenStream) -> TokenStream {
             Data::Struct(data) => newtype(&item, &data.fields, &krate, &mut errors),
             Data::Enum(data) => c_like(&item, data, &mut errors),
             Data::Union(data) => {
-                errors.at(data.union_token, "a union is no word: wrap an integer in a struct");
+                errors.at(data.union_token, "a union cannot be a word: wrap an integer in a struct");
                 None
             }
         };
@@ -42,7 +42,10 @@ pub(crate) fn derive(item: TokenStream) -> TokenStream {
 fn newtype(item: &DeriveInput, fields: &Fields, krate: &Path, errors: &mut Errors) -> Option<Bits> {
     let mut each = fields.iter();
     let (Some(field), None) = (each.next(), each.next()) else {
-        errors.at(&item.ident, "a word is a struct of exactly one field, itself a word, or a C-like enum");
+        errors.at(
+            &item.ident,
+            "`Word` can be derived for a struct of one field that is a word, or for an enum without fields",
+        );
         return None;
     };
     let ff = private(krate);
@@ -60,7 +63,7 @@ fn c_like(item: &DeriveInput, data: &syn::DataEnum, errors: &mut Errors) -> Opti
     let mut names: Vec<&Ident> = Vec::new();
     for variant in &data.variants {
         if !matches!(variant.fields, Fields::Unit) {
-            errors.at(&variant.fields, "only an enum without fields is a word");
+            errors.at(&variant.fields, "an enum whose variants have fields cannot be a word");
             return None;
         }
         if let Some(attr) = variant.attrs.iter().find(|attr| attr.path().is_ident("cfg")) {
@@ -86,7 +89,7 @@ fn c_like(item: &DeriveInput, data: &syn::DataEnum, errors: &mut Errors) -> Opti
             })*
             ::core::option::Option::None
         },
-        // The variant that zeroed memory stands for, if there is one.
+        // The variant with discriminant 0, if there is one: what zeroed memory decodes to.
         initial: quote! {
             #(if Self::#names as #repr == 0 {
                 return Self::#names;

@@ -1,1 +1,1 @@
-//! Tests of what the compiler says; see `tests/ui.rs`. This crate has no code of its own.
+//! Tests of compile errors; see `tests/ui.rs`. This crate has no code.

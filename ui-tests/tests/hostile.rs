@@ -86,7 +86,7 @@ pub mod remote {
             Self::new_in(ct, init).await?.write(ct).await
         }
 
-        /// What was hit.
+        /// The number of hits.
         pub fn hits(&self) -> u64 {
             self.hits
         }
@@ -94,7 +94,9 @@ pub mod remote {
 }
 
 #[::farfield::test]
-async fn nothing_is_taken_for_granted(ct: &::farfield::ComputeThread) -> ::farfield::Result<()> {
+async fn expansions_need_no_prelude_and_cause_no_lint(
+    ct: &::farfield::ComputeThread,
+) -> ::farfield::Result<()> {
     let g = &ct.pin();
     let node = remote::Node::<u64, 3>::create(4, ct).await?;
     let seen = node.read(g).await?;

@@ -1,16 +1,16 @@
-//! What the compiler says about mistakes, and what it must accept.
+//! Programs that must not compile, with the compiler's messages, and programs that must compile.
 //!
-//! One folder a topic under `cases/`. A case in a folder `fail` must not compile, and the compiler's words must be those
-//! in the `.stderr` file beside it; a case in a folder `pass` must compile and run. Messages are those of the release
+//! `cases/` has a folder for each topic. A case in its folder `fail` must not compile, and the compiler's messages must be those
+//! in the `.stderr` file beside it. A case in its folder `pass` must compile and run. The messages are those of the release
 //! that `rust-toolchain.toml` pins. `TRYBUILD=overwrite cargo test -p farfield-ui-tests` writes them anew: read the
 //! difference before you commit it.
 //!
-//! The number of failing cases is printed as `ui.cases N`, after all of them have passed. How many cases each topic has stands in
-//! [`TOPICS`]: a case that is not found, or is in a folder where nobody looks, makes the numbers differ.
+//! After all cases have passed, the test prints the number of failing cases as `ui.cases N`. [`TOPICS`] has the number of cases of
+//! each topic, so a case that is lost, or is in a folder that the test does not read, fails the test.
 
 use std::path::{Path, PathBuf};
 
-/// Each topic: how many of its cases must fail, and how many must pass. Who adds a case raises its number.
+/// Each topic, with its number of cases that must fail and of cases that must pass. A new case raises a number.
 const TOPICS: &[(&str, usize, usize)] = &[
     ("bounds", 7, 0),
     ("cfg", 1, 1),
@@ -48,7 +48,7 @@ fn in_folder(topic: &str, folder: &str) -> Vec<PathBuf> {
     below(&folder).into_iter().filter(|path| path.extension().is_some_and(|found| found == "rs")).collect()
 }
 
-/// What is wrong with the files below `cases/`: given the cases that must fail and those that must pass.
+/// The faults of the files below `cases/`, given the cases that must fail and those that must pass.
 fn faults(mistakes: &[PathBuf], accepted: &[PathBuf], all: &[PathBuf]) -> Vec<String> {
     let mut faults = Vec::new();
     for path in all {
@@ -75,18 +75,14 @@ fn every_mistake_is_explained_where_it_is() {
     for (topic, failing, passing) in TOPICS {
         let (fail, pass) = (in_folder(topic, "fail"), in_folder(topic, "pass"));
         let found = (fail.len(), pass.len());
-        assert_eq!(
-            found,
-            (*failing, *passing),
-            "{topic}: the cases that were found, and those that TOPICS has"
-        );
+        assert_eq!(found, (*failing, *passing), "{topic}: the numbers of cases found, and those in TOPICS");
         mistakes.extend(fail);
         accepted.extend(pass);
     }
     assert_eq!(faults(&mistakes, &accepted, &below(&cases())), [""; 0]);
     assert_eq!(recorded_figure(), Some(mistakes.len()), "`ui.cases` in the book's table of results");
     {
-        // Runs all of them, and fails if one does, when it is dropped.
+        // `TestCases` runs the cases when it is dropped, and panics if one fails.
         let cases = trybuild::TestCases::new();
         for case in &mistakes {
             cases.compile_fail(case);
@@ -107,7 +103,7 @@ fn recorded_figure() -> Option<usize> {
 }
 
 #[test]
-fn files_that_no_case_is_made_of_are_found() {
+fn files_of_no_case_are_found() {
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
     let (mistakes, accepted) = (paths(&["a/fail/x.rs", "a/fail/y.rs"]), paths(&["a/pass/z.rs"]));
     let sound = paths(&["a/fail/x.rs", "a/fail/x.stderr", "a/fail/y.rs", "a/fail/y.stderr", "a/pass/z.rs"]);

@@ -14,50 +14,50 @@ pub struct NodeThis<K: Word> {
     lock: <Lock as ::farfield::__private::Field>::Cell,
     __parameters: ::core::marker::PhantomData<fn() -> (K,)>,
 }
-/// The accessors of a [`Node`] in far memory; pointers to it dereference to this.
+/// The accessors of a [`Node`] in far memory. Pointers to it dereference to this type.
 #[repr(transparent)]
 pub struct NodeFields<'g, K: Word>(
     ::farfield::__private::Address,
     ::core::marker::PhantomData<(&'g (), fn() -> (K,))>,
 );
-/// The values to build a new [`Node`] from.
+/// The initial values of a new [`Node`].
 #[must_use]
 pub struct NodeInit<K: Word> {
-    /// What `key` starts as.
+    /// The initial value of `key`.
     pub key: <K as ::farfield::__private::Field>::Init,
-    /// What `next` starts as.
+    /// The initial value of `next`.
     next: <Link<Node<K>, NodeMarked> as ::farfield::__private::Field>::Init,
-    /// What `lock` starts as.
+    /// The initial value of `lock`.
     lock: <Lock as ::farfield::__private::Field>::Init,
     __parameters: ::core::marker::PhantomData<fn() -> (K,)>,
 }
-/// Every field of a [`Node`], from one READ.
+/// The values of all fields of a [`Node`], from one READ.
 #[allow(dead_code)]
 pub struct NodeSnapshot<'g, K: Word> {
     /// Orders the nodes.
     ///
-    /// What `key` held.
+    /// The value of `key` when it was read.
     pub key: <K as ::farfield::__private::Field>::Value<'g>,
-    /// What `next` held.
+    /// The value of `next` when it was read.
     next: <Link<Node<K>, NodeMarked> as ::farfield::__private::Field>::Value<'g>,
-    /// What `lock` held.
+    /// The value of `lock` when it was read.
     lock: <Lock as ::farfield::__private::Field>::Value<'g>,
     __guard: ::core::marker::PhantomData<(&'g (), fn() -> (K,))>,
 }
 /// The marks of a link in [`Node`], as part of the link's type.
 pub enum NodeMarked {}
-/// What a link with the marks [`NodeMarked`] holds can say of them.
+/// Methods of pointers with the marks [`NodeMarked`].
 #[allow(dead_code)]
 pub trait NodeMarks: ::farfield::__private::Marked {
-    /// Whether the mark `deleted` is set.
+    /// Returns whether the mark `deleted` is set.
     fn is_deleted(&self) -> bool {
         self.has_mark(1)
     }
-    /// The same address and marks, with `deleted` set.
+    /// Returns the pointer with the mark `deleted` set.
     fn with_deleted(self) -> Self {
         self.set_mark(1)
     }
-    /// The same address and marks, without `deleted`.
+    /// Returns the pointer with the mark `deleted` cleared.
     fn without_deleted(self) -> Self {
         self.clear_mark(1)
     }
@@ -66,7 +66,7 @@ pub trait NodeMarks: ::farfield::__private::Marked {
 const _: () = {
     use ::farfield::__private as __ff;
     impl<K: Word> Node<K> {
-        /// The values of a new object: one for each field that has no default. Setters change the others.
+        /// Returns the initial values of a new object: an argument for each field without a default, and setters for the others.
         pub fn init(key: K) -> NodeInit<K> {
             NodeInit {
                 key,
@@ -75,35 +75,35 @@ const _: () = {
                 __parameters: ::core::marker::PhantomData,
             }
         }
-        /// Allocates an object and builds its image. Publishing it, or `write`, is the one WRITE.
+        /// Allocates an object, whose image stays in local memory until it is published or written by `write`: one WRITE.
         pub async fn new_in<'a>(
             site: impl ::core::convert::Into<__ff::Site<'a>>,
             init: NodeInit<K>,
         ) -> __ff::Result<__ff::Owned<Self>> {
             __ff::new_in(site, init).await
         }
-        /// A handle to the object at `ptr`: reads its frozen fields. One READ, or none if it has none.
+        /// Returns a handle to the object at `ptr`. One READ for the frozen fields; none if there are none.
         pub async fn attach(
             ptr: __ff::RemotePtr<Self>,
             ct: &__ff::ComputeThread,
         ) -> __ff::Result<Self> {
             __ff::attach(ptr, ct).await
         }
-        /// Where the object is: `This` is for data, `self` is for code.
+        /// Returns the pointer to the object in far memory: `This` is for data, `self` is for code.
         pub fn this(&self) -> __ff::RemotePtr<Self> {
             self.__this
         }
         /// Orders the nodes.
         ///
-        /// `key` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `key` that `attach` read if the field is frozen, else its place. No round trip.
         pub fn key(&self) -> <K as __ff::Field>::Kept<'_> {
             <K as __ff::Field>::kept(&self.key)
         }
-        /// `next` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `next` that `attach` read if the field is frozen, else its place. No round trip.
         fn next(&self) -> <Link<Node<K>, NodeMarked> as __ff::Field>::Kept<'_> {
             <Link<Node<K>, NodeMarked> as __ff::Field>::kept(&self.next)
         }
-        /// `lock` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `lock` that `attach` read if the field is frozen, else its place. No round trip.
         fn lock(&self) -> <Lock as __ff::Field>::Kept<'_> {
             <Lock as __ff::Field>::kept(&self.lock)
         }
@@ -111,21 +111,21 @@ const _: () = {
     impl<'g, K: Word> NodeFields<'g, K> {
         /// Orders the nodes.
         ///
-        /// The place of `key`. No round trip.
+        /// Returns the place of `key`. No round trip.
         pub fn key(&self) -> __ff::Place<'g, K> {
             __ff::place::<Node<K>, K, 0>(self.0)
         }
-        /// The place of `next`. No round trip.
+        /// Returns the place of `next`. No round trip.
         fn next(&self) -> __ff::Place<'g, Link<Node<K>, NodeMarked>> {
             __ff::place::<Node<K>, Link<Node<K>, NodeMarked>, 1>(self.0)
         }
-        /// The place of `lock`. No round trip.
+        /// Returns the place of `lock`. No round trip.
         fn lock(&self) -> __ff::Place<'g, Lock> {
             __ff::place::<Node<K>, Lock, 2>(self.0)
         }
     }
     impl<K: Word> NodeInit<K> {
-        /// Sets what `next` starts as.
+        /// Sets the initial value of `next`.
         fn next(
             mut self,
             value: impl __ff::Initial<__ff::Init<Link<Node<K>, NodeMarked>>>,
@@ -133,7 +133,7 @@ const _: () = {
             self.next = __ff::Initial::into_init(value);
             self
         }
-        /// Sets what `lock` starts as.
+        /// Sets the initial value of `lock`.
         fn lock(mut self, value: impl __ff::Initial<__ff::Init<Lock>>) -> Self {
             self.lock = __ff::Initial::into_init(value);
             self

@@ -14,34 +14,34 @@ struct PageThis<const N: usize> {
     records: <Tail<u16> as ::farfield::__private::Field>::Cell,
     __parameters: ::core::marker::PhantomData<fn() -> ()>,
 }
-/// The accessors of a [`Page`] in far memory; pointers to it dereference to this.
+/// The accessors of a [`Page`] in far memory. Pointers to it dereference to this type.
 #[repr(transparent)]
 struct PageFields<'g, const N: usize>(
     ::farfield::__private::Address,
     ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 );
-/// The values to build a new [`Page`] from.
+/// The initial values of a new [`Page`].
 #[must_use]
 struct PageInit<const N: usize> {
-    /// What `header` starts as.
+    /// The initial value of `header`.
     header: <Header as ::farfield::__private::Field>::Init,
-    /// What `counts` starts as.
+    /// The initial value of `counts`.
     counts: <::farfield::Array<Atomic<u32>, N> as ::farfield::__private::Field>::Init,
-    /// What `records` starts as.
+    /// The initial value of `records`.
     records: <Tail<u16> as ::farfield::__private::Field>::Init,
     __parameters: ::core::marker::PhantomData<fn() -> ()>,
 }
-/// Every field of a [`Page`], from one READ.
+/// The values of all fields of a [`Page`], from one READ.
 #[allow(dead_code)]
 struct PageSnapshot<'g, const N: usize> {
-    /// What `header` held.
+    /// The value of `header` when it was read.
     header: <Header as ::farfield::__private::Field>::Value<'g>,
-    /// What `counts` held.
+    /// The value of `counts` when it was read.
     counts: <::farfield::Array<
         Atomic<u32>,
         N,
     > as ::farfield::__private::Field>::Value<'g>,
-    /// What `records` held.
+    /// The value of `records` when it was read.
     records: <Tail<u16> as ::farfield::__private::Field>::Value<'g>,
     __guard: ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 }
@@ -49,7 +49,7 @@ struct PageSnapshot<'g, const N: usize> {
 const _: () = {
     use ::farfield::__private as __ff;
     impl<const N: usize> Page<N> {
-        /// The values of a new object: one for each field that has no default. Setters change the others.
+        /// Returns the initial values of a new object: an argument for each field without a default, and setters for the others.
         fn init(
             header: <Header as __ff::Field>::Init,
             records: <Tail<u16> as __ff::Field>::Init,
@@ -64,55 +64,55 @@ const _: () = {
                 __parameters: ::core::marker::PhantomData,
             }
         }
-        /// Allocates an object and builds its image. Publishing it, or `write`, is the one WRITE.
+        /// Allocates an object, whose image stays in local memory until it is published or written by `write`: one WRITE.
         async fn new_in<'a>(
             site: impl ::core::convert::Into<__ff::Site<'a>>,
             init: PageInit<N>,
         ) -> __ff::Result<__ff::Owned<Self>> {
             __ff::new_in(site, init).await
         }
-        /// A handle to the object at `ptr`: reads its frozen fields. One READ, or none if it has none.
+        /// Returns a handle to the object at `ptr`. One READ for the frozen fields; none if there are none.
         async fn attach(
             ptr: __ff::RemotePtr<Self>,
             ct: &__ff::ComputeThread,
         ) -> __ff::Result<Self> {
             __ff::attach(ptr, ct).await
         }
-        /// Where the object is: `This` is for data, `self` is for code.
+        /// Returns the pointer to the object in far memory: `This` is for data, `self` is for code.
         fn this(&self) -> __ff::RemotePtr<Self> {
             self.__this
         }
-        /// `header` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `header` that `attach` read if the field is frozen, else its place. No round trip.
         fn header(&self) -> <Header as __ff::Field>::Kept<'_> {
             <Header as __ff::Field>::kept(&self.header)
         }
-        /// `counts` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `counts` that `attach` read if the field is frozen, else its place. No round trip.
         fn counts(
             &self,
         ) -> <::farfield::Array<Atomic<u32>, N> as __ff::Field>::Kept<'_> {
             <::farfield::Array<Atomic<u32>, N> as __ff::Field>::kept(&self.counts)
         }
-        /// `records` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `records` that `attach` read if the field is frozen, else its place. No round trip.
         fn records(&self) -> <Tail<u16> as __ff::Field>::Kept<'_> {
             <Tail<u16> as __ff::Field>::kept(&self.records)
         }
     }
     impl<'g, const N: usize> PageFields<'g, N> {
-        /// The place of `header`. No round trip.
+        /// Returns the place of `header`. No round trip.
         fn header(&self) -> __ff::Place<'g, Header> {
             __ff::place::<Page<N>, Header, 0>(self.0)
         }
-        /// The place of `counts`. No round trip.
+        /// Returns the place of `counts`. No round trip.
         fn counts(&self) -> __ff::Place<'g, ::farfield::Array<Atomic<u32>, N>> {
             __ff::place::<Page<N>, ::farfield::Array<Atomic<u32>, N>, 1>(self.0)
         }
-        /// The place of `records`. No round trip.
+        /// Returns the place of `records`. No round trip.
         fn records(&self) -> __ff::Place<'g, Tail<u16>> {
             __ff::place::<Page<N>, Tail<u16>, 2>(self.0)
         }
     }
     impl<const N: usize> PageInit<N> {
-        /// Sets what `counts` starts as.
+        /// Sets the initial value of `counts`.
         fn counts(
             mut self,
             value: impl __ff::Initial<__ff::Init<::farfield::Array<Atomic<u32>, N>>>,

@@ -15,27 +15,27 @@ pub(crate) struct SetThis {
     size: <Atomic<u64> as ::farfield::__private::Field>::Cell,
     __parameters: ::core::marker::PhantomData<fn() -> ()>,
 }
-/// The accessors of a [`Set`] in far memory; pointers to it dereference to this.
+/// The accessors of a [`Set`] in far memory. Pointers to it dereference to this type.
 #[repr(transparent)]
 pub(crate) struct SetFields<'g>(
     ::farfield::__private::Address,
     ::core::marker::PhantomData<(&'g (), fn() -> ())>,
 );
-/// The values to build a new [`Set`] from.
+/// The initial values of a new [`Set`].
 #[must_use]
 pub(crate) struct SetInit {
-    /// What `head` starts as.
+    /// The initial value of `head`.
     head: <RemotePtr<Node<u64>> as ::farfield::__private::Field>::Init,
-    /// What `size` starts as.
+    /// The initial value of `size`.
     size: <Atomic<u64> as ::farfield::__private::Field>::Init,
     __parameters: ::core::marker::PhantomData<fn() -> ()>,
 }
-/// Every field of a [`Set`], from one READ.
+/// The values of all fields of a [`Set`], from one READ.
 #[allow(dead_code)]
 pub(crate) struct SetSnapshot {
-    /// What `head` held.
+    /// The value of `head` when it was read.
     head: <RemotePtr<Node<u64>> as ::farfield::__private::Field>::Value<'static>,
-    /// What `size` held.
+    /// The value of `size` when it was read.
     size: <Atomic<u64> as ::farfield::__private::Field>::Value<'static>,
     __guard: ::core::marker::PhantomData<fn() -> ()>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct SetSnapshot {
 const _: () = {
     use ::farfield::__private as __ff;
     impl Set {
-        /// The values of a new object: one for each field that has no default. Setters change the others.
+        /// Returns the initial values of a new object: an argument for each field without a default, and setters for the others.
         pub(crate) fn init(
             head: <RemotePtr<Node<u64>> as __ff::Field>::Init,
         ) -> SetInit {
@@ -53,45 +53,45 @@ const _: () = {
                 __parameters: ::core::marker::PhantomData,
             }
         }
-        /// Allocates an object and builds its image. Publishing it, or `write`, is the one WRITE.
+        /// Allocates an object, whose image stays in local memory until it is published or written by `write`: one WRITE.
         pub(crate) async fn new_in<'a>(
             site: impl ::core::convert::Into<__ff::Site<'a>>,
             init: SetInit,
         ) -> __ff::Result<__ff::Owned<Self>> {
             __ff::new_in(site, init).await
         }
-        /// A handle to the object at `ptr`: reads its frozen fields. One READ, or none if it has none.
+        /// Returns a handle to the object at `ptr`. One READ for the frozen fields; none if there are none.
         pub(crate) async fn attach(
             ptr: __ff::RemotePtr<Self>,
             ct: &__ff::ComputeThread,
         ) -> __ff::Result<Self> {
             __ff::attach(ptr, ct).await
         }
-        /// Where the object is: `This` is for data, `self` is for code.
+        /// Returns the pointer to the object in far memory: `This` is for data, `self` is for code.
         pub(crate) fn this(&self) -> __ff::RemotePtr<Self> {
             self.__this
         }
-        /// `head` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `head` that `attach` read if the field is frozen, else its place. No round trip.
         fn head(&self) -> <RemotePtr<Node<u64>> as __ff::Field>::Kept<'_> {
             <RemotePtr<Node<u64>> as __ff::Field>::kept(&self.head)
         }
-        /// `size` if it is frozen, as read on `attach`; else its place. No round trip.
+        /// Returns the value of `size` that `attach` read if the field is frozen, else its place. No round trip.
         fn size(&self) -> <Atomic<u64> as __ff::Field>::Kept<'_> {
             <Atomic<u64> as __ff::Field>::kept(&self.size)
         }
     }
     impl<'g> SetFields<'g> {
-        /// The place of `head`. No round trip.
+        /// Returns the place of `head`. No round trip.
         fn head(&self) -> __ff::Place<'g, RemotePtr<Node<u64>>> {
             __ff::place::<Set, RemotePtr<Node<u64>>, 0>(self.0)
         }
-        /// The place of `size`. No round trip.
+        /// Returns the place of `size`. No round trip.
         fn size(&self) -> __ff::Place<'g, Atomic<u64>> {
             __ff::place::<Set, Atomic<u64>, 1>(self.0)
         }
     }
     impl SetInit {
-        /// Sets what `size` starts as.
+        /// Sets the initial value of `size`.
         fn size(mut self, value: impl __ff::Initial<__ff::Init<Atomic<u64>>>) -> Self {
             self.size = __ff::Initial::into_init(value);
             self

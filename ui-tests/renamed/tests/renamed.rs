@@ -1,4 +1,4 @@
-//! The macros work where the crate has another name.
+//! The macros work in a program that depends on the crate under another name.
 
 use renamed::prelude::*;
 

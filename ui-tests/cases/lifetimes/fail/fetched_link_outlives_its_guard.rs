@@ -10,7 +10,7 @@ struct Node {
 async fn follow_later(root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<u64> {
     let (old, young) = (ct.pin(), ct.pin());
     let node = root.next().load(&old).await?;
-    // Read under the younger guard, but only the older one is known to protect what the node links to.
+    // Read under the younger guard, but only the older one is known to protect the node's successor.
     let (_, next) = farfield::fetch!(&young, node.{key, next}).await?;
     drop(old);
     next.key().read(&young).await

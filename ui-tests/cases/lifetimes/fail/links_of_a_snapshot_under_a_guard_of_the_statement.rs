@@ -7,7 +7,7 @@ struct Node {
 }
 
 async fn is_last(node: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<bool> {
-    // What a snapshot holds of `next` is bound to the guard, which is gone at the end of the statement.
+    // The snapshot's `next` is bound to the guard, which is dropped at the end of the statement.
     let seen = node.read(&ct.pin()).await?;
     Ok(seen.next.is_null())
 }

@@ -9,7 +9,7 @@ struct Node {
 
 async fn keep(root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<RemotePtr<Node>> {
     let g = &ct.pin();
-    // Silently? No: `as_ptr` says it.
+    // Must be explicit: `as_ptr`.
     Ok(root.next().load(g).await?.into())
 }
 

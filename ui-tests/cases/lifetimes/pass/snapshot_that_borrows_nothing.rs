@@ -1,4 +1,4 @@
-//! What is read under a guard that lives for the statement may be kept, unless a value is bound to the guard.
+//! A snapshot read under a guard of the statement may be kept, unless one of its values is bound to the guard.
 
 use farfield::prelude::*;
 

@@ -4,7 +4,7 @@ use farfield::prelude::*;
 
 #[remote]
 struct Sensor {
-    #[must_use = "a sensor's number is what it is known by"]
+    #[must_use = "the number identifies the sensor"]
     id: u64,
 }
 

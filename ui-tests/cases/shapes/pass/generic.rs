@@ -11,7 +11,7 @@ where
     pub(crate) children: [Link<Node<K, V, N>>; N],
 }
 
-/// A parameter that only stands in its own recursion.
+/// A parameter that occurs only in the struct's recursion.
 #[remote]
 struct Phantom<K: Word> {
     next: Link<Phantom<K>>,

@@ -12,7 +12,7 @@ struct Node {
 async fn keep(cache: &Cached<Node, 8>, root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<u64> {
     let g = &ct.pin();
     let node = root.next().load(g).await?;
-    // A cached handle outlives every guard: whoever caches an object says that it stays, with `as_ptr`.
+    // A cached handle outlives every guard, so caching needs `as_ptr`: the program states that the object stays.
     Ok(cache.get(node, ct).await?.key())
 }
 
