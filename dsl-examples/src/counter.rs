@@ -1,7 +1,6 @@
-//! A number that every thread of the cluster can add to.
+//! A counter that all threads of the cluster share.
 //!
-//! Each operation is one one-sided operation of the network, so it takes one round trip and takes effect when that
-//! operation reaches the memory node.
+//! Each operation is a single one-sided operation. It takes one round trip, and takes effect when the memory node executes it.
 //!
 //! ```
 //! use farfield::prelude::*;
@@ -23,24 +22,24 @@
 // ANCHOR: counter
 use farfield::prelude::*;
 
-/// A number in far memory.
+/// A counter in far memory.
 #[remote]
 pub struct Counter {
     value: Atomic<u64>,
 }
 
 impl Counter {
-    /// A new counter at 0. One round trip.
+    /// Creates a counter at 0. One round trip.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         Self::new_in(ct, Self::init()).await?.write(ct).await
     }
 
-    /// Adds `amount` and gives what the number was. One round trip.
+    /// Adds `amount` and returns the previous value. One round trip.
     pub async fn add(&self, amount: u64, ct: &ComputeThread) -> Result<u64> {
         self.value().fetch_add(ct, amount).await
     }
 
-    /// The number. One round trip.
+    /// Returns the value. One round trip.
     pub async fn get(&self, ct: &ComputeThread) -> Result<u64> {
         self.value().load(ct).await
     }

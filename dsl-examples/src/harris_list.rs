@@ -2,15 +2,14 @@
 //!
 //! After Harris, "A Pragmatic Implementation of Non-Blocking Linked-Lists" (DISC 2001), with the changes of Michael,
 //! "High Performance Dynamic Lock-Free Hash Tables and List-Based Sets" (SPAA 2002): a search that meets a marked node
-//! unlinks it and goes on, one node at a time. A node is removed in two steps: marking its link `deleted` takes it out of
-//! the set, and no insertion behind it can succeed any more; a CAS on its predecessor's link then takes it out of the
-//! list.
+//! unlinks it and continues, one node at a time. A node is removed in two steps: marking its link `deleted` takes it out of
+//! the set, and no insertion behind it can succeed any more. A CAS on its predecessor's link then unlinks it.
 //!
 //! Invariants:
 //! - the keys between the sentinels ascend strictly;
 //! - the link of a marked node never changes again;
-//! - a node is retired by the thread whose CAS unlinked it, and exactly one CAS does: it expects an unmarked link to the
-//!   node, in a predecessor that is in the list, and nothing links a marked node again.
+//! - a node is retired by the thread whose CAS unlinked it. Exactly one CAS does: it expects an unmarked link to the node, in a
+//!   predecessor that is in the list, and no operation links a marked node again.
 //!
 //! | operation | takes effect | round trips, if it visits `h` nodes without contention |
 //! |---|---|---|
@@ -18,7 +17,7 @@
 //! | `insert` | at the CAS of the predecessor's link | h + 2, h + 1 if the key is there |
 //! | `remove` | at the CAS that marks | h + 3, h + 1 if the key is not there |
 //!
-//! Some thread always makes progress: an operation starts over only when another's CAS has succeeded.
+//! The list is lock-free: an operation starts over only when a CAS of another operation has succeeded.
 //!
 //! ```
 //! use farfield::prelude::*;
@@ -44,9 +43,9 @@ use farfield::prelude::*;
 /// A node of the list.
 #[remote]
 pub struct Node<K: Word> {
-    /// What the node stands for; a sentinel's means nothing.
+    /// The element. A sentinel's key has no meaning.
     key: K,
-    /// The next node, and whether this one has left the set.
+    /// The next node. The mark says that this node is not in the set any more.
     #[marks(deleted)]
     next: Link<Node<K>>,
 }
@@ -61,25 +60,25 @@ pub struct HarrisList<K: Word> {
     restarts: Cell<u64>,
 }
 
-/// Where a key belongs: `pred` linked to `curr`, both unmarked, when they were read.
+/// The position of a key: `pred` linked to `curr`, both unmarked, when they were read.
 struct Position<'g, K: Word> {
     pred: Shared<'g, Node<K>>,
     curr: Shared<'g, Node<K>>,
-    /// What `curr` links to.
+    /// The successor of `curr`.
     next: Shared<'g, Node<K>, NodeMarked>,
-    /// Whether `curr` holds the key.
+    /// True if `curr` has the key.
     found: bool,
 }
 
 impl<K: Word + Ord> HarrisList<K> {
-    /// A new, empty list. Three round trips.
+    /// Creates an empty list. Three round trips.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         let tail = Node::new_in(ct, Node::init(K::initial())).await?.write(ct).await?;
         let head = Node::new_in(ct.near(tail), Node::init(K::initial()).next(tail)).await?.write(ct).await?;
         Self::new_in(ct.near(head), Self::init(head, tail)).await?.write(ct).await
     }
 
-    /// Whether `key` is in the set. Passes marked nodes without unlinking them.
+    /// Returns whether `key` is in the set. Passes marked nodes without unlinking them.
     pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut curr = self.head().next().load(g).await?.without_marks();
@@ -94,7 +93,7 @@ impl<K: Word + Ord> HarrisList<K> {
         }
     }
 
-    /// The unmarked neighbours that `key` belongs between; unlinks the marked nodes on the way.
+    /// Finds the unmarked neighbours between which `key` belongs. Unlinks the marked nodes on the way.
     async fn find<'g>(&self, key: K, g: &'g Guard<'_>) -> Result<Position<'g, K>> {
         let mut backoff = g.backoff();
         'restart: loop {
@@ -105,7 +104,7 @@ impl<K: Word + Ord> HarrisList<K> {
                 walk.visit(curr)?;
                 let node = curr.read(g).await?;
                 if node.next.is_deleted() {
-                    // `curr` is out of the set; it leaves the list here, unless somebody was faster.
+                    // `curr` is not in the set: unlink it, unless another thread has.
                     let next = node.next.without_marks();
                     if pred.next().compare_exchange(g, curr, next).await?.is_err() {
                         self.restarts.set(self.restarts.get() + 1);
@@ -126,7 +125,7 @@ impl<K: Word + Ord> HarrisList<K> {
         }
     }
 
-    /// Puts `key` into the set; gives whether it was not there.
+    /// Inserts `key`. Returns `true` if the key was absent.
     pub async fn insert(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -136,7 +135,7 @@ impl<K: Word + Ord> HarrisList<K> {
             if found {
                 return Ok(false);
             }
-            // The object of an earlier attempt needs another link only.
+            // The object of an earlier attempt needs only a new link.
             let new = match node.take() {
                 Some(mut node) => {
                     node.set(|node| node.next(), curr);
@@ -152,7 +151,7 @@ impl<K: Word + Ord> HarrisList<K> {
         }
     }
 
-    /// Takes `key` out of the set; gives whether it was there.
+    /// Removes `key`. Returns `true` if the key was present.
     pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -162,7 +161,7 @@ impl<K: Word + Ord> HarrisList<K> {
                 return Ok(false);
             }
             if curr.next().compare_exchange(g, next, next.with_deleted()).await?.is_ok() {
-                // Out of the set. If the list has changed around it, the next search unlinks and retires it.
+                // Out of the set. If this CAS fails, a search unlinks and retires the node.
                 if pred.next().compare_exchange(g, curr, next).await?.is_ok() {
                     g.sched_reclaim(curr).await?;
                 } else {
@@ -179,13 +178,13 @@ impl<K: Word + Ord> HarrisList<K> {
         self.restarts.get()
     }
 
-    /// The keys in ascending order, while no other thread changes the set. One READ a node.
+    /// Returns the keys in ascending order. No other thread may change the set meanwhile. One READ a node.
     ///
-    /// A thread that died in the middle of a removal may have left a marked node. It is out of the set, and the next search that
-    /// passes it unlinks it.
+    /// A thread that died in a removal may have left a marked node. It is not in the set, and the next search that passes it
+    /// unlinks it.
     ///
     /// # Errors
-    /// An error says which node breaks the order.
+    /// The error names a node that is out of order.
     #[allow(clippy::iter_not_returning_iterator)] // each step is a READ, which an `Iterator` could not wait for
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
         let g = &ct.pin();
@@ -209,7 +208,7 @@ impl<K: Word + Ord> HarrisList<K> {
         Ok(keys)
     }
 
-    /// Frees the list, while no other thread uses it. One READ a node.
+    /// Frees the list. No other thread may use it any more. One READ a node.
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);

@@ -1,9 +1,9 @@
 //! A hash set: many lazy lists, spread over the memory nodes.
 //!
-//! A list lives on one memory node, near its head, so that an insertion's image and link travel in one chain; so all its
-//! traffic goes to that node. Sixty-four of them, on the nodes in turn, share the traffic out. The table of lists never
-//! changes, so a handle reads it once; a list's handle is made when a key first falls into it, and kept. From then on each
-//! operation is that of one list.
+//! A list is on one memory node, that of its head, so that an insertion's image and link travel in one chain. So all its
+//! traffic goes to that node. Sixty-four lists, on the nodes in turn, spread the traffic. The table of lists never changes, so a
+//! handle reads it once. A list's handle is made at the first access to a key of the list, and is cached. After that each
+//! operation is one operation of a lazy list.
 //!
 //! | operation | takes effect, costs |
 //! |---|---|
@@ -33,20 +33,20 @@ use farfield::prelude::*;
 
 use crate::LazyList;
 
-/// How many lists there are.
+/// The number of lists.
 pub const BUCKETS: usize = 64;
 
 /// A set of 64-bit keys, without order, over all memory nodes.
 #[remote]
 pub struct HashSet {
     buckets: [RemotePtr<LazyList<u64>>; BUCKETS],
-    /// Handles to them: they live as long as the set does.
+    /// Handles to the lists, which live as long as the set.
     #[local]
     lists: Cached<LazyList<u64>, BUCKETS>,
 }
 
 impl HashSet {
-    /// A new, empty set. Three round trips for each bucket, and one.
+    /// Creates an empty set. Three round trips for each bucket, and one.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         let mut buckets = [RemotePtr::NULL; BUCKETS];
         for (number, bucket) in buckets.iter_mut().enumerate() {
@@ -55,8 +55,8 @@ impl HashSet {
         Self::new_in(ct, Self::init(buckets)).await?.write(ct).await
     }
 
-    /// The list that a key belongs to: its hash's upper bits (Fibonacci hashing; Knuth, volume 3, section 6.4). One round
-    /// trip when a key first falls into it.
+    /// The list of a key, by its hash's upper bits (Fibonacci hashing; Knuth, volume 3, section 6.4). One round trip at the first
+    /// access to the list.
     async fn list(&self, key: u64, ct: &ComputeThread) -> Result<Rc<LazyList<u64>>> {
         self.lists.get(self.bucket(key), ct).await
     }
@@ -66,34 +66,32 @@ impl HashSet {
         self.buckets()[(hash >> (u64::BITS - BUCKETS.trailing_zeros())) as usize]
     }
 
-    /// Whether `key` is in the set.
+    /// Returns whether `key` is in the set.
     pub async fn get(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
         self.list(key, ct).await?.get(key, ct).await
     }
 
-    /// Puts `key` into the set; gives whether it was not there.
+    /// Inserts `key`. Returns `true` if the key was absent.
     pub async fn insert(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
         self.list(key, ct).await?.insert(key, ct).await
     }
 
-    /// Takes `key` out of the set; gives whether it was there.
+    /// Removes `key`. Returns `true` if the key was present.
     pub async fn remove(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
         self.list(key, ct).await?.remove(key, ct).await
     }
 
-    /// The keys in ascending order, while no other thread changes the set. One READ a node.
+    /// Returns the keys in ascending order. No other thread may change the set meanwhile. One READ a node.
     ///
     /// # Errors
-    /// As [`LazyList::iter`](crate::LazyList::iter), and a key that is in another list than its own.
+    /// As [`LazyList::iter`](crate::LazyList::iter); also a key that is in the wrong list.
     #[allow(clippy::iter_not_returning_iterator)] // each step is a READ, which an `Iterator` could not wait for
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<u64>> {
         let mut keys = Vec::new();
         for bucket in self.buckets() {
             for key in self.lists.get(bucket, ct).await?.iter(ct).await? {
                 if self.bucket(key) != bucket {
-                    return Err(farfield::Error::other(format!(
-                        "the key {key} is in another list than its own"
-                    )));
+                    return Err(farfield::Error::other(format!("the key {key} is in the wrong list")));
                 }
                 keys.push(key);
             }
@@ -110,7 +108,7 @@ impl HashSet {
         Ok(())
     }
 
-    /// Frees the set, while no other thread uses it. One READ a node.
+    /// Frees the set. No other thread may use it any more. One READ a node.
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         for bucket in self.buckets() {
             LazyList::attach(bucket, ct).await?.destroy(ct).await?;

@@ -1,4 +1,4 @@
-//! `IntSet`: what the driver asks of a set.
+//! `IntSet`: the operations of a set that the program `intset` uses.
 
 use farfield::{ComputeThread, RemotePtr, Result};
 
@@ -6,22 +6,22 @@ use crate::hash_set::BUCKETS;
 use crate::{HarrisList, HashSet, LazyList, LazyListNaive};
 
 /// A set of 64-bit keys in far memory.
-#[allow(async_fn_in_trait)] // its futures stay on their compute thread, so nobody needs them to be `Send`
+#[allow(async_fn_in_trait)] // its futures stay on their compute thread, so they need not be `Send`
 pub trait IntSet: farfield::Remote {
-    /// A new, empty set.
+    /// Creates an empty set.
     async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>>;
-    /// A handle to a set.
+    /// Returns a handle to a set. One READ.
     async fn attach(root: RemotePtr<Self>, ct: &ComputeThread) -> Result<Self>;
-    /// Whether a key is in the set.
+    /// Returns whether a key is in the set.
     async fn get(&self, key: u64, ct: &ComputeThread) -> Result<bool>;
-    /// Puts a key into the set; gives whether it was not there.
+    /// Inserts a key. Returns `true` if it was absent.
     async fn insert(&self, key: u64, ct: &ComputeThread) -> Result<bool>;
-    /// Takes a key out of the set; gives whether it was there.
+    /// Removes a key. Returns `true` if it was present.
     async fn remove(&self, key: u64, ct: &ComputeThread) -> Result<bool>;
-    /// All keys in ascending order, checked, at a quiescent point.
+    /// Returns all keys in ascending order, and verifies the structure. The set must be quiescent.
     async fn keys(&self, ct: &ComputeThread) -> Result<Vec<u64>>;
 
-    /// How many objects an empty set consists of.
+    /// The number of objects of an empty set.
     const OVERHEAD_OBJECTS: u64;
 }
 
@@ -54,5 +54,5 @@ macro_rules! int_set {
 int_set!(LazyList<u64>: 3);
 int_set!(LazyListNaive<u64>: 3);
 int_set!(HarrisList<u64>: 3);
-// The table, and what each list consists of.
+// The table, and three objects for each list.
 int_set!(HashSet: 1 + 3 * BUCKETS as u64);

@@ -6,11 +6,11 @@
 //!
 //! Invariants:
 //! - the keys of the nodes between the sentinels ascend strictly;
-//! - only the owner of a node's lock writes the node's link, so what is read under the lock stays true;
-//! - a marked node stays marked, and its link goes on leading towards the tail, so whoever stands on it finds the way.
+//! - only the owner of a node's lock writes the node's link, so a link that was read under the lock stays as read;
+//! - a marked node stays marked, and the tail stays reachable from it, so a search that is at the node can continue.
 //!
-//! Sentinels are told from nodes by their addresses, never by their keys, so every key can be in the set, the smallest
-//! and the largest of its type included.
+//! Sentinels are recognised by their addresses, never by their keys. So every key can be in the set, the smallest and the
+//! largest of its type included.
 //!
 //! | operation | takes effect | round trips, if it visits `h` nodes, sentinels included, on one memory node without contention |
 //! |---|---|---|
@@ -18,11 +18,11 @@
 //! | `insert` | at the WRITE of the predecessor's link | h + 2, h if the key is there |
 //! | `remove` | at the WRITE of the mark | h + 2, h if the key is not there |
 //!
-//! A thread that dies leaves its locks taken, and a removal perhaps half done: a node that is marked and still reachable. Whoever takes
-//! such a lock from it finishes the removal before anything else; the set has been without the key since the mark.
+//! A thread that dies may leave locks taken and a removal half done: a marked node that is still reachable. The next owner of such a
+//! lock finishes the removal before anything else. The key left the set with the mark.
 //!
-//! An unsuccessful `insert` or `remove` does not lock: the node it stopped at shows, unmarked, that the key was there at
-//! that READ; or two neighbours show that it was absent while the search passed between them, as in `get`.
+//! An unsuccessful `insert` or `remove` takes no lock. An unmarked node with the key shows that the key was present at that READ. Two
+//! neighbours around the key show that it was absent while the search passed between them, as in `get`.
 //!
 //! ```
 //! use farfield::prelude::*;
@@ -52,12 +52,12 @@ use farfield::prelude::*;
 /// A node of the list.
 #[remote]
 pub struct Node<K: Word> {
-    /// What the node stands for; a sentinel's means nothing.
+    /// The element. A sentinel's key has no meaning.
     key: K,
-    /// The next node, and whether this one has left the set.
+    /// The next node. The mark says that this node is not in the set any more.
     #[marks(deleted)]
     next: Link<Node<K>>,
-    /// Whoever holds it may write `next`.
+    /// Its owner may write `next`.
     lock: Lock,
 }
 // ANCHOR_END: node
@@ -75,23 +75,23 @@ pub struct LazyList<K: Word> {
 // ANCHOR_END: list
 
 // ANCHOR: position
-/// Where a key belongs: between two neighbours, as they were read.
+/// The position of a key: between two neighbours, as they were read.
 struct Position<'g, K: Word> {
     pred: Shared<'g, Node<K>>,
     curr: Shared<'g, Node<K>>,
-    /// Whether `curr` holds the key and was not deleted when it was read.
+    /// True if `curr` had the key and was not marked when it was read.
     found: bool,
 }
 // ANCHOR_END: position
 
 impl<K: Word + Ord> LazyList<K> {
     // ANCHOR: create
-    /// A new, empty list. Three round trips.
+    /// Creates an empty list. Three round trips.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         Self::create_at(ct, ct).await
     }
 
-    /// A new, empty list on the memory node of a site. Three round trips.
+    /// Creates an empty list on the memory node of `site`. Three round trips.
     pub async fn create_at<'a>(site: impl Into<Site<'a>>, ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         let tail = Node::new_in(site, Node::init(K::initial())).await?.write(ct).await?;
         let head = Node::new_in(ct.near(tail), Node::init(K::initial()).next(tail)).await?.write(ct).await?;
@@ -100,7 +100,7 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR_END: create
 
     // ANCHOR: get
-    /// Whether `key` is in the set.
+    /// Returns whether `key` is in the set.
     pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut curr = self.head().next().load(g).await?.without_marks();
@@ -117,7 +117,7 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR_END: get
 
     // ANCHOR: find
-    /// The neighbours that `key` belongs between, by READs alone.
+    /// Finds the neighbours between which `key` belongs, by READs alone.
     async fn find<'g>(&self, key: K, g: &'g Guard<'_>) -> Result<Position<'g, K>> {
         let mut pred = self.head().shared(g);
         let mut curr = pred.next().load(g).await?.without_marks();
@@ -136,19 +136,19 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR_END: find
 
     // ANCHOR: validate
-    /// Whether two nodes that were read under their locks are neighbours in the list.
+    /// Returns whether two nodes that were read under their locks are neighbours in the list.
     fn are_neighbours(
         pred: &NodeSnapshot<'_, K>,
         curr: Shared<'_, Node<K>>,
         seen: &NodeSnapshot<'_, K>,
     ) -> bool {
-        // The predecessor's link has no mark and leads to `curr`; a tail has no mark to look for.
+        // `curr` is without marks, so the comparison includes the predecessor's mark. A tail is never marked.
         pred.next == curr && !seen.next.is_deleted()
     }
     // ANCHOR_END: validate
 
     // ANCHOR: insert
-    /// Puts `key` into the set; gives whether it was not there.
+    /// Inserts `key`. Returns `true` if the key was absent.
     pub async fn insert(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -178,7 +178,7 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR_END: insert
 
     // ANCHOR: remove
-    /// Takes `key` out of the set; gives whether it was there.
+    /// Removes `key`. Returns `true` if the key was present.
     pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -210,13 +210,13 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR_END: remove
 
     // ANCHOR: recover
-    /// Puts right what the last owner of one of two locks has left, and releases both.
+    /// Finishes the removal that the dead owner of one of two locks may have begun, and releases both.
     async fn recover_one_of<'g>(
         &self,
         [(pred, pred_lock), (curr, curr_lock)]: [(Shared<'g, Node<K>>, LockGuard<'g>); 2],
         g: &'g Guard<'_>,
     ) -> Result<()> {
-        // One at a time: what is released meanwhile is said to be in need again.
+        // One at a time: a lock that is released before `recovered` stays marked for its next owner.
         if pred_lock.needs_recovery() {
             drop(curr_lock);
             self.recover_node(pred, pred_lock, g).await
@@ -226,7 +226,7 @@ impl<K: Word + Ord> LazyList<K> {
         }
     }
 
-    /// Puts right what the last owner of a node's lock has left, and releases the lock.
+    /// Finishes the removal that the dead owner of a node's lock may have begun, and releases the lock.
     pub(crate) async fn recover_node<'g>(
         &self,
         node: Shared<'g, Node<K>>,
@@ -237,7 +237,7 @@ impl<K: Word + Ord> LazyList<K> {
         if !seen.next.is_deleted() {
             return self.finish_removal(node, seen, lock, g).await;
         }
-        // The owner was removing this node; whether it is out yet, its predecessor knows, whose lock the owner has, too.
+        // The owner was removing this node, and had the lock of its predecessor too, whose link shows if the node is unlinked.
         drop(lock);
         let Position { pred, .. } = self.find(seen.key, g).await?;
         let lock = pred.lock().acquire(g).await?;
@@ -248,8 +248,8 @@ impl<K: Word + Ord> LazyList<K> {
         Ok(())
     }
 
-    /// Takes the successor of a node that is in the list out of it, if it is marked: under the node's lock only one who died
-    /// can have left it so.
+    /// Unlinks the successor of a node in the list if it is marked. Under the node's lock only a dead thread can have left a
+    /// marked successor.
     async fn finish_removal<'g>(
         &self,
         node: Shared<'g, Node<K>>,
@@ -270,8 +270,8 @@ impl<K: Word + Ord> LazyList<K> {
         Ok(lock.release().await?)
     }
 
-    /// Puts right whatever threads that died have left, and frees the locks that they held. One READ a node, and a few
-    /// round trips for each such lock. Others may use the list.
+    /// Finishes the removals that dead threads have begun, and frees their locks. One READ a node, and a few round trips for
+    /// each such lock. Other threads may use the list meanwhile.
     pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);
@@ -293,23 +293,23 @@ impl<K: Word + Ord> LazyList<K> {
     }
     // ANCHOR_END: recover
 
-    /// The list has changed since the search: gives the locks back, without waiting for that, and waits for a while.
+    /// After a failed validation: releases the locks without waiting for it, and backs off.
     async fn start_over(&self, backoff: &mut Backoff<'_>, locks: [LockGuard<'_>; 2]) {
         drop(locks);
         self.restarts.set(self.restarts.get() + 1);
         backoff.wait().await;
     }
 
-    /// How often this handle's updates found that the list had changed under them and started over.
+    /// How often this handle's updates started over because the list had changed.
     pub fn restarts(&self) -> u64 {
         self.restarts.get()
     }
 
     // ANCHOR: iter
-    /// The keys in ascending order, while no other thread changes the set. One READ a node.
+    /// Returns the keys in ascending order. No other thread may change the set meanwhile. One READ a node.
     ///
     /// # Errors
-    /// An error says which node breaks the order, is marked, or is locked: at a quiescent point none is.
+    /// The error names a node that is out of order, marked or locked. In a quiescent list there is none.
     #[allow(clippy::iter_not_returning_iterator)] // each step is a READ, which an `Iterator` could not wait for
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
         let g = &ct.pin();
@@ -340,7 +340,7 @@ impl<K: Word + Ord> LazyList<K> {
     // ANCHOR_END: iter
 
     // ANCHOR: destroy
-    /// Frees the list, while no other thread uses it. One READ a node.
+    /// Frees the list. No other thread may use it any more. One READ a node.
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);

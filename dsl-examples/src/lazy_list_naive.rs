@@ -1,8 +1,8 @@
-//! The lazy list as one translates it at first: the algorithm of [`lazy_list`](crate::lazy_list), a round trip for every step.
+//! The lazy list in a direct translation: the algorithm of [`lazy_list`](crate::lazy_list) with a round trip for every step.
 //!
-//! It is right, and it passes every test that the other one does. It is here to be compared with: the book's chapter "Fewer
-//! round trips" turns it into the other one, and counts. Each field is read by itself, some are read twice, and what could
-//! travel together is awaited one by one, as in the list of the tutorial of Remus.
+//! It is correct, and passes every test of the other list. It serves as a comparison: the book's chapter "Fewer round trips" turns
+//! it into the other list, step by step, and counts. Each field is read by itself, some are read twice, and operations that could
+//! travel in one chain are awaited one by one, as in the list of the tutorial of Remus.
 //!
 //! | operation | round trips, if it visits `h` nodes, sentinels included, without contention |
 //! |---|---|
@@ -10,33 +10,33 @@
 //! | `insert` | 2h + 7, 2h + 5 if the key is there |
 //! | `remove` | 2h + 8, 2h + 5 if the key is not there |
 //!
-//! Those of `get` that find no key, and all that reach the tail, take one less.
+//! A `get` that does not find its key takes one less, and so does every operation that reaches the tail.
 
 use farfield::prelude::*;
 
-/// A node of the list. Its fields are public for the book's chapter, which takes the list apart.
+/// A node of the list. Its fields are public for the variants in the book's chapter.
 #[remote]
 pub struct Node<K: Word> {
-    /// What the node stands for; a sentinel's means nothing.
+    /// The element. A sentinel's key has no meaning.
     pub key: K,
-    /// The next node, and whether this one has left the set.
+    /// The next node. The mark says that this node is not in the set any more.
     #[marks(deleted)]
     pub next: Link<Node<K>>,
-    /// Whoever holds it may write `next`.
+    /// Its owner may write `next`.
     pub lock: Lock,
 }
 
-/// An ordered set of words that takes its time. See `LazyList` for the one to use.
+/// An ordered set of words, for comparison with `LazyList`, which is the one to use.
 #[remote]
 pub struct LazyListNaive<K: Word> {
     /// The first sentinel.
     pub head: RemotePtr<Node<K>>,
-    /// The last.
+    /// The last sentinel.
     pub tail: RemotePtr<Node<K>>,
 }
 
 impl<K: Word + Ord> LazyListNaive<K> {
-    /// A new, empty list. Three round trips.
+    /// Creates an empty list. Three round trips.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         let tail = Node::new_in(ct, Node::init(K::initial())).await?.write(ct).await?;
         let head = Node::new_in(ct.near(tail), Node::init(K::initial()).next(tail)).await?.write(ct).await?;
@@ -44,7 +44,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
     }
 
     // ANCHOR: find
-    /// The neighbours that `key` belongs between.
+    /// Finds the neighbours between which `key` belongs.
     pub async fn find<'g>(
         &self,
         key: K,
@@ -63,7 +63,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
     // ANCHOR_END: find
 
     // ANCHOR: get
-    /// Whether `key` is in the set.
+    /// Returns whether `key` is in the set.
     pub async fn get(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let (_, curr) = self.find(key, g).await?;
@@ -75,7 +75,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
     // ANCHOR_END: get
 
     // ANCHOR: neighbours
-    /// Whether two nodes whose locks are held are neighbours in the list.
+    /// Returns whether two locked nodes are neighbours in the list.
     pub async fn are_neighbours(
         pred: Shared<'_, Node<K>>,
         curr: Shared<'_, Node<K>>,
@@ -86,7 +86,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
     // ANCHOR_END: neighbours
 
     // ANCHOR: insert
-    /// Puts `key` into the set; gives whether it was not there.
+    /// Inserts `key`. Returns `true` if the key was absent.
     pub async fn insert(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -121,7 +121,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
     // ANCHOR_END: insert
 
     // ANCHOR: remove
-    /// Takes `key` out of the set; gives whether it was there.
+    /// Removes `key`. Returns `true` if the key was present.
     pub async fn remove(&self, key: K, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -158,7 +158,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
     }
     // ANCHOR_END: remove
 
-    /// Puts right what the last owner of a node's lock has left, who died, and releases the lock.
+    /// Finishes the removal that the dead owner of a node's lock may have begun, and releases the lock.
     async fn recover_node<'g>(
         &self,
         mut node: Shared<'g, Node<K>>,
@@ -166,7 +166,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
         g: &'g Guard<'_>,
     ) -> Result<()> {
         if node.next().load(g).await?.is_deleted() {
-            // Its removal may not be over: that is for whoever has the lock of its predecessor.
+            // Its removal may be unfinished. The lock of its predecessor is needed to finish it.
             drop(lock);
             node = self.find(node.key().read(g).await?, g).await?.0;
             lock = node.lock().acquire(g).await?;
@@ -185,7 +185,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
         Ok(lock.release().await?)
     }
 
-    /// Puts right whatever threads that died have left, and frees the locks that they held. Others may use the list.
+    /// Finishes the removals that dead threads have begun, and frees their locks. Other threads may use the list meanwhile.
     pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);
@@ -203,10 +203,10 @@ impl<K: Word + Ord> LazyListNaive<K> {
         }
     }
 
-    /// The keys in ascending order, while no other thread changes the set. Two READs a node.
+    /// Returns the keys in ascending order. No other thread may change the set meanwhile. Two READs a node.
     ///
     /// # Errors
-    /// An error says which node breaks the order, is marked, or is locked: at a quiescent point none is.
+    /// The error names a node that is out of order, marked or locked. In a quiescent list there is none.
     #[allow(clippy::iter_not_returning_iterator)] // each step is a READ, which an `Iterator` could not wait for
     pub async fn iter(&self, ct: &ComputeThread) -> Result<Vec<K>> {
         let g = &ct.pin();
@@ -226,7 +226,7 @@ impl<K: Word + Ord> LazyListNaive<K> {
         Ok(keys)
     }
 
-    /// Frees the list, while no other thread uses it. One READ a node.
+    /// Frees the list. No other thread may use it any more. One READ a node.
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut curr = self.head().shared(g);

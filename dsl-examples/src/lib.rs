@@ -1,17 +1,17 @@
-//! Data structures over far memory, written as a user of Farfield would write them.
+//! Data structures over far memory, as a user of Farfield writes them.
 //!
 //! | structure | what it is | after |
 //! |---|---|---|
 //! | [`LazyList`] | ordered set; `get` takes no lock, updates lock two nodes | Heller et al., 2005 |
-//! | [`LazyListNaive`] | the same, with a round trip for each step: to compare with | |
+//! | [`LazyListNaive`] | the same with a round trip for each step, for comparison | |
 //! | [`HarrisList`] | ordered set without locks | Harris, 2001; Michael, 2002 |
-//! | [`HashSet`] | set, of lazy lists on all memory nodes | |
+//! | [`HashSet`] | hash set of lazy lists, on all memory nodes | |
 //! | [`TreiberStack`] | stack without locks | Treiber, 1986 |
 //! | [`MsQueue`] | queue without locks | Michael and Scott, 1996 |
 //! | [`Counter`] | a number | |
 //!
-//! Each module says what its operations cost in round trips, and where each takes effect. The program `intset` drives
-//! the ordered sets and checks what they leave behind; `hello` is the smallest program there is.
+//! Each module's page has the paper, the invariants, and a table of the operations: their round trips, and where each takes
+//! effect. The program `intset` measures the sets and verifies their contents; `hello` is a minimal program.
 
 pub mod counter;
 pub mod harris_list;

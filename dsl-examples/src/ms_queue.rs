@@ -1,17 +1,17 @@
 //! The Michael-Scott queue: a queue without locks.
 //!
 //! After Michael and Scott, "Simple, Fast, and Practical Non-Blocking and Blocking Concurrent Queue Algorithms" (PODC
-//! 1996). The list begins with a *dummy*, whose value has been taken; `head` links to it, `tail` to the last node or the
-//! one before it. Whoever finds `tail` behind helps it on.
+//! 1996). The list begins with a *dummy*, whose value has been dequeued. `head` links to it, `tail` to the last node or the
+//! one before it. An operation that finds `tail` one node behind advances it.
 //!
 //! Invariants:
-//! - from `head` the list leads to every node that is in the queue, and `tail` is one of them or the dummy;
-//! - `tail` is moved past a node before `head` is, so a retired dummy is never what `tail` links to;
+//! - every node in the queue is reachable from `head`, and `tail` is one of them or the dummy;
+//! - `tail` passes a node before `head` does, so `tail` never links to a retired dummy;
 //! - a node's link is written once, from null, by the CAS that enqueues behind it.
 //!
 //! | operation | takes effect | round trips without contention |
 //! |---|---|---|
-//! | `enqueue` | at the CAS of the last node's link | 2: `tail` is moved on without waiting |
+//! | `enqueue` | at the CAS of the last node's link | 2: `tail` is advanced without waiting |
 //! | `dequeue` | at the CAS of `head`, or at the READ of the dummy that finds no successor | 2 if this handle was the last to dequeue, else 3; one less if it is empty |
 //!
 //! ```
@@ -46,19 +46,19 @@ pub struct Node<T: Word> {
 pub struct MsQueue<T: Word> {
     head: Link<Node<T>>,
     tail: Link<Node<T>>,
-    /// What this handle last knew to be the dummy: a guess.
+    /// The last dummy that this handle has seen: a guess.
     #[local]
     known: Cell<RemotePtr<Node<T>>>,
 }
 
 impl<T: Word> MsQueue<T> {
-    /// A new, empty queue. Two round trips.
+    /// Creates an empty queue. Two round trips.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         let dummy = Node::new_in(ct, Node::init(T::initial())).await?.write(ct).await?;
         Self::new_in(ct.near(dummy), Self::init().head(dummy).tail(dummy)).await?.write(ct).await
     }
 
-    /// Puts `value` at the end.
+    /// Adds `value` at the end.
     pub async fn enqueue(&self, value: T, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -66,10 +66,10 @@ impl<T: Word> MsQueue<T> {
         let mut tail = self.tail().load(g).await?;
         let mut walk = Walk::new();
         loop {
-            // The last node's link is null, so whether this is the last is seen by trying.
+            // The CAS succeeds only if `tail` is the last node, whose link is null.
             match tail.next().compare_exchange(g, Shared::NULL, node).await? {
                 Ok(last) => {
-                    // Nobody needs to wait for this, and if it fails somebody has helped.
+                    // Not awaited. If it fails, another operation has advanced `tail`.
                     let mut chain = g.chain();
                     drop(chain.compare_exchange_link(self.tail(), tail, last));
                     return chain.post();
@@ -84,7 +84,7 @@ impl<T: Word> MsQueue<T> {
         }
     }
 
-    /// Moves `tail` on from a node that has a successor; gives what it links to afterwards.
+    /// Advances `tail` from a node with a successor. Returns the node that `tail` links to afterwards.
     async fn help_tail<'g>(
         &self,
         tail: Shared<'g, Node<T>>,
@@ -94,16 +94,16 @@ impl<T: Word> MsQueue<T> {
         Ok(self.tail().compare_exchange(g, tail, next).await?.unwrap_or_else(|changed| changed.current))
     }
 
-    /// Takes the value at the front, if there is one.
+    /// Removes and returns the value at the front, if there is one.
     pub async fn dequeue(&self, ct: &ComputeThread) -> Result<Option<T>> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
         loop {
-            // One READ of both, `head` first: so if `tail` is another node, it is a later one.
+            // One READ of both, `head` first: a `tail` other than `head` is a later node.
             let guess = self.known.get();
             let mut chain = g.chain();
             let ends = chain.read(self.this());
-            // Behind the READ of `head`: if that is the guess, the guard protects it by now.
+            // Behind the READ of `head`: if `head` is the guess, the guard protects the node.
             let guessed = (!guess.is_null()).then(|| chain.peek(guess));
             chain.submit().await?;
             let MsQueueSnapshot { head, tail, .. } = ends.get()?;
@@ -114,11 +114,11 @@ impl<T: Word> MsQueue<T> {
             if next.is_null() {
                 return Ok(None);
             }
-            // `tail` must not be left behind on a node that is about to be retired.
+            // `tail` must not link to a node that is about to be retired.
             if tail == head {
                 self.help_tail(tail, next, g).await?;
             }
-            // The value is frozen, and its node is protected by the guard, so it can be read whoever dequeues it.
+            // The value is frozen and the guard protects its node, so the READ is valid even if another thread dequeues it.
             let mut chain = g.chain();
             let value = chain.read(next.value());
             let moved = chain.compare_exchange_link(self.head(), head, next);
@@ -132,7 +132,7 @@ impl<T: Word> MsQueue<T> {
         }
     }
 
-    /// Frees the queue and what is in it, while no other thread uses it. One READ a node.
+    /// Frees the queue with its nodes. No other thread may use it any more. One READ a node.
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut node = self.head().load(g).await?;

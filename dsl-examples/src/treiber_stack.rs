@@ -1,12 +1,12 @@
 //! The Treiber stack: a stack without locks.
 //!
 //! After Treiber, "Systems Programming: Coping with Parallelism" (IBM RJ 5118, 1986): a link to the top node, changed by
-//! CAS only. A popped node is retired, so while a thread that has read it is pinned its address can not come back as
-//! the top, which rules the ABA problem out.
+//! CAS only. A popped node is retired: while a thread that has read it is pinned, the node's address cannot become the top again.
+//! So there is no ABA problem.
 //!
 //! | operation | takes effect | round trips without contention |
 //! |---|---|---|
-//! | `push` | at the CAS of `top` | 1 if this handle was the last to change the stack, else 2: the new node's image rides with the CAS |
+//! | `push` | at the CAS of `top` | 1 if this handle was the last to change the stack, else 2: the new node's image travels with the CAS |
 //! | `pop` | at the CAS of `top`, or at the READ that finds it null | 2 if this handle was the last to change the stack, else 3; 1 if it is empty |
 //!
 //! ```
@@ -40,19 +40,19 @@ pub struct Node<T: Word> {
 #[remote]
 pub struct TreiberStack<T: Word> {
     top: Link<Node<T>>,
-    /// What this handle last knew to be the top: a guess. A push need not look at the node, and its CAS finds out whether
-    /// it was right; a pop peeks at the node behind the READ of the link that says so.
+    /// The last top that this handle has seen: a guess. A push does not read the node, and its CAS verifies the guess. A pop peeks
+    /// at the node behind the READ of the link, which verifies it.
     #[local]
     known: Cell<RemotePtr<Node<T>>>,
 }
 
 impl<T: Word> TreiberStack<T> {
-    /// A new, empty stack. One round trip.
+    /// Creates an empty stack. One round trip.
     pub async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self>> {
         Self::new_in(ct, Self::init()).await?.write(ct).await
     }
 
-    /// Puts `value` on top.
+    /// Pushes `value`.
     pub async fn push(&self, value: T, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -71,7 +71,7 @@ impl<T: Word> TreiberStack<T> {
         }
     }
 
-    /// Takes the value on top, if there is one.
+    /// Removes and returns the value on top, if there is one.
     pub async fn pop(&self, ct: &ComputeThread) -> Result<Option<T>> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
@@ -100,7 +100,7 @@ impl<T: Word> TreiberStack<T> {
         Ok(None)
     }
 
-    /// Frees the stack and what is on it, while no other thread uses it. One READ a node.
+    /// Frees the stack with its nodes. No other thread may use it any more. One READ a node.
     pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let mut node = self.top().load(g).await?;

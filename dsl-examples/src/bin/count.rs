@@ -1,4 +1,4 @@
-//! The program of the README, on the cluster that its argument names: `local:` unless another is given.
+//! The program of the README, on the cluster in its argument, or on `local:`.
 //!
 //! `fn main() -> farfield::Result<()>` prints an error as one line, and exits with code 1.
 

@@ -1,26 +1,26 @@
-//! Measures in the simulator what deferring deletions costs as the number of compute nodes grows.
+//! Measures the cost of deferred deletion in the simulator as the number of compute nodes grows.
 //!
 //! After the microbenchmark of Dewan and Jenkins, "Paving the way for Distributed Non-Blocking Algorithms and Data
 //! Structures in the Partitioned Global Address Space model" (2020), listing 5 and figures 4 to 7. Each node has a memory node
 //! and a compute node with some threads. Each thread owns objects, some of them on its own node and some on others. In an
 //! iteration it pins, reads an object, retires it, unpins and, in some of the modes, tries to reclaim.
 //!
-//! The READ is ours: the simulator charges operations, not pins and retirements, so without it an iteration would take no time. A simulated READ takes as
-//! long from a node's own memory as from another's, so where objects are makes a difference for the memory nodes' load
-//! only.
+//! The READ is an addition to the original: the simulator charges time for operations, not for pins and retirements, so without it an
+//! iteration would take no time. A simulated READ of a node's own memory takes as long as one of another node's. So the place of the
+//! objects changes only the memory nodes' load.
 //!
-//! Prints a table as CSV, and for each mode by how much the time of an operation has grown from one node to the most.
+//! Prints a table as CSV, and for each mode the growth of an operation's time from one node to the largest number.
 
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use farfield::prelude::*;
 
-/// What deferring deletions costs as the number of compute nodes grows, in the simulator
+/// Measures the cost of deferred deletion in the simulator as the number of compute nodes grows
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// Up to so many nodes, from 1 in powers of two
+    /// The largest number of nodes; the others are the smaller powers of two
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     max_nodes: u16,
     /// Compute threads of each node
@@ -29,20 +29,20 @@ struct Args {
     /// Iterations of each thread
     #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
-    /// What is drawn at random is drawn from this
+    /// The seed of the simulation
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this mode
+    /// Runs only this mode
     #[arg(long, value_enum)]
     mode: Option<Mode>,
 }
 
-/// When a thread tries to reclaim.
+/// When a thread calls `try_reclaim`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// It only pins and reads
+    /// Never; threads only pin and read
     ReadOnly,
-    /// Retiring does, by itself, now and then
+    /// Never; retiring reclaims by itself now and then
     Never,
     /// After every 1,024 iterations
     Sparse,

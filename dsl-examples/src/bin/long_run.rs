@@ -1,7 +1,7 @@
-//! Inserts into a lazy list and removes from it for ten million operations, in a heap that holds twice its live set.
+//! Ten million insertions into a lazy list and removals from it, in a heap of twice the live set.
 //!
-//! Prints how much more of the heap is used at the end than after the first tenth, and how many bytes of objects there are at the
-//! end that are not the list's: both are 0 if memory that is freed serves again.
+//! Prints the growth of the used heap from the first tenth of the run to its end, and the bytes of live objects at the end that do
+//! not belong to the list. Both are 0 if freed memory is reused.
 
 use std::process::ExitCode;
 
@@ -9,14 +9,14 @@ use clap::Parser;
 use farfield::prelude::*;
 use farfield_examples::lazy_list::LazyList;
 
-/// What ten million insertions and removals leave behind in a heap that holds twice the live set
+/// Measures growth and leaks of the heap over ten million insertions and removals in a heap of twice the live set
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// Operations, of all threads
+    /// Operations of all threads together
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(10..))]
     num_ops: u64,
-    /// Keys are below this; half of them are there at any time, about
+    /// The number of possible keys; about half of them are in the list at any time
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(2..=1 << 20))]
     keys: u64,
     /// Compute threads
@@ -24,13 +24,13 @@ struct Args {
     threads: u64,
 }
 
-/// Bytes of a node, and of the list's own object.
+/// Bytes of a node, and of the list's root object.
 const NODE_BYTES: u64 = 24;
 const LIST_BYTES: u64 = 16;
-/// The control block and the table of chunks of so small a segment, and what its last chunk may lack.
+/// Bytes of the control block and the chunk table of so small a segment, and of an incomplete last chunk.
 const OVERHEAD_BYTES: u64 = 19_152 + 1024;
 
-/// Bytes of a memory node's only segment that objects are in, and those that are used for objects at all.
+/// Live bytes of the memory node's only segment, and live and cached bytes together.
 async fn used(ct: &ComputeThread) -> Result<(u64, u64)> {
     let nodes = ct.heap_use().await?;
     Ok((nodes[0].live_bytes, nodes[0].live_bytes + nodes[0].cached_bytes))

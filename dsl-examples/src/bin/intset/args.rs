@@ -1,42 +1,42 @@
-//! What the user asks for.
+//! The command line.
 
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Parser, ValueEnum, value_parser};
 
-/// Drive a set over far memory, measure it, and check what it leaves behind.
+/// Runs a workload on a set over far memory, measures it and verifies the set.
 #[derive(Debug, Parser)]
 #[command(name = "intset", version)]
 pub(crate) struct Args {
-    /// The structure to drive
+    /// The structure to run
     #[arg(long, value_enum, default_value_t = Structure::LazyList)]
     pub(crate) structure: Structure,
     /// The cluster's URL
     #[arg(long, default_value = "local:")]
     pub(crate) cluster: String,
-    /// How many processes run together, each started with its --node-id
+    /// The number of processes of the run, each started with its own --node-id
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..))]
     pub(crate) nodes: u16,
-    /// Which of them this is: 0 to --nodes less 1
+    /// The number of this process, from 0 to --nodes less 1
     #[arg(long, default_value_t = 0)]
     pub(crate) node_id: u16,
     /// Compute threads of each process: up to 8192, or 262144 simulated ones
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
     pub(crate) threads: u64,
-    /// Tasks of each thread, which share its operations
+    /// Tasks of each thread; they divide its operations
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=1 << 20))]
     pub(crate) tasks: u64,
     /// Operations of each thread
     #[arg(long, default_value_t = 65536)]
     pub(crate) num_ops: u64,
-    /// Percent of the key range to insert before
+    /// Percent of the key range to insert before the run
     #[arg(long, default_value_t = 50, value_parser = value_parser!(u64).range(0..=100))]
     pub(crate) prefill: u64,
     /// Percent of the operations that insert
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(0..=100))]
     pub(crate) insert: u64,
-    /// Percent of the operations that remove; the others get
+    /// Percent of the operations that remove; the rest are look-ups
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(0..=100))]
     pub(crate) remove: u64,
     /// The smallest key
@@ -45,10 +45,10 @@ pub(crate) struct Args {
     /// The largest key
     #[arg(long, default_value_t = 4096)]
     pub(crate) key_ub: u64,
-    /// What the random choices start from
+    /// The seed of the random choices
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How to print the results
+    /// The format of the results
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
     /// Write the results to this file too, as `key: value` lines
@@ -56,14 +56,14 @@ pub(crate) struct Args {
     pub(crate) metrics: Option<PathBuf>,
 }
 
-/// The structures that there are.
+/// The structures that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Structure {
-    /// Locks two nodes to update
+    /// A list whose updates lock two nodes
     LazyList,
-    /// The same, a round trip for each step
+    /// The same list with a round trip for each step
     LazyListNaive,
-    /// Locks nothing
+    /// A lock-free list
     HarrisList,
     /// Lazy lists on all memory nodes
     HashSet,
@@ -80,21 +80,21 @@ impl Structure {
     }
 }
 
-/// How results are printed.
+/// The format of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Aligned columns
     Table,
     /// One JSON object
     Json,
 }
 
-/// Why there is nothing to run.
+/// Command lines that do not start a run.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// Help or the version was asked for.
+    /// A request for help or the version, with the text to print.
     Help(String),
-    /// One line that names the mistake.
+    /// A mistake, as one line that names it.
     Mistake(String),
 }
 
@@ -129,25 +129,25 @@ impl Args {
         Ok(args)
     }
 
-    /// How many keys there are.
+    /// The number of possible keys.
     pub(crate) fn keys(&self) -> u128 {
         u128::from(self.key_ub) - u128::from(self.key_lb) + 1
     }
 
-    /// How many of them are inserted before the run.
+    /// The number of keys that are inserted before the run.
     pub(crate) fn prefilled(&self) -> u128 {
         self.keys() * u128::from(self.prefill) / 100
     }
 }
 
-/// What a message of several lines says, without the advice at its end.
+/// A message of several lines as one line, without the advice at its end.
 fn one_line(message: &str) -> String {
     let lines = message
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-    let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
-    said.join(" ").trim_start_matches("error: ").to_owned()
+    let message: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
+    message.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_range_of_keys_can_be_named() {
+    fn the_key_range_can_be_all_of_u64() {
         let args = Args::parse_and_check(["intset", "--key-ub", "18446744073709551615"]).unwrap();
         assert_eq!(args.keys(), 1 << 64);
     }

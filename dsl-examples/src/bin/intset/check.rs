@@ -1,8 +1,8 @@
-//! What must hold after a run, by what was counted.
+//! Verifies a run's outcome by its counts.
 
 use crate::workload::Outcome;
 
-/// Everything that is wrong; empty if nothing is.
+/// Returns all faults of an outcome.
 pub(crate) fn faults(outcome: &Outcome) -> Vec<String> {
     let mut faults = Vec::new();
     let keys = match &outcome.keys {
@@ -12,7 +12,7 @@ pub(crate) fn faults(outcome: &Outcome) -> Vec<String> {
     if let Some((first, second)) =
         keys.iter().zip(keys.iter().skip(1)).find(|(first, second)| first >= second)
     {
-        faults.push(format!("the keys do not ascend: {first} stands before {second}"));
+        faults.push(format!("the keys do not ascend: {first} precedes {second}"));
     }
     let size = keys.len() as u64;
     let expected = (outcome.prefilled + outcome.answers.ins_t).checked_sub(outcome.answers.rmv_t);
@@ -45,7 +45,7 @@ mod tests {
     use farfield::Metrics;
     use std::time::Duration;
 
-    fn sound() -> Outcome {
+    fn valid() -> Outcome {
         let mut metrics = Metrics::default();
         (metrics.allocated, metrics.freed, metrics.retired, metrics.reclaimed) = (9, 2, 2, 2);
         Outcome {
@@ -60,21 +60,21 @@ mod tests {
     }
 
     fn fault(change: impl FnOnce(&mut Outcome)) -> String {
-        let mut outcome = sound();
+        let mut outcome = valid();
         change(&mut outcome);
         faults(&outcome).join("; ")
     }
 
     #[test]
-    fn a_sound_outcome_passes() {
-        assert_eq!(faults(&sound()), Vec::<String>::new());
+    fn a_valid_outcome_passes() {
+        assert_eq!(faults(&valid()), Vec::<String>::new());
     }
 
     #[test]
     fn each_planted_fault_is_found() {
         assert!(fault(|outcome| outcome.keys = Err("a marked node".into())).contains("a marked node"));
-        assert!(fault(|outcome| outcome.keys = Ok(vec![1, 9, 5])).contains("9 stands before 5"));
-        assert!(fault(|outcome| outcome.keys = Ok(vec![1, 5, 5])).contains("5 stands before 5"));
+        assert!(fault(|outcome| outcome.keys = Ok(vec![1, 9, 5])).contains("9 precedes 5"));
+        assert!(fault(|outcome| outcome.keys = Ok(vec![1, 5, 5])).contains("5 precedes 5"));
         assert!(fault(|outcome| outcome.answers.ins_t = 4).contains("holds 3 keys"));
         assert!(fault(|outcome| outcome.answers.rmv_t = 9).contains("9 removed"));
         assert!(fault(|outcome| outcome.metrics.allocated = 10).contains("10 objects were allocated"));

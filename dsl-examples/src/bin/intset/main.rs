@@ -1,14 +1,13 @@
-//! `intset`: drives a set over far memory, measures it, and checks what it leaves behind.
+//! `intset`: runs a workload on a set over far memory, measures it and verifies the set.
 //!
-//! Every thread fills its share of the key range, then runs operations drawn from a mix; the counts of all threads are
-//! summed in far memory. Afterwards the set must hold what the counts say, in order, and every object that was allocated
-//! must have been freed or be reachable.
+//! Every thread inserts its share of the initial keys, then runs operations drawn from a mix. The counts of all threads are
+//! summed in far memory. Afterwards the number of keys must match the counts, the keys must ascend, and every allocated object
+//! must be freed or reachable.
 //!
 //! On a simulated cluster (`--cluster sim:…`) the times are virtual, and the report has the latency of each kind of
 //! operation in round trips and the hash of the trace.
 //!
-//! Exit codes: 0 if all is well, 1 if the check found something, 2 for bad input and errors; each with one line on
-//! stderr.
+//! Exit codes: 0 for success, 1 if the verification fails, 2 for bad input and errors. Failures print one line on stderr.
 
 mod args;
 mod check;
@@ -24,7 +23,7 @@ use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive};
 use args::{Args, Format, Structure};
 use report::Report;
 
-/// What the check found.
+/// The verification has found a fault.
 const CHECK_FAILED: u8 = 1;
 /// Bad input, or an error of the run.
 const FAILED: u8 = 2;
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<Report, String> {
-    // Opened first: a file that cannot be written must not cost a run.
+    // Opened before the run, so that a file that cannot be written is an error immediately.
     let metrics = args.metrics.as_ref().map(|path| {
         let name = path.display().to_string();
         let file = std::fs::File::create(path).map_err(|error| format!("--metrics {name}: {error}"))?;
@@ -75,7 +74,7 @@ fn run(args: &Args) -> Result<Report, String> {
 }
 
 fn print(text: &str) -> ExitCode {
-    // A reader that has gone away is no failure of the run, but there is nobody left to tell.
+    // A closed pipe is not a failure of the run, but the exit code must show that the results were not printed.
     match std::io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(FAILED),

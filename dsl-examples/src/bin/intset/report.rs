@@ -1,4 +1,4 @@
-//! The results, for people and for programs.
+//! The results, as a table, as lines and as JSON.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::workload::{Latencies, Outcome};
 /// Named results, in the order in which they are printed.
 pub(crate) struct Report {
     values: Vec<(&'static str, Value)>,
-    /// What the check found.
+    /// The faults that the verification has found.
     pub(crate) faults: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Report {
         })
     }
 
-    /// Keys and values, those of objects with their path: `latency_rtts.get.p99`.
+    /// Keys and values. A value in a nested object has its path as its key: `latency_rtts.get.p99`.
     fn rows(&self) -> impl Iterator<Item = (String, String)> {
         self.values.iter().flat_map(|(key, value)| leaves((*key).to_owned(), value))
     }
@@ -107,7 +107,7 @@ fn leaves(key: String, value: &Value) -> Vec<(String, String)> {
     }
 }
 
-/// How long operations took, in round trips; null for a kind that there was none of.
+/// The latencies of operations in round trips. Null for a kind without operations.
 fn latency_rtts(latencies: Latencies, rtt: Duration) -> Value {
     let Latencies { get, insert, remove } = latencies;
     let [get, insert, remove] = [get, insert, remove].map(|took| summary(took, rtt));
@@ -118,9 +118,9 @@ fn summary(mut took: Vec<Duration>, rtt: Duration) -> Value {
     took.sort_unstable();
     let Some(last) = took.len().checked_sub(1) else { return Value::Null };
     let rtts = |duration: Duration| (duration.as_secs_f64() / rtt.as_secs_f64() * 1000.0).round() / 1000.0;
-    #[allow(clippy::cast_possible_truncation)] // so many operations are never run
+    #[allow(clippy::cast_possible_truncation)] // a run has fewer than 2^32 operations
     let mean = took.iter().sum::<Duration>() / took.len() as u32;
-    // The smallest that so many percent do not exceed.
+    // The smallest value that `percent` of the values do not exceed.
     let percentile =
         |percent: usize| rtts(took[(took.len() * percent).div_ceil(100).saturating_sub(1).min(last)]);
     json!({ "mean": rtts(mean), "p50": percentile(50), "p99": percentile(99) })

@@ -1,4 +1,4 @@
-//! The workload: fill, run, sum.
+//! The workload: insert the initial keys, run the operations, sum the counts.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use rand::{RngExt, SeedableRng};
 
 use crate::args::Args;
 
-/// How many operations a task does between two reports of its progress.
+/// Operations of a task between two updates of the progress bar.
 const OPS_PER_TICK: u64 = 1024;
 
-/// How often each operation gave each answer.
+/// The number of each operation's answers, `true` (`_t`) and `false` (`_f`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
     pub(crate) get_t: u64,
@@ -31,31 +31,31 @@ pub(crate) struct Answers {
 #[remote]
 struct Metrics {
     prefilled: Atomic<u64>,
-    /// How long the slowest thread took, in nanoseconds; where several processes run together.
+    /// The time of the slowest thread in nanoseconds, in runs of several processes.
     slowest: Atomic<u64>,
     answers: [Atomic<u64>; 6],
     traffic: [Atomic<u64>; 9],
     objects: [Atomic<u64>; 4],
 }
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) duration: Duration,
     pub(crate) prefilled: u64,
     pub(crate) answers: Answers,
-    /// `reads` to `doorbells`: what the timed operations asked of far memory. `allocated` to `reclaimed`: the objects of
-    /// the whole run.
+    /// `reads` to `doorbells` count the traffic of the timed operations, `allocated` to `reclaimed` the objects of the whole
+    /// run.
     pub(crate) metrics: farfield::Metrics,
-    /// The keys of the set at the end, or why it is not a set.
+    /// The keys of the set at the end, or the fault that its structure has.
     pub(crate) keys: Result<Vec<u64>, String>,
-    /// How many objects should be reachable beside one for each key.
+    /// The number of reachable objects besides one for each key.
     pub(crate) overhead_objects: u64,
-    /// What only a simulated cluster tells.
+    /// Results that only simulated clusters have.
     pub(crate) simulated: Option<Simulated>,
 }
 
-/// What only a simulated cluster tells.
+/// Results that only simulated clusters have.
 #[derive(Clone, Debug)]
 pub(crate) struct Simulated {
     pub(crate) trace_hash: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Simulated {
     pub(crate) latencies: Latencies,
 }
 
-/// How long each operation took.
+/// The latency of each operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies {
     pub(crate) get: Vec<Duration>,
@@ -79,16 +79,16 @@ impl Latencies {
     }
 }
 
-/// What one thread gives.
+/// The results of one thread.
 struct Share {
     started: Duration,
     ended: Duration,
     latencies: Latencies,
-    /// From the first thread of the process to get there.
+    /// The sums of all threads and the keys, from the first thread of the process that finishes.
     whole: Option<(Sums, Result<Vec<u64>, String>)>,
 }
 
-/// The counts as they were read.
+/// The sums of all threads' counts.
 struct Sums {
     prefilled: u64,
     slowest: Duration,
@@ -101,7 +101,7 @@ struct Sums {
 pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
     let cluster = Cluster::connect(&args.cluster)?.in_group("intset", args.node_id, args.nodes)?;
     if args.nodes > 1 && std::io::stderr().is_terminal() {
-        eprintln!("node {} of {}: waiting until all are there", args.node_id, args.nodes);
+        eprintln!("node {} of {}: waiting for the others", args.node_id, args.nodes);
     }
     let (progress, is_summed) = (progress(args), AtomicBool::new(false));
     let shares =
@@ -123,7 +123,7 @@ pub(crate) fn run<S: IntSet>(args: &Args) -> Result<Outcome> {
         answers: Answers { get_t, get_f, ins_t, ins_f, rmv_t, rmv_f },
         metrics: unpack(totals.traffic, totals.objects),
         keys,
-        // The totals themselves are an object too.
+        // The totals are one more object.
         overhead_objects: S::OVERHEAD_OBJECTS + 1,
         simulated: cluster.simulation().map(|simulation| Simulated {
             trace_hash: simulation.trace_hash(),
@@ -142,14 +142,14 @@ async fn thread<S: IntSet>(
     let (set, totals) =
         (format!("{} set", args.structure.name()), format!("{} totals", args.structure.name()));
     if !ct.cluster().is_private() {
-        // A run is about a set of its own; what an earlier one has left behind makes way.
+        // A run uses a new set: unpublish the roots of an earlier run.
         if ct.index() == 0 {
-            for gone in
+            for unpublished in
                 [ct.unpublish::<S>(&set).await.map(drop), ct.unpublish::<Metrics>(&totals).await.map(drop)]
             {
-                gone.or_else(
-                    |error| if matches!(error, Error::RootNotFound(_)) { Ok(()) } else { Err(error) },
-                )?;
+                unpublished.or_else(|error| {
+                    if matches!(error, Error::RootNotFound(_)) { Ok(()) } else { Err(error) }
+                })?;
             }
         }
         ct.barrier("alone").await?;
@@ -176,7 +176,7 @@ async fn thread<S: IntSet>(
     }
     ct.barrier("ran").await?;
 
-    // Nobody holds a pointer: every thread has passed the barrier without a guard.
+    // No thread holds a pointer: each has passed the barrier without a guard.
     ct.reclaim_deferred().await?;
     if args.nodes > 1 {
         totals.slowest().fetch_max(ct, ended.saturating_sub(started).as_nanos() as u64).await?;
@@ -193,12 +193,12 @@ async fn keys<S: IntSet>(set: &S, ct: &ComputeThread) -> Result<Vec<u64>, String
     set.keys(ct).await.map_err(|error| error.to_string())
 }
 
-/// Inserts this thread's share of the keys, which are spread evenly over the range; gives how many.
+/// Inserts this thread's share of the initial keys, which are spread evenly over the range. Returns how many.
 async fn prefill<S: IntSet>(args: &Args, set: &S, ct: &ComputeThread) -> Result<u64> {
     let (keys, total, threads) = (args.keys(), args.prefilled(), ct.threads() as u128);
     let thread = ct.index() as u128;
     let mut inserted = 0;
-    // From the last to the first: the shorter way to go in a list.
+    // From the last to the first, so that searches in a list are short.
     for index in (thread * total / threads..(thread + 1) * total / threads).rev() {
         let key = args.key_lb + (index * keys / total) as u64;
         inserted += u64::from(set.insert(key, ct).await?);
@@ -218,7 +218,7 @@ async fn operate<S: IntSet>(
     let mut rng = SmallRng::seed_from_u64(args.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let task = task as u64;
     let ops = args.num_ops / args.tasks + u64::from(task < args.num_ops % args.tasks);
-    // Where time is real, looking at the clock would take some of it.
+    // On real clusters reading the clock would add to the time that is measured.
     let timed = ct.cluster().simulation().is_some();
     let (mut answers, mut latencies) = (Answers::default(), Latencies::default());
     for op in 1..=ops {
@@ -308,7 +308,7 @@ fn unpack(traffic: [u64; 9], objects: [u64; 4]) -> farfield::Metrics {
     metrics
 }
 
-/// A progress bar if somebody is there to see it.
+/// A progress bar, hidden if stderr is not a terminal.
 fn progress(args: &Args) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
