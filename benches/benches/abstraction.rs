@@ -1,22 +1,22 @@
-//! What Farfield costs where nothing is far: the lazy list on the embedded fabric against the same list by hand.
+//! The cost of Farfield in local memory: the lazy list on the embedded fabric against the same list written by hand.
 //!
-//! Held equal: the algorithm, step by step, a pin for each call; the keys and the order in which they are asked for (one
-//! generator, one seed); the size of a node (24 bytes); the thread, the process, the build.
+//! Held equal: the algorithm, step by step, with a pin for each call; the keys and their order (one generator, one seed); the
+//! size of a node (24 bytes); the thread, the process, the build.
 //!
 //! - `get`: all keys of 0 to 255 are in the set, so a call visits 128.5 nodes on average;
-//! - `update`: each of 512 keys is put in and taken out in turn, so half are there, and a call visits about 128.
+//! - `update`: each of 512 keys is inserted and removed in turn, so half are present, and a call visits about 128 nodes.
 //!
-//! Both lists are chains of dependent loads. From a node to the next the hand-written one takes off the mark and loads,
-//! and the rest of its work hides behind the wait for the load. So does most of Farfield's, which does more:
+//! Both lists are chains of dependent loads. From node to node the list by hand removes the mark and loads; the rest of its work
+//! overlaps with the latency of the load. So does most of Farfield's additional work:
 //!
 //! - each access is checked: null, alignment, segment, end of the segment;
-//! - one READ brings the whole node, three words, where the other loads the two it looks at;
+//! - one READ copies the whole node, three words; the other list loads the two words that it needs;
 //! - READs and their bytes are counted;
-//! - the state of a future that could wait is written down, though on this fabric it never does;
-//! - with several segments an address is a number and an offset: a shift and an addition before each load. This does not
-//!   hide, which is why one segment is measured and four are.
+//! - a future stores its state, though on this fabric it never waits;
+//! - with several segments an address is a number and an offset: a shift and an addition before each load. These do not overlap
+//!   with it, so clusters of one segment and of four are measured.
 //!
-//! `cargo bench --bench abstraction` has criterion measure both; `-- --ratio` times them in turn, many times, and prints
+//! `cargo bench --bench abstraction` measures both by criterion; `-- --ratio` times them in turn, many times, and prints
 //! the medians of the ratios: `abstraction.get.ratio`, `abstraction.update.ratio`, and `abstraction.get.segments_4.ratio`.
 
 use std::hint::black_box;
@@ -31,12 +31,12 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 const KEYS: u64 = 256;
-/// Pairs of timings that a ratio is the median of.
+/// The number of pairs of timings whose median ratio is printed.
 const ROUNDS: usize = 101;
-/// How often each key is asked for in a timing.
+/// How often a timing uses each key.
 const REPEATS: usize = 20;
 
-/// Every key of 0 to `end`, several times, in an order that no predictor knows.
+/// Every key of 0 to `end`, several times, in an order that branch predictors cannot learn.
 fn questions(end: u64) -> Vec<u64> {
     let mut keys: Vec<u64> = (0..end).cycle().take(KEYS as usize * REPEATS).collect();
     keys.shuffle(&mut SmallRng::seed_from_u64(1));
@@ -79,7 +79,7 @@ async fn time_farfield(
     Ok(started.elapsed())
 }
 
-/// Puts in what is not there, takes out what is: in `present`, which both sides follow.
+/// Inserts an absent key or removes a present one. `present` has the state of the keys, the same for both sides.
 fn update_native(list: &NativeLazyList, questions: &[u64], present: &mut [bool]) -> Duration {
     let started = Instant::now();
     for key in questions {
@@ -110,7 +110,7 @@ async fn update_farfield(
     Ok(started.elapsed())
 }
 
-/// The median of the ratios of many pairs of timings, each pair taken back to back.
+/// The median of the ratios of many pairs of timings, the two of a pair in direct succession.
 async fn get_ratio(ct: &ComputeThread) -> farfield::Result<f64> {
     let (questions, native, farfield) = (questions(KEYS), native(), farfield(ct).await?);
     let mut ratios = Vec::with_capacity(ROUNDS);

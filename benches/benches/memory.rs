@@ -5,19 +5,19 @@
 //! | `alloc.single` | allocates an object of 64 bytes, writes it, and frees it later, in batches of 1,000 | `Box` |
 //! | `alloc.cross` | the same, of two threads: each frees what the other has allocated | `Box` |
 //! | `epoch.pin` | pins and unpins | `crossbeam-epoch`, with a registered handle |
-//! | `epoch.retire` | pins, makes a `Box` of 64 bytes, retires it in a `LocalEpoch`, unpins; with whatever reclamation each side does by itself | `crossbeam-epoch` |
+//! | `epoch.retire` | pins, makes a `Box` of 64 bytes, retires it in a `LocalEpoch`, unpins; with the reclamation that each side does by itself | `crossbeam-epoch` |
 //! | `epoch.retire_to_seize` | the same | `seize` |
 //! | `epoch.retire_far` | the same of an object in far memory | `crossbeam-epoch` and a `Box` |
 //! | `atomic_object.…` | a quarter each of read, write, compare-and-exchange and exchange | `AtomicU64` |
 //!
 //! The last follows figure 3 of Dewan and Jenkins. A `StampedLink` has a counterpart of 16 bytes in Chapel and none in the
-//! standard library, so it too is held against `AtomicU64`; its write and its exchange are a load and a CAS.
+//! standard library, so its peer is `AtomicU64` too; its write and its exchange are a load and a CAS.
 //!
-//! Held equal: the sizes, the order of allocating and freeing, the threads, the process, the build. Farfield's objects lie
-//! in far memory, so each is written to an image first and then, word by word, to where it belongs; its operations are
-//! counted; and where it frees, the address is checked.
+//! Held equal: the sizes, the order of allocating and freeing, the threads, the process, the build. Farfield's objects are in far
+//! memory, so each is written to an image first and then, word by word, to its block. Its operations are counted, and freeing
+//! checks the address.
 //!
-//! `cargo bench --bench memory` has criterion measure the sides; `-- --ratio` times them in turn, many times, and prints the
+//! `cargo bench --bench memory` measures the sides by criterion; `-- --ratio` times them in turn, many times, and prints the
 //! medians of the ratios.
 
 use std::hint::black_box;
@@ -35,7 +35,7 @@ const BATCH: usize = 1000;
 const BATCHES: usize = 20;
 /// Operations of a timing of pins.
 const PINS: usize = 1 << 16;
-/// Pairs of timings that a ratio is the median of.
+/// The number of pairs of timings whose median ratio is printed.
 const ROUNDS: usize = 51;
 
 type Words = [u64; 8];
@@ -74,10 +74,10 @@ async fn far_objects(ct: &ComputeThread) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// Where a thread sends batches, and where it receives the other's.
+/// A thread's ends of the channels: for its own batches, and for the other thread's.
 type End<T> = (SyncSender<Vec<T>>, Receiver<Vec<T>>);
 
-/// Two ends of a pair of channels: what one thread sends the other receives.
+/// A pair of channels between two threads.
 fn pair<T>() -> [End<T>; 2] {
     let (to_second, from_first) = sync_channel(2);
     let (to_first, from_second) = sync_channel(2);
@@ -146,7 +146,7 @@ fn crossbeam_retires(handle: &crossbeam_epoch::LocalHandle) -> Duration {
     for number in 0..BATCH * BATCHES {
         let guard = handle.pin();
         let object = crossbeam_epoch::Owned::new(black_box([number as u64; 8])).into_shared(&guard);
-        // SAFETY: the object was made by `Owned` in the line above and its pointer has gone nowhere else, so no thread can reach it, and it is retired once.
+        // SAFETY: the object was made by `Owned` in the line above and its pointer was not copied, so no thread can reach it, and it is retired once.
         unsafe { guard.defer_destroy(object) };
     }
     started.elapsed()
@@ -158,8 +158,8 @@ fn seize_retires(collector: &seize::Collector) -> Duration {
     for number in 0..BATCH * BATCHES {
         let guard = collector.enter();
         let object = Box::into_raw(Box::new(black_box([number as u64; 8])));
-        // SAFETY: the object was made by `Box::into_raw` in the line above, which `reclaim::boxed` undoes. Its pointer has gone nowhere else, so no thread
-        // can reach it, and it is retired once.
+        // SAFETY: the object was made by `Box::into_raw` in the line above, which `reclaim::boxed` undoes. Its pointer was not copied, so no thread can
+        // reach it, and it is retired once.
         unsafe { guard.defer_retire(object, seize::reclaim::boxed) };
     }
     started.elapsed()
@@ -251,7 +251,7 @@ async fn stamped_mix(
     Ok(started.elapsed())
 }
 
-/// The median of the ratios of many pairs of timings, each pair taken back to back.
+/// The median of the ratios of many pairs of timings, the two of a pair in direct succession.
 fn median(mut pair: impl FnMut() -> (Duration, Duration)) -> f64 {
     let mut ratios: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -263,7 +263,7 @@ fn median(mut pair: impl FnMut() -> (Duration, Duration)) -> f64 {
     ratios[ROUNDS / 2]
 }
 
-/// Runs a future that is ready at once, as those of one thread of the embedded fabric are.
+/// Runs a future that is ready at its first poll, as all futures of one thread on the embedded fabric are.
 fn ready<T>(work: impl Future<Output = Result<T>>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(work).poll(&mut context) {

@@ -1,19 +1,19 @@
-//! Single operations on the embedded fabric against raw atomics that do the same.
+//! Single operations on the embedded fabric against the same operations of raw atomics.
 //!
 //! Held equal: the memory model (sequentially consistent words), the words touched and their order, the number of
-//! different objects (64, all in the first cache), the thread, the build. What Farfield adds to each: the address is
-//! checked, the operation is counted, a result or an error is made of it, and a future is polled, once.
+//! different objects (64, all in the first cache), the thread, the build. Farfield adds to each operation: the check of the
+//! address, a counter, a result or an error, and one poll of a future.
 //!
 //! | operation | raw |
 //! |---|---|
 //! | `load`, `store`, `compare_exchange` | one `AtomicU64` |
-//! | `snapshot_3`, `snapshot_64` | so many loads, kept together in an array |
+//! | `snapshot_3`, `snapshot_64` | as many loads into an array |
 //! | `chain_4` | a load, a store, a compare-and-exchange and an addition of four words of one object |
 //!
-//! A chain's operations are written down first, as for a network, and then executed; the raw ones just happen. So a
-//! chain costs here what it saves elsewhere.
+//! A chain is first recorded, as for a network, and then executed; the raw operations are executed directly. So this benchmark shows
+//! the overhead of chains, and not their benefit.
 //!
-//! `cargo bench --bench operations` has criterion measure all; `-- --ratio` times both sides in turn, many times, and
+//! `cargo bench --bench operations` measures all by criterion; `-- --ratio` times both sides in turn, many times, and
 //! prints the medians of the ratios as `ops.<operation>.ratio`.
 
 use std::hint::black_box;
@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use farfield::prelude::*;
 
-/// Objects that a timing goes round.
+/// The number of objects of a timing.
 const OBJECTS: usize = 64;
 /// Operations of a timing.
 const OPERATIONS: usize = 1 << 14;
-/// Pairs of timings that a ratio is the median of.
+/// The number of pairs of timings whose median ratio is printed.
 const ROUNDS: usize = 101;
 
 #[remote]
@@ -48,7 +48,7 @@ struct Four {
     fourth: Atomic<u64>,
 }
 
-/// The raw counterparts: as many words as the largest object has.
+/// The raw counterpart: as many words as the largest object has.
 type Raw = Vec<[AtomicU64; 64]>;
 
 struct Objects {
@@ -69,7 +69,7 @@ async fn objects(ct: &ComputeThread) -> Result<Objects> {
     Ok(objects)
 }
 
-/// The time that `OPERATIONS` calls take, with the object's number and the call's.
+/// The time of `OPERATIONS` calls of a closure that gets the object's number and the call's.
 fn time(mut operation: impl FnMut(usize, u64)) -> Duration {
     let started = Instant::now();
     for turn in 0..OPERATIONS {
@@ -184,7 +184,7 @@ async fn far(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Res
     }
 }
 
-/// The median of the ratios of many pairs of timings, each pair taken back to back.
+/// The median of the ratios of many pairs of timings, the two of a pair in direct succession.
 async fn ratio(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Result<f64> {
     let mut ratios = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {

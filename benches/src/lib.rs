@@ -1,4 +1,4 @@
-//! What the benchmarks compare Farfield with.
+//! The peers that the benchmarks compare Farfield with.
 
 pub mod native_lazy_list;
 

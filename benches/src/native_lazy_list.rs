@@ -1,27 +1,27 @@
-//! The lazy list on `crossbeam-epoch`, as one writes it by hand for shared memory.
+//! The lazy list written by hand for shared memory, on `crossbeam-epoch`.
 //!
-//! The same algorithm, step by step, as `farfield_examples::LazyList`: the same three fields a node, sentinels told by
-//! address, a mark in the link, a pin for each operation. It is what that list costs where nothing is distributed.
+//! The algorithm is that of `farfield_examples::LazyList`, step by step: the same three fields a node, sentinels recognised by
+//! address, a mark in the link, a pin for each operation. So it shows the cost of that list without distribution.
 //!
-//! Why a node may be looked at (all code that touches nodes is in this file):
+//! Why an access to a node is safe (all code that accesses nodes is in this file):
 //!
-//! 1. The head and the tail are freed by `Drop` only. The link of every other node, and of the head, leads to a node, never to null; the tail's is
-//!    null, and an operation that has reached the tail goes no further.
-//! 2. A link changes under its node's lock, and no more once it is marked, which is what `are_neighbours` checks. So a node that was unlinked
-//!    keeps its link, which leads to where it led when the node was unlinked.
+//! 1. The head and the tail are freed by `Drop` only. The link of every other node, and of the head, points to a node, never to null. The tail's
+//!    is null, and an operation that has reached the tail does not follow it.
+//! 2. A link changes only under its node's lock, and no more once it is marked, which `are_neighbours` checks. So an unlinked node keeps the
+//!    link that it had when it was unlinked.
 //! 3. A node is retired by the operation that unlinked it, after that: each node once, since only one operation can mark it.
-//! 4. So under a guard, whatever an operation reaches from the head by links that it loads was reachable when the guard was taken, or later: by
-//!    induction along the path, by 2 where a node on it was unlinked. What was reachable then is retired later than the guard was taken
-//!    (3), and `crossbeam-epoch` frees it after the guard.
+//! 4. So under a guard, every node that an operation reaches from the head by links that it loads was reachable when the guard was taken, or
+//!    later: by induction along the path, by 2 where a node on it was unlinked. A node that was reachable then is retired after the guard was
+//!    taken (3), and `crossbeam-epoch` frees it after the guard is dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 
-/// The mark of a node that has left the set.
+/// The mark of a node that is not in the set any more.
 const DELETED: usize = 1;
 
-/// A node; the lock is there so that nodes are as large as the other list's.
+/// A node, as large as the other list's.
 struct Node {
     key: u64,
     next: Atomic<Node>,
@@ -59,12 +59,12 @@ impl Default for NativeLazyList {
 }
 
 impl NativeLazyList {
-    /// Whether `key` is in the set.
+    /// Returns whether `key` is in the set.
     #[must_use]
     pub fn get(&self, key: u64) -> bool {
         let g = &crossbeam_epoch::pin();
         let tail = self.tail.load(Ordering::SeqCst, g);
-        // SAFETY: the head's own pointer leads to the head, which is there as long as the list (1).
+        // SAFETY: the pointer is that of the head, which lives as long as the list (1).
         let head = unsafe { node(self.head.load(Ordering::SeqCst, g)) };
         let mut curr = head.next.load(Ordering::SeqCst, g);
         loop {
@@ -78,7 +78,7 @@ impl NativeLazyList {
         }
     }
 
-    /// Puts `key` into the set; gives whether it was not there.
+    /// Inserts `key`. Returns `true` if the key was absent.
     pub fn insert(&self, key: u64) -> bool {
         let g = &crossbeam_epoch::pin();
         loop {
@@ -96,7 +96,7 @@ impl NativeLazyList {
         }
     }
 
-    /// Takes `key` out of the set; gives whether it was there.
+    /// Removes `key`. Returns `true` if the key was present.
     pub fn remove(&self, key: u64) -> bool {
         let g = &crossbeam_epoch::pin();
         loop {
@@ -110,15 +110,15 @@ impl NativeLazyList {
                 locked.curr.next.store(next.with_tag(DELETED), Ordering::SeqCst);
                 locked.pred.next.store(next, Ordering::SeqCst);
                 drop(locked);
-                // SAFETY: its mark was set by this call, under its lock, and by no other, since `are_neighbours` refuses a marked node; then the only link that
-                // led to it, its predecessor's, was moved on under that one's lock. So it is retired once, after it was unlinked (3).
+                // SAFETY: this call alone has marked the node, under its lock, since `are_neighbours` rejects a marked node. Then it changed the only link to
+                // the node, that of its predecessor, under the predecessor's lock. So the node is retired once, after it was unlinked (3).
                 unsafe { g.defer_destroy(curr) };
                 return true;
             }
         }
     }
 
-    /// The neighbours that `key` belongs between, and whether the second holds it.
+    /// Finds the neighbours between which `key` belongs, and whether the second has it.
     fn find<'g>(&self, key: u64, g: &'g Guard) -> Position<'g> {
         let tail = self.tail.load(Ordering::SeqCst, g);
         // SAFETY: as in `get`.
@@ -141,14 +141,14 @@ impl NativeLazyList {
 /// Two nodes between which a key belongs.
 struct Position<'g> {
     pred: &'g Node,
-    /// The second one, and the pointer that led to it.
+    /// The second node, and the pointer to it.
     here: &'g Node,
     curr: Shared<'g, Node>,
-    /// Whether the second holds the key.
+    /// True if the second has the key.
     found: bool,
 }
 
-/// Two nodes whose locks are held.
+/// Two locked nodes.
 struct Locked<'g> {
     pred: &'g Node,
     curr: &'g Node,
@@ -174,25 +174,25 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// The node that a pointer leads to, for as long as its guard.
+/// The node that a pointer points to, for the lifetime of its guard.
 ///
 /// # Safety
-/// It leads to the head, or was reached from there under its guard; it is not the tail's link, which is null.
+/// The pointer is that of the head, or was reached from the head under its guard. It is not the tail's link, which is null.
 unsafe fn node(shared: Shared<'_, Node>) -> &Node {
-    // SAFETY: such a pointer is not null (1), and its node is freed later than the guard is dropped (4).
+    // SAFETY: such a pointer is not null (1), and its node is freed after the guard is dropped (4).
     unsafe { shared.deref() }
 }
 
 impl Drop for NativeLazyList {
     fn drop(&mut self) {
-        // SAFETY: the list is borrowed exclusively, and no operation's references outlive the operation. So no other thread looks at a node that is in the
-        // list, and none needs a guard for it. (Nodes that were retired are in the collector's hands.)
+        // SAFETY: the list is borrowed exclusively, and no operation's references outlive the operation. So no other thread accesses a node of the list, and
+        // no guard is needed. (The collector owns the retired nodes.)
         let g = unsafe { crossbeam_epoch::unprotected() };
         let mut curr = self.head.load(Ordering::Relaxed, g).with_tag(0);
         while !curr.is_null() {
-            // SAFETY: it was reached from the head, it is not null, and it is freed only below.
+            // SAFETY: `curr` was reached from the head and is not null, and its node is freed only below.
             let next = unsafe { node(curr) }.next.load(Ordering::Relaxed, g).with_tag(0);
-            // SAFETY: nodes of the list are in a line, so each is reached once; those that were retired are not in it. Each was made by `Owned`.
+            // SAFETY: the nodes form a line, so each is reached once; retired nodes are not in it. Each was made by `Owned`.
             drop(unsafe { curr.into_owned() });
             curr = next;
         }
@@ -219,7 +219,7 @@ mod tests {
         assert!(set.get(9));
     }
 
-    /// Nodes are unlinked, retired and looked at by all threads at once: under a sanitizer, one that is freed too early is found.
+    /// All threads unlink, retire and read nodes concurrently. A sanitizer finds a node that is freed too early.
     #[test]
     fn threads_that_insert_and_remove_the_same_keys_look_at_no_freed_node() {
         const KEYS: u64 = 16;

@@ -1,7 +1,7 @@
 //! Round trips of an allocation, counted by the simulator.
 //!
-//! Remus takes an FAA and two WRITEs for each object, and a READ to free it. Here a thread takes a chunk in three round trips
-//! and cuts objects off it; what it frees it uses again, or others do, some 250 at a time.
+//! Remus takes an FAA and two WRITEs to allocate an object, and a READ to free it. Here a thread takes a chunk in three round trips
+//! and divides it into blocks. It reuses the blocks that it frees, and other threads take surplus blocks, some 250 at a time.
 
 use farfield::prelude::*;
 
@@ -13,21 +13,21 @@ struct Object {
     words: [u64; 8],
 }
 
-/// Round trips that something takes, on one thread.
+/// The number of round trips of `work`, on one thread.
 fn round_trips(work: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) -> u64 {
     let took = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
         let began = ct.now();
         work(ct).await?;
         let took = ct.now().saturating_sub(began).as_nanos();
         let rtt = ct.cluster().simulation().expect("it is simulated").rtt().as_nanos();
-        assert!(took.is_multiple_of(rtt), "{took} ns are no whole number of round trips");
+        assert!(took.is_multiple_of(rtt), "{took} ns are not a whole number of round trips");
         Ok((took / rtt) as u64)
     });
     took.unwrap()[0]
 }
 
 #[test]
-fn growth_takes_a_round_trip_for_each_chunk() {
+fn growth_takes_three_round_trips_for_each_chunk() {
     let took = round_trips(async |ct| {
         let mut objects = Vec::new();
         for _ in 0..ALLOCATIONS {
@@ -38,12 +38,12 @@ fn growth_takes_a_round_trip_for_each_chunk() {
     #[allow(clippy::cast_precision_loss)]
     let each = took as f64 / ALLOCATIONS as f64;
     println!("alloc.rtts_per_alloc {each:.5}");
-    // Of 64 bytes each, from chunks of 16 KiB.
+    // A chunk of 16 KiB has 256 blocks of 64 bytes.
     assert_eq!(took, 3 * ALLOCATIONS.div_ceil(256), "{took} round trips for {ALLOCATIONS} allocations");
 }
 
 #[test]
-fn a_steady_live_set_takes_none_once_it_is_there() {
+fn a_steady_live_set_takes_none_after_its_growth() {
     let took = round_trips(async |ct| {
         let mut objects = std::collections::VecDeque::new();
         let mut grown = None;
@@ -61,7 +61,7 @@ fn a_steady_live_set_takes_none_once_it_is_there() {
 }
 
 #[test]
-fn what_another_process_has_freed_takes_three_for_a_page() {
+fn blocks_of_another_process_take_three_for_a_page() {
     let url = format!("{EXACT},threads-per-node=1");
     let took = Cluster::connect(&url).unwrap().run(2, async |ct| {
         let mut took = [0, 0];
@@ -81,7 +81,7 @@ fn what_another_process_has_freed_takes_three_for_a_page() {
                 *took = allocated.saturating_sub(began).as_nanos();
             } else {
                 drop(objects);
-                // The blocks go back with whatever gets memory next.
+                // Surplus blocks go back to the pool.
                 ct.try_reclaim().await;
                 ct.flush().await?;
                 *took = ct.now().saturating_sub(allocated).as_nanos();

@@ -1,8 +1,7 @@
-//! Allocations on the heap: none, once a thread has warmed up.
+//! Operations do not allocate on the heap once a thread has warmed up.
 //!
-//! Counted by an allocator that counts. Each structure does some thousand operations first, so that what a thread keeps
-//! for its next operation has its size; then each operation is polled under the count. On the embedded fabric, where one
-//! poll is all that an operation takes.
+//! A counting allocator counts. Each structure first does some thousand operations, so that the buffers that a thread keeps have
+//! their final sizes. Then each operation is polled under the counter, on the embedded fabric, where one poll completes it.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -11,11 +10,11 @@ use allocation_counter::measure;
 use farfield::prelude::*;
 use farfield_examples::{Counter, HarrisList, HashSet, IntSet, LazyList, MsQueue, TreiberStack};
 
-/// Operations before the count begins, and operations that are counted.
+/// Operations before the count begins, and counted operations.
 const WARM_UP: u64 = 10_000;
 const COUNTED: u64 = 2_000;
 
-/// How many allocations a future makes that is ready at its first poll.
+/// The number of allocations of a future that is ready at its first poll.
 fn allocations<T>(work: impl Future<Output = Result<T>>) -> u64 {
     let mut work = pin!(work);
     let mut outcome = None;
@@ -27,12 +26,12 @@ fn allocations<T>(work: impl Future<Output = Result<T>>) -> u64 {
     counted.count_total
 }
 
-/// How many allocations the counted operations of all structures have made, on one thread of a cluster.
+/// The number of allocations in the counted operations of `body`, on one thread of a cluster.
 fn made(url: &str, body: impl AsyncFn(&ComputeThread) -> Result<u64> + Sync) -> u64 {
     Cluster::connect(url).unwrap().run(1, body).unwrap()[0]
 }
 
-/// Gets, inserts and removes keys of a small range, in an order that does not repeat soon.
+/// Looks up, inserts and removes keys of a small range, in an order with a long period.
 async fn counted_set<S: IntSet>(ct: &ComputeThread) -> Result<u64> {
     let set = S::attach(S::create(ct).await?, ct).await?;
     let mut made = 0;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 // ANCHOR: point
 use farfield::prelude::*;
 
-/// A place on a map, and how often somebody was there.
+/// A place on a map, with a count of its visitors.
 #[remote]
 struct Landmark {
     east: i32,
@@ -17,17 +17,17 @@ struct Landmark {
 // ANCHOR: new
 #[farfield::test]
 async fn new_and_attach(ct: &ComputeThread) -> Result<()> {
-    // Allocated, and initialised here; nobody else can see it yet.
+    // Allocated, and initialised in local memory: no other thread can see it yet.
     let owned: Owned<Landmark> = Landmark::new_in(ct, Landmark::init(3, 4)).await?;
 
-    // One WRITE brings the whole object to far memory.
+    // One WRITE of the whole object to far memory.
     let this: RemotePtr<Landmark> = owned.write(ct).await?;
 
-    // One READ brings its frozen fields here. From now on they cost nothing.
+    // One READ of the frozen fields. From now on they cost nothing.
     let landmark = Landmark::attach(this, ct).await?;
     assert_eq!((landmark.east(), landmark.north()), (3, 4));
 
-    // What changes is read and written where it is: one round trip each.
+    // Other fields are read and changed in far memory: one round trip each.
     landmark.visits().fetch_add(ct, 1).await?;
     assert_eq!(landmark.visits().load(ct).await?, 1);
     Ok(())
@@ -45,7 +45,7 @@ async fn one_read_for_all_fields(ct: &ComputeThread) -> Result<()> {
     assert_eq!((seen.east, seen.north, seen.visits), (3, 4, 0));
     assert_eq!((ct.metrics() - before).reads, 1);
 
-    // Or some of them, with one READ of the span that covers them.
+    // Some fields, by one READ of the span that covers them.
     let (north, visits) = fetch!(g, this.{north, visits}).await?;
     assert_eq!((north, visits), (4, 0));
     assert_eq!((ct.metrics() - before).reads, 2);
@@ -56,7 +56,7 @@ async fn one_read_for_all_fields(ct: &ComputeThread) -> Result<()> {
 // ANCHOR: roots
 #[farfield::test(threads = 4, cluster = "local:nodes=2")]
 async fn found_by_name(ct: &ComputeThread) -> Result<()> {
-    // One thread makes it; the others wait, and find it.
+    // One thread creates it; the others wait, and find it.
     let root = ct.root_or_init("lighthouse", async || {
         Landmark::new_in(ct.on_node(1), Landmark::init(7, 7)).await?.write(ct).await
     });
@@ -86,7 +86,7 @@ async fn four_visitors_on_one_thread(ct: &ComputeThread) -> Result<()> {
     });
     let mut earlier = earlier.await?;
 
-    // Each found another number of visits, and all were on their way at once.
+    // Each found a different number of visits, although all were in flight together.
     earlier.sort_unstable();
     assert_eq!(earlier, [0, 1, 2, 3]);
     assert_eq!(most.get(), 4);
@@ -97,11 +97,11 @@ async fn four_visitors_on_one_thread(ct: &ComputeThread) -> Result<()> {
 // ANCHOR: free
 #[farfield::test]
 async fn every_object_is_freed_once(ct: &ComputeThread) -> Result<()> {
-    // Never published: dropping it is enough, and costs nothing.
+    // Never published: dropping it frees it, and costs nothing.
     let unused = Landmark::new_in(ct, Landmark::init(0, 0)).await?;
     drop(unused);
 
-    // Published, but nobody else has a pointer: deleted at once.
+    // Published, but no other thread has a pointer: deleted immediately.
     let private = Landmark::new_in(ct, Landmark::init(1, 1)).await?.write(ct).await?;
     ct.delete(private).await?;
 
@@ -121,7 +121,7 @@ async fn every_object_is_freed_once(ct: &ComputeThread) -> Result<()> {
 async fn the_heap_is_accounted_for(ct: &ComputeThread) -> Result<()> {
     let landmark = Landmark::new_in(ct, Landmark::init(3, 4)).await?.write(ct).await?;
     let used = ct.heap_use().await?[0];
-    // A landmark has 16 bytes; the rest of its chunk waits for more of them.
+    // A landmark has 16 bytes. The other blocks of its chunk are free.
     assert_eq!((used.live_bytes, used.live_bytes + used.cached_bytes), (16, 16 * 1024));
 
     ct.delete(landmark).await?;
@@ -132,13 +132,13 @@ async fn the_heap_is_accounted_for(ct: &ComputeThread) -> Result<()> {
 
 // ANCHOR: errors
 #[farfield::test(cluster = "local:size=64KiB")]
-async fn what_goes_wrong_is_an_error(ct: &ComputeThread) -> Result<()> {
+async fn mistakes_are_errors(ct: &ComputeThread) -> Result<()> {
     let g = &ct.pin();
     let nowhere = RemotePtr::<Landmark>::NULL;
     let error = nowhere.read(g).await.unwrap_err();
     assert_eq!(error.to_string(), "invalid pointer null: it is null");
 
-    // A heap of 64 KiB holds some thousand landmarks, then no more.
+    // A heap of 64 KiB has room for some thousand landmarks.
     let full = loop {
         match Landmark::new_in(ct, Landmark::init(0, 0)).await {
             Ok(owned) => drop(owned.write(ct).await?),

@@ -1,4 +1,4 @@
-//! The program of the book's chapter "Checking a structure of your own", and what the page shows of its output.
+//! The program of the book's chapter "Checking a structure of your own", and its output on the page.
 //!
 //! `FARFIELD_BLESS=1 cargo test -p farfield-examples --test book_checking` writes the output anew.
 
@@ -113,7 +113,7 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The page promises it, and includes these parts.
+/// The page says so, and includes these parts.
 #[test]
 fn the_whole_check_has_fewer_than_60_lines() {
     let source = std::fs::read_to_string(root().join("dsl-examples/tests/book_checking.rs")).unwrap();
@@ -128,7 +128,7 @@ fn the_whole_check_has_fewer_than_60_lines() {
     assert!(lines < 60, "{lines} lines");
 }
 
-/// Compares what the book shows with what is so.
+/// Compares a text of the book with the actual output.
 fn shown(page: &str, text: &str) {
     let page = root().join("book/src/checking").join(page);
     if std::env::var_os("FARFIELD_BLESS").is_some() {
@@ -143,7 +143,7 @@ fn the_book_shows_how_the_check_fails() {
     let summary = Checker::new().run::<BoxOffice>();
     let text = summary.to_string();
     shown("failure.txt", &text.replace("the_book_shows_how_the_check_fails", "no_seat_is_sold_twice"));
-    // Three of two seats.
+    // Three reservations of two seats.
     let shrunk = summary.shrunk.expect("it fails");
     assert!(shrunk.is_smallest && shrunk.plan.operations().count() == 3, "{text}");
 }

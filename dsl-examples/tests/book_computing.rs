@@ -1,4 +1,4 @@
-//! What the book's section "What computing costs" shows: speed-ups and hit rates with and without the model of computing.
+//! The tables of the book's section "The cost of computing": speed-ups and hit rates with and without the model of computing.
 //!
 //! Both tables are made in the simulator and compared with `book/src/simulator/computing.md`; with `FARFIELD_BLESS=1` it is written anew.
 
@@ -20,13 +20,13 @@ struct Page {
     hits: Atomic<u64>,
 }
 
-/// Looks at `looks` pages, which is a READ each, or none for a page that is cached; then computes.
+/// Reads `looks` pages, a cached page without a READ, and computes for each.
 async fn look(pages: &[RemotePtr<Page>], looks: usize, ct: &ComputeThread) -> Result<()> {
     let cache = Cached::<Page, 64>::default();
     for number in 0..looks {
         let page = cache.get(pages[number % pages.len()], ct).await?;
         assert!(page.number() < pages.len() as u64);
-        ct.compute(Duration::from_nanos(200)); // whatever a program does with a page
+        ct.compute(Duration::from_nanos(200)); // the program's work on a page
     }
     Ok(())
 }
@@ -42,7 +42,7 @@ async fn pages(count: u64, ct: &ComputeThread) -> Result<Vec<RemotePtr<Page>>> {
 
 const LOOKS: usize = 640;
 
-/// Looks a microsecond by one thread: `tasks` tasks, each of which misses its cache with every look that is a multiple of `cached`.
+/// Pages a microsecond by one thread with `tasks` tasks. The pages repeat after `distinct`, so the others are in the cache.
 fn speed(tasks: usize, distinct: usize, compute: &str) -> f64 {
     let cluster = Cluster::connect(&format!("{NETWORK}{compute}")).unwrap();
     let took = cluster.run(1, async |ct| {
@@ -57,10 +57,10 @@ fn speed(tasks: usize, distinct: usize, compute: &str) -> f64 {
 const FREE: &str = ",compute=0";
 
 #[test]
-fn the_book_s_tables_are_what_the_simulator_says() {
+fn the_book_s_tables_are_measured_in_the_simulator() {
     let mut text =
         String::from("| tasks of the thread | looks a microsecond | with `compute=0` |\n|---:|---:|---:|\n");
-    // More pages than the cache has room for: every look is a READ.
+    // More pages than the cache has room for, so each is a READ.
     let speeds: Vec<[f64; 2]> =
         [1, 4, 16, 64].map(|tasks| [speed(tasks, LOOKS, ""), speed(tasks, LOOKS, FREE)]).into();
     for (tasks, [costly, free]) in [1, 4, 16, 64].into_iter().zip(&speeds) {
@@ -70,7 +70,10 @@ fn the_book_s_tables_are_what_the_simulator_says() {
         speeds[3][0] < 1.1 * speeds[2][0],
         "a thread that computes all the time gets no faster: {speeds:?}"
     );
-    assert!((speeds[3][1] / speeds[0][1] - 64.0).abs() < 0.1, "where computing is free, it does: {speeds:?}");
+    assert!(
+        (speeds[3][1] / speeds[0][1] - 64.0).abs() < 0.1,
+        "without costs of computing it does: {speeds:?}"
+    );
     text.push_str("\n| looks that find their page cached | looks a microsecond | with `compute=0` |\n|---:|---:|---:|\n");
     for (percent, distinct) in [(0, LOOKS), (90, 64), (98, 12)] {
         let [costly, free] = ["", FREE].map(|compute| speed(1, distinct, compute));

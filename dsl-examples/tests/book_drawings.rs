@@ -1,8 +1,8 @@
-//! What the book's drawings of operations show is what a simulated run does.
+//! The book's drawings of operations show a simulated run.
 //!
-//! An insertion of the naive list and of the lazy list, and a removal of the latter, are run in the simulator. Its trace, with addresses
-//! replaced by the nodes' keys, is compared with the texts in `book/drawings`, from which `cargo xtask drawings` draws. With
-//! `FARFIELD_BLESS=1` they are written anew.
+//! An insertion into the naive list, one into the lazy list and a removal from the latter are run in the simulator. The trace, with
+//! addresses replaced by the nodes' keys, is compared with the texts in `book/drawings`, from which `cargo xtask drawings` makes the
+//! drawings. `FARFIELD_BLESS=1` writes the texts anew.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -74,7 +74,7 @@ impl Names {
 fn recorded(names: &Names, trace: &str, from: Duration, to: Duration, rtt: Duration) -> String {
     let steps = trace.lines().filter_map(|line| names.step(line, from, rtt));
     let last = to.saturating_sub(from).as_nanos() / rtt.as_nanos();
-    // What a thread does when the last round trip is over is counted as the next.
+    // A retirement after the last round trip is counted as the next step.
     steps.filter(|(trip, step)| *trip <= last || (*trip == last + 1 && step.starts_with("retire"))).fold(
         String::new(),
         |mut text, (trip, step)| {
@@ -84,7 +84,7 @@ fn recorded(names: &Names, trace: &str, from: Duration, to: Duration, rtt: Durat
     )
 }
 
-/// Compares a drawing's text with what was recorded.
+/// Compares a drawing's text with the recorded one.
 fn shown(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/drawings").join(name);
     if std::env::var_os("FARFIELD_BLESS").is_some() {
@@ -98,7 +98,7 @@ fn shown(name: &str, text: &str) {
 }
 
 #[test]
-fn the_drawings_show_what_a_run_does() {
+fn the_drawings_show_a_simulated_run() {
     let url = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,compute=0,leaks=ignore";
     let cluster = Cluster::connect(url).unwrap();
     let simulation = cluster.simulation().unwrap();

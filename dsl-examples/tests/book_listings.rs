@@ -1,16 +1,16 @@
-//! What the book and the README show of commands and messages is what those print.
+//! Commands and messages in the book and the README are compared with actual output.
 //!
-//! A block of `console` or `text` on a page is one of two things; anything else has no test behind it, and fails here.
+//! A block of `console` or `text` on a page is one of two things. Any other block has no test, and fails here.
 //!
-//! - *Included*: `{{#include FILE}}` of a file that another test makes or compares: a `.stderr` file of the ui tests, or one that a
-//!   test of the book hands to `shown("FILE", …)`.
-//! - *A session*: lines that begin with `$ ` are commands, and are run; what follows one is what it prints. A command without output
-//!   has to succeed. A page's sessions run in their order. `farfield memnode` runs until the page's end; of several `intset --node-id`
-//!   the last is waited for, and then the others. A comment `<!-- before` in front of a block has commands that the page does not show.
+//! - *Included*: `{{#include FILE}}` of a file that another test writes or compares: a `.stderr` file of the ui tests, or a file that a
+//!   test of the book passes to `shown("FILE", …)`.
+//! - *A session*: lines that begin with `$ ` are commands, which are run. The lines after a command are its output. A command without
+//!   output has to succeed. A page's sessions run in order. `farfield memnode` runs until the page's end; of several `intset --node-id`
+//!   the last is awaited, and then the others. A comment `<!-- before` in front of a block has commands that the page does not show.
 //!
-//! Compared line by line, without regard to how wide a gap is. A line `…` stands for any number of lines. In a block of
-//! `console,figures` any number stands for any other: decimal, or hexadecimal behind `0x` or of 16 digits. Everything else is as it is
-//! shown. The programs are those of this build, not optimised, so `intset` does fewer operations than it would.
+//! The comparison is line by line, and ignores the width of gaps. A line `…` stands for any number of lines. In a block of
+//! `console,figures` any number stands for any other: decimal, or hexadecimal behind `0x` or of 16 digits. The programs are those of
+//! this build, without optimisation, so `intset` does fewer operations than by default.
 
 #![cfg(target_os = "linux")]
 
@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Commands that are not run here, and where they are.
+/// Commands that are run elsewhere, each with the file that runs it.
 const RUN_ELSEWHERE: &[(&str, &str)] = &[
-    // `cargo xtask ci` runs the README's second command as it stands there.
+    // `cargo xtask ci` runs the README's second command.
     ("cargo test --workspace", "xtask/src/ci.rs"),
-    // They are long where they are not optimised; `cargo xtask sim-soak` runs them.
+    // Long without optimisation; `cargo xtask sim-soak` runs them.
     ("cargo run --release -p farfield-soak -- --planted --list", "xtask/src/soak.rs"),
     ("cargo run --release -p farfield-soak -- --planted", "xtask/src/soak.rs"),
-    // They need a machine of their own, which `cargo xtask rdma-test` starts.
+    // For these `cargo xtask rdma-test` starts a virtual machine.
     ("modprobe rdma_rxe", "xtask/src/rdma/modules.rs"),
     ("rdma link add rxe0 type rxe netdev eth0", "xtask/src/rdma/scripts/init.sh"),
     (
@@ -45,12 +45,12 @@ struct Block {
     page: String,
     line: usize,
     has_figures: bool,
-    /// Whether it is a comment, whose commands prepare for the next block.
+    /// True if it is a comment, whose commands prepare for the next block.
     is_hidden: bool,
     lines: Vec<String>,
 }
 
-/// The blocks of a page that are no code.
+/// The blocks of `console` and `text` of a page.
 fn blocks(page: &str, text: &str) -> Vec<Block> {
     let (mut found, mut open): (Vec<Block>, Option<(Option<Block>, &str)>) = (Vec::new(), None);
     for (number, line) in (1..).zip(text.lines()) {
@@ -97,7 +97,7 @@ fn pages() -> Vec<(String, String)> {
     pages.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// The sources of all tests, and of the rest of the workspace.
+/// The sources of all tests, and of everything else.
 fn sources() -> &'static (String, String) {
     static SOURCES: OnceLock<(String, String)> = OnceLock::new();
     SOURCES.get_or_init(|| {
@@ -122,7 +122,7 @@ fn sources() -> &'static (String, String) {
     })
 }
 
-/// Whether a line includes a file that a test makes or compares; none if it is no include.
+/// Returns whether a line includes a file that a test writes or compares; `None` if it is not an include.
 fn included(line: &str) -> Option<bool> {
     let file = line.trim().strip_prefix("{{#include ")?.strip_suffix("}}")?;
     let path = root().join("book/src").join(file);
@@ -133,10 +133,10 @@ fn included(line: &str) -> Option<bool> {
     Some(path.exists() && (is_case || sources().0.contains(&format!("shown(\"{name}\""))))
 }
 
-/// A command and what it is said to print.
+/// A command and its output on the page.
 type Step<'a> = (&'a str, Vec<&'a str>);
 
-/// The commands of a block that is a session; `None` if it has no test behind it.
+/// The commands of a session; `None` if the block is not one.
 fn session(block: &Block) -> Option<Vec<Step<'_>>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for line in &block.lines {
@@ -148,7 +148,7 @@ fn session(block: &Block) -> Option<Vec<Step<'_>>> {
     Some(steps)
 }
 
-/// What is wrong with a block that no test stands behind.
+/// The fault of a block without a test.
 fn untested(block: &Block) -> Option<String> {
     let included: Vec<Option<bool>> = block.lines.iter().map(|line| included(line)).collect();
     let is_included = included.iter().all(Option::is_some);
@@ -159,11 +159,13 @@ fn untested(block: &Block) -> Option<String> {
     };
     let Block { page, line, .. } = block;
     (!is_tested).then(|| {
-        format!("{page}:{line}: no test stands behind this block: see dsl-examples/tests/book_listings.rs")
+        format!(
+            "{page}:{line}: no test makes or compares this block: see dsl-examples/tests/book_listings.rs"
+        )
     })
 }
 
-/// A line as it is compared.
+/// A line in the form in which it is compared.
 fn comparable(line: &str, has_figures: bool) -> String {
     let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
     if !has_figures {
@@ -181,7 +183,7 @@ fn comparable(line: &str, has_figures: bool) -> String {
     masked
 }
 
-/// Whether lines are those that are shown, where `…` may stand for some.
+/// Returns whether the printed lines match those shown, in which `…` stands for any lines.
 fn matches(shown: &[String], printed: &[String]) -> bool {
     match shown.split_first() {
         None => printed.is_empty(),
@@ -192,7 +194,7 @@ fn matches(shown: &[String], printed: &[String]) -> bool {
     }
 }
 
-/// What is different between what is shown of a command and what it prints.
+/// The difference between a command's output on the page and its actual output.
 fn difference(shown: &[&str], printed: &str, has_figures: bool) -> Option<String> {
     let lines = |lines: &mut dyn Iterator<Item = &str>| {
         let mut lines: Vec<String> = lines.map(|line| comparable(line, has_figures)).collect();
@@ -205,7 +207,7 @@ fn difference(shown: &[&str], printed: &str, has_figures: bool) -> Option<String
     (!same).then(|| format!("shows\n{}\nbut it prints\n{printed}", shown.join("\n")))
 }
 
-/// The programs of this build, the command among them, which is built for it.
+/// The path of a program of this build. Builds the command `farfield` first.
 fn program(name: &str) -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
     let programs = Path::new(env!("CARGO_BIN_EXE_hello")).parent().unwrap();
@@ -215,7 +217,7 @@ fn program(name: &str) -> PathBuf {
             let words = ["build", "--quiet", "--package", "farfield-cli", "--profile", profile];
             let mut cargo = Command::new(env!("CARGO"));
             let built = cargo.args(words).arg("--target-dir").arg(programs.parent().unwrap()).status();
-            assert!(built.unwrap().success(), "the command can not be built");
+            assert!(built.unwrap().success(), "the command cannot be built");
         });
     }
     programs.join(name)
@@ -224,7 +226,7 @@ fn program(name: &str) -> PathBuf {
 /// A page whose sessions are run.
 struct Page {
     name: String,
-    /// Memory nodes, which end with the page.
+    /// Memory nodes, which are stopped at the end of the page.
     nodes: Vec<Child>,
 }
 
@@ -238,17 +240,17 @@ impl Drop for Page {
 }
 
 impl Page {
-    /// The name that clusters of the page have here.
+    /// The URL of the page's cluster in this process.
     fn url(&self) -> String {
         format!("shm:demo-{}-{}", self.name.trim_end_matches(".md"), std::process::id())
     }
 
-    /// The words of a command as they are run here, the program first.
+    /// The words of a command, adapted to this process, the program first.
     fn words(&self, command: &str) -> Vec<String> {
         let command = command.replace("shm:demo", &self.url());
         let command =
             command.strip_prefix("cargo run --release --bin ").unwrap_or(&command).replace(" -- ", " ");
-        // The only quotes are those around a whole word.
+        // Quotes are only around whole words.
         let quoted = command.split('\'').enumerate().flat_map(|(index, part)| {
             let whole = index % 2 == 1;
             let words: Vec<&str> = if whole { vec![part] } else { part.split_whitespace().collect() };
@@ -261,7 +263,7 @@ impl Page {
         words
     }
 
-    /// Runs a session; returns what is different.
+    /// Runs a session. Returns the differences.
     fn run(&mut self, block: &Block) -> Vec<String> {
         let (mut faults, mut others) = (Vec::new(), Vec::new());
         let steps = session(block).unwrap_or_default();
@@ -292,7 +294,7 @@ impl Page {
             }
             let output = program.output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            // Without RDMA, what is wrong must be that there is none, and not what the command was told.
+            // In a build without RDMA the command must fail because of that, and not because of its arguments.
             let is_right = if is_rdma && cfg!(not(feature = "verbs")) {
                 said.contains("--features verbs") && shown.is_empty()
             } else {
@@ -305,7 +307,7 @@ impl Page {
             if !shown.is_empty()
                 && let Some(difference) = difference(shown, &printed, block.has_figures)
             {
-                faults.push(format!("of `{command}` it {difference}"));
+                faults.push(format!("for `{command}` it {difference}"));
             }
         }
         for (command, other) in others {
@@ -325,7 +327,7 @@ fn every_listing_is_what_its_command_prints() {
         let mut page = Page { name: name.clone(), nodes: Vec::new() };
         for mut block in blocks(&name, &text) {
             if name == "README.md" {
-                // There commands stand alone.
+                // The README has commands without a prompt.
                 block.lines.iter_mut().for_each(|line| *line = format!("$ {line}"));
             }
             if let Some(fault) = untested(&block) {
@@ -340,7 +342,7 @@ fn every_listing_is_what_its_command_prints() {
     assert_eq!(sessions, 14, "sessions were found");
 }
 
-/// Texts in tables of what a program says, and in double quotes behind "says that".
+/// Quoted errors: in tables with the head "it says", and in double quotes on lines with "compiler says".
 fn quoted_errors(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut is_table = false;
@@ -357,7 +359,7 @@ fn quoted_errors(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_error_that_is_quoted_is_tested() {
+fn every_quoted_error_is_tested() {
     let cases = root().join("ui-tests/cases");
     let mut messages = String::new();
     let mut folders = vec![cases];
@@ -409,11 +411,11 @@ fn a_listing_without_a_test_is_found() {
 }
 
 #[test]
-fn what_is_different_is_found() {
+fn differences_are_found() {
     let shown = ["epoch 7, at 0:0x1c00", "", "  …", "key: 5"];
     let printed = "epoch 12,   at 1:0xfe0\n\nfirst\nsecond\nkey: 6\n";
     assert_eq!(difference(&shown, printed, true), None);
-    assert!(difference(&shown, printed, false).is_some(), "figures count unless they are said not to");
+    assert!(difference(&shown, printed, false).is_some(), "figures are compared in blocks without `figures`");
     for other in [
         "epoch 12, at 1:0xfe0\n\nkey: 6\nmore\n",
         "epoch twelve, at 1:0xfe0\n\nkey: 6\n",

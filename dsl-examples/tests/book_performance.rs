@@ -1,8 +1,8 @@
-//! The programs of the book's chapter "Fewer round trips", and the table of what they cost.
+//! The programs of the book's chapter "Fewer round trips", and the table of their costs.
 //!
-//! The naive list's operations, changed step by step until they are the lazy list's. Each step is run in the simulator for
-//! keys all along a list; what it costs must be a straight line in the number of nodes visited, and the lines make the
-//! table in `book/src/performance/steps.md`. With `FARFIELD_BLESS=1` it is written anew.
+//! The naive list's operations are changed step by step until they are the lazy list's. Each step is run in the simulator for
+//! every key of a list. Its cost must be a linear function of the number of nodes visited; these functions are the table in
+//! `book/src/performance/steps.md`. `FARFIELD_BLESS=1` writes it anew.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ use farfield_examples::{LazyList, LazyListNaive};
 type List = LazyListNaive<u64>;
 
 // ANCHOR: find
-/// The neighbours that `key` belongs between, and whether the second one holds it.
+/// Finds the neighbours between which `key` belongs, and whether the second one has it.
 async fn find<'g>(
     list: &List,
     key: u64,
@@ -212,7 +212,7 @@ async fn remove_in_one_chain(list: &List, key: u64, ct: &ComputeThread) -> Resul
 
 // ---- counting --------------------------------------------------------------------------------------------------
 
-/// Round trips by nodes visited: `slope * h + constant`.
+/// The round trips as a function of the nodes visited: `slope * h + constant`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line {
     slope: i64,
@@ -226,7 +226,7 @@ impl Line {
         let slope = (y1 - y0) / (h1 - h0);
         let line = Self { slope, constant: y0 - slope * h0 };
         for (h, y) in points {
-            assert_eq!(line.slope * h + line.constant, *y, "{points:?} are on no line");
+            assert_eq!(line.slope * h + line.constant, *y, "{points:?} are not on a line");
         }
         line
     }
@@ -243,8 +243,8 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// The round trips of `operation`, by the nodes it visits, for keys all along the list. Nodes are visited up to the key, or to
-/// the one after it: the head, so many even keys, and the last.
+/// The round trips of `operation` as a function of the nodes it visits, from all keys of the list. A search visits the head and all
+/// nodes up to the key or its successor.
 async fn line(
     ct: &ComputeThread,
     first_key: u64,
@@ -270,7 +270,7 @@ async fn line(
 /// The keys in the list are the even ones below `2 * KEYS`.
 const KEYS: u64 = 12;
 
-/// What `get`, `insert` and `remove` cost.
+/// The costs of `get`, `insert` and `remove`.
 async fn lines(
     ct: &ComputeThread,
     get: impl AsyncFn(u64) -> Result<bool>,
@@ -288,7 +288,7 @@ async fn lines(
     ])
 }
 
-/// Each step and its lines.
+/// Each step with its costs.
 async fn steps(ct: &ComputeThread) -> Result<Vec<(&'static str, [Line; 3])>> {
     let mut steps = Vec::new();
     macro_rules! step {

@@ -1,12 +1,12 @@
-//! The programs of the book's chapters on several processes. The processes are parts of this one: each has its own connection,
-//! number and keeper, and shares only the memory with the others.
+//! The programs of the book's chapters on several processes. Each process is a part of this one with its own connection, number and
+//! keeper; the parts share only the memory.
 
 #![cfg(target_os = "linux")]
 
 use farfield::prelude::*;
 use farfield::shm::{MemoryNode, MemoryNodeOptions};
 
-/// Runs something while a memory node serves a cluster.
+/// Runs `body` while a memory node serves a cluster.
 fn with_cluster(name: &str, body: impl FnOnce(&str) -> farfield::Result<()>) {
     let name = format!("book-{name}-{}", std::process::id());
     let mut options = MemoryNodeOptions::new(&name);
@@ -27,7 +27,7 @@ struct Tally {
     votes: Atomic<u64>,
 }
 
-/// What each of the processes runs.
+/// The program of each process.
 fn vote(url: &str, part: u16, parts: u16) -> farfield::Result<Vec<u64>> {
     let cluster = Cluster::connect(url)?.in_group("election", part, parts)?;
     cluster.run(2, async |ct| {
@@ -69,7 +69,7 @@ const TOTAL: u64 = 100;
 async fn save(account: RemotePtr<Account>, ct: &ComputeThread) -> farfield::Result<()> {
     let mut lock = account.lock().acquire(ct).await?;
     if lock.needs_recovery() {
-        // The last owner died between the two stores, or before, or after: savings follow from checking.
+        // The last owner died before, between or after the two stores: savings follow from checking.
         let checking = account.checking().load(ct).await?;
         account.savings().store(ct, TOTAL - checking).await?;
         lock.recovered();
@@ -81,7 +81,7 @@ async fn save(account: RemotePtr<Account>, ct: &ComputeThread) -> farfield::Resu
 }
 // ANCHOR_END: account
 
-/// Wherever a thread dies in it, the next one finds the sum right.
+/// Wherever a thread dies in `save`, the next owner restores the sum.
 #[test]
 fn an_account_survives_its_owner() {
     use farfield::sim::Fault;
@@ -118,11 +118,11 @@ struct Desk {
     next: Link<Job>,
 }
 
-/// Takes the job that lies on the desk, and does it without keeping a guard, which would hold reclamation back all the while.
+/// Takes the job from the desk, and does it without a guard, which would delay reclamation for as long.
 async fn work(desk: RemotePtr<Desk>, ct: &ComputeThread) -> farfield::Result<u64> {
     let job = {
         let g = ct.pin();
-        // Nothing leads to the job any more.
+        // No link points to the job any more.
         let job = desk.next().swap(&g, Shared::NULL).await?;
         ct.hold(job)
     };

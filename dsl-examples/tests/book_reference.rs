@@ -1,4 +1,4 @@
-//! The programs of the book's reference of `#[remote]`: one struct with everything, used as a stranger would.
+//! The programs of the book's reference of `#[remote]`: a struct with every kind of field, and its use.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -51,14 +51,14 @@ where
     lock: Lock,
     /// A struct in the struct.
     progress: Progress,
-    /// Several words that are never seen half-written.
+    /// Several words, read whole or not at all.
     window: Versioned<[u64; 3]>,
     /// In the handle only.
     #[local]
     looked_at: Cell<u64>,
     #[local(default = "job".to_owned())]
     label: String,
-    /// As many as each job needs.
+    /// Its length differs from job to job.
     arguments: Tail<u16>,
 }
 // ANCHOR_END: job
@@ -91,7 +91,7 @@ impl<K: Word + Ord, const N: usize> Job<K, N> {
 async fn a_job_is_shared(ct: &ComputeThread) -> Result<()> {
     let root = ct.root_or_init("job", async || Job::<u64, 4>::create(42, vec![1, 2, 3], ct).await).await?;
 
-    // "new": a handle of this thread's own. One READ, and the frozen fields are here.
+    // "new": a handle of this thread's own. One READ of the frozen fields.
     let job = Job::attach(root, ct).await?;
     assert_eq!((job.id(), job.priority(), job.limits()), (42, Priority(3), [10, 20]));
     assert_eq!((job.label.as_str(), job.this()), ("job", root));
@@ -145,7 +145,7 @@ async fn every_kind_of_field(ct: &ComputeThread) -> Result<()> {
     assert_eq!(job.arguments().len(ct).await?, 2);
     assert_eq!(job.arguments().at(1).read(g).await?, 6);
 
-    // Everything at once.
+    // All fields, by one READ.
     let seen = job.read(g).await?;
     assert_eq!((seen.id, seen.steps, seen.progress.total), (1, [7, 8], 100));
     assert_eq!(seen.arguments.read(g).await?, [5, 6]);
@@ -153,7 +153,7 @@ async fn every_kind_of_field(ct: &ComputeThread) -> Result<()> {
 }
 // ANCHOR_END: places
 
-/// What the book's drawing of a job's layout shows is what the macro computes. `FARFIELD_BLESS=1` writes its text anew.
+/// The book's drawing of a job's layout shows the macro's layout. `FARFIELD_BLESS=1` writes its text anew.
 #[test]
 fn the_drawing_of_a_job_shows_its_layout() {
     use std::fmt::Write;

@@ -40,7 +40,7 @@ fn tasks_of_tokio_share_a_client() {
 }
 
 // ANCHOR: shed
-/// Serves what there is room for, and refuses the rest at once.
+/// Accepts a request if there is room, and refuses it immediately if not.
 async fn hit(client: &Client) -> Result<Option<u64>> {
     match client.try_call(async |ct| hits(ct).await?.add(1, ct).await) {
         Ok(call) => Ok(Some(call.deadline(Duration::from_secs(5)).await?)),
@@ -51,7 +51,7 @@ async fn hit(client: &Client) -> Result<Option<u64>> {
 // ANCHOR_END: shed
 
 #[tokio::test]
-async fn what_there_is_no_room_for_is_refused() {
+async fn calls_without_room_are_refused() {
     let mut options = ClientOptions::new();
     (options.tasks, options.queue) = (1, 1);
     let client = Cluster::connect("local:size=1MiB").unwrap().client_with(&options).unwrap();
@@ -70,22 +70,22 @@ async fn what_there_is_no_room_for_is_refused() {
 }
 
 #[tokio::test]
-async fn a_call_that_tokio_gives_up_is_cancelled() {
+async fn a_call_that_times_out_is_cancelled() {
     let client = Cluster::connect("local:size=1MiB").unwrap().client().unwrap();
     let (dropped, drops) = oneshot::channel::<()>();
     // ANCHOR: cancel
     let stuck = client.call(async move |ct| {
         let _dropped = dropped;
         let hits = hits(ct).await?;
-        hits.add(1, ct).await?; // is done
-        std::future::pending::<()>().await; // is where it is cancelled
+        hits.add(1, ct).await?; // takes effect
+        std::future::pending::<()>().await; // is cancelled here
         hits.add(1, ct).await
     });
     let answer = tokio::time::timeout(Duration::from_millis(20), stuck).await;
     assert!(answer.is_err());
     // ANCHOR_END: cancel
     assert!(drops.await.is_err());
-    // On a busy machine it was given up before it began.
+    // On a busy machine it may be cancelled before it has begun.
     let counted = client.call(async |ct| hits(ct).await?.get(ct).await).await.unwrap();
     assert!(counted <= 1, "{counted}");
     client.shutdown().await.unwrap();
@@ -109,12 +109,12 @@ async fn a_call_may_wait_for_tokio() -> Result<()> {
     tokio::time::sleep(Duration::from_millis(50)).await;
     send.send(5).map_err(|_| Error::other("the call has ended"))?;
     assert_eq!(call.await?, 0);
-    // The thread slept meanwhile.
+    // The compute thread slept meanwhile.
     assert!(polls.load(Ordering::Relaxed) < 10);
     Ok(())
 }
 
-/// What tokio's timers say on a compute thread, which is none of tokio's.
+/// The panic of tokio's timers on a thread that is not one of tokio's.
 const NO_REACTOR: &str =
     "there is no reactor running, must be called from the context of a Tokio 1.x runtime";
 
@@ -135,14 +135,14 @@ fn tokio_s_timers_panic_on_compute_threads() {
 }
 
 #[tokio::test]
-async fn in_a_call_that_is_the_call_s_error() {
+async fn a_timer_s_panic_in_a_call_is_the_call_s_error() {
     let client = Cluster::connect("local:size=1MiB").unwrap().client().unwrap();
     let error = client.call(async |_| a_while().await).await.unwrap_err();
     assert!(matches!(error, Error::CallPanicked { .. }) && error.to_string().contains(NO_REACTOR), "{error}");
     client.shutdown().await.unwrap();
 }
 
-/// Where the thread is one of tokio's, as in a run of the simulator, the timer waits for real time, and virtual time waits for nothing.
+/// A simulated run may be on a thread of tokio's. The timer then waits for real time, which does not pass in virtual time.
 #[tokio::test]
 async fn in_virtual_time_tokio_s_timers_are_a_deadlock() {
     let run = Cluster::connect("sim:leaks=ignore").unwrap().run(1, async |ct| {

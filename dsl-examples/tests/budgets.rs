@@ -1,40 +1,40 @@
-//! Round trips, counted by the simulator: what each operation may cost, uncontended, on one memory node.
+//! Budgets of round trips: the cost of each operation without contention on one memory node, counted by the simulator.
 //!
 //! `h` is the number of nodes that a search visits, sentinels included. Without jitter, and with no limits to bandwidth and
 //! rate, an operation's virtual duration is its number of round trips, one after the other. With `--nocapture` each test prints
-//! what it measured: `rtts.<structure>.<operation>.excess`, the round trips less `h`.
+//! its measurements as `rtts.<structure>.<operation>.excess`: the round trips less `h`.
 
 use farfield::prelude::*;
 use farfield_examples::{HarrisList, IntSet, LazyList, MsQueue, TreiberStack};
 
 const EXACT: &str = "sim:jitter=0%,bandwidth=inf,rate=inf,doorbell=0ns,compute=0,leaks=ignore";
 
-/// Keys that are in a set: 0, 2, 4, …
+/// The number of keys in a set: 0, 2, 4, …
 const KEYS: u64 = 10;
 
 fn exactly(body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
     Cluster::connect(EXACT).unwrap().run(1, body).map(drop).unwrap();
 }
 
-/// How many round trips something takes.
+/// The number of round trips of `work`.
 async fn round_trips<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<u64> {
-    // What an earlier operation posted without waiting is none of this one's business.
+    // Operations posted earlier without waiting must not count.
     ct.flush().await?;
     let began = ct.now();
     work().await?;
     let took = ct.now().saturating_sub(began).as_nanos();
     let rtt = ct.cluster().simulation().expect("it is simulated").rtt().as_nanos();
-    assert!(took.is_multiple_of(rtt), "{took} ns are no whole number of round trips");
+    assert!(took.is_multiple_of(rtt), "{took} ns are not a whole number of round trips");
     Ok((took / rtt) as u64)
 }
 
-/// The nodes that a search visits for key `2 * position` or the one before it: the head, so many keys, and the one that is
-/// found or passed.
+/// The number of nodes that a search for key `2 * position` or the key before it visits: the head, `position` keys, and the node
+/// that is found or passed.
 fn visited(position: u64) -> u64 {
     position + 2
 }
 
-/// The most that operations of one kind took beyond the nodes they visited.
+/// The most round trips of an operation beyond the number of nodes it visited.
 struct Excess {
     name: String,
     most: u64,
@@ -46,7 +46,7 @@ impl Excess {
         Self { name: format!("rtts.{structure}.{operation}.excess"), most: 0, budget }
     }
 
-    /// One took `trips` for `h` nodes.
+    /// Records an operation that took `trips` round trips for `h` nodes.
     fn took(&mut self, trips: u64, h: u64) {
         assert!(trips >= h, "{}: {trips} round trips for {h} nodes", self.name);
         self.most = self.most.max(trips - h);
@@ -54,7 +54,7 @@ impl Excess {
 }
 
 impl Drop for Excess {
-    /// Says what was measured, and holds it against the budget.
+    /// Prints the excess and compares it with the budget.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             println!("{} {}", self.name, self.most);
@@ -63,7 +63,7 @@ impl Drop for Excess {
     }
 }
 
-/// What the operations of a set take beyond `h`: `[get, insert, remove]`, wherever the key belongs.
+/// Tests the excess of `[get, insert, remove]` for every position of the key.
 fn set_costs<S: IntSet>(structure: &str, budget: [u64; 3]) {
     exactly(async |ct| {
         let set = S::attach(S::create(ct).await?, ct).await?;
@@ -73,16 +73,16 @@ fn set_costs<S: IntSet>(structure: &str, budget: [u64; 3]) {
         let operations = ["get", "insert", "remove"];
         let mut excess = [0, 1, 2].map(|index| Excess::new(structure, operations[index], budget[index]));
         for position in 0..KEYS {
-            // A search for a key that is not there reads its successor too.
+            // A search for an absent key reads its successor too.
             let (there, absent, h) = (2 * position, 2 * position + 1, visited(position));
             excess[0].took(round_trips(ct, async || set.get(there, ct).await).await?, h);
             excess[0].took(round_trips(ct, async || set.get(absent, ct).await).await?, h + 1);
             excess[1].took(round_trips(ct, async || set.insert(absent, ct).await).await?, h + 1);
             let refused = round_trips(ct, async || set.insert(there, ct).await).await?;
-            assert_eq!(refused, h, "insert of a key that is there");
+            assert_eq!(refused, h, "insert of a present key");
             excess[2].took(round_trips(ct, async || set.remove(absent, ct).await).await?, h + 1);
             let gone = round_trips(ct, async || set.remove(absent, ct).await).await?;
-            assert_eq!(gone, h + 1, "remove of a key that is not there");
+            assert_eq!(gone, h + 1, "remove of an absent key");
         }
         Ok(())
     });
@@ -111,7 +111,7 @@ fn a_stack_takes_1_and_2() {
         for _ in 0..5 {
             pop.took(round_trips(ct, async || stack.pop(ct).await).await?, 0);
         }
-        assert_eq!(round_trips(ct, async || stack.pop(ct).await).await?, 1, "pop of nothing");
+        assert_eq!(round_trips(ct, async || stack.pop(ct).await).await?, 1, "pop of an empty stack");
         Ok(())
     });
 }
@@ -130,7 +130,7 @@ fn a_queue_takes_2_and_2() {
         for _ in 1..5 {
             dequeue.took(round_trips(ct, async || queue.dequeue(ct).await).await?, 0);
         }
-        assert_eq!(round_trips(ct, async || queue.dequeue(ct).await).await?, 1, "dequeue of nothing");
+        assert_eq!(round_trips(ct, async || queue.dequeue(ct).await).await?, 1, "dequeue of an empty queue");
         Ok(())
     });
 }

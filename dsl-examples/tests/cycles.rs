@@ -1,4 +1,4 @@
-//! Lists with a link that leads back: every traversal ends, with an error that says where.
+//! Every traversal of a list with a cycle ends, with an error that names the place.
 
 use farfield::Error;
 use farfield::prelude::*;
@@ -12,14 +12,14 @@ struct Node {
     next: Link<Node>,
 }
 
-/// What all sorted lists begin with.
+/// The first fields of all sorted lists.
 #[remote]
 struct List {
     head: RemotePtr<Node>,
     tail: RemotePtr<Node>,
 }
 
-/// Makes the last of the keys' nodes lead to the first.
+/// Links the node of the last key to that of the first.
 async fn make_cycle<L>(list: RemotePtr<L>, ct: &ComputeThread) -> Result<()> {
     let g = &ct.pin();
     let list = List::attach(RemotePtr::from_address(list.address()), ct).await?;
@@ -40,12 +40,12 @@ fn run(body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
 
 #[track_caller]
 fn assert_is_cycle<T>(result: Result<T>) {
-    let error = result.err().expect("there is no end to come to");
+    let error = result.err().expect("the traversal finds the cycle");
     assert!(matches!(error, Error::Corrupted(_)), "{error}");
     assert!(error.to_string().contains("a traversal has come back"), "{error}");
 }
 
-/// Searches for a key behind all that there are, in a list of three.
+/// Searches for a key larger than the three keys of the list.
 macro_rules! sorted_list {
     ($test:ident, $list:ident, $iter_fails_by:literal) => {
         #[test]
@@ -57,13 +57,13 @@ macro_rules! sorted_list {
                     assert!(list.insert(key, ct).await?);
                 }
                 make_cycle(root, ct).await?;
-                assert!(list.get(20, ct).await?, "what comes before is found");
+                assert!(list.get(20, ct).await?, "keys before the cycle's end are found");
                 assert_is_cycle(list.get(40, ct).await);
                 assert_is_cycle(list.insert(40, ct).await);
                 assert_is_cycle(list.remove(40, ct).await);
-                let error = list.iter(ct).await.err().expect("there is no end to come to").to_string();
+                let error = list.iter(ct).await.err().expect("the traversal finds the cycle").to_string();
                 assert!(error.contains($iter_fails_by), "{error}");
-                // In a debug build it is noticed that a node is freed twice.
+                // Debug builds detect that a node is freed twice.
                 assert!(list.destroy(ct).await.is_err());
                 Ok(())
             });
@@ -89,7 +89,7 @@ fn a_cycle_ends_a_recovery() {
     });
 }
 
-/// A stack's or queue's first word leads to its first node.
+/// The first word of a stack or a queue points to its first node.
 #[remote]
 struct Ends {
     first: Link<Node>,

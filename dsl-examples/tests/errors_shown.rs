@@ -1,4 +1,4 @@
-//! What a person sees of an error: one line, whatever the values in it hold.
+//! Errors print as one line, whatever characters their values contain.
 
 use std::process::{Command, Output};
 
@@ -10,12 +10,12 @@ fn count(url: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_count")).arg(url).output().unwrap()
 }
 
-/// The line on stderr of a program that fails and says nothing else.
+/// The line on stderr of a program that fails and prints nothing else.
 fn line_of(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     assert_eq!(output.stdout, b"");
     let said = String::from_utf8(output.stderr.clone()).unwrap();
-    let line = said.strip_suffix('\n').unwrap_or_else(|| panic!("no line: {said:?}"));
+    let line = said.strip_suffix('\n').unwrap_or_else(|| panic!("not one line: {said:?}"));
     assert!(!line.contains(char::is_control), "{line:?}");
     line.to_owned()
 }
@@ -42,7 +42,7 @@ fn control_characters_of_a_url_are_escaped() {
     let option = "\\u{1b}[31mred";
     assert!(
         line.starts_with(&format!("Error: cluster URL `{url}`: unknown option `{option}`;")),
-        "in the URL, and in what is said of its parts: {line}"
+        "in the URL, and where the message quotes its parts: {line}"
     );
     let hello = Command::new(env!("CARGO_BIN_EXE_hello")).env("FARFIELD_CLUSTER", "a\nb:\u{7}").output();
     assert!(
@@ -50,7 +50,7 @@ fn control_characters_of_a_url_are_escaped() {
     );
     let intset = Command::new(env!("CARGO_BIN_EXE_intset")).args(["--cluster", "\u{1b}c:"]).output();
     assert!(line_of(&intset.unwrap(), 2).starts_with("error: cluster URL `\\u{1b}c:`"));
-    // Of what is no argument the parser takes escape sequences away itself.
+    // The parser itself removes escape sequences from unexpected arguments.
     let intset = Command::new(env!("CARGO_BIN_EXE_intset")).arg("\u{1b}[2J\u{9b}7mbad").output();
     assert!(line_of(&intset.unwrap(), 2).contains("bad"));
 }
@@ -62,14 +62,14 @@ fn control_characters_of_names_are_escaped() {
         .unwrap()
         .run(1, async |ct| {
             let Err(missing) = ct.lookup::<farfield_examples::Counter>(name).await else {
-                panic!("there is one")
+                panic!("the root exists")
             };
             assert_eq!(missing.to_string(), "no root is named `a\\u{1b}[2J\\nb`");
             assert_eq!(format!("{missing:?}"), missing.to_string());
             let long = format!("{name}{}", "x".repeat(100));
             let invalid = ct.barrier(&long).await.unwrap_err();
             assert!(invalid.to_string().starts_with("the name `a\\u{1b}[2J\\nbxxx"), "{invalid}");
-            // The value itself is what it was.
+            // The value itself is not escaped.
             let Error::RootNotFound(missing) = missing else { panic!("{missing}") };
             let error::RootNotFound { root, .. } = *missing;
             assert_eq!(&*root, name);
@@ -84,5 +84,5 @@ fn the_alternate_form_shows_the_structure() {
     let shown = format!("{error:#?}");
     assert!(shown.starts_with("InvalidUrl(\n    InvalidUrl {\n        url: \"moon:\""), "{shown}");
     let own = Error::other("the list\nis not sorted");
-    assert_eq!(format!("{own:?}"), "the list\nis not sorted", "a program's own message is its own");
+    assert_eq!(format!("{own:?}"), "the list\nis not sorted", "a program's own message is not escaped");
 }

@@ -1,4 +1,4 @@
-//! The driver from outside: what it prints, what it refuses, and with which exit code.
+//! The program `intset` from outside: its output, the input it rejects, and its exit codes.
 
 use std::process::{Command, Output};
 
@@ -94,7 +94,7 @@ fn a_simulated_run_can_be_repeated() {
 
 #[test]
 fn round_trips_are_counted_exactly() {
-    // One key, which is there: each search reads the head's link and one node.
+    // One key, which is present: each search reads the head's link and one node.
     let report = report(
         "--threads 1 --num-ops 100 --key-lb 5 --key-ub 5 --prefill 100 --insert 50 --remove 0 \
          --cluster sim:jitter=0%,bandwidth=inf,rate=inf,compute=0",
@@ -111,7 +111,7 @@ fn round_trips_are_counted_exactly() {
 }
 
 #[test]
-fn odd_workloads_are_verified_too() {
+fn unusual_workloads_are_verified_too() {
     for words in [
         "--num-ops 0",
         "--num-ops 0 --cluster sim:",
@@ -129,7 +129,7 @@ fn odd_workloads_are_verified_too() {
 }
 
 #[test]
-fn the_same_seed_asks_the_same_questions() {
+fn the_same_seed_draws_the_same_operations() {
     let answers = |seed: u64| {
         let report = report(&format!("--threads 1 --num-ops 2000 --key-ub 64 --seed {seed}"));
         ["get_t", "ins_t", "rmv_t", "reads", "final_size"].map(|key| report[key].as_u64().unwrap())
@@ -152,7 +152,7 @@ fn results_can_be_written_to_a_file() {
 }
 
 #[test]
-fn bad_input_is_one_line_that_names_it() {
+fn bad_input_is_one_line_that_names_the_mistake() {
     for (words, named) in [
         ("--threads 0", "--threads"),
         ("--threads 40000", "threads is 40000: a process has at most 8192 compute threads at a time"),
@@ -203,7 +203,7 @@ fn bad_input_is_one_line_that_names_it() {
 }
 
 #[test]
-fn help_is_no_error() {
+fn help_is_not_an_error() {
     let output = intset("--help");
     assert!(output.status.success() && text(&output.stdout).contains("--prefill"));
 }

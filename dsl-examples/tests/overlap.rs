@@ -1,4 +1,4 @@
-//! What overlaps, in the simulator's time: chains awaited together, and the operations of several tasks.
+//! Overlap in virtual time: chains that are awaited together, and operations of several tasks.
 
 use farfield::prelude::*;
 use farfield_examples::{HarrisList, IntSet, LazyList};
@@ -20,7 +20,7 @@ async fn two_cells(ct: &ComputeThread) -> Result<[RemotePtr<Cell>; 2]> {
     Ok([first, second])
 }
 
-/// How many round trips something takes, on one thread.
+/// The number of round trips of `work`, on one thread.
 fn round_trips(
     url: &str,
     work: impl AsyncFn(&ComputeThread, [RemotePtr<Cell>; 2]) -> Result<()> + Sync,
@@ -31,7 +31,7 @@ fn round_trips(
         work(ct, cells).await?;
         let took = ct.now().saturating_sub(began).as_nanos();
         let rtt = ct.cluster().simulation().expect("it is simulated").rtt().as_nanos();
-        assert!(took.is_multiple_of(rtt), "{took} ns are no whole number of round trips");
+        assert!(took.is_multiple_of(rtt), "{took} ns are not a whole number of round trips");
         Ok(took / rtt)
     });
     took.unwrap()[0]
@@ -66,11 +66,11 @@ fn two_chains_awaited_together_overlap() {
 }
 
 #[test]
-fn combinators_that_poll_only_what_was_woken_work() {
+fn combinators_that_poll_only_woken_futures_work() {
     for url in [EXACT, "local:nodes=2", "local:nodes=2,delay=4"] {
         let run = Cluster::connect(url).unwrap().run(1, async |ct| {
             let [first, second] = two_cells(ct).await?;
-            // Above 30 futures it keeps account of who was woken.
+            // With more than 30 futures `try_join_all` polls only those that were woken.
             let sums = try_join_all((0..64).map(|_| first.value().fetch_add(ct, 1))).await?;
             assert_eq!(sums.len(), 64);
             let mut unordered: FuturesUnordered<_> =
@@ -88,7 +88,7 @@ fn combinators_that_poll_only_what_was_woken_work() {
 }
 
 #[test]
-fn what_is_ready_together_shares_a_doorbell() {
+fn chains_ready_at_one_time_share_a_doorbell() {
     const TASKS: u64 = 16;
     const TURNS: u64 = 10;
     let counted = |jitter: &str| {
@@ -109,7 +109,7 @@ fn what_is_ready_together_shares_a_doorbell() {
         assert_eq!(metrics.chains, TASKS * TURNS);
         metrics.doorbells
     };
-    // In step, one for each memory node and turn: a queue at the memory node's NIC soon takes tasks out of step.
+    // At least one for each memory node and turn. The queue at a memory node's NIC soon takes the tasks out of step.
     let together = counted("0%");
     assert!((2 * TURNS..TASKS * TURNS).contains(&together), "{together} doorbells");
     let exact = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
@@ -127,7 +127,7 @@ fn what_is_ready_together_shares_a_doorbell() {
     assert_eq!(exact.unwrap(), [2 * TURNS]);
 }
 
-/// Virtual microseconds that so many operations take on a list of about 128 of 256 keys, by so many tasks of one thread.
+/// The virtual microseconds of the operations of `tasks` tasks of one thread, on a list of about 128 of 256 keys.
 fn microseconds<S: IntSet>(tasks: u64) -> f64 {
     const OPERATIONS: u64 = 9600;
     let took = Cluster::connect("sim:rtt=2us,leaks=ignore").unwrap().run(1, async |ct| {

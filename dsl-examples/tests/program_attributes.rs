@@ -1,39 +1,38 @@
-//! A program as a reader of the book might write it: a struct that has been in use for a while, whose fields have attributes
-//! and awkward names.
+//! A struct whose fields have attributes and names of generated methods.
 
 #![deny(warnings, missing_docs)]
 
 use farfield::prelude::*;
 
 // ANCHOR: struct
-/// What is known of a sensor.
+/// A sensor.
 #[remote]
 pub struct Sensor {
     /// Its number.
     #[must_use]
     pub id: u64,
-    /// What it measured last, before there were samples.
+    /// The last measurement, of versions without samples.
     #[deprecated = "use `samples`"]
     pub last: Atomic<u64>,
-    /// What it has measured.
+    /// The measurements.
     pub samples: [Atomic<u64>; 4],
     #[doc(hidden)]
     pub internal: Atomic<u64>,
     #[allow(missing_docs)]
     pub raw_value: Atomic<u64>,
-    /// How often it was read: the accessors have another name, since every pointer has a method `read`.
+    /// How often it was read. The accessors have another name, because every pointer has a method `read`.
     #[accessor(read_count)]
     pub read: Atomic<u64>,
     /// Where it was calibrated.
     #[accessor(this_sensor)]
     pub this: u32,
-    /// What it starts with.
+    /// The initial value.
     #[accessor(initial)]
     pub init: u32,
 }
 // ANCHOR_END: struct
 
-/// Uses what is deprecated, and says so.
+/// Uses a deprecated field, with an explicit `allow`.
 #[allow(deprecated)]
 async fn migrate(sensor: RemotePtr<Sensor>, g: &Guard<'_>) -> Result<u64> {
     let last = sensor.last().load(g).await?;
@@ -61,7 +60,7 @@ async fn attributes_reach_the_accessors_and_any_name_works(ct: &ComputeThread) -
     assert_eq!(handle.this(), sensor);
     assert_eq!(handle.internal().load(ct).await?, 0);
 
-    // Nothing in the snapshot is bound to a guard: one that lives for the statement does.
+    // The snapshot is not bound to a guard, so a guard of the statement is enough.
     let seen = sensor.read(&ct.pin()).await?;
     assert_eq!(seen.id, 7);
     Ok(())

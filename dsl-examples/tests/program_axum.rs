@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 // ANCHOR: failed
-/// A call that failed, as HTTP says it.
+/// A failed call, as a response.
 struct Failed(Error);
 
 impl From<Error> for Failed {
@@ -35,20 +35,20 @@ impl IntoResponse for Failed {
 // ANCHOR_END: failed
 
 // ANCHOR: handlers
-/// The set that the service keeps; one READ where it exists.
+/// The service's set. One READ if it exists.
 async fn keys(ct: &ComputeThread) -> Result<HashSet> {
     let root = ct.root_or_init("keys", async || HashSet::create(ct).await).await?;
     HashSet::attach(root, ct).await
 }
 
 async fn contains(State(client): State<Client>, Path(key): Path<u64>) -> Result<StatusCode, Failed> {
-    // Where too much waits already, a reader is told to come again.
+    // If the queue is full, a reader gets an error immediately.
     let call = client.try_call(async move |ct| keys(ct).await?.get(key, ct).await)?;
     Ok(if call.await? { StatusCode::OK } else { StatusCode::NOT_FOUND })
 }
 
 async fn insert(State(client): State<Client>, Path(key): Path<u64>) -> Result<StatusCode, Failed> {
-    // A writer waits for its turn.
+    // A writer waits for room in the queue.
     let is_new = client.call(async move |ct| keys(ct).await?.insert(key, ct).await).await?;
     Ok(if is_new { StatusCode::CREATED } else { StatusCode::OK })
 }
@@ -60,7 +60,7 @@ async fn remove(State(client): State<Client>, Path(key): Path<u64>) -> Result<St
 // ANCHOR_END: handlers
 
 // ANCHOR: serve
-/// Serves until `stop` is ready.
+/// Serves requests until `stop` is ready.
 async fn serve(listener: TcpListener, client: Client, stop: impl Future<Output = ()> + Send + 'static) {
     let keys = get(contains).put(insert).delete(remove);
     let app = Router::new().route("/keys/{key}", keys).with_state(client.clone());
@@ -69,7 +69,7 @@ async fn serve(listener: TcpListener, client: Client, stop: impl Future<Output =
 }
 // ANCHOR_END: serve
 
-/// Runs the service, and something that asks it on a thread of its own; gives what that returns.
+/// Runs the service, and a client of it on another thread. Returns the client's result.
 async fn with_service<R: Send + 'static>(
     client: Client,
     asks: impl FnOnce(&dyn Fn(&str, u64) -> u16) -> R + Send + 'static,
@@ -110,7 +110,7 @@ async fn a_service_answers_over_http_and_shuts_down() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_is_late_says_so() {
+async fn an_answer_after_the_deadline_is_an_error() {
     let mut options = ClientOptions::new();
     options.deadline = Some(Duration::ZERO);
     let client = Cluster::connect("local:size=16MiB").unwrap().client_with(&options).unwrap();

@@ -13,7 +13,7 @@ struct Account {
     balance: Atomic<u64>,
 }
 
-/// Why a transfer was not made.
+/// The reason why a transfer was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Refused {
     SameAccount,
@@ -31,15 +31,15 @@ async fn transfer(
     let both = [(from.lock(), from.shared(g)), (to.lock(), to.shared(g))];
     let [(from_lock, from_seen), (to_lock, to_seen)] = match g.lock_and_read(both).await {
         Ok(locked) => locked,
-        // The same lock twice would never be had.
+        // An account's lock cannot be taken twice.
         Err(Error::LockTakenTwice(_)) => return Ok(Err(Refused::SameAccount)),
         Err(error) => return Err(error),
     };
     if from_seen.balance < amount {
-        // The guards are dropped, and both locks released.
+        // Dropping the guards releases both locks.
         return Ok(Err(Refused::NotEnough));
     }
-    // One round trip: who takes either lock next sees both new balances.
+    // One round trip: the next owner of either lock sees both new balances.
     let mut chain = g.chain();
     chain.store(from.balance(), from_seen.balance - amount);
     chain.store(to.balance(), to_seen.balance + amount);
@@ -93,7 +93,7 @@ fn many_transfers(url: &str) {
 }
 
 #[test]
-fn money_stays_and_no_transfer_locks_an_account_twice() {
+fn the_sum_stays_and_no_transfer_locks_an_account_twice() {
     for url in ["local:", "local:delay=3", "sim:jitter=50%"] {
         many_transfers(url);
     }
@@ -103,7 +103,7 @@ fn money_stays_and_no_transfer_locks_an_account_twice() {
 async fn a_lock_that_the_caller_holds_is_refused_too(ct: &ComputeThread) -> farfield::Result<()> {
     let accounts = accounts(ct).await?;
     let audit = accounts[0].lock().acquire(ct).await?;
-    // It would wait for itself.
+    // The task would wait for itself.
     assert_eq!(transfer(accounts[1], accounts[0], 1, ct).await?, Err(Refused::SameAccount));
     audit.release().await?;
     assert_eq!(transfer(accounts[1], accounts[0], 1, ct).await?, Ok(()));
@@ -113,7 +113,7 @@ async fn a_lock_that_the_caller_holds_is_refused_too(ct: &ComputeThread) -> farf
 }
 
 // ANCHOR: ledger
-/// What is asked of the bank.
+/// An operation of the bank.
 #[derive(Clone, Debug, PartialEq)]
 enum Business {
     Transfer { from: usize, to: usize, amount: u64 },
@@ -121,7 +121,7 @@ enum Business {
     Audit,
 }
 
-/// What it answers.
+/// The answer to an operation.
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
     Made,
@@ -130,7 +130,7 @@ enum Told {
     Balances([u64; ACCOUNTS]),
 }
 
-/// The bank as one thread sees it.
+/// The sequential model of the bank.
 struct Ledger;
 
 impl Model for Ledger {
@@ -168,7 +168,7 @@ async fn audit(accounts: &[RemotePtr<Account>], ct: &ComputeThread) -> farfield:
     Ok(g.lock_and_read(all).await?.map(|(_, seen)| seen.balance))
 }
 
-/// Reads one balance after the other: money that moves meanwhile is seen twice, or not at all.
+/// Reads one balance after the other: money that is transferred meanwhile is counted twice, or not at all.
 async fn hasty_audit(
     accounts: &[RemotePtr<Account>],
     ct: &ComputeThread,
@@ -180,7 +180,7 @@ async fn hasty_audit(
     Ok(balances)
 }
 
-/// Takes the payer's lock only, so that of two payments to one account one may be lost.
+/// Takes only the payer's lock, so one of two payments to an account may be lost.
 async fn careless_transfer(
     from: RemotePtr<Account>,
     to: RemotePtr<Account>,
@@ -230,7 +230,7 @@ impl<const CARELESS: bool, const HASTY: bool> Tested for Bank<CARELESS, HASTY> {
                 };
                 made.map_or_else(Told::Refused, |()| Told::Made)
             }
-            // A transfer changes two words: the lock tells whether it is through.
+            // A transfer changes both balances under both locks, so one lock is enough to read one.
             Business::Balance(account) => {
                 let g = &ct.pin();
                 let account = (accounts[account].lock(), accounts[account].shared(g));
@@ -265,7 +265,7 @@ impl<const CARELESS: bool, const HASTY: bool> Tested for Bank<CARELESS, HASTY> {
 #[test]
 fn the_bank_does_what_its_model_does() {
     Checker::new().assert_sound::<Bank<false, false>>();
-    // Transfers are refused for both reasons, and audits answer.
+    // The runs have transfers that are refused for each reason, and audits.
     let told: Vec<Told> = (0..20)
         .flat_map(|seed| run::<Bank<false, false>>(&Bank::<false, false>::plan(seed, Faults::None)).history)
         .filter_map(|event| match event.happened {
@@ -279,7 +279,7 @@ fn the_bank_does_what_its_model_does() {
     assert!(told.iter().any(|told| matches!(told, Told::Balances(_))));
 }
 
-/// A bank's failure, which must be small.
+/// The failure of a bank, shrunk to `operations` operations at most.
 fn failure<T: Tested>(operations: usize) -> String {
     let summary = Checker::new().run::<T>();
     let shrunk = summary.shrunk.as_ref().unwrap_or_else(|| panic!("it is not found: {summary}"));
@@ -291,7 +291,7 @@ fn failure<T: Tested>(operations: usize) -> String {
 
 #[test]
 fn a_transfer_that_takes_one_lock_only_is_found() {
-    // Two payments beside each other, one from or to an account of the other, and a look.
+    // Two concurrent payments with an account in common, and an audit.
     let shown = failure::<Bank<true, false>>(3);
     assert!(shown.contains("Transfer"), "{shown}");
 }
@@ -300,13 +300,13 @@ fn a_transfer_that_takes_one_lock_only_is_found() {
 fn an_audit_without_locks_is_found() {
     let text = failure::<Bank<false, true>>(2);
     assert!(text.contains("`Audit` of thread"), "{text}");
-    // The part from the plan on.
+    // From the plan on.
     let smallest = text.split_once("runs:\n\n").map_or(text.as_str(), |(_, smallest)| smallest);
     let smallest = smallest.split("\n\nto replay").next().unwrap_or_default();
     shown("audit.txt", &format!("{smallest}\n"));
 }
 
-/// Compares what the book's chapter "Checking a structure of your own" shows with what is so. `FARFIELD_BLESS=1` writes it anew.
+/// Compares a text of the book's chapter "Checking a structure of your own" with the output. `FARFIELD_BLESS=1` writes it anew.
 fn shown(page: &str, text: &str) {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/checking").join(page);
     if std::env::var_os("FARFIELD_BLESS").is_some() {

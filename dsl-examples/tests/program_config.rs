@@ -1,4 +1,4 @@
-//! A configuration record of several words: read whole or not at all, while the thread that writes it may die at any moment.
+//! A configuration record of several words. It is read whole or not at all, even if its writer dies in the middle of a write.
 
 use farfield::Error;
 use farfield::prelude::*;
@@ -6,16 +6,16 @@ use farfield::sim::Fault;
 use std::time::Duration;
 
 // ANCHOR: config
-/// What all threads go by. Its fields belong together.
+/// The settings of all threads, which must be consistent with each other.
 #[remote]
 struct Config {
     settings: Versioned<[u64; 4]>,
 }
 
-/// What is in force if nobody has said otherwise.
+/// The default settings.
 const DEFAULTS: [u64; 4] = [1, 10, 100, 1000];
 
-/// The settings, whole. Those that a writer has left half-written are replaced by the defaults.
+/// Reads the settings. If a dead writer has left them half-written, the defaults replace them.
 async fn settings(config: RemotePtr<Config>, ct: &ComputeThread) -> farfield::Result<[u64; 4]> {
     loop {
         match config.settings().read(ct).await {
@@ -26,7 +26,7 @@ async fn settings(config: RemotePtr<Config>, ct: &ComputeThread) -> farfield::Re
 }
 // ANCHOR_END: config
 
-/// Settings that belong together: each is ten times the one before.
+/// Consistent settings: each is ten times the one before.
 fn generation(number: u64) -> [u64; 4] {
     [1, 10, 100, 1000].map(|scale| number * scale)
 }
@@ -36,11 +36,12 @@ async fn config(ct: &ComputeThread) -> farfield::Result<RemotePtr<Config>> {
     ct.root_or_init("config", make).await
 }
 
-/// Thread 0 writes one generation after the other, and dies at some moment; returns whether the others had to fall back.
+/// Thread 0 writes one generation after the other, and dies at a time given by `number`. Returns whether a reader fell back to the
+/// defaults.
 fn a_writer_dies(number: u64) -> farfield::Result<bool> {
     let url = format!("sim:seed={number},jitter=50%");
     let cluster = Cluster::connect(&url)?;
-    // In the middle of a write, of one of its two chains, or between them.
+    // In one of the two chains of a write, or between them.
     let death = Duration::from_micros(50) + Duration::from_nanos(271 * number);
     cluster.simulation().expect("it is simulated").inject(Fault::crash(0).at(death));
     let ended = cluster.run_surviving(3, async |ct| {
@@ -60,7 +61,7 @@ fn a_writer_dies(number: u64) -> farfield::Result<bool> {
             }
             last = seen[0];
         }
-        // Life goes on: the next writer is not kept out by the dead one.
+        // The dead writer does not keep the next one out.
         ct.sleep(Duration::from_micros(100)).await;
         config.settings().write(ct, generation(7)).await?;
         assert_eq!(settings(config, ct).await?, generation(7));
@@ -71,7 +72,7 @@ fn a_writer_dies(number: u64) -> farfield::Result<bool> {
 }
 
 #[test]
-fn the_record_is_whole_wherever_its_writer_dies() {
+fn readers_see_whole_records_wherever_the_writer_dies() {
     let mut fell_back = 0;
     for seed in 0..200 {
         fell_back += u32::from(a_writer_dies(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}")));

@@ -1,7 +1,7 @@
 //! A priority queue: a binary heap of bounded size, under one lock.
 //!
-//! An operation takes the lock and reads the whole heap in one round trip, works on the copy, and writes the few words that have
-//! changed, with the lock's release behind them, in a second one.
+//! An operation takes the lock and reads the whole heap in one round trip, and changes the copy. A second round trip writes the
+//! changed words and releases the lock.
 
 use farfield::prelude::*;
 
@@ -11,14 +11,14 @@ const CAPACITY: usize = 15;
 struct Heap {
     lock: Lock,
     length: Atomic<u64>,
-    /// No entry is smaller than the one at half its place: the smallest is at 1, and 0 is not used.
+    /// A binary heap: no entry is smaller than the entry at half its index. The smallest is at 1; 0 is not used.
     entries: [Atomic<u64>; CAPACITY + 1],
-    /// What threads put in less what they took out, for the test: how many entries, and their sum.
+    /// For the test: the number and the sum of entries pushed, less those popped.
     balance: [Atomic<u64>; 2],
 }
 
 impl Heap {
-    /// Changes the heap under its lock. `change` is given the entries, from 1 on, and may change their number by one.
+    /// Changes the heap under its lock. `change` gets the entries from index 1 on, and may change their number by one.
     async fn change<R>(&self, ct: &ComputeThread, change: impl FnOnce(&mut Vec<u64>) -> R) -> Result<R> {
         let g = &ct.pin();
         let [(lock, seen)] = g.lock_and_read([(self.lock(), self.this().shared(g))]).await?;
@@ -36,7 +36,7 @@ impl Heap {
         Ok(result)
     }
 
-    /// Puts an entry in; returns false if the heap is full.
+    /// Adds an entry. Returns `false` if the heap is full.
     async fn push(&self, entry: u64, ct: &ComputeThread) -> Result<bool> {
         let push = |entries: &mut Vec<u64>| {
             let mut place = entries.len();
@@ -53,7 +53,7 @@ impl Heap {
         self.change(ct, push).await
     }
 
-    /// Takes the smallest entry out.
+    /// Removes and returns the smallest entry.
     async fn pop(&self, ct: &ComputeThread) -> Result<Option<u64>> {
         let pop = |entries: &mut Vec<u64>| {
             let last = entries.len() - 1;

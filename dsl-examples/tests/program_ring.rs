@@ -1,25 +1,25 @@
-//! A ring of many producers and many consumers, after Vyukov's bounded queue.
+//! A bounded queue of many producers and many consumers, after Vyukov.
 //!
-//! Tickets are taken from two counters. Ticket `t` uses slot `t % SLOTS`, and waits until the slot's turn says that it is free for it
-//! (`t`) or filled for it (`t + 1`). So each value is taken once, and the values of one producer in their order.
+//! Producers and consumers draw tickets from two counters. Ticket `t` uses slot `t % SLOTS`. A producer waits until the slot's turn is
+//! `t`, a consumer until it is `t + 1`. So each value is dequeued once, and the values of one producer in their order.
 
 use farfield::prelude::*;
 
-/// How many values the ring holds, fewer than there are threads and tasks that want to put one in.
+/// The ring's capacity, smaller than the number of producing tasks.
 const SLOTS: usize = 2;
-/// How many values each producer puts in.
+/// The number of values of each producer.
 const EACH: u64 = 5;
 
 #[remote]
 struct Slot {
-    /// The ticket that may put a value in, or one more than the ticket whose value is there.
+    /// The ticket that may store a value, or one more than the ticket whose value is stored.
     turn: Atomic<u64>,
     value: Atomic<u64>,
 }
 
 #[remote]
 struct Ring {
-    /// The next ticket to put a value in, and the next to take one out.
+    /// The next tickets to store and to take a value.
     tail: Atomic<u64>,
     head: Atomic<u64>,
     slots: [Slot; SLOTS],
@@ -44,12 +44,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Puts a value in, once there is room.
+    /// Adds a value; waits while the ring is full.
     async fn put(&self, value: u64, ct: &ComputeThread) -> Result<()> {
         let ticket = self.tail().fetch_add(ct, 1).await?;
         let slot = ticket as usize % SLOTS;
         self.wait_for(slot, ticket, ct).await?;
-        // One chain: who sees the turn sees the value.
+        // One chain: a thread that sees the turn sees the value.
         let g = &ct.pin();
         let mut chain = g.chain();
         chain.store(self.slots()[slot].value(), value);
@@ -57,7 +57,7 @@ impl Ring {
         chain.submit().await
     }
 
-    /// Takes a value out; waits while the ring is empty.
+    /// Removes and returns a value; waits while the ring is empty.
     async fn take(&self, ct: &ComputeThread) -> Result<u64> {
         let ticket = self.head().fetch_add(ct, 1).await?;
         let slot = ticket as usize % SLOTS;
@@ -68,14 +68,14 @@ impl Ring {
     }
 }
 
-/// What was taken out: by producer, the sum of its numbers and a bit for each.
+/// The values taken out: for each producer their sum, and a bit for each.
 #[remote]
 struct Taken {
     sums: [Atomic<u64>; 6],
     numbers: [Atomic<u64>; 6],
 }
 
-/// The even threads put numbers in, the odd ones take as many out.
+/// Even threads add numbers; odd threads remove as many.
 async fn produce_and_consume(ct: &ComputeThread) -> Result<()> {
     let ring = Ring::attach(ct.root_or_init("ring", async || Ring::create(ct).await).await?, ct).await?;
     let taken = async || Taken::new_in(ct, Taken::init()).await?.write(ct).await;

@@ -1,9 +1,9 @@
-//! A program as a reader of the book might write it: jobs wait in one list and run in another, both with a mark `cancelled`.
+//! Two lists whose links have a mark of the same name: waiting jobs and running jobs, each with a mark `cancelled`.
 
 use farfield::prelude::*;
 
 // ANCHOR: marks
-/// A job in the list of those that wait.
+/// A job in the list of waiting jobs.
 #[remote]
 struct Waiting {
     job: u64,
@@ -11,7 +11,7 @@ struct Waiting {
     next: Link<Waiting>,
 }
 
-/// A job in the list of those that run; it may have been waiting as another one.
+/// A job in the list of running jobs.
 #[remote]
 struct Running {
     job: u64,
@@ -20,11 +20,11 @@ struct Running {
     /// A link to the other type, with a mark of the same name.
     #[marks(cancelled)]
     after: Link<Waiting>,
-    /// Who asked for it: a link to a type that has marks, without any.
+    /// The waiting job that it was: a link without marks to a type whose own links have marks.
     origin: Link<Waiting>,
 }
 
-/// Cancels what a link of each kind leads to. `is_cancelled` is the link's own, so none is mistaken for another.
+/// Cancels the successors of a waiting and of a running job. Each `is_cancelled` belongs to its link, so they cannot be confused.
 async fn cancel(waiting: RemotePtr<Waiting>, running: RemotePtr<Running>, g: &Guard<'_>) -> Result<()> {
     let next = waiting.next().load(g).await?;
     waiting.next().store(g, next.with_cancelled()).await?;
@@ -36,7 +36,7 @@ async fn cancel(waiting: RemotePtr<Waiting>, running: RemotePtr<Running>, g: &Gu
 }
 // ANCHOR_END: marks
 
-/// What another module does with marks that it has imported.
+/// Another module, which imports the marks.
 mod elsewhere {
     use super::{Running, RunningMarks, Waiting, WaitingMarks};
     use farfield::prelude::*;
@@ -51,7 +51,7 @@ mod elsewhere {
     }
 }
 
-/// A list whose anchor shares the marks of its nodes, so that a pointer moves between their links as it is.
+/// A list whose anchor has the marks of its nodes, so that pointers with marks can be moved between their links.
 #[remote]
 struct Anchor {
     #[marks(like = WaitingMarked)]
@@ -67,7 +67,7 @@ async fn the_same_mark_in_two_structs_and_on_two_links(ct: &ComputeThread) -> Re
     assert_eq!(elsewhere::are_cancelled(waiting, running, g).await?, [false; 3]);
     cancel(waiting, running, g).await?;
     assert_eq!(elsewhere::are_cancelled(waiting, running, g).await?, [true; 3]);
-    // Each mark stands in its own link.
+    // Each link has its own mark.
     assert_eq!(running.origin().load(g).await?.marks(), 0);
     assert_eq!(running.after().load(g).await?.without_marks(), running.origin().load(g).await?);
 

@@ -1,6 +1,6 @@
-//! A search tree without locks: nodes are added with one CAS of a null link, and each says whether its key is in the set.
+//! A lock-free search tree: a CAS of a null link adds a node, and each node has a flag that says if its key is in the set.
 //!
-//! Links change once, from null to a node. So a search ends at the one place where its key is or belongs.
+//! Links change once, from null to a node. So a search ends at the node of its key, or at the only link where it can be added.
 
 use farfield::prelude::*;
 use std::cmp::Ordering;
@@ -19,15 +19,15 @@ struct Node {
 #[remote]
 struct Tree {
     root: Link<Node>,
-    /// How often each key was put in, less how often it was taken out: for the test.
+    /// For the test: the number of insertions of each key, less its removals.
     balance: [Atomic<u64>; KEYS],
 }
 
-/// A node and the link that leads to it.
+/// A node and the link that points to it.
 type Found<'g> = (Shared<'g, Node>, Place<'g, Link<Node>>);
 
 impl Tree {
-    /// The node of a key, or null and the link where it belongs. One round trip for each node on the way.
+    /// Finds the node of a key, or null and the link where it can be added. One round trip for each node on the path.
     async fn find<'g>(&self, key: u64, g: &'g Guard<'_>) -> Result<Found<'g>> {
         let (mut node, mut link): Found<'g> = (self.root().load(g).await?, self.root());
         while !node.is_null() {
@@ -41,7 +41,7 @@ impl Tree {
         Ok((node, link))
     }
 
-    /// Puts a key into the set; returns whether it was absent.
+    /// Inserts a key. Returns `true` if it was absent.
     async fn insert(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         loop {
@@ -56,14 +56,14 @@ impl Tree {
         }
     }
 
-    /// Takes a key out of the set; returns whether it was there.
+    /// Removes a key. Returns `true` if it was present.
     async fn remove(&self, key: u64, ct: &ComputeThread) -> Result<bool> {
         let g = &ct.pin();
         let (node, _) = self.find(key, g).await?;
         if node.is_null() { Ok(false) } else { node.present().swap(ct, false).await }
     }
 
-    /// Each node's key and whether it is in the set, in order; frees the nodes, which no other thread may use.
+    /// Returns each node's key and flag in order, and frees the nodes. No other thread may use the tree.
     async fn take_apart(&self, ct: &ComputeThread) -> Result<Vec<(u64, bool)>> {
         let g = &ct.pin();
         let (mut keys, mut above) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! A program as a reader of the book might write it: a lock-free skip list whose towers have as many links as each needs.
+//! A lock-free skip list. Each tower has a link for each of its levels, in a `Tail`.
 use farfield::{LinkWord, prelude::*};
 const LEVELS: usize = 3;
 
-/// A key, and a link for each level that it is on. It is removed only when all are linked, so none is linked afterwards.
+/// A key, and a link for each of its levels. It is removed only when all levels are linked, so none is linked afterwards.
 #[remote]
 struct Tower {
     key: u64,
@@ -11,7 +11,7 @@ struct Tower {
     next: Tail<Link<Tower>>,
 }
 
-/// The towers before and behind a key, on each level. Unlinks the marked towers on the way.
+/// Finds the towers before and after a key on each level. Unlinks marked towers on the way.
 async fn find<'g>(head: RemotePtr<Tower>, key: u64, g: &'g Guard<'_>) -> Result<[[Shared<'g, Tower>; 3]; 2]> {
     'restart: loop {
         let (mut preds, mut succs) = ([head.shared(g); LEVELS], [Shared::NULL; LEVELS]);
@@ -87,7 +87,7 @@ async fn remove(head: RemotePtr<Tower>, key: u64, ct: &ComputeThread) -> Result<
             }
         }
     }
-    Ok(false) // somebody else was faster on the lowest level
+    Ok(false) // another thread has marked the lowest level
 }
 
 async fn insert_all_and_remove_every_third(ct: &ComputeThread) -> Result<()> {
@@ -112,7 +112,7 @@ async fn insert_all_and_remove_every_third(ct: &ComputeThread) -> Result<()> {
 }
 
 #[test]
-fn towers_stand_on_threads_and_in_the_simulator() {
+fn the_skip_list_works_on_threads_and_in_the_simulator() {
     for url in (0..200).map(|seed| format!("sim:seed={seed}")).chain(["local:".to_owned()]) {
         Cluster::connect(&url).unwrap().run(3, insert_all_and_remove_every_third).unwrap();
     }

@@ -1,7 +1,7 @@
-//! Two runs at once on one cluster: one fills shelves, the other takes stock of them.
+//! Two concurrent runs on one cluster: one fills shelves, the other counts the boxes on them.
 //!
-//! Both use barriers, of the same names, and both are the cluster's: what one stores under a root the other finds. A run that is
-//! started by a compute thread is refused: it would block that thread.
+//! Both use barriers of the same names, and share the cluster's roots and memory. A run that a compute thread starts is refused,
+//! because it would block that thread.
 
 use farfield::prelude::*;
 use farfield::{Error, Result};
@@ -20,7 +20,7 @@ struct Shelf {
 #[remote]
 struct Store {
     shelves: [Link<Shelf>; SHELVES],
-    /// Rounds that the fillers have finished.
+    /// Finished rounds of the fillers.
     rounds: Atomic<u64>,
 }
 
@@ -37,7 +37,7 @@ async fn store(ct: &ComputeThread) -> Result<RemotePtr<Store>> {
     made.await
 }
 
-/// Each filler has shelves of its own, so many boxes a round.
+/// Each filler adds boxes to its own shelves, in rounds.
 fn fill(cluster: &Cluster, threads: usize) -> Result<()> {
     cluster.run(threads, async |ct| {
         let store = store(ct).await?;
@@ -61,13 +61,13 @@ fn fill(cluster: &Cluster, threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Counts all shelves again and again, while the fillers go on. Returns the last count of boxes.
+/// Counts the boxes on all shelves again and again while the fillers work. Returns the last count.
 fn take_stock(cluster: &Cluster, threads: usize) -> Result<u64> {
     let counts = cluster.run(threads, async |ct| {
         let store = store(ct).await?;
         let mut last = 0;
         for _ in 0..2 * ROUNDS {
-            ct.barrier("round is over").await?; // of those who take stock: a barrier of their own
+            ct.barrier("round is over").await?; // of the counters: a barrier of their own
             let (rounds, mut boxes) = (store.rounds().load(ct).await?, 0);
             for index in 0..SHELVES {
                 let g = ct.pin();
@@ -91,7 +91,7 @@ fn take_stock(cluster: &Cluster, threads: usize) -> Result<u64> {
 }
 
 #[test]
-fn two_runs_at_once_share_a_store_and_no_barrier() -> Result<()> {
+fn concurrent_runs_share_a_store_and_no_barrier() -> Result<()> {
     for url in ["local:size=1MiB", "local:size=1MiB,delay=3", "local:nodes=2,size=1MiB"] {
         let cluster = Cluster::connect(url)?;
         // ANCHOR: both
@@ -109,7 +109,7 @@ fn two_runs_at_once_share_a_store_and_no_barrier() -> Result<()> {
 }
 
 #[test]
-fn a_run_inside_a_run_is_refused_with_what_to_do() -> Result<()> {
+fn a_run_inside_a_run_is_refused_with_advice() -> Result<()> {
     let cluster = Cluster::connect("local:size=1MiB")?;
     let refused = cluster.run(1, async |ct| Ok(take_stock(ct.cluster(), 1).unwrap_err().to_string()))?;
     assert!(refused[0].contains("start it on a thread of its own"), "{}", refused[0]);

@@ -1,4 +1,4 @@
-//! The structures from outside: alone against a model, together against each other, and what they leave behind.
+//! The structures from outside: one thread against a model, threads against each other, and the memory in use at the end.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,7 +8,7 @@ use farfield_examples::{Counter, HarrisList, HashSet, IntSet, LazyList, MsQueue,
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Clusters on which things go differently: at once, interleaved, over several nodes, in virtual time.
+/// Clusters with different schedules: immediate, interleaved, on several nodes, in virtual time.
 const CLUSTERS: &[&str] = &[
     "local:size=8MiB",
     "local:size=8MiB,delay=7",
@@ -26,7 +26,7 @@ fn on_each_cluster(threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<
     }
 }
 
-/// Objects that exist.
+/// The number of live objects.
 fn live(metrics: Metrics) -> u64 {
     metrics.allocated - metrics.freed
 }
@@ -37,7 +37,7 @@ fn check(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
 
 // ---- ordered sets ----------------------------------------------------------------------------------------------
 
-/// A driver needs no `destroy`; these tests do.
+/// `IntSet` has no `destroy`; these tests need it.
 trait Destroy: IntSet {
     async fn destroy(self, ct: &ComputeThread) -> Result<()>;
 }
@@ -62,7 +62,7 @@ async fn follows_a_model<S: Destroy>(ct: &ComputeThread) -> Result<()> {
     let set = S::attach(S::create(ct).await?, ct).await?;
     let mut model = BTreeSet::new();
     let mut rng = SmallRng::seed_from_u64(7);
-    // Few keys, so that each meets all others; the ends of the type among them.
+    // Few keys, so that operations meet; the smallest and the largest of the type among them.
     let keys = [0, 1, 2, 3, 4, 5, u64::MAX - 1, u64::MAX];
     for _ in 0..3000 {
         let key = keys[rng.random_range(0..keys.len())];
@@ -93,8 +93,8 @@ fn a_hash_set_is_a_set() {
     on_each_cluster(1, follows_a_model::<HashSet>);
 }
 
-/// Threads and tasks update few keys. For each key, insertions and removals that succeeded must alternate, so their
-/// numbers differ by whether the key is there at the end.
+/// Threads and tasks update few keys. Successful insertions and removals of a key must alternate, so their numbers differ by 1 if
+/// the key is in the set at the end, and by 0 otherwise.
 async fn updates_alternate<S: Destroy>(ct: &ComputeThread) -> Result<()> {
     const KEYS: usize = 6;
     let root = ct.root_or_init("set", async || S::create(ct).await).await?;
@@ -198,7 +198,7 @@ async fn a_look_up_reads_each_node_once(ct: &ComputeThread) -> Result<()> {
 // ---- stack and queue -------------------------------------------------------------------------------------------
 
 #[test]
-fn a_stack_gives_back_in_reverse() {
+fn a_stack_returns_values_in_reverse() {
     on_each_cluster(1, async |ct| {
         let stack = TreiberStack::attach(TreiberStack::create(ct).await?, ct).await?;
         let mut model = Vec::new();
@@ -217,7 +217,7 @@ fn a_stack_gives_back_in_reverse() {
 }
 
 #[test]
-fn a_queue_gives_back_in_order() {
+fn a_queue_returns_values_in_order() {
     on_each_cluster(1, async |ct| {
         let queue = MsQueue::attach(MsQueue::create(ct).await?, ct).await?;
         let mut model = VecDeque::new();
@@ -243,7 +243,7 @@ fn stamped(producer: usize, number: u64) -> u64 {
 const EACH: u64 = 300;
 
 #[test]
-fn a_stack_loses_and_doubles_nothing() {
+fn a_stack_loses_and_duplicates_no_value() {
     on_each_cluster(4, async |ct| {
         let root = ct.root_or_init("stack", async || TreiberStack::<u64>::create(ct).await).await?;
         let sum = ct.root_or_init("sum", async || Counter::create(ct).await).await?;
@@ -320,9 +320,9 @@ fn a_queue_keeps_the_order_of_each_producer() {
 // ---- memory ----------------------------------------------------------------------------------------------------
 
 #[test]
-fn memory_is_used_again_and_again() {
-    // Half a mebibyte of heap holds some 20,000 nodes; several times as many are inserted. (A thread that the system
-    // takes the processor from while it is pinned holds back what the other retires meanwhile; there is room for that.)
+fn memory_is_reused() {
+    // Half a mebibyte of heap has room for some 20,000 nodes; several times as many are inserted. (A thread that is preempted while it
+    // is pinned delays the reclamation of objects that the other retires meanwhile; there is room for that.)
     let cluster = Cluster::connect("local:size=512KiB").unwrap();
     let done = cluster.run(2, async |ct| {
         let root = ct.root_or_init("set", async || LazyList::<u64>::create(ct).await).await?;

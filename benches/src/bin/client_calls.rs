@@ -1,12 +1,12 @@
-//! Calls of a client against a request and its answer over channels, and what a client costs that is not called.
+//! Calls of a client against requests and answers over channels, and the cost of an idle client.
 //!
-//! | figure | what it is | held equal |
+//! | figure | measurement | held equal |
 //! |---|---|---|
 //! | `client.call.ratio_to_mpsc` | a `client.call` that loads one `Atomic`, against a request over `tokio::sync::mpsc` that another thread answers with an `AtomicU64`'s load over a `oneshot` | the caller, a tokio runtime of one thread that waits for each answer; one thread on the other side, which may sleep; a queue of 1024; the build |
 //! | `client.idle.core_percent` | processor time of this process over the time that passes, while a cluster and a client of two threads have nothing to do; the larger of that on `local:` and on `shm:`, whose keeper runs | |
 //!
-//! Both sides of the ratio take turns; it is the median of the ratios of pairs. A process whose client is idle has been called before, and has
-//! memory of its own that it has freed. The memory node of `shm:` is in the process, and counts.
+//! Both sides of the ratio take turns; the figure is the median of the ratios of pairs. The idle client has served calls before, which
+//! have freed memory. The memory node of `shm:` is in the process, and its time counts.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -19,10 +19,10 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
-/// Calls that a timing is of, and pairs of timings.
+/// Calls of a timing, and pairs of timings.
 const CALLS: u32 = 500;
 const TIMINGS: usize = 101;
-/// For how long nothing happens before processor time is looked at, and then.
+/// The idle time before the measurement of processor time, and its length.
 const QUIET: Duration = Duration::from_millis(500);
 const WATCHED: Duration = Duration::from_secs(5);
 
@@ -113,7 +113,7 @@ fn ratio_to_mpsc() -> Result<f64> {
     Ok(ratios[ratios.len() / 2])
 }
 
-/// Processor time of this process while a client has nothing to do, in percent of the time that passes.
+/// Processor time of this process with an idle client, in percent of real time.
 fn idle(url: &str) -> Result<f64> {
     let mut options = ClientOptions::new();
     options.threads = 2;
@@ -128,7 +128,7 @@ fn idle(url: &str) -> Result<f64> {
     Ok(100.0 * used.as_secs_f64() / took.as_secs_f64())
 }
 
-/// Calls after which a thread has something to clear up.
+/// Calls that leave memory to reclaim.
 async fn work(client: &Client) -> Result<()> {
     for _ in 0..1000 {
         let allocates = client.call(async |ct| {
@@ -141,7 +141,7 @@ async fn work(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Of all threads of this process, so far.
+/// The processor time of all threads of this process, so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or_default())

@@ -1,8 +1,8 @@
-//! What one signalled work request takes, posted and polled for by hand: the least that anything on verbs can take.
+//! The time of one signalled work request, posted and polled for by hand: the lower bound for any library on verbs.
 //!
-//! `raw_verbs ADDRESS COUNT` connects an RDMA device to itself and prints, in microseconds and as one JSON object, the medians of
-//! 8-byte READ, WRITE, CAS and FAA, which take turns, so that what disturbs the machine disturbs them alike; and the mean of a
-//! READ of as many that follow one another.
+//! `raw_verbs ADDRESS COUNT` connects an RDMA device to itself. It prints one JSON object, in microseconds: the medians of 8-byte
+//! READ, WRITE, CAS and FAA, which take turns, so that disturbances of the machine hit them alike; and the mean of `COUNT` READs in
+//! sequence.
 
 use std::ffi::CString;
 use std::io;
@@ -16,10 +16,10 @@ use sys::{ibv_access_flags as access, ibv_wr_opcode as opcode};
 
 const PORT: &str = "7471";
 const RAI_PASSIVE: i32 = 1;
-/// `rdma_set_option`: the time until a packet is sent again, see the fabric; with this one never.
+/// For `rdma_set_option`: the time until a packet is sent again. With this value it never is; see the fabric.
 const NO_RESENDING: u8 = 24;
 
-/// The memory at either end: a word to operate on, or the word that results arrive in.
+/// The memory at one end: the word operated on, or the word that receives results.
 #[repr(C, align(64))]
 struct Word(u64);
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let Ok(count) = count.parse::<usize>() else {
-        eprintln!("error: COUNT is {count}, which is no number");
+        eprintln!("error: COUNT is {count}, which is not a number");
         return ExitCode::from(2);
     };
     match run(address, count.max(1)) {
@@ -46,16 +46,16 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-#[allow(clippy::too_many_lines, clippy::cast_precision_loss)] // one thing after the other, as in a tutorial
+#[allow(clippy::too_many_lines, clippy::cast_precision_loss)] // one sequence of calls, as in a tutorial
 fn run(address: &str, count: usize) -> io::Result<()> {
     // SAFETY:
-    // - Objects of the library: each pointer that is followed was returned by a call that succeeded, which `check` or the test for null has seen
-    //   before. None is ever destroyed or freed (the program ends soon), so all are valid until then, on the accepting thread, too. The two
-    //   threads share the listener's address only: this thread does not use the listener after it has started the other, and takes what
-    //   that one has accepted when it has joined it.
-    // - Structures that the library reads are locals that live longer than the call; it keeps none. They consist of integers, raw pointers and
-    //   unions of these, for all of which zero is valid. Of a completion only `status` is read, which each has.
-    // - Memory that the device writes to: both words are leaked, so they are there for ever; they are as large as what is registered; and no
+    // - Objects of the library: each dereferenced pointer was returned by a call whose success `check` or the test for null has verified. None is
+    //   ever destroyed or freed (the program ends soon), so all stay valid, on the accepting thread too. The two threads share only the
+    //   listener's address: this thread does not use the listener after it has started the other, and takes the accepted connection when it
+    //   has joined that thread.
+    // - Structures that the library reads are locals that outlive the call; it keeps none. They consist of integers, raw pointers and unions of
+    //   these, for all of which zero is valid. Only `status` of a completion is read, which each completion has.
+    // - Memory that the device writes: both words are leaked, so they are never freed. They are as large as the registered regions. No
     //   reference to them is used after it was turned into the address that the device is given.
     unsafe {
         let mut attributes: sys::ibv_qp_init_attr = zeroed();

@@ -1,8 +1,8 @@
-//! Processes that share memory against threads that do, and one operation of theirs against the processor's own.
+//! Processes that share memory against threads, and their `fetch_add` against the processor's.
 //!
-//! | figure | what it is | held equal |
+//! | figure | measurement | held equal |
 //! |---|---|---|
-//! | `shm.throughput.ratio` | operations a second of three processes with a thread each, in parts of those of one process with three threads | the cluster, a lazy list of 512 keys of 1024, 10 % inserts and 10 % removals, the operations of each thread |
+//! | `shm.throughput.ratio` | operations a second of three processes with a thread each, over those of one process with three threads | the cluster, a lazy list of 512 keys of 1024, 10 % inserts and 10 % removals, the operations of each thread |
 //! | `shm.fetch_add.ratio_to_raw` | a `fetch_add` of a process that did not make the memory, against `AtomicU64::fetch_add` | the process, the mapping's file, the page, the build |
 //!
 //! Both sides take turns; the figures are medians of their ratios.
@@ -22,7 +22,7 @@ use rand::{RngExt, SeedableRng};
 const KEYS: u64 = 1024;
 const OPERATIONS: u64 = 100_000;
 const PARTS: u16 = 3;
-/// Pairs of runs, and of timings.
+/// Pairs of runs, and pairs of timings.
 const RUNS: u32 = 9;
 const TIMINGS: usize = 301;
 const ADDITIONS: u64 = 1 << 14;
@@ -30,11 +30,11 @@ const ADDITIONS: u64 = 1 << 14;
 #[remote]
 struct Counter {
     value: Atomic<u64>,
-    /// Another word of the same line, for the other side.
+    /// A word of the same cache line, for the raw side.
     raw: Atomic<u64>,
 }
 
-/// How long the slowest thread of a run took.
+/// The time of a run's slowest thread.
 #[remote]
 struct Slowest {
     nanoseconds: Atomic<u64>,
@@ -81,7 +81,7 @@ fn both(name: &str) -> Result<()> {
         ratios.push(one.as_secs_f64() / apart.as_secs_f64());
     }
     println!("shm.throughput.ratio {:.3}", median(ratios));
-    // The memory is this process's; the other one's is the same, mapped.
+    // This process has made the memory; the child maps it.
     let output = child(&["fetch-add", name]).output().map_err(Error::other)?;
     print!("{}", String::from_utf8_lossy(&output.stdout));
     if output.status.success() { Ok(()) } else { Err(Error::other("the other process failed")) }
@@ -98,7 +98,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Runs the workload in so many processes of so many threads; gives how long the slowest thread took.
+/// Runs the workload in `parts` processes with `threads` threads each. Returns the time of the slowest thread.
 fn together(url: &str, run: &str, parts: u16, threads: usize) -> Result<Duration> {
     let start = |part: u16| {
         let (part, parts, threads) = (part.to_string(), parts.to_string(), threads.to_string());
@@ -115,9 +115,9 @@ fn together(url: &str, run: &str, parts: u16, threads: usize) -> Result<Duration
     Ok(Duration::from_nanos(took[0]))
 }
 
-/// One process's part.
+/// The part of one process.
 fn drive(url: &str, run: &str, part: &str, parts: &str, threads: &str) -> Result<()> {
-    let number = |word: &str| word.parse().map_err(|_| Error::other(format!("`{word}` is no number")));
+    let number = |word: &str| word.parse().map_err(|_| Error::other(format!("`{word}` is not a number")));
     let cluster = Cluster::connect(url)?.in_group(run, number(part)?, number(parts)?)?;
     cluster.run(number(threads)?.into(), async |ct| {
         let root = ct.root_or_init("list", async || LazyList::<u64>::create(ct).await).await?;
@@ -146,7 +146,7 @@ fn drive(url: &str, run: &str, part: &str, parts: &str, threads: &str) -> Result
     Ok(())
 }
 
-/// The memory of a cluster that this process's parent serves. It has no name but those of the parent's descriptors.
+/// The memory of a cluster that this process's parent serves. It has a path only in the parent's table of descriptors.
 fn memory_of(name: &str) -> Result<std::path::PathBuf> {
     let folder = format!("/proc/{}/fd", std::os::unix::process::parent_id());
     let shown = format!("/memfd:farfield-{name} ");
@@ -161,12 +161,12 @@ fn memory_of(name: &str) -> Result<std::path::PathBuf> {
         .ok_or_else(|| Error::other("the parent serves no memory of this name"))
 }
 
-/// Adds to a word of far memory and to one of the same page that is mapped by hand, in turn.
+/// Adds to a word of far memory, and to a word of the same page that is mapped by hand, in turn.
 fn fetch_add(name: &str) -> Result<()> {
     let file =
         std::fs::File::options().read(true).write(true).open(memory_of(name)?).map_err(Error::other)?;
-    // SAFETY: the memory node has sealed the size of its memory, so the kernel keeps it; what others write there at the same time is
-    // harmless, as this process looks at one word of it, atomically.
+    // SAFETY: the memory node has sealed the size of its memory, so the mapping stays valid. Concurrent writes of other processes are
+    // harmless, because this process accesses one word of the mapping, atomically.
     let map = unsafe { memmap2::MmapOptions::new().map_mut(&file) }.map_err(Error::other)?;
     let ratios = Cluster::connect(&format!("shm:{name}"))?.run(1, async |ct| {
         let counter =
@@ -174,10 +174,11 @@ fn fetch_add(name: &str) -> Result<()> {
         let counter = counter.await?;
         let offset = counter.raw().address().offset() as usize;
         assert!(offset + 8 <= map.len() && offset.is_multiple_of(8));
-        #[allow(clippy::cast_ptr_alignment)] // it is a multiple of 8, and the mapping begins at a page
-        // SAFETY: the assertion above puts all of the word inside the mapping, at a multiple of 8 from its start, which is a page's. `map` is declared
-        // outside this closure, so it is mapped for longer, and nothing else of this program looks into it. Whoever else has it mapped accesses
-        // it atomically, as this does.
+        #[allow(clippy::cast_ptr_alignment)]
+        // the offset is a multiple of 8, and the mapping begins at a page
+        // SAFETY: by the assertion above the whole word is inside the mapping, at a multiple of 8 from its start, which is that of a page. `map` is
+        // declared outside this closure, so it outlives the reference, and nothing else in this program accesses it. Other processes access the
+        // word atomically, as this one does.
         let raw = unsafe { &*map.as_ptr().add(offset).cast::<AtomicU64>() };
         let mut ratios = Vec::with_capacity(TIMINGS);
         for _ in 0..TIMINGS {
