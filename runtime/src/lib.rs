@@ -223,8 +223,8 @@ pub use farfield_macros::test;
 pub use farfield_words::units::parse_size;
 pub use farfield_words::{Address, Pod, Remote, ThreadId, Word};
 pub use io::{KeeperFailures, Metrics, Reclamation};
-pub use memory::chunks::HeapUse;
 pub use memory::placement::Policy;
+pub use memory::usage::HeapUse;
 pub use pointer::{Guard, Held, Marks, Pointer, RemotePtr, Shared, Site, Walk};
 pub use session::{Backoff, Cluster, ComputeThread, Random};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::memory::chunks::HeapUse;
+use crate::memory::usage::HeapUse;
 use crate::segment::control;
 use crate::segment::grid::Grid;
 use farfield_words::Address;

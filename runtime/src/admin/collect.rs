@@ -36,7 +36,7 @@ use crate::io::operations::*;
 use crate::io::{ABANDONED, right_of_dead_writer};
 use crate::memory::cache::NodeCache;
 use crate::memory::candidates::BlockRange;
-use crate::memory::chunks::WORDS_PER_READ;
+use crate::memory::far::WORDS_PER_READ;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::map::Map;
 use crate::segment::classes::{CLASSES, Class};
@@ -81,8 +81,8 @@ impl ThreadHeap {
         drop(self.process.take_spare());
         self.process.known.forget();
         for node in &self.nodes {
-            let turn = node.borrow().turn;
-            *node.borrow_mut() = NodeCache::new(turn);
+            let segment = node.borrow().current_segment;
+            *node.borrow_mut() = NodeCache::new(segment);
         }
     }
 
@@ -174,7 +174,7 @@ impl ComputeThread {
         &self,
         body: impl AsyncFnOnce(&Self) -> Result<R>,
     ) -> Result<Result<R, Vec<Seen>>> {
-        let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else {
+        let Some(me) = self.process.member().map(|member| member.identity) else {
             return Ok(Err(Vec::new()));
         };
         let collector = self.read_word(control::collector()).await?;

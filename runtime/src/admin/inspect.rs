@@ -3,7 +3,7 @@
 use crate::directory::RootSeen;
 use crate::error::Result;
 use crate::io::operations::*;
-use crate::memory::chunks::HeapUse;
+use crate::memory::usage::HeapUse;
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control;
 use crate::segment::grid::Use;
@@ -92,7 +92,7 @@ impl ComputeThread {
     /// # Errors
     /// Those of a READ.
     pub async fn status(&self) -> Result<Status> {
-        let me = self.process.shared.as_ref().map(|member| member.identity);
+        let me = self.process.member().map(|member| member.identity);
         let mut members = Vec::new();
         for member in self.members().await? {
             members.push(MemberStatus {

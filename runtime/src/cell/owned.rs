@@ -12,6 +12,7 @@ use super::Place;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::heap::ThreadHeap;
+use crate::memory::holdings::Content;
 use crate::pointer::Site;
 use crate::pointer::{Marks, RemotePtr, Shared};
 use crate::session::ComputeThread;
@@ -39,15 +40,15 @@ impl<T: Remote> Owned<T> {
         let heap = ct.heap();
         ct.check_retired().await?;
         let bytes = T::SIZE.saturating_add(T::tail_bytes(&init)).next_multiple_of(WORD_BYTES);
-        let at = heap.place(ct, placement);
-        let block = match heap.allocate_at_once(at, bytes as u64, T::ALIGN as u64) {
+        let target = heap.choose_target(ct, placement);
+        let block = match heap.allocate_from_lists(target, bytes as u64, T::ALIGN as u64) {
             Some(block) => block,
-            None => heap.allocate(ct, at, bytes as u64, T::ALIGN as u64).await?,
+            None => heap.allocate(ct, target, bytes as u64, T::ALIGN as u64).await?,
         };
         heap.note_allocated::<T>(block, bytes);
         let mut image = heap.take_image(bytes / WORD_BYTES);
         T::encode(init, bytemuck::cast_slice_mut(&mut image));
-        let held = heap.holdings.hold(block.address, false);
+        let held = heap.holdings.hold(block.address, Content::Unwritten);
         Ok(Self { block, image, heap: Rc::clone(heap), held, published: false, object: PhantomData })
     }
 

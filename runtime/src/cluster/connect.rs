@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
+use crossbeam_utils::atomic::AtomicCell;
 use farfield_fabric::host::run_threads;
 use farfield_fabric::stall;
 use farfield_sim::{self as sim, ThreadOutcome};
@@ -15,7 +16,6 @@ use crate::io::{Identities, Metrics, block_on};
 use crate::memory::process::Process;
 use crate::memory::registry::Registry;
 use crate::session::backing::Backing;
-use crate::session::member_state::MemberState;
 use crate::session::run::{self, Run};
 use crate::session::runs::{Computing, Runs};
 use crate::session::url::Config;
@@ -137,7 +137,7 @@ impl Cluster {
         let process = match backing.identity() {
             Some(identity) => Some(Process::one_of_several(identity, 0, 1, segments)),
             None if backing.world().is_some() => None,
-            None => Some(Process::alone(crate::epoch::primitive::Arc::clone(&collector), 0, segments)),
+            None => Some(Process::solo(crate::epoch::primitive::Arc::clone(&collector), 0, segments)),
         };
         let mut cluster = Self {
             keeper: None,
@@ -150,7 +150,7 @@ impl Cluster {
                 orphans: Arc::default(),
                 backing,
                 process: process.map(Arc::new),
-                member_state: MemberState::default(),
+                member_state: AtomicCell::default(),
                 collector,
                 registry: Arc::new(Registry::new(is_alone)),
                 runs: Runs::default(),

@@ -134,7 +134,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
     };
     let sweeps = options & control::SWEEPS != 0;
     if !sweeps {
-        ct.process.sweep_barrier.is_never_asked();
+        ct.process.sweep_barrier.disable();
     }
     let shared = &ct.cluster().shared;
     let lease = shared.lease();
@@ -239,9 +239,9 @@ async fn begin(ct: &ComputeThread, at_first: AtFirst, others: &mut Others) -> Re
 
 /// Shows that the process lives, and says how much memory would be left if it died.
 async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
-    let Some(member) = &ct.process.shared else { return Ok(()) };
+    let Some(member) = ct.process.member() else { return Ok(()) };
     let sign = u64::from(std::process::id()) << 32 | u64::from(beats);
-    ct.say_held_bytes();
+    ct.report_held_bytes();
     let mut chain = ct.empty_chain();
     // A count of bytes looks like an address: what is written here leads nowhere, and a sweep must not take it for a link.
     chain.set_of_allocator();

@@ -74,7 +74,7 @@ pub(super) async fn keep_beside<R>(ct: &ComputeThread, body: impl Future<Output 
         (config.has_keepers() && ct.index().is_multiple_of(config.threads_per_node as usize))
             .then_some(config.sweeps)
     });
-    let Some(sweeps) = keeps.filter(|_| ct.process.shared.is_some()) else { return body.await };
+    let Some(sweeps) = keeps.filter(|_| ct.process.member().is_some()) else { return body.await };
     let (is_done, mut output) = (Cell::new(false), None);
     let (mut body, mut keeper) = (pin!(body), pin!(keep(ct, sweeps, &is_done)));
     poll_fn(|context| {

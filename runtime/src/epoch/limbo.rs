@@ -1,19 +1,28 @@
 //! Limbo lists: what a thread has retired and not yet freed.
 //!
 //! Blocks are retired in the order of their tags, so those that may be freed are always at the front. Most were objects; the
-//! others were pages of the pool and chunks, which nobody counts.
+//! others are the library's own, which are not counted.
 
 use std::collections::VecDeque;
 
 use super::GRACE_EPOCHS;
 use farfield_words::Block;
 
+/// The former contents of a retired block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockKind {
+    /// An object of the program: it is counted.
+    Object,
+    /// Data of the library: a page of the pool, a chunk, a list of candidates.
+    Internal,
+}
+
 /// A retired block and the epoch it was retired in.
 #[derive(Clone, Copy, Debug)]
 struct Retired {
     tag: u64,
     block: Block,
-    is_object: bool,
+    kind: BlockKind,
 }
 
 /// One thread's retired blocks, oldest first.
@@ -25,10 +34,10 @@ pub(crate) struct Limbo {
 }
 
 impl Limbo {
-    pub(crate) fn push(&mut self, tag: u64, block: Block, is_object: bool) {
+    pub(crate) fn push(&mut self, tag: u64, block: Block, kind: BlockKind) {
         self.bytes += block.bytes;
-        self.objects += usize::from(is_object);
-        self.retired.push_back(Retired { tag, block, is_object });
+        self.objects += usize::from(kind == BlockKind::Object);
+        self.retired.push_back(Retired { tag, block, kind });
     }
 
     /// Takes over what another list holds.
@@ -67,16 +76,16 @@ impl Limbo {
         self.retired.front().is_some_and(|oldest| oldest.tag + GRACE_EPOCHS <= epoch)
     }
 
-    /// The next block that may be freed now that the epoch is `epoch`, and whether it was an object.
-    pub(crate) fn pop_expired(&mut self, epoch: u64) -> Option<(Block, bool)> {
+    /// The next block that may be freed now that the epoch is `epoch`, and its kind.
+    pub(crate) fn pop_expired(&mut self, epoch: u64) -> Option<(Block, BlockKind)> {
         if self.has_expired(epoch) { self.pop_any() } else { None }
     }
 
     /// The next block whatever its tag: for when nobody can hold a pointer.
-    pub(crate) fn pop_any(&mut self) -> Option<(Block, bool)> {
-        let Retired { block, is_object, .. } = self.retired.pop_front()?;
+    pub(crate) fn pop_any(&mut self) -> Option<(Block, BlockKind)> {
+        let Retired { block, kind, .. } = self.retired.pop_front()?;
         self.bytes -= block.bytes;
-        self.objects -= usize::from(is_object);
-        Some((block, is_object))
+        self.objects -= usize::from(kind == BlockKind::Object);
+        Some((block, kind))
     }
 }

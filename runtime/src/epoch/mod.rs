@@ -59,5 +59,5 @@ mod local;
 pub(crate) mod primitive;
 
 pub(crate) use collector::{Collector, FIRST_EPOCH, GRACE_EPOCHS, Participant, Pin};
-pub(crate) use limbo::Limbo;
+pub(crate) use limbo::{BlockKind, Limbo};
 pub use local::{LocalEpoch, LocalGuard, LocalThread};

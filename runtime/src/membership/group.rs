@@ -81,7 +81,7 @@ impl Cluster {
         if self.shared.runs_under_way() > 0 {
             return invalid("runs are under way");
         }
-        let run = Arc::new(Run::alone(self)?);
+        let run = Arc::new(Run::in_background(self)?);
         let ct = ComputeThread::new(self, &run, 0);
         let done = block_on(ct.worker(), async {
             let done = ct.while_alone(body).await;
@@ -95,7 +95,7 @@ impl Cluster {
     /// Waits for the other parts, if this process is one of several; gives what they have agreed on.
     pub(crate) fn meet(&self, threads: usize) -> Result<Option<Joint>> {
         let Some(group) = &self.group else { return Ok(None) };
-        let run = Arc::new(Run::alone(self)?);
+        let run = Arc::new(Run::in_background(self)?);
         let ct = ComputeThread::new(self, &run, 0);
         let met = block_on(ct.worker(), async {
             let met = meet(&ct, group, threads).await;
@@ -174,7 +174,7 @@ impl Group {
 }
 
 async fn meet(ct: &ComputeThread, group: &Group, threads: usize) -> Result<Joint> {
-    let Some(member) = &ct.process.shared else {
+    let Some(member) = ct.process.member() else {
         return Err(Error::other("a process without a record can not be part of a group"));
     };
     let (me, record) = (member.identity, member.record());

@@ -24,7 +24,7 @@ use crate::io::operations::*;
 use crate::segment::record::{Seen, State, collect};
 
 use crate::error::{self, Error, Result};
-use crate::memory::global::{JOINED, JOINING, Member, OUTSIDE};
+use crate::memory::member::{Joining, Member};
 use crate::segment::control::{self, EpochPage, Record, SLOT_PAGES, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
 use crate::segment::record::Places;
@@ -32,20 +32,19 @@ use crate::session::ComputeThread;
 use farfield_fabric::chain::Slot;
 use farfield_words::Address;
 use farfield_words::ThreadId;
-use std::sync::atomic::Ordering;
 
 impl ComputeThread {
     // ---- coming and going --------------------------------------------------------------------------------------
 
     /// Waits until the thread's process has a record and a slot; nothing may be pinned before.
     pub(crate) async fn join_members(&self) -> Result<()> {
-        let Some(member) = &self.process.shared else { return Ok(()) };
+        let Some(member) = self.process.member() else { return Ok(()) };
         let mut waiting = None;
         loop {
-            match member.joined.compare_exchange(OUTSIDE, JOINING, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break,
-                Err(JOINED) => return Ok(()),
-                Err(_) => {
+            match member.begin_joining() {
+                Joining::Outside => break,
+                Joining::Joined => return Ok(()),
+                Joining::UnderWay => {
                     waiting = waiting
                         .or_else(|| self.waits_for(|| "another thread to join the cluster".to_owned()));
                     self.yield_now().await;
@@ -54,7 +53,7 @@ impl ComputeThread {
         }
         drop(waiting);
         let outcome = self.take_places(member).await;
-        member.joined.store(if outcome.is_ok() { JOINED } else { OUTSIDE }, Ordering::Release);
+        member.end_joining(outcome.is_ok());
         outcome
     }
 
@@ -150,11 +149,11 @@ impl ComputeThread {
 
     /// The process leaves, whatever its threads have done.
     pub(crate) async fn leave_for_good(&self) {
-        if self.process.sweep_barrier.may_be_asked() {
+        if self.process.sweep_barrier.is_enabled() {
             self.leave_sweep().await;
         }
         self.finish_step().await;
-        let Some(member) = &self.process.shared else { return };
+        let Some(member) = self.process.member() else { return };
         if let Some(places) = member.take_back_places() {
             // If its memory node is gone, so are they.
             let _ = self.vacate(places, State::of(member.identity)).await;
@@ -207,9 +206,7 @@ impl ComputeThread {
     pub(crate) async fn is_live(&self, thread: ThreadId) -> Result<bool> {
         let shared = &self.cluster().shared;
         match shared.process_of(thread) {
-            Some(identity)
-                if self.process.shared.as_ref().is_none_or(|member| member.identity != identity) =>
-            {
+            Some(identity) if self.process.member().is_none_or(|member| member.identity != identity) => {
                 let members = self.members().await?;
                 Ok(members.iter().any(|member| member.identity == identity && !member.is_gone()))
             }
@@ -243,7 +240,7 @@ impl ComputeThread {
     /// for longer than its lease; such a one is shut out first, where that can be.
     pub(crate) async fn evict_gone(&self, mut silent: impl FnMut(&Seen) -> bool) -> Result<usize> {
         let shared = &self.cluster().shared;
-        let Some(me) = self.process.shared.as_ref().map(|member| member.identity) else { return Ok(0) };
+        let Some(me) = self.process.member().map(|member| member.identity) else { return Ok(0) };
         let mut members = self.members().await?;
         let mut has_asked = false;
         for member in members.iter().filter(|member| member.identity != me && !member.is_gone()) {

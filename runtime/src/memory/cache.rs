@@ -1,5 +1,7 @@
 //! What a thread holds of a memory node: free blocks, by class.
 
+use super::pool::{PageBlock, Release};
+use crate::epoch::BlockKind;
 use crate::segment::classes::{CLASSES, Class};
 use crate::segment::grid::{Grid, Run};
 use farfield_words::Address;
@@ -33,8 +35,8 @@ pub(crate) struct NodeCache {
     /// Where each class is in `classes`, plus 1; 0 for one that has not been used.
     positions: [u8; CLASSES],
     classes: Vec<ClassCache>,
-    /// The segment (of this node) to take the next chunk from.
-    pub(crate) turn: u16,
+    /// The segment to take the next chunk from, among those of this node.
+    pub(crate) current_segment: u16,
     /// Bytes of objects allocated less those freed, modulo 2^64, that the node has not been told of.
     pub(crate) live: u64,
     /// Chunks to give back.
@@ -45,10 +47,10 @@ pub(crate) struct NodeCache {
 pub(crate) struct Batch {
     pub(crate) node: u16,
     pub(crate) class: Class,
-    /// The block that their addresses are written to, and whether it is one of them.
+    /// The block that their addresses are written to.
     pub(crate) page: Address,
-    pub(crate) is_member: bool,
-    /// What is written there: a word for the next page, the entries, and 0 if there is room for more.
+    pub(crate) block: PageBlock,
+    /// The words of the page: the link to the next page, the entries, and 0 if there is room for more.
     pub(crate) words: Vec<u64>,
 }
 
@@ -73,8 +75,8 @@ impl ClassCache {
 }
 
 impl NodeCache {
-    pub(crate) fn new(turn: u16) -> Self {
-        Self { positions: [0; CLASSES], classes: Vec::new(), turn, live: 0, runs: Vec::new() }
+    pub(crate) fn new(current_segment: u16) -> Self {
+        Self { positions: [0; CLASSES], classes: Vec::new(), current_segment, live: 0, runs: Vec::new() }
     }
 
     #[inline]
@@ -168,15 +170,15 @@ impl NodeCache {
         self.classes.iter().any(is_many) && self.class(page).is_empty()
     }
 
-    /// Fills `words` with up to `entries` entries, after a word for the next page: blocks that were not used for long, then,
-    /// with `all`, uncut pieces.
-    pub(crate) fn fill(&mut self, class: Class, entries: usize, all: bool, words: &mut Vec<u64>) {
+    /// Fills `words` with up to `entries` entries, after a word for the next page: the blocks that were freed first and then, unless only the
+    /// surplus is released, uncut pieces.
+    pub(crate) fn fill(&mut self, class: Class, entries: usize, release: Release, words: &mut Vec<u64>) {
         let cache = self.class(class);
         words.clear();
         words.push(0);
         let count = entries.min(cache.blocks.len());
         words.extend(cache.blocks.drain(..count).map(Address::bits));
-        while all && words.len() <= entries {
+        while release != Release::Surplus && words.len() <= entries {
             let piece = if cache.rest.bytes >= cache.bytes {
                 cache.rest.bytes = 0;
                 cache.rest.start
@@ -229,13 +231,13 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// Takes in a block, of an object or not.
-    pub(crate) fn put(&mut self, grid: &Grid, node: u16, block: Block, is_object: bool) {
+    /// Takes in a freed block.
+    pub(crate) fn put(&mut self, grid: &Grid, node: u16, block: Block, kind: BlockKind) {
         match grid.class_of(block.bytes) {
             Some(class) => self.blocks.push((node, class, block.address)),
             None => self.runs.extend(grid.run_of(block).map(|run| (node, run))),
         }
-        if is_object {
+        if kind == BlockKind::Object {
             self.live.push((node, block.bytes.wrapping_neg()));
         }
     }

@@ -18,7 +18,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::pool::Page;
+use super::chunks::FreeChunks;
+use super::pool::{Page, PageBlock};
 use super::worker::Worker;
 use crate::error::Result;
 use crate::io::Purpose;
@@ -57,9 +58,9 @@ impl<'a> Compaction<'a> {
         Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Retry::for_holder(ct) }
     }
 
-    /// Whether it has failed before.
-    pub(crate) fn is_felt(&self) -> bool {
-        self.attempts > 0
+    /// Once an attempt has failed, counts of free chunks are not trusted.
+    pub(crate) fn free_chunks(&self) -> FreeChunks {
+        if self.attempts > 0 { FreeChunks::Everywhere } else { FreeChunks::IfCounted }
     }
 
     /// Tries to get memory freed; gives whether it is worth looking again.
@@ -75,7 +76,7 @@ impl<'a> Compaction<'a> {
             ct.take_orphans();
         }
         ct.try_reclaim().await;
-        ct.give_everything_on_itself();
+        ct.give_everything_on_listed();
         ct.wait_for_detached().await;
         // What one frees, pages above all, is what makes further chunks whole for the next.
         let again = attempt > 0 && self.fruitless_recuts < MOST_FRUITLESS_RECUTS && !ct.has_garbage();
@@ -86,7 +87,7 @@ impl<'a> Compaction<'a> {
             }
             self.fruitless_recuts = if chunks > 0 { 0 } else { self.fruitless_recuts + 1 };
         }
-        let is_one_thread = ct.process.shared.is_none() && ct.is_only_thread();
+        let is_one_thread = ct.process.member().is_none() && ct.is_only_thread();
         let is_alone = is_one_thread && !ct.has_garbage() && !again;
         let is_patient =
             ct.io.endpoint.virtual_time().is_none() && ct.time().saturating_sub(self.began) < PATIENCE;
@@ -115,34 +116,18 @@ impl Worker {
         self.hear_of_sweep();
         self.free_eagerly();
         let requests = self.process.requests();
-        if requests != self.heap().heard.get() {
+        if requests != self.heap().served_requests.get() {
             self.answer_request(requests);
         }
     }
 
     #[cold]
     fn answer_request(&self, requests: u64) {
-        self.heap().heard.set(requests);
+        self.heap().served_requests.set(requests);
         self.process.end_quarantine();
         let epoch = self.advance_epoch();
         self.free_expired(epoch);
         self.give_everything();
-    }
-
-    /// Gives the pool all that the thread keeps, without waiting.
-    pub(crate) fn give_everything(&self) {
-        self.heap().take_spare();
-        self.heap().gives_all.set(true);
-        self.heap().has_surplus.set(true);
-        self.give_surplus();
-    }
-
-    /// As [`give_everything`](Self::give_everything), on pages made of what is given.
-    fn give_everything_on_itself(&self) {
-        self.process.end_quarantine();
-        self.heap().is_short.set(true);
-        self.give_everything();
-        self.heap().is_short.set(false);
     }
 
     /// Makes free chunks of those that are cut into blocks none of which is in use; gives how many.
@@ -157,7 +142,7 @@ impl Worker {
             let pages = self.take_all_pages(node, class, head).await?;
             chunks += self.sort_out(node, class, pages).await?;
         }
-        self.give_everything_on_itself();
+        self.give_everything_on_listed();
         Ok(chunks)
     }
 
@@ -206,7 +191,7 @@ impl Worker {
         let mut cache = self.heap().nodes[usize::from(node)].borrow_mut();
         cache.put_entries(&self.heap().grid, class, page.entries());
         drop(cache);
-        self.retire_page(class, page.at, page.is_member);
+        self.retire_page(class, &page);
     }
 
     /// Retires the chunks that are in `pages` as a whole, and takes in the rest; gives how many.
@@ -219,7 +204,7 @@ impl Worker {
             }
         };
         for page in &pages {
-            if page.is_member {
+            if page.block == PageBlock::Listed {
                 count(page.at, class.bytes());
             }
             for (at, bytes) in super::cache::free_blocks(&grid, class, page.entries()) {
@@ -232,7 +217,7 @@ impl Worker {
         for mut page in pages {
             let is_kept = |entry: &u64| !is_whole(Address::from_bits(*entry));
             page.words = [0].into_iter().chain(page.entries().iter().copied().filter(is_kept)).collect();
-            if page.is_member && is_whole(page.at) {
+            if page.block == PageBlock::Listed && is_whole(page.at) {
                 self.heap().forget_page(page.at);
                 self.heap().nodes[usize::from(node)].borrow_mut().put_entries(&grid, class, page.entries());
             } else {

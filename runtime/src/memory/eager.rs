@@ -45,6 +45,15 @@ use farfield_sim::{self as sim, Plant, Reclaim};
 use farfield_words::Address;
 use farfield_words::Block;
 
+/// The need to advance the epoch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Advance {
+    /// As long as an object in limbo needs it.
+    ForLimbo,
+    /// Once, and then as long as an object in limbo needs it.
+    Once,
+}
+
 /// Advances the epoch of one run. All its threads are polled by one thread of the system, so relaxed loads and stores do.
 pub(crate) struct Eager {
     world: sim::SharedWorld,
@@ -75,7 +84,7 @@ impl Eager {
         if locked.config().reclaim != Reclaim::Eager {
             return None;
         }
-        let far = processes[0].shared.is_some();
+        let far = processes[0].member().is_some();
         let epoch = if far { locked.peek(control::epoch()) } else { processes[0].collector.epoch() };
         Some(Self {
             world: world.clone(),
@@ -96,7 +105,7 @@ impl Eager {
 
     /// Whether the epoch is in far memory.
     fn is_far(&self) -> bool {
-        self.processes[0].shared.is_some()
+        self.processes[0].member().is_some()
     }
 
     /// How many slots show `epoch`, which is the current one, the one before or the one after.
@@ -131,13 +140,13 @@ impl Eager {
     fn advance(&self) {
         // Slots show the epoch or the one before it, whose lowest bit is that of the one after it.
         if self.waiting.load(Relaxed) > 0 && self.showing(self.epoch() + 1).load(Relaxed) == 0 {
-            self.advance_now(false);
+            self.advance_now(Advance::ForLimbo);
         }
     }
 
-    /// As [`advance`](Self::advance); if `asked`, once at least, if the rules allow.
+    /// Advances the epoch as far as the rules allow.
     #[cold]
-    fn advance_now(&self, mut asked: bool) {
+    fn advance_now(&self, mut advance: Advance) {
         let mut world = self.world.lock();
         let mut limbo = self.limbo.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_far() {
@@ -147,13 +156,15 @@ impl Eager {
             }
             self.hear(&world);
         }
-        while self.showing(self.epoch() + 1).load(Relaxed) == 0 && (asked || self.waiting.load(Relaxed) > 0) {
+        while self.showing(self.epoch() + 1).load(Relaxed) == 0
+            && (advance == Advance::Once || self.waiting.load(Relaxed) > 0)
+        {
             let epoch = self.epoch() + 1;
             if self.is_far() {
                 world.poke(control::epoch(), epoch);
             }
             self.expire(&mut world, &mut limbo, epoch);
-            asked = false;
+            advance = Advance::ForLimbo;
         }
     }
 
@@ -198,7 +209,7 @@ impl Eager {
         let epoch = self.epoch();
         for process in &self.processes {
             let announced = if process.collector.has_caught_up(epoch) { epoch } else { epoch - 1 };
-            let slot = process.shared.as_ref().and_then(|member| member.announces(announced));
+            let slot = process.member().and_then(|member| member.announce(announced));
             if let Some(slot) = slot {
                 world.poke(slot, announced);
             }
@@ -290,7 +301,7 @@ impl Worker {
 
     /// Advances the epoch once, or as far as something in limbo needs, if the simulator does that; returns whether it does.
     pub(crate) fn advance_eagerly(&self) -> bool {
-        self.eager.as_ref().inspect(|eager| eager.advance_now(true)).is_some()
+        self.eager.as_ref().inspect(|eager| eager.advance_now(Advance::Once)).is_some()
     }
 
     /// Makes the words of slots true that are to be read for a person.

@@ -27,17 +27,15 @@
 //! A process that is alone in its cluster needs none of this: its own level is all there is.
 
 use std::future::poll_fn;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 
+use super::member::{Member, Slots};
 use super::worker::Worker;
 use crate::error::Result;
 use crate::io::Posted;
 use crate::io::operations::*;
 use crate::segment::control::{self, EPOCH_COUNTERS, EpochPage, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
-use crate::segment::record::Places;
 use farfield_fabric::Ticket;
 use farfield_fabric::chain::{Chain, Slot};
 use farfield_sim::Plant;
@@ -49,131 +47,26 @@ const CHAINS_PER_STEP: u32 = 1024;
 const CHAINS_PER_WAIT: u64 = 64;
 const FEW_PROCESSES: usize = 16;
 
-/// What a process knows of the others.
-pub(crate) struct Member {
-    /// Who it is: no other process of the cluster has this number, or ever had.
-    pub(crate) identity: u32,
-    /// The slot that it tries first.
-    pub(crate) number: usize,
-    /// Whether it has a slot: one of the constants below.
-    pub(crate) joined: AtomicU8,
-    /// Where its slot and its record are, and what the slot shows.
-    slot: AtomicU64,
-    record: AtomicU64,
-    announced: AtomicU64,
-    /// What the counters beside the epoch were when it last read them: requests for memory, and recut chunks.
-    requests: AtomicU64,
-    recut: AtomicU64,
-    /// Whether one of its threads takes a step.
-    stepping: AtomicBool,
-    /// The slot of a process that was behind the epoch when this one last looked, for reports; 0 for none.
-    behind: AtomicU64,
-    /// What it knows of the slots, from the last scan.
-    slots: Mutex<Slots>,
-}
-
-/// Which slots there are.
-#[derive(Clone, Default, PartialEq, Eq)]
-struct Slots {
-    used: usize,
-    /// The pages that the used ones are on; null where nobody has needed one yet.
-    pages: Vec<Address>,
-}
-
-pub(crate) const OUTSIDE: u8 = 0;
-pub(crate) const JOINING: u8 = 1;
-pub(crate) const JOINED: u8 = 2;
-
 /// A part of a step that is in flight.
 pub(crate) struct Step {
     ticket: Ticket,
     part: Part,
 }
 
-enum Part {
-    /// Reading the epoch, the number of used slots and those in the control block; the addresses of the pages; and the
-    /// pages that are known. Whether the epoch is to be advanced if that can be.
-    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)>, advances: bool },
-    /// Writing the slot and, perhaps, advancing the epoch.
-    Announce { epoch: u64, exchange: Option<Slot> },
+/// The aim of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StepKind {
+    /// To announce the epoch, and to advance it if all have announced it.
+    Advance,
+    /// To announce the epoch.
+    Follow,
 }
 
-impl Member {
-    /// One that has no places yet.
-    pub(crate) fn new(identity: u32, number: usize) -> Self {
-        Self {
-            identity,
-            number,
-            joined: AtomicU8::new(OUTSIDE),
-            slot: AtomicU64::new(0),
-            record: AtomicU64::new(0),
-            announced: AtomicU64::new(0),
-            requests: AtomicU64::new(0),
-            recut: AtomicU64::new(0),
-            stepping: AtomicBool::new(false),
-            behind: AtomicU64::new(0),
-            slots: Mutex::default(),
-        }
-    }
-
-    /// The counter of requests for memory has been read; returns whether that is news.
-    pub(crate) fn hears_of_requests(&self, requests: u64) -> bool {
-        self.requests.swap(requests, Ordering::Relaxed) != requests
-    }
-
-    /// The counter of recut chunks has been read; returns whether that is news.
-    pub(crate) fn hears_of_recut(&self, recut: u64) -> bool {
-        self.recut.swap(recut, Ordering::Relaxed) != recut
-    }
-
-    /// Whether this is its slot.
-    pub(crate) fn has_slot(&self, slot: Address) -> bool {
-        self.slot.load(Ordering::Relaxed) == slot.bits()
-    }
-
-    /// The slot of a process that is behind the epoch, as it was last seen.
-    pub(crate) fn behind(&self) -> Option<Address> {
-        let slot = Address::from_bits(self.behind.load(Ordering::Relaxed));
-        (!slot.is_null()).then_some(slot)
-    }
-
-    /// Takes back its places, which are to be cleared.
-    pub(crate) fn take_back_places(&self) -> Option<Places> {
-        let slot = Address::from_bits(self.slot.swap(0, Ordering::AcqRel));
-        (!slot.is_null()).then_some(Places { slot, record: self.record() })
-    }
-
-    /// True once it has given back its places. One that died has not.
-    pub(crate) fn has_left(&self) -> bool {
-        !self.record().is_null() && self.slot.load(Ordering::Acquire) == 0
-    }
-
-    /// Where its record is; null before it has one.
-    pub(crate) fn record(&self) -> Address {
-        Address::from_bits(self.record.load(Ordering::Acquire))
-    }
-
-    /// It has its places, and announces `epoch`.
-    pub(crate) fn settle_in(&self, places: Places, epoch: u64) {
-        self.announced.store(epoch, Ordering::Relaxed);
-        self.record.store(places.record.bits(), Ordering::Release);
-        self.slot.store(places.slot.bits(), Ordering::Release);
-    }
-
-    /// It announces `epoch` without a step, unless it has announced a later one; returns its slot.
-    pub(crate) fn announces(&self, epoch: u64) -> Option<Address> {
-        let slot = Address::from_bits(self.slot.load(Ordering::Acquire));
-        let is_news = self.announced.load(Ordering::Relaxed) <= epoch;
-        (!slot.is_null() && is_news).then(|| {
-            self.announced.store(epoch, Ordering::Relaxed);
-            slot
-        })
-    }
-
-    fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {
-        // What one scan saw is whole at every moment.
-        self.slots.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
+enum Part {
+    /// Reads the epoch, the counters beside it and the slots in the control block; the addresses of pages; and the known pages.
+    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)>, kind: StepKind },
+    /// Writes the slot and, perhaps, advances the epoch.
+    Announce { epoch: u64, exchange: Option<Slot> },
 }
 
 impl Worker {
@@ -182,29 +75,29 @@ impl Worker {
     /// A chain has been posted: now and then that is the occasion for a step.
     #[inline]
     pub(crate) fn count_towards_step(&self) {
-        if self.process.shared.is_some() {
-            self.steps_after_chains();
+        if self.process.member().is_some() {
+            self.step_if_due();
         }
     }
 
     /// A thread is about to wait for so many round trips, and may as well do something for its process.
     pub(crate) fn count_wait_towards_step(&self, round_trips: u64) {
-        if let Some(member) = &self.process.shared {
+        if let Some(member) = self.process.member() {
             // Each step reads what all processes have announced, so the more there are, the rarer it must be.
             let processes = member.slots().used.max(FEW_PROCESSES) as u64;
             let chains = (round_trips + CHAINS_PER_WAIT) * FEW_PROCESSES as u64 / processes;
             let chains = u32::try_from(chains).unwrap_or(u32::MAX);
             self.until_step.set(self.until_step.get().saturating_sub(chains));
-            self.steps_after_chains();
+            self.step_if_due();
         }
     }
 
     #[cold]
-    fn steps_after_chains(&self) {
+    fn step_if_due(&self) {
         let left = self.until_step.get();
         if left == 0 {
             self.until_step.set(CHAINS_PER_STEP);
-            self.begin_step(true);
+            self.begin_step(StepKind::Advance);
         } else {
             self.until_step.set(left - 1);
         }
@@ -215,17 +108,17 @@ impl Worker {
     /// epoch as the process knows it.
     pub(crate) fn advance_epoch(&self) -> u64 {
         let is_eager = self.advance_eagerly();
-        if self.process.shared.is_none() && !is_eager {
+        if self.process.member().is_none() && !is_eager {
             return self.process.collector.try_advance();
         }
-        self.begin_step(true);
+        self.begin_step(StepKind::Advance);
         self.known_epoch()
     }
 
-    /// Begins a step, unless a thread of the process is at it; one that `advances` the epoch, or only goes along.
-    fn begin_step(&self, advances: bool) {
-        let Some(member) = &self.process.shared else { return };
-        if member.joined.load(Ordering::Acquire) != JOINED || member.stepping.swap(true, Ordering::AcqRel) {
+    /// Begins a step, unless another thread of the process takes one.
+    fn begin_step(&self, kind: StepKind) {
+        let Some(member) = self.process.member() else { return };
+        if !member.begin_step() {
             return;
         }
         let Slots { used, pages } = member.slots().clone();
@@ -235,12 +128,12 @@ impl Worker {
         let addresses = (!pages.is_empty()).then(|| chain.read(control::epoch_page(0), pages.len()));
         let pages = pages.iter().filter(|page| !page.is_null());
         let pages = pages.map(|page| (*page, chain.read(*page, SLOTS_PER_PAGE))).collect();
-        self.take_step(chain, Part::Scan { head, addresses, pages, advances });
+        self.take_step(chain, Part::Scan { head, addresses, pages, kind });
     }
 
     /// Posts a part of a step.
     fn take_step(&self, chain: Chain, part: Part) {
-        let Some(member) = &self.process.shared else { return };
+        let Some(member) = self.process.member() else { return };
         let (mut chain, mut part) = (chain, part);
         loop {
             match self.submit(chain).into_posted() {
@@ -264,14 +157,14 @@ impl Worker {
     }
 
     fn end_step(&self) {
-        if let Some(member) = &self.process.shared {
-            member.stepping.store(false, Ordering::Release);
+        if let Some(member) = self.process.member() {
+            member.end_step();
         }
     }
 
     /// Looks whether what the step waits for is there, and goes on with it; gives whether it is still under way.
     pub(crate) fn go_on_with_step(&self) -> bool {
-        let Some(member) = &self.process.shared else { return false };
+        let Some(member) = self.process.member() else { return false };
         loop {
             let Some(ticket) = self.step.borrow().as_ref().map(|step| step.ticket) else { return false };
             let Poll::Ready((chain, result)) = self.poll_posted(ticket) else { return true };
@@ -303,7 +196,7 @@ impl Worker {
     fn go_on_after(&self, member: &Member, part: Part, done: &Chain) -> Result<Option<(Chain, Part)>> {
         let collector = &self.process.collector;
         match part {
-            Part::Scan { head, addresses, pages, advances } => {
+            Part::Scan { head, addresses, pages, kind } => {
                 let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return Ok(None) };
                 let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
                 // Before the epoch is announced: see `compaction`.
@@ -322,13 +215,12 @@ impl Worker {
                     return Ok(None);
                 }
                 collector.observe(epoch);
-                let slot = Address::from_bits(member.slot.load(Ordering::Acquire));
+                let slot = member.slot();
                 if slot.is_null() || !collector.has_caught_up(epoch) {
                     return Ok(None);
                 }
                 let mut chain = self.empty_chain();
-                let announces = member.announced.load(Ordering::Relaxed) < epoch;
-                if announces {
+                if member.announced() < epoch {
                     chain.write(slot, &[epoch]);
                 }
                 let pages = pages.iter().flat_map(|(page, words)| {
@@ -340,9 +232,10 @@ impl Worker {
                 let is_behind =
                     |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
                 let behind = here.chain(pages).find(|place| is_behind(*place)).map(|(at, _)| at);
-                member.behind.store(behind.map_or(0, Address::bits), Ordering::Relaxed);
-                let exchange = (advances && (behind.is_none() || self.has(Plant::LonelyEpoch)))
-                    .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
+                member.set_behind(behind);
+                let exchange = (kind == StepKind::Advance
+                    && (behind.is_none() || self.has(Plant::LonelyEpoch)))
+                .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
                 if chain.ops().is_empty() {
                     self.recycle(chain);
                     return Ok(None);
@@ -350,7 +243,7 @@ impl Worker {
                 Ok(Some((chain, Part::Announce { epoch, exchange })))
             }
             Part::Announce { epoch, exchange } => {
-                member.announced.store(epoch, Ordering::Relaxed);
+                member.set_announced(epoch);
                 if exchange.is_some_and(|exchange| done.word(&exchange) == epoch) {
                     collector.observe(epoch + 1);
                     tracing::trace!(epoch = epoch + 1, "advanced the epoch");
@@ -362,7 +255,7 @@ impl Worker {
 
     /// The epoch, and the process that is furthest behind it. One round trip, none if this process is alone.
     pub(crate) async fn read_announcements(&self) -> Result<(u64, Option<usize>)> {
-        let Some(member) = &self.process.shared else { return Ok((self.known_epoch(), None)) };
+        let Some(member) = self.process.member() else { return Ok((self.known_epoch(), None)) };
         self.announce_eagerly();
         let Slots { used, pages } = member.slots().clone();
         let mut chain = self.empty_chain();
@@ -386,19 +279,19 @@ impl Worker {
     /// Takes a step and waits for it. At once if another thread of the process is at it.
     pub(crate) async fn step(&self) {
         let is_eager = self.advance_eagerly();
-        if self.process.shared.is_none() {
+        if self.process.member().is_none() {
             if !is_eager {
                 self.process.collector.try_advance();
             }
             return;
         }
-        self.begin_step(true);
+        self.begin_step(StepKind::Advance);
         self.finish_step().await;
     }
 
     /// Goes along with the epoch, without advancing it.
     pub(crate) async fn follow_epoch(&self) {
-        self.begin_step(false);
+        self.begin_step(StepKind::Follow);
         self.finish_step().await;
     }
 

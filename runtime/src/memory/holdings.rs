@@ -1,4 +1,4 @@
-//! What a thread holds that no root may lead to: told to whoever [sweeps](super::sweep).
+//! Objects that a thread holds and that may not be reachable from any root: its part of the answer to a [sweep](super::sweep_barrier).
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -8,89 +8,127 @@ use super::process::Process;
 use super::sweep_barrier::lock;
 use crate::pointer::Address;
 
-/// How many written objects a process remembers. One that has written more says that it uses everything.
+/// The largest number of written objects that a process remembers.
 const MOST_WRITTEN: usize = 1 << 20;
 
-/// Objects of a thread that no root may lead to.
+/// Objects of a thread that may not be reachable from any root.
 #[derive(Default)]
 pub(crate) struct Holdings {
-    /// Whether anybody could ask.
-    are_kept: bool,
-    /// Those that a value of the program stands for, and whether they have been written; and which of these places are empty.
-    held: RefCell<Vec<(Address, bool)>>,
+    account: Account,
+    /// The objects that values of the program stand for, and the unused places among them.
+    held: RefCell<Vec<(Address, Content)>>,
     empty: RefCell<Vec<u32>>,
-    /// Those that were written without being linked.
+    /// The objects that were written without being linked.
     written: RefCell<Written>,
 }
 
+/// Whether a thread keeps account of its objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// It does: another process may sweep.
+    Kept,
+    /// It does not, at no cost.
+    #[default]
+    None,
+}
+
+/// The words of an object that a thread holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// They are not in far memory yet, so they link to nothing.
+    Unwritten,
+    /// They are in far memory, and may link to other objects.
+    Written,
+}
+
 /// Written objects.
-#[derive(Default)]
-pub(crate) struct Written {
-    objects: HashSet<Address>,
-    are_too_many: bool,
+pub(crate) enum Written {
+    Objects(HashSet<Address>),
+    /// More than a process remembers: it says that it uses all candidates.
+    TooMany,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self::Objects(HashSet::new())
+    }
 }
 
 impl Written {
-    fn add(&mut self, objects: impl Iterator<Item = Address>) {
-        self.objects.extend(objects);
-        self.are_too_many |= self.objects.len() > MOST_WRITTEN;
-        if self.are_too_many {
-            self.objects = HashSet::new();
+    fn add(&mut self, object: Address) {
+        if let Self::Objects(objects) = self {
+            objects.insert(object);
+        }
+        self.limit();
+    }
+
+    fn append(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::Objects(mine), Self::Objects(others)) => mine.extend(others),
+            _ => *self = Self::TooMany,
+        }
+        self.limit();
+    }
+
+    fn limit(&mut self) {
+        if matches!(self, Self::Objects(objects) if objects.len() > MOST_WRITTEN) {
+            *self = Self::TooMany;
         }
     }
 
     pub(crate) fn veto(&self, candidates: &Candidates) {
-        if self.are_too_many {
-            return candidates.uses_everything();
+        match self {
+            Self::Objects(objects) => objects.iter().for_each(|at| candidates.uses(*at)),
+            Self::TooMany => candidates.uses_everything(),
         }
-        self.objects.iter().for_each(|at| candidates.uses(*at));
     }
 }
 
 impl Holdings {
-    pub(crate) fn new(are_kept: bool) -> Self {
-        Self { are_kept, ..Self::default() }
+    pub(crate) fn new(account: Account) -> Self {
+        Self { account, ..Self::default() }
     }
 
-    /// Takes note of an object, until it is [released](Self::release).
+    /// Takes note of an object, until it is [released](Self::release). Returns its place.
     #[inline]
-    pub(crate) fn hold(&self, object: Address, is_written: bool) -> u32 {
-        if !self.are_kept {
+    pub(crate) fn hold(&self, object: Address, content: Content) -> u32 {
+        if self.account == Account::None {
             return 0;
         }
         let mut held = self.held.borrow_mut();
         if let Some(place) = self.empty.borrow_mut().pop() {
-            held[place as usize] = (object, is_written);
+            held[place as usize] = (object, content);
             return place;
         }
-        held.push((object, is_written));
+        held.push((object, content));
         held.len() as u32 - 1
     }
 
     #[inline]
     pub(crate) fn release(&self, place: u32) {
-        if self.are_kept {
+        if self.account == Account::Kept {
             self.held.borrow_mut()[place as usize].0 = Address::NULL;
             self.empty.borrow_mut().push(place);
         }
     }
 
-    /// Takes note of an object that is about to be written, and perhaps linked later.
+    /// Takes note of an object that is about to be written, and may be linked later.
     pub(crate) fn wrote(&self, object: Address) {
-        if self.are_kept {
-            self.written.borrow_mut().add([object].into_iter());
+        if self.account == Account::Kept {
+            self.written.borrow_mut().add(object);
         }
     }
 
-    /// An object has been retired or deleted.
+    /// An object was retired or deleted.
     #[inline]
     pub(crate) fn forget(&self, object: Address) {
-        if !self.are_kept {
+        if self.account == Account::None {
             return;
         }
-        let mut written = self.written.borrow_mut();
-        if !written.objects.is_empty() {
-            written.objects.remove(&object);
+        if let Written::Objects(written) = &mut *self.written.borrow_mut()
+            && !written.is_empty()
+        {
+            written.remove(&object);
         }
     }
 
@@ -99,21 +137,18 @@ impl Holdings {
     }
 
     pub(crate) fn veto(&self, candidates: &Candidates) {
-        for (object, is_written) in &*self.held.borrow() {
-            if *is_written {
-                candidates.uses(*object);
-            } else {
-                candidates.keeps(*object, 1);
+        for (object, content) in &*self.held.borrow() {
+            match content {
+                Content::Written => candidates.uses(*object),
+                Content::Unwritten => candidates.keeps(*object, 1),
             }
         }
         self.written.borrow().veto(candidates);
     }
 
-    /// What a thread that ends leaves to its process.
+    /// Leaves the written objects of a thread that ends to its process.
     pub(crate) fn leave(&mut self, process: &Process) {
         let written = std::mem::take(self.written.get_mut());
-        let mut left = lock(&process.sweep_barrier.written);
-        left.are_too_many |= written.are_too_many;
-        left.add(written.objects.into_iter());
+        lock(&process.sweep_barrier.written).append(written);
     }
 }

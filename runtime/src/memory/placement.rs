@@ -46,12 +46,35 @@ impl Policy {
 /// Which memory node an object is allocated on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// What the cluster's policy says.
+    /// The choice of the cluster's policy.
     Default,
-    /// What this one says.
+    /// The choice of this policy.
     By(Policy),
     /// The node of this address, so that one chain reaches both.
     Near(Address),
     /// This node.
     Node(u16),
+}
+
+/// The memory node to try first for a block, and the order in which its segments are used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) node: u16,
+    pub(crate) segments: SegmentOrder,
+}
+
+/// The segment of a node that a thread takes its next chunk from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentOrder {
+    /// The one that it took the last from.
+    Same,
+    /// The next one.
+    Rotating,
+}
+
+impl Target {
+    /// A node, whose segments are used one after the other.
+    pub(crate) const fn on(node: u16) -> Self {
+        Self { node, segments: SegmentOrder::Same }
+    }
 }

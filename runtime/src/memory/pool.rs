@@ -1,27 +1,30 @@
 //! The pool: free blocks in far memory, for any thread of any process.
 //!
 //! A memory node has a list of *pages* for each class, its head in the node's first segment. A page is a block whose first
-//! word leads to the next page and whose other words are the addresses of free blocks. So some 250 blocks come and go with
-//! one page: giving is one chain, the page's WRITE and the head's CAS, posted and not waited for; taking is a READ of the
+//! word links to the next page and whose other words are the addresses of free blocks. So some 250 blocks come and go with
+//! one page. Giving is one chain, the page's WRITE and the head's CAS, posted and not waited for. Taking is a READ of the
 //! head, a READ of the page and a CAS, one after the other.
 //!
-//! It is Treiber's stack, and what makes a pop of it safe is what the pool serves: a thread that takes a page holds a guard
+//! It is Treiber's stack. Its pop is safe by the reclamation that the pool serves: a thread that takes a page holds a guard
 //! from before it reads the head until its CAS is done, and a page that was taken is *retired*, not freed. So no page that a
-//! thread has seen at the head can come back there before that thread is done: if the CAS succeeds, what was read is true.
+//! thread has seen at the head can come back there before that thread is done: if the CAS succeeds, the page's words are as they were read.
 //!
 //! The linearization points are the two CASes. A page has an eighth of a chunk, 2 KiB at most. Blocks of that size and more are
-//! their own pages; for smaller ones a page is a block of another class, or, where memory is short, one of themselves with
+//! their own pages. For smaller ones a page is a block of another class or, where memory is short, one of themselves with
 //! as many addresses as it has room for.
 //!
-//! A link or an entry that leads to no block of its class is [corrupted](crate::Error::Corrupted), and so is a list that leads back to
-//! itself. The page stays where it is, and whoever needs blocks of that class is told.
+//! A link or an entry that points to no block of its class is [corrupted](crate::Error::Corrupted), and so is a list with a cycle.
+//! The page stays on the list, and each allocation that reads it fails with that error.
 //!
-//! A thread that ends or whose future is dropped leaves nothing behind: whoever finds the completion takes in what it brings.
+//! A thread that ends or whose future is dropped loses no block: the completion's callback takes in the blocks that it brings.
 
 use super::cache::{Batch, free_blocks};
 use super::heap::ThreadHeap;
+use super::placement::Target;
 use super::worker::Worker;
 use crate::error::Result;
+use crate::io::Purpose;
+use crate::io::Retry;
 use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::control;
@@ -33,19 +36,45 @@ use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
 /// In a link to a page: the page is one of the blocks that it lists.
-const MEMBER: u64 = 1;
+const LISTED: u64 = 1;
 
 const PAGE: ObjectType = ObjectType::internal("page of free blocks");
 
-/// What a page lists.
+/// The largest number of chunks that a thread takes in a row for pages.
+const MOST_PAGE_CHUNKS: u32 = 8;
+/// The number of attempts of a thread that ends to give back its blocks, while others change the same lists.
+const ATTEMPTS_TO_LEAVE: u32 = 8;
+
+/// The blocks in a thread's lists that it gives to the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// Those above the number that a thread keeps.
+    Surplus,
+    /// All.
+    All,
+    /// All, on pages that are blocks of the class that they list. Memory is short: a page of another class would keep that one's chunk from
+    /// becoming free.
+    AllOnListed,
+}
+
+/// The block that a page is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageBlock {
+    /// One of the free blocks that the page lists.
+    Listed,
+    /// A block of the class for pages.
+    Separate,
+}
+
+/// A page that was read.
 pub(crate) struct Page {
     pub(crate) at: Address,
-    pub(crate) is_member: bool,
+    pub(crate) block: PageBlock,
     pub(crate) words: Vec<u64>,
 }
 
 impl Page {
-    /// The link to the next one.
+    /// The link to the next page.
     pub(crate) fn next(&self) -> u64 {
         self.words[0]
     }
@@ -55,7 +84,7 @@ impl Page {
     }
 }
 
-/// Looks whether what a page lists can be blocks of a class on a memory node.
+/// Checks that the entries of a page can be blocks of a class on a memory node.
 fn check_entries(grid: &Grid, node: u16, class: Class, page: Address, entries: &[u64]) -> Result<()> {
     let can_be = |at| grid.is_on_node(at, node) && grid.begins_block(at, class);
     match free_blocks(grid, class, entries).position(|(at, _)| !can_be(at)) {
@@ -69,43 +98,49 @@ fn check_entries(grid: &Grid, node: u16, class: Class, page: Address, entries: &
 }
 
 impl ThreadHeap {
-    /// Blocks to give to the pool, if there are too many.
-    pub(crate) fn next_batch(&self) -> Option<Batch> {
-        let all = self.gives_all.get();
-        let keep = if all { 0 } else { self.keeps() };
+    /// The class of a page's block; the page lists blocks of `class`.
+    pub(crate) fn class_of_page(&self, class: Class, block: PageBlock) -> Class {
+        match block {
+            PageBlock::Listed => class,
+            PageBlock::Separate => self.page_class,
+        }
+    }
+
+    /// The next blocks to give to the pool.
+    fn next_batch(&self, release: Release) -> Option<Batch> {
+        let keep = if release == Release::Surplus { self.keeps() } else { 0 };
         for (node, cache) in self.nodes.iter().enumerate() {
             let mut cache = cache.borrow_mut();
             let Some(class) = cache.surplus(keep) else { continue };
             let has_room = class.words() >= self.page_words;
-            // Where memory is short, a page of another class would keep that one's chunk from becoming free.
-            let is_own = has_room || self.is_short.get();
-            let page = if is_own { None } else { cache.take(self.page_class) };
+            let is_on_listed = has_room || release == Release::AllOnListed;
+            let page = if is_on_listed { None } else { cache.take(self.page_class) };
             if page.is_some() {
                 self.lacks_pages.set(false);
-            } else if !has_room && !all && !self.lacks_pages.get() {
-                // Its blocks have no room for a page; one will be had when there is an occasion to wait for it.
+            } else if !has_room && release == Release::Surplus && !self.lacks_pages.get() {
+                // The blocks have no room for a page. The thread gets one where it can wait for it.
                 self.wants_page.set(Some(node as u16));
                 continue;
             }
-            let is_member = page.is_none();
-            let room = if is_member { class.words().min(self.page_words) } else { self.page_words };
+            let block = if page.is_some() { PageBlock::Separate } else { PageBlock::Listed };
+            let room = self.class_of_page(class, block).words().min(self.page_words);
             let page = page.or_else(|| cache.take(class))?;
             let mut words = self.page.take();
-            cache.fill(class, room - 1, all, &mut words);
-            return Some(Batch { node: node as u16, class, page, is_member, words });
+            cache.fill(class, room - 1, release, &mut words);
+            return Some(Batch { node: node as u16, class, page, block, words });
         }
         None
     }
 
-    /// Whether there are more small blocks than fit in a few pages made of themselves, and no page for them.
-    pub(crate) fn has_many_blocks(&self, node: u16) -> bool {
+    /// Returns whether there are more small blocks than fit on a few pages made of themselves, and no page for them.
+    fn has_many_blocks(&self, node: u16) -> bool {
         self.nodes[usize::from(node)].borrow_mut().lacks_page(self.page_class)
     }
 
-    /// Takes back what did not get to the pool.
-    pub(crate) fn put_batch(&self, batch: &Batch) {
+    /// Takes back blocks that did not get to the pool.
+    fn put_batch(&self, batch: &Batch) {
         let mut cache = self.nodes[usize::from(batch.node)].borrow_mut();
-        let class = if batch.is_member { batch.class } else { self.page_class };
+        let class = self.class_of_page(batch.class, batch.block);
         self.veto(batch.page, class.bytes());
         self.veto_blocks(batch.class, &batch.words[1..]);
         cache.put(class, batch.page);
@@ -120,36 +155,96 @@ impl Worker {
         control::pool(self.heap().geometry.segments_of(node).start, class)
     }
 
-    /// Gives back what is surplus, without waiting.
+    /// Gives back surplus blocks, without waiting.
     #[inline]
     pub(crate) fn give_surplus(&self) {
         if self.heap().has_surplus.get() {
-            self.give_now();
+            self.give_to_pool(Release::Surplus);
         }
     }
 
+    /// Gives back surplus blocks, and gets a page for them if there is none. No round trip for most calls.
+    #[inline]
+    pub(crate) async fn flush_surplus(&self) -> Result<()> {
+        self.give_surplus();
+        if let Some(node) = self.heap().wants_page.take() {
+            Box::pin(self.get_page(node)).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives back all blocks in the thread's lists, and those that ended threads have left, without waiting.
+    pub(crate) fn give_everything(&self) {
+        self.heap().take_spare();
+        self.give_to_pool(Release::All);
+    }
+
+    /// As [`give_everything`](Self::give_everything), on pages that are blocks of the class that they list.
+    pub(crate) fn give_everything_on_listed(&self) {
+        self.process.end_quarantine();
+        self.heap().take_spare();
+        self.give_to_pool(Release::AllOnListed);
+    }
+
     #[cold]
-    fn give_now(&self) {
+    fn give_to_pool(&self, release: Release) {
         let heap = self.heap();
+        heap.has_surplus.set(true);
+        // Giving may itself bring blocks: those that another thread's CAS kept from the pool.
         while heap.has_surplus.replace(false) {
             self.give_runs();
-            while let Some(batch) = heap.next_batch() {
+            while let Some(batch) = heap.next_batch(release) {
                 self.give_batch(batch);
             }
         }
-        heap.gives_all.set(false);
-        self.say_held_bytes();
+        self.report_held_bytes();
+    }
+
+    #[cold]
+    async fn get_page(&self, node: u16) -> Result<()> {
+        let mut node = Some(node);
+        for _ in 0..MOST_PAGE_CHUNKS {
+            let Some(on) = node else { break };
+            let found = self.heap().refill(self, Target::on(on), self.heap().page_class).await?;
+            self.heap().lacks_pages.set(!found);
+            self.give_to_pool(Release::Surplus);
+            node = self.heap().wants_page.take();
+        }
+        Ok(())
+    }
+
+    /// The thread ends: it gives back all of its blocks, and waits until they are in the pool. Blocks that do not get there are left to the
+    /// other threads of the process.
+    pub(crate) async fn leave_heap(&self) {
+        self.tell_live_bytes();
+        for node in 0..self.heap().geometry.nodes() {
+            if self.heap().has_many_blocks(node) {
+                // Without a page it takes a chain for each few of them.
+                let _ = self.get_page(node).await;
+            }
+        }
+        self.give_everything();
+        self.wait_for_detached().await;
+        let mut backoff = Retry::for_holder(self).bounded();
+        for _ in 0..ATTEMPTS_TO_LEAVE {
+            if !self.heap().has_surplus.get() {
+                break;
+            }
+            backoff.wait_for(Purpose::Pool).await;
+            self.give_everything();
+            self.wait_for_detached().await;
+        }
     }
 
     fn give_batch(&self, batch: Batch) {
         let head = self.pool_at(batch.node, batch.class);
-        let link = batch.page.bits() | if batch.is_member { MEMBER } else { 0 };
+        let link = batch.page.bits() | if batch.block == PageBlock::Listed { LISTED } else { 0 };
         let seen = {
             let mut cache = self.heap().nodes[usize::from(batch.node)].borrow_mut();
-            // What this thread posts next comes after it.
+            // The thread's next page links to this one.
             std::mem::replace(&mut cache.class(batch.class).head, link)
         };
-        let bytes = if batch.is_member { batch.class } else { self.heap().page_class }.bytes();
+        let bytes = self.heap().class_of_page(batch.class, batch.block).bytes();
         self.heap().note_page(batch.page, bytes, PAGE);
         let mut batch = batch;
         batch.words[0] = seen;
@@ -158,7 +253,7 @@ impl Worker {
         chain.write(batch.page, &batch.words);
         let slot = chain.compare_exchange(head, seen, link);
         self.submit_detached(chain, move |ct, done| {
-            // Where the outcome is not known the blocks may be there: they are lost, not given twice.
+            // Without a known outcome the blocks may be in the pool: they are lost, not given twice.
             let Some(done) = done else { return };
             let found = done.word(&slot);
             if found != seen {
@@ -170,8 +265,8 @@ impl Worker {
         });
     }
 
-    /// Takes a page from the pool, whose list had this head a moment ago, under a guard; gives whether there was one. Two round
-    /// trips if there was, otherwise none.
+    /// Takes a page from the pool, whose list had this head when it was read under the caller's guard. Returns `false` if the list is empty.
+    /// Two round trips, none if it is empty.
     pub(crate) async fn take_page(&self, node: u16, class: Class, mut head: u64) -> Result<bool> {
         let at = self.pool_at(node, class);
         loop {
@@ -192,7 +287,7 @@ impl Worker {
                     cache.class(class).head = next;
                     cache.put_entries(&ct.heap().grid, class, page.entries());
                     drop(cache);
-                    ct.retire_page(class, page.at, page.is_member);
+                    ct.retire_page(class, &page);
                 }
                 found
             });
@@ -203,11 +298,12 @@ impl Worker {
         }
     }
 
-    /// The page that a link leads to, on a memory node. One READ.
+    /// Reads the page that a link on a memory node points to. One READ.
     pub(crate) async fn read_page(&self, node: u16, class: Class, link: u64) -> Result<Page> {
         let heap = self.heap();
-        let (at, is_member) = (Address::from_bits(link & !MEMBER), link & MEMBER != 0);
-        let of_page = if is_member { class } else { heap.page_class };
+        let at = Address::from_bits(link & !LISTED);
+        let block = if link & LISTED != 0 { PageBlock::Listed } else { PageBlock::Separate };
+        let of_page = heap.class_of_page(class, block);
         if !heap.grid.is_on_node(at, node) || !heap.grid.begins_block(at, of_page) {
             let what = format!("pool of {} bytes", class.bytes());
             return Err(corrupted_as(
@@ -220,13 +316,13 @@ impl Worker {
         let words = heap.page_words.min(of_page.words());
         let words = self.read_words(at, words, |words| Ok(words.to_vec())).await?;
         check_entries(&heap.grid, node, class, at, &words[1..])?;
-        Ok(Page { at, is_member, words })
+        Ok(Page { at, block, words })
     }
 
-    /// A page is off its list: its block may be used again once nobody can be reading it.
-    pub(crate) fn retire_page(&self, class: Class, at: Address, is_member: bool) {
-        let class = if is_member { class } else { self.heap().page_class };
-        self.retire_block(Block { address: at, bytes: class.bytes() });
+    /// Retires a page that is off its list: other threads may still read it.
+    pub(crate) fn retire_page(&self, class: Class, page: &Page) {
+        let bytes = self.heap().class_of_page(class, page.block).bytes();
+        self.retire_block(Block { address: page.at, bytes });
     }
 }
 

@@ -8,12 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::cache::Spare;
 use super::candidates::Candidates;
-use super::global::Member;
+use super::known::Known;
+use super::member::{Member, Membership};
 use super::sweep_barrier::SweepBarrier;
-use crate::epoch::Collector;
 use crate::epoch::primitive::Arc;
+use crate::epoch::{BlockKind, Collector};
 use crate::io::Sleepers;
-use crate::segment::grid::{Grid, Known};
+use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::Block;
 
@@ -34,15 +35,14 @@ pub(crate) struct Process {
     threads: AtomicUsize,
     /// What it says while another process sweeps memory.
     pub(crate) sweep_barrier: SweepBarrier,
-    /// Its part in a cluster of several processes.
-    pub(crate) shared: Option<Member>,
+    membership: Membership,
     /// Whether it has died and its slots are idle, whatever guards its threads have: in the simulator.
     pub(crate) is_abandoned: AtomicBool,
 }
 
 impl Process {
     /// The only process of its cluster.
-    pub(crate) fn alone(collector: Arc<Collector>, threads: usize, segments: u32) -> Self {
+    pub(crate) fn solo(collector: Arc<Collector>, threads: usize, segments: u32) -> Self {
         Self {
             collector,
             known: Known::new(segments),
@@ -52,37 +52,42 @@ impl Process {
             sleepers: std::sync::Arc::default(),
             threads: AtomicUsize::new(threads),
             sweep_barrier: SweepBarrier::default(),
-            shared: None,
+            membership: Membership::Solo,
             is_abandoned: AtomicBool::new(false),
         }
     }
 
     /// One of several processes, and the slot that it tries first.
     pub(crate) fn one_of_several(identity: u32, number: usize, threads: usize, segments: u32) -> Self {
-        let member = Member::new(identity, number);
-        let alone = Self::alone(Arc::new(Collector::new()), threads, segments);
-        Self { shared: Some(member), ..alone }
+        let membership = Membership::Member(Member::new(identity, number));
+        Self { membership, ..Self::solo(Arc::new(Collector::new()), threads, segments) }
+    }
+
+    /// The process as a member of its cluster, if that has several processes.
+    #[inline]
+    pub(crate) fn member(&self) -> Option<&Member> {
+        self.membership.member()
     }
 
     /// It has read the counters beside the epoch.
     pub(crate) fn hear_counters(&self, requests: u64, recut: u64) {
-        let Some(member) = &self.shared else { return };
-        if member.hears_of_requests(requests) {
+        let Some(member) = self.member() else { return };
+        if member.reads_requests(requests) {
             self.requests.fetch_add(1, Ordering::Relaxed);
         }
-        if member.hears_of_recut(recut) {
+        if member.reads_recut(recut) {
             self.known.forget();
         }
     }
 
     /// The slot of a process that is behind the epoch, as it was last seen.
     pub(crate) fn behind(&self) -> Option<Address> {
-        self.shared.as_ref()?.behind()
+        self.member()?.behind()
     }
 
     /// Whether this is its slot.
     pub(crate) fn has_slot(&self, slot: Address) -> bool {
-        self.shared.as_ref().is_some_and(|member| member.has_slot(slot))
+        self.member().is_some_and(|member| member.has_slot(slot))
     }
 
     /// How often its threads have been asked to give back memory.
@@ -95,7 +100,7 @@ impl Process {
     pub(crate) fn ask_for_memory(&self) -> bool {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.sleepers.wake();
-        self.shared.is_some()
+        self.member().is_some()
     }
 
     fn spare(&self) -> MutexGuard<'_, Spare> {
@@ -118,7 +123,7 @@ impl Process {
 
     /// Keeps a free block out of use, unless memory was short; returns whether it does.
     pub(crate) fn quarantine(&self, grid: &Grid, node: u16, block: Block) -> bool {
-        self.quarantined().as_mut().map(|kept| kept.put(grid, node, block, false)).is_some()
+        self.quarantined().as_mut().map(|kept| kept.put(grid, node, block, BlockKind::Internal)).is_some()
     }
 
     /// Memory is short: what was kept out of use is spare from now on.
@@ -154,7 +159,7 @@ impl Process {
 
     /// True once it has left the cluster, as one of several that did not die.
     pub(crate) fn has_left(&self) -> bool {
-        self.shared.as_ref().is_some_and(Member::has_left)
+        self.member().is_some_and(Member::has_left)
     }
 
     /// It has more threads.
@@ -180,6 +185,6 @@ impl Process {
 
     /// All of its threads are gone, whatever they did; gives who it is if others may see it.
     pub(crate) fn is_gone(&self) -> Option<u32> {
-        self.shared.as_ref().map(|member| member.identity)
+        self.member().map(|member| member.identity)
     }
 }

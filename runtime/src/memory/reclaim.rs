@@ -5,6 +5,7 @@
 //! What an ended thread leaves behind the others of its process take over.
 
 use super::worker::Worker;
+use crate::epoch::BlockKind;
 use crate::error::{self, Error, HeldBackBy, Result};
 use crate::io::Purpose;
 use crate::io::Retry;
@@ -37,8 +38,8 @@ impl Worker {
     pub(crate) fn retire(&self, block: Block) -> Result<()> {
         self.heap().check_retirement(block, self.limbo.borrow().last())?;
         count(&self.io.counters.retired, 1);
-        self.heap().gives_up(block);
-        self.put_in_limbo(block, true);
+        self.heap().veto_freed(block);
+        self.put_in_limbo(block, BlockKind::Object);
         let left = self.until_advance.get() - 1;
         if left > 0 {
             self.until_advance.set(left);
@@ -48,22 +49,22 @@ impl Worker {
             self.poll_detached();
             let epoch = self.advance_epoch();
             self.free_expired(epoch);
-            self.say_held_bytes();
+            self.report_held_bytes();
         }
         Ok(())
     }
 
     /// Retires a block that was no object's, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
-        self.heap().gives_up(block);
-        self.put_in_limbo(block, false);
+        self.heap().veto_freed(block);
+        self.put_in_limbo(block, BlockKind::Internal);
     }
 
-    fn put_in_limbo(&self, block: Block, is_object: bool) {
+    fn put_in_limbo(&self, block: Block, kind: BlockKind) {
         let is_low = self.has(Plant::LowTag);
         let tag = if is_low { self.process.collector.epoch() } else { self.io.epoch.tag() };
         self.heap().note_retired(block, self.expires(tag));
-        self.limbo.borrow_mut().push(tag, block, is_object);
+        self.limbo.borrow_mut().push(tag, block, kind);
         self.advance_for(tag, block);
     }
 
@@ -151,14 +152,15 @@ impl Worker {
         Ok(self.free_all(|| self.limbo.borrow_mut().pop_any()))
     }
 
-    fn free_all(&self, mut next: impl FnMut() -> Option<(Block, bool)>) -> u64 {
+    fn free_all(&self, mut next: impl FnMut() -> Option<(Block, BlockKind)>) -> u64 {
         let mut freed = 0;
-        while let Some((block, is_object)) = next() {
-            if is_object {
-                self.heap().free(block);
-                freed += 1;
-            } else {
-                self.heap().put(block);
+        while let Some((block, kind)) = next() {
+            match kind {
+                BlockKind::Object => {
+                    self.heap().free(block);
+                    freed += 1;
+                }
+                BlockKind::Internal => self.heap().put(block),
             }
         }
         count(&self.io.counters.reclaimed, freed);

@@ -49,8 +49,8 @@ pub(crate) struct SweepBarrier {
     candidates: Mutex<Option<Arc<Candidates>>>,
     /// What each of its threads says.
     threads: Mutex<Vec<Arc<Said>>>,
-    /// Whether no process sweeps in this cluster.
-    is_never_asked: AtomicBool,
+    /// True if no process sweeps in this cluster.
+    is_disabled: AtomicBool,
     /// What its ended threads had written.
     pub(crate) written: Mutex<Written>,
     /// What its record says.
@@ -110,14 +110,14 @@ impl SweepBarrier {
         lock(&self.threads).iter().filter(|thread| thread.heard.load(Ordering::Acquire) != number).count()
     }
 
-    /// No process sweeps in this cluster: nobody asks what threads hold. Said before the process has compute threads.
-    pub(crate) fn is_never_asked(&self) {
-        self.is_never_asked.store(true, Ordering::Release);
+    /// No process sweeps in this cluster, so threads keep no account of what they hold. Called before the process has compute threads.
+    pub(crate) fn disable(&self) {
+        self.is_disabled.store(true, Ordering::Release);
     }
 
-    /// Whether a process may sweep in this cluster.
-    pub(crate) fn may_be_asked(&self) -> bool {
-        !self.is_never_asked.load(Ordering::Acquire)
+    /// Returns whether a process may sweep in this cluster.
+    pub(crate) fn is_enabled(&self) -> bool {
+        !self.is_disabled.load(Ordering::Acquire)
     }
 
     /// About how many bytes its threads have in free blocks and in garbage.
@@ -167,7 +167,7 @@ impl ThreadHeap {
 
     /// A block is no object any more.
     #[inline]
-    pub(crate) fn gives_up(&self, block: Block) {
+    pub(crate) fn veto_freed(&self, block: Block) {
         self.veto(block.address, block.bytes);
         self.holdings.forget(block.address);
     }
@@ -219,8 +219,8 @@ impl Limbo {
 impl Worker {
     /// Says how many bytes the thread has in free blocks and in garbage, where others may want to know when it has died. Called where
     /// blocks move by the page, so what it said is out by a page for each size at most, and by 64 retired objects.
-    pub(crate) fn say_held_bytes(&self) {
-        if self.process.shared.is_none() {
+    pub(crate) fn report_held_bytes(&self) {
+        if self.process.member().is_none() {
             return;
         }
         let mut bytes = self.limbo.borrow().bytes();

@@ -7,6 +7,7 @@ use super::{Pointer, RemotePtr};
 use crate::error::Result;
 use crate::memory::block::block_of;
 use crate::memory::heap::ThreadHeap;
+use crate::memory::holdings::Content;
 use crate::session::ComputeThread;
 use farfield_words::Remote;
 
@@ -50,7 +51,7 @@ impl ComputeThread {
         if heap.process.sweep_barrier.is_called() {
             heap.with_candidates(|candidates| candidates.uses(object.address()));
         }
-        let place = heap.holdings.hold(object.address(), true);
+        let place = heap.holdings.hold(object.address(), Content::Written);
         Held { object, heap, place }
     }
 

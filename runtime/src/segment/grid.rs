@@ -8,9 +8,6 @@
 //! So objects need no header: where an object is says how large its block is. Free chunks that stand side by side are
 //! found as one run; there is nothing to coalesce.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
-
 use super::classes::{Class, block_align, block_bytes};
 use super::tagged::tagged_words;
 use crate::error::Result;
@@ -241,53 +238,6 @@ impl Grid {
         let is_multiple = |within: u64| (within as u32).is_multiple_of(class.bytes() as u32);
         at.offset().checked_sub(first).is_some_and(is_multiple)
             && at.offset() + class.bytes() <= self.end(at.segment(), chunk)
-    }
-}
-
-/// What a process knows of the chunks that are cut into blocks.
-///
-/// It may go on believing it: such a chunk is put to another use only after every process has been told to forget what it
-/// knew, and has left the epoch in which it was told. See `compaction`.
-#[derive(Debug)]
-pub(crate) struct Known {
-    segments: Vec<OnceLock<Pages>>,
-}
-
-/// By chunk, 1 + the class; 0 where it is not known. In pages, of which most processes need few.
-type Pages = Box<[OnceLock<Box<[AtomicU8; KNOWN_PER_PAGE]>>]>;
-
-const KNOWN_PER_PAGE: usize = 256;
-
-impl Known {
-    pub(crate) fn new(segments: u32) -> Self {
-        Self { segments: (0..segments).map(|_| OnceLock::new()).collect() }
-    }
-
-    #[inline]
-    pub(crate) fn class(&self, segment: u16, chunk: u64) -> Option<Class> {
-        let (page, within) = (chunk as usize / KNOWN_PER_PAGE, chunk as usize % KNOWN_PER_PAGE);
-        let pages = self.segments.get(usize::from(segment))?.get()?;
-        let known = pages.get(page)?.get()?[within].load(Ordering::Relaxed);
-        known.checked_sub(1).and_then(|index| Class::from_index(usize::from(index)))
-    }
-
-    pub(crate) fn learn(&self, grid: &Grid, segment: u16, chunk: u64, class: Option<Class>) {
-        let (page, within) = (chunk as usize / KNOWN_PER_PAGE, chunk as usize % KNOWN_PER_PAGE);
-        let Some(segment_pages) = self.segments.get(usize::from(segment)) else { return };
-        let pages = (grid.chunks(segment) as usize).div_ceil(KNOWN_PER_PAGE);
-        let pages = segment_pages.get_or_init(|| (0..pages).map(|_| OnceLock::new()).collect());
-        if let Some(page) = pages.get(page) {
-            let page = page.get_or_init(|| Box::new([const { AtomicU8::new(0) }; KNOWN_PER_PAGE]));
-            page[within].store(class.map_or(0, |class| class.index() as u8 + 1), Ordering::Relaxed);
-        }
-    }
-
-    /// Forgets everything.
-    pub(crate) fn forget(&self) {
-        let pages = self.segments.iter().filter_map(OnceLock::get).flatten();
-        for known in pages.filter_map(OnceLock::get).flat_map(|page| page.iter()) {
-            known.store(0, Ordering::Relaxed);
-        }
     }
 }
 

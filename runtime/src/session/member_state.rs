@@ -1,6 +1,5 @@
-//! How this process stands with its cluster, and what it knows of others.
+//! The state of this process in its cluster, and its knowledge of other processes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Shared;
@@ -8,59 +7,71 @@ use crate::error::{self, Error, Result};
 use crate::io::{LAST_OF_SEVERAL, LOCAL_BITS};
 use farfield_words::ThreadId;
 
-/// Whether the memory node that lets processes in is gone, whether this process was evicted.
-#[derive(Default)]
-pub(crate) struct MemberState {
-    is_lost: AtomicBool,
-    is_evicted: AtomicBool,
+/// The state of this process in its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MemberState {
+    #[default]
+    Connected,
+    /// The memory node that admits processes has ended.
+    MemoryNodeEnded,
+    /// Another process has evicted this one.
+    Evicted,
 }
 
 impl Shared {
-    /// Looks whether the memory node is there that lets processes in, and knows which are gone.
+    /// Checks the connection to the memory node that admits processes and knows which are gone.
     pub(crate) fn look_for_memory_node(&self) {
-        if !self.member_state.is_lost.load(Ordering::Relaxed) && self.backing.is_lost() {
+        if self.member_state.load() == MemberState::Connected
+            && self.backing.is_lost()
+            && self
+                .member_state
+                .compare_exchange(MemberState::Connected, MemberState::MemoryNodeEnded)
+                .is_ok()
+        {
             tracing::warn!(
-                "the memory node has ended: what another process held that has gone is never given back"
+                "the memory node has ended: the memory and locks of processes that have gone stay taken"
             );
-            self.member_state.is_lost.store(true, Ordering::Relaxed);
         }
     }
 
     /// The process has found that it was evicted.
     pub(crate) fn note_eviction(&self) {
-        self.member_state.is_evicted.store(true, Ordering::Relaxed);
+        self.member_state.store(MemberState::Evicted);
     }
 
     /// # Errors
-    /// [`Error::CannotConnect`] if that memory node has gone: whoever waits for another process could wait for ever;
+    /// [`Error::CannotConnect`] if that memory node has ended: a wait for another process might never end;
     /// [`Error::Evicted`].
     pub(crate) fn check_memory_node(&self) -> Result<()> {
-        if self.member_state.is_evicted.load(Ordering::Relaxed) {
-            return Err(Error::from(error::Evicted { process: self.backing.identity().unwrap_or_default() }));
+        match self.member_state.load() {
+            MemberState::Connected => Ok(()),
+            MemberState::MemoryNodeEnded => {
+                let (address, reason) = (self.url.clone(), "its memory node has ended".into());
+                Err(Error::from(error::CannotConnect { address, reason }))
+            }
+            MemberState::Evicted => {
+                let process = self.backing.identity().unwrap_or_default();
+                Err(Error::from(error::Evicted { process }))
+            }
         }
-        if self.member_state.is_lost.load(Ordering::Relaxed) {
-            let (address, reason) = (self.url.clone(), "its memory node has ended".into());
-            return Err(Error::from(error::CannotConnect { address, reason }));
-        }
-        Ok(())
     }
 
-    /// Whether a process has gone; nothing where its memory node does not say.
+    /// Returns whether a process has gone, if its memory node says so.
     pub(crate) fn is_process_gone(&self, identity: u32) -> Option<bool> {
         self.backing.is_gone(identity)
     }
 
-    /// How long a process may go without a sign of life.
+    /// The longest time between two heartbeats of a live process.
     pub(crate) fn lease(&self) -> Duration {
         self.backing.lease().unwrap_or_default()
     }
 
-    /// The highest number that a process can have. A simulated one has that of its first thread.
+    /// The highest number that a process can have. A simulated process has the number of its first thread.
     pub(crate) fn last_process(&self) -> u32 {
         if self.has_strangers() { LAST_OF_SEVERAL as u32 } else { u32::MAX - 1 }
     }
 
-    /// Whether a process that is silent can be shut out while it lives.
+    /// Returns whether a silent process can be shut out while it lives.
     pub(crate) fn shuts_out(&self) -> bool {
         self.backing.shuts_out()
     }
@@ -70,12 +81,12 @@ impl Shared {
         self.identities.end(thread);
     }
 
-    /// The process that a thread is in, where that can be another than this one.
+    /// The process of a thread, if the cluster may have others than this one.
     pub(crate) fn process_of(&self, thread: ThreadId) -> Option<u32> {
         self.has_strangers().then_some((thread.number().get() >> LOCAL_BITS) as u32)
     }
 
-    /// Whether a thread of this process is running.
+    /// Returns whether a thread of this process is running.
     pub(crate) fn runs_here(&self, thread: ThreadId) -> bool {
         self.identities.has(thread)
     }

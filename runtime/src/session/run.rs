@@ -66,7 +66,7 @@ pub(crate) struct Run {
     threads_per_process: usize,
     /// What advances their epochs, in a simulator that does.
     eager: Option<Arc<Eager>>,
-    /// Whether the processes are there for the run only.
+    /// True if the processes end with the run.
     has_own_processes: bool,
     /// Threads that have ended.
     departed: AtomicU64,
@@ -74,15 +74,22 @@ pub(crate) struct Run {
     gone: Vec<AtomicBool>,
     /// True once a simulated keeper is the last, which looks for losses when all threads have ended.
     has_last_keeper: AtomicBool,
-    /// Whether it is no user's.
-    is_in_background: bool,
-    /// What it is a part of, if other processes take part.
-    joint: Option<Joint>,
+    kind: RunKind,
     /// The barriers that threads wait at, where they are counted here.
     barriers: Mutex<HashMap<Box<str>, Arrivals>>,
 }
 
-/// How many threads have arrived at a barrier, and how many of these have gone on.
+/// The origin of a run.
+enum RunKind {
+    /// The program's, in this process alone.
+    Local,
+    /// This process's part of a run of several processes.
+    Joint(Joint),
+    /// The library's own, of one thread that computes nothing.
+    Background,
+}
+
+/// The numbers of threads that have arrived at a barrier, and that have gone on from it.
 #[derive(Default)]
 struct Arrivals {
     arrived: u64,
@@ -112,8 +119,7 @@ impl Run {
             eager: Eager::new(shared.world(), &processes).map(Arc::new),
             processes,
             has_own_processes: shared.process.is_none(),
-            is_in_background: false,
-            joint,
+            kind: joint.map_or(RunKind::Local, RunKind::Joint),
             departed: AtomicU64::new(0),
             gone: (0..simulated_threads).map(|_| AtomicBool::new(false)).collect(),
             has_last_keeper: AtomicBool::new(false),
@@ -127,20 +133,20 @@ impl Run {
         Ok(run)
     }
 
-    /// A run of one thread that computes nothing.
-    pub(crate) fn alone(cluster: &Cluster) -> Result<Self> {
+    /// A run of the library's own, of one thread that computes nothing.
+    pub(crate) fn in_background(cluster: &Cluster) -> Result<Self> {
         let mut run = Self::new(cluster, 1, None)?;
-        run.is_in_background = true;
+        run.kind = RunKind::Background;
         Ok(run)
     }
 
     pub(crate) fn is_in_background(&self) -> bool {
-        self.is_in_background
+        matches!(self.kind, RunKind::Background)
     }
 
     /// What the [keeper](super::keeper) belongs to: a run of one thread, in the process that all runs are in.
     pub(crate) fn of_keeper(cluster: &Cluster) -> Result<Self> {
-        let run = Self::alone(cluster)?;
+        let run = Self::in_background(cluster)?;
         // It was counted when the process was made.
         run.processes[0].add_threads(1_usize.wrapping_neg());
         Ok(run)
@@ -205,20 +211,23 @@ impl Run {
 
     /// The threads of the run, those of other processes among them.
     pub(crate) fn threads(&self) -> usize {
-        self.joint.as_ref().map_or(self.threads, |joint| joint.threads)
+        self.joint().map_or(self.threads, |joint| joint.threads)
     }
 
     /// The threads of other processes that come before this one's.
     pub(crate) fn threads_before(&self) -> usize {
-        self.joint.as_ref().map_or(0, |joint| joint.first)
+        self.joint().map_or(0, |joint| joint.first)
     }
 
     pub(crate) fn joint(&self) -> Option<&Joint> {
-        self.joint.as_ref()
+        match &self.kind {
+            RunKind::Joint(joint) => Some(joint),
+            RunKind::Local | RunKind::Background => None,
+        }
     }
 
     pub(crate) fn number(&self) -> u64 {
-        self.joint.as_ref().map_or(self.number, |joint| joint.number)
+        self.joint().map_or(self.number, |joint| joint.number)
     }
 
     /// A thread arrives at a barrier; returns how many arrivals complete its use.
@@ -324,7 +333,7 @@ fn own_processes(
         let threads = (threads - first).min(threads_per_process);
         Arc::new(match (processes, shared.backing.identity()) {
             (1, None) => {
-                Process::alone(crate::epoch::primitive::Arc::clone(&shared.collector), threads, segments)
+                Process::solo(crate::epoch::primitive::Arc::clone(&shared.collector), threads, segments)
             }
             (_, identity) => {
                 let identity = identity.unwrap_or((first_id + first as u64) as u32);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Cluster, Shared, lock};
-use crate::epoch::Limbo;
+use crate::epoch::{BlockKind, Limbo};
 use crate::error::{self, Error, Result};
 use crate::memory::cache::Spare;
 use crate::segment::grid::Grid;
@@ -157,14 +157,14 @@ impl Shared {
         let grid = Grid::new(self.config.geometry);
         let mut spare = Spare::default();
         for mut limbo in orphans {
-            while let Some((block, is_object)) = limbo.pop_any() {
+            while let Some((block, kind)) = limbo.pop_any() {
                 if let Some(watch) = self.watch(&Rc::default()) {
                     watch.freed(NO_THREAD, block.address);
                 }
                 self.registry.freed(block.address);
                 let node = self.config.geometry.node_of(block.address.segment());
-                spare.put(&grid, node, block, is_object);
-                freed += u64::from(is_object);
+                spare.put(&grid, node, block, kind);
+                freed += u64::from(kind == BlockKind::Object);
             }
         }
         match &self.process {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crossbeam_utils::atomic::AtomicCell;
 use farfield_fabric::host::BackgroundThread;
 use farfield_fabric::stall::Waits;
 use farfield_sim::{self as sim, Simulation};
@@ -55,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) collector: crate::epoch::primitive::Arc<Collector>,
     /// The process, where it is one for as long as it is connected; where it is simulated, each run has several.
     pub(crate) process: Option<Arc<Process>>,
-    pub(crate) member_state: MemberState,
+    pub(crate) member_state: AtomicCell<MemberState>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) runs: Runs,
     /// Free blocks that the threads of ended runs held, where a process is there for a run only.

@@ -8,7 +8,7 @@ use super::thread::ComputeThread;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::io::{Reclamation, Retry, TaskSet};
-use crate::memory::chunks::HeapUse;
+use crate::memory::usage::HeapUse;
 use crate::memory::worker::Worker;
 
 /// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whoever holds

@@ -19,7 +19,7 @@ impl ComputeThread {
     /// For a keeper: hears of a list, and answers. One round trip where nobody sweeps. Gives what is owed if
     /// nobody sweeps it up.
     pub(crate) async fn attend_sweep(&self) -> Result<Option<u64>> {
-        let Some(member) = &self.process.shared else { return Ok(None) };
+        let Some(member) = self.process.member() else { return Ok(None) };
         let sweep_barrier = &self.process.sweep_barrier;
         let [debts, collected, _, swept, sweeper, list] = self.read_array(control::debts()).await?;
         let is_due = debts != collected && debts != swept;

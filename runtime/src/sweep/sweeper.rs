@@ -56,7 +56,7 @@ use crate::admin::collect::TraceMode;
 use crate::error::{Error, Result};
 use crate::io::operations::*;
 use crate::memory::candidates::{BlockRange, Candidates, bits};
-use crate::memory::chunks::WORDS_PER_READ;
+use crate::memory::far::WORDS_PER_READ;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::map::Map;
 use crate::pointer::{Address, Walk};
@@ -142,7 +142,7 @@ impl ComputeThread {
 
     /// Sweeps memory if processes have left some, and nobody else does.
     pub(crate) async fn sweep(&self, pace: &Pace) -> Result<Swept> {
-        let Some(member) = &self.process.shared else { return Ok(Swept::Nothing) };
+        let Some(member) = self.process.member() else { return Ok(Swept::Nothing) };
         let me = member.identity;
         let [debts, collected, _, swept, sweeper] = self.read_array(control::debts()).await?;
         let left_bytes = self.read_word(control::left_bytes()).await?;
@@ -304,7 +304,7 @@ impl ComputeThread {
                 while link != 0 {
                     let found = self.read_page(node, class, link).await?;
                     walk.visit_address(found.at)?;
-                    let of_page = if found.is_member { class } else { heap.page_class };
+                    let of_page = heap.class_of_page(class, found.block);
                     free.mark(Block { address: found.at, bytes: of_page.bytes() });
                     for (at, bytes) in crate::memory::cache::free_blocks(&grid, class, found.entries()) {
                         for offset in (0..bytes).step_by(class.bytes() as usize) {

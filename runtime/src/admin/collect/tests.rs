@@ -13,7 +13,7 @@ fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
     let served = Served::new("alone");
     let dead = served.connect();
     let kept_out = dead.run(1, async |ct| {
-        let me = ct.process.shared.as_ref().expect("there may be others").identity;
+        let me = ct.process.member().expect("there may be others").identity;
         let mut alone = Box::pin(ct.while_alone(async |_| std::future::pending::<Result<()>>().await));
         let mut context = Context::from_waker(Waker::noop());
         assert!(alone.as_mut().poll(&mut context).is_pending());

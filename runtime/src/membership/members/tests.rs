@@ -53,7 +53,7 @@ fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
                 ct.try_reclaim().await;
                 ct.yield_now().await;
             }
-            let member = ct.process.shared.as_ref().expect("there are others");
+            let member = ct.process.member().expect("there are others");
             let state = ct.read_word(member.record()).await?;
             assert_eq!(state, State::of(member.identity), "{url}: a record was taken from its process");
             Ok(())

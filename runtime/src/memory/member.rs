@@ -1,0 +1,192 @@
+//! `Membership`: a process among the others of its cluster.
+//!
+//! A process is alone, as on `local:`, or it is a *member*: it has an epoch slot and a record in far memory, which `membership` takes and gives
+//! back, and takes part in the [cluster's epoch](super::global).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::segment::record::Places;
+use crossbeam_utils::atomic::AtomicCell;
+use farfield_words::Address;
+
+/// The relation of a process to its cluster.
+pub(crate) enum Membership {
+    /// The cluster has no other process.
+    Solo,
+    /// The cluster has several processes.
+    Member(Member),
+}
+
+impl Membership {
+    /// The process as a member, if it is one.
+    #[inline]
+    pub(crate) fn member(&self) -> Option<&Member> {
+        match self {
+            Self::Solo => None,
+            Self::Member(member) => Some(member),
+        }
+    }
+}
+
+/// A process of several.
+pub(crate) struct Member {
+    /// The process's number. No other process of the cluster has or ever had it.
+    pub(crate) identity: u32,
+    /// The slot that it tries first.
+    pub(crate) number: usize,
+    joining: AtomicCell<Joining>,
+    /// The addresses of its slot and its record, and the epoch in the slot.
+    slot: AtomicU64,
+    record: AtomicU64,
+    announced: AtomicU64,
+    /// The counters beside the epoch when it last read them: requests for memory, and recut chunks.
+    requests: AtomicU64,
+    recut: AtomicU64,
+    /// True while one of its threads takes a step.
+    stepping: AtomicBool,
+    /// The slot of a process that was behind the epoch in the last scan, for reports; 0 for none.
+    behind: AtomicU64,
+    /// The slots in the last scan.
+    slots: Mutex<Slots>,
+}
+
+/// The progress of a member on its way into the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joining {
+    /// It has no slot.
+    Outside,
+    /// A thread of it takes a slot.
+    UnderWay,
+    /// It has or had a slot.
+    Joined,
+}
+
+/// The slots that there are.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Slots {
+    pub(super) used: usize,
+    /// The pages of the used slots; null for one that was not made yet.
+    pub(super) pages: Vec<Address>,
+}
+
+impl Member {
+    /// A member without a slot.
+    pub(crate) fn new(identity: u32, number: usize) -> Self {
+        Self {
+            identity,
+            number,
+            joining: AtomicCell::new(Joining::Outside),
+            slot: AtomicU64::new(0),
+            record: AtomicU64::new(0),
+            announced: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            recut: AtomicU64::new(0),
+            stepping: AtomicBool::new(false),
+            behind: AtomicU64::new(0),
+            slots: Mutex::default(),
+        }
+    }
+
+    // ---- joining and leaving -----------------------------------------------------------------------------------
+
+    /// Begins to join, if no thread of the process has. Returns the state before.
+    pub(crate) fn begin_joining(&self) -> Joining {
+        match self.joining.compare_exchange(Joining::Outside, Joining::UnderWay) {
+            Ok(before) | Err(before) => before,
+        }
+    }
+
+    /// Ends what [`begin_joining`](Self::begin_joining) began.
+    pub(crate) fn end_joining(&self, has_joined: bool) {
+        self.joining.store(if has_joined { Joining::Joined } else { Joining::Outside });
+    }
+
+    /// The member has its places, and announces `epoch`.
+    pub(crate) fn settle_in(&self, places: Places, epoch: u64) {
+        self.announced.store(epoch, Ordering::Relaxed);
+        self.record.store(places.record.bits(), Ordering::Release);
+        self.slot.store(places.slot.bits(), Ordering::Release);
+    }
+
+    /// Takes back the member's places, for the caller to clear.
+    pub(crate) fn take_back_places(&self) -> Option<Places> {
+        let slot = Address::from_bits(self.slot.swap(0, Ordering::AcqRel));
+        (!slot.is_null()).then_some(Places { slot, record: self.record() })
+    }
+
+    /// True once the member has given back its places. One that died has not.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.record().is_null() && self.slot().is_null()
+    }
+
+    /// The address of its record; null before it has one.
+    pub(crate) fn record(&self) -> Address {
+        Address::from_bits(self.record.load(Ordering::Acquire))
+    }
+
+    /// The address of its slot; null if it has none.
+    pub(super) fn slot(&self) -> Address {
+        Address::from_bits(self.slot.load(Ordering::Acquire))
+    }
+
+    /// Returns whether this is its slot.
+    pub(crate) fn has_slot(&self, slot: Address) -> bool {
+        self.slot.load(Ordering::Relaxed) == slot.bits()
+    }
+
+    // ---- steps -------------------------------------------------------------------------------------------------
+
+    /// Begins a step. Returns `false` if the member has not joined, or another thread of the process takes one.
+    pub(super) fn begin_step(&self) -> bool {
+        self.joining.load() == Joining::Joined && !self.stepping.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn end_step(&self) {
+        self.stepping.store(false, Ordering::Release);
+    }
+
+    /// The counter of requests for memory was read. Returns whether it has changed.
+    pub(crate) fn reads_requests(&self, requests: u64) -> bool {
+        self.requests.swap(requests, Ordering::Relaxed) != requests
+    }
+
+    /// The counter of recut chunks was read. Returns whether it has changed.
+    pub(crate) fn reads_recut(&self, recut: u64) -> bool {
+        self.recut.swap(recut, Ordering::Relaxed) != recut
+    }
+
+    /// The last epoch that the member has announced.
+    pub(super) fn announced(&self) -> u64 {
+        self.announced.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_announced(&self, epoch: u64) {
+        self.announced.store(epoch, Ordering::Relaxed);
+    }
+
+    /// The member announces `epoch` without a step, unless it has announced a later one. Returns its slot, to be written.
+    pub(super) fn announce(&self, epoch: u64) -> Option<Address> {
+        let slot = self.slot();
+        let is_news = self.announced() <= epoch;
+        (!slot.is_null() && is_news).then(|| {
+            self.set_announced(epoch);
+            slot
+        })
+    }
+
+    /// The slot of a process that was behind the epoch in the last scan.
+    pub(crate) fn behind(&self) -> Option<Address> {
+        let slot = Address::from_bits(self.behind.load(Ordering::Relaxed));
+        (!slot.is_null()).then_some(slot)
+    }
+
+    pub(super) fn set_behind(&self, slot: Option<Address>) {
+        self.behind.store(slot.map_or(0, Address::bits), Ordering::Relaxed);
+    }
+
+    pub(super) fn slots(&self) -> MutexGuard<'_, Slots> {
+        // The result of a scan is whole at every moment.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
