@@ -171,8 +171,9 @@ mod tests {
     use super::*;
 
     /// Checks two pages, of which the second is made from the source `source`; gives the faults.
-    fn faults(case: &str, second: &str, source: &str) -> Vec<String> {
-        let folder = std::env::temp_dir().join(format!("farfield-book-{case}-{}", std::process::id()));
+    fn faults(second: &str, source: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let (pages, sources) = (folder.join("pages"), folder.join("sources"));
         for part in [&pages, &sources] {
             std::fs::create_dir_all(part.join("part")).unwrap();
@@ -182,14 +183,13 @@ mod tests {
         std::fs::write(pages.join("a.html"), first).unwrap();
         std::fs::write(pages.join("part/b.html"), second).unwrap();
         std::fs::write(sources.join("part/b.md"), source).unwrap();
-        let faults = check_pages(&pages, &sources).unwrap();
-        std::fs::remove_dir_all(folder).unwrap();
-        faults
+        check_pages(&pages, &sources).unwrap()
     }
 
     #[test]
     fn a_book_without_its_search_is_found() {
-        let folder = std::env::temp_dir().join(format!("farfield-search-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         std::fs::create_dir_all(folder.join("part")).unwrap();
         let index = r#"{"doc_urls":["a.html#top","part/b.html"]}"#;
         let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
@@ -202,29 +202,28 @@ mod tests {
             }
             write("print.html", "");
             write(planted, text);
-            check_search(&folder).unwrap().join("; ")
+            check_search(folder).unwrap().join("; ")
         };
         assert_eq!(sound("print.html", ""), "");
         for start in SEARCH {
             let expected = format!("the book's search has no `{start}….js`");
             assert!(sound(&format!("{start}7.js"), "").contains(&expected), "{start}");
             std::fs::remove_file(folder.join(format!("{start}7.js"))).unwrap();
-            assert!(check_search(&folder).unwrap().contains(&expected), "{start}");
+            assert!(check_search(folder).unwrap().contains(&expected), "{start}");
         }
         assert_eq!(sound("searchindex-7.js", r#"["a.html"]"#), "the book's search does not find part/b.html");
         assert_eq!(sound("part/b.html", "text"), "part/b.html: has no search");
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn sound_links_pass() {
-        assert_eq!(faults("sound", r#"<p id="here"><a href="../a.html">z</a>"#, ""), Vec::<String>::new());
+        assert_eq!(faults(r#"<p id="here"><a href="../a.html">z</a>"#, ""), Vec::<String>::new());
     }
 
     #[test]
     fn each_broken_link_and_hidden_line_is_found_where_it_was_written() {
         let page = r##"{{#include x}} <span class="boring"> <a href="../c.html">z</a> <a href="#gone"> <img src="gone.png">"##;
-        let faults = faults("broken", page, "text\n[z](../c.md)\n\n[y](#gone)\n");
+        let faults = faults(page, "text\n[z](../c.md)\n\n[y](#gone)\n");
         assert_eq!(faults.len(), 6, "{faults:?}");
         let has = |end: &str| faults.iter().any(|fault| fault.ends_with(end));
         assert!(has("part/b.md:2: the link `../c.html` leads nowhere"), "{faults:?}");

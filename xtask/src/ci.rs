@@ -98,33 +98,11 @@ fn sets() -> Result<(), String> {
             ("2", "8", "50", "local:delay=5"),
             ("8", "2", "50", "sim:nodes=2"),
         ] {
-            let printed = output(&[
-                "cargo",
-                "run",
-                "--release",
-                "--quiet",
-                "--bin",
-                "intset",
-                "--",
-                "--structure",
-                structure,
-                "--threads",
-                threads,
-                "--tasks",
-                tasks,
-                "--insert",
-                share,
-                "--remove",
-                share,
-                "--cluster",
-                cluster,
-                "--num-ops",
-                "2000",
-                "--key-ub",
-                "256",
-                "--format",
-                "json",
-            ])?;
+            let command = format!(
+                "cargo run --release --quiet --bin intset -- --structure {structure} --cluster {cluster} --threads {threads} \
+                 --tasks {tasks} --insert {share} --remove {share} --num-ops 2000 --key-ub 256 --format json"
+            );
+            let printed = output(&command.split_whitespace().collect::<Vec<_>>())?;
             let report: serde_json::Value =
                 serde_json::from_str(&printed).map_err(|error| format!("{printed}: {error}"))?;
             if report["verified"] != true {

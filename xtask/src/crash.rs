@@ -25,10 +25,9 @@
 //! | `crash.half_written` | reads that found a record half-written by a process that was killed; it is written anew then |
 //! | `crash.longest_wait_ms` | the longest that the epoch took to advance after a kill |
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -37,7 +36,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::results::Format;
-use crate::workspace::process::Process;
+use crate::workspace::process::{Pipes, Process};
 use crate::workspace::{run as command, target};
 
 /// How many processes, and how often one is killed.
@@ -107,36 +106,28 @@ const STOPPED: std::ops::Range<u64> = 50..1500;
 /// How long a program may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process that prints the epoch when asked.
+/// A process that prints the epoch on request.
 struct Watch {
     process: Process,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    pipes: Pipes,
 }
 
 impl Watch {
     fn start(program: &Path, url: &str) -> Result<Self, String> {
         let mut process = Process::start(program, &["watch", url])?;
-        let (Some(ask), Some(answers)) = (process.0.stdin.take(), process.0.stdout.take()) else {
-            return Err("the watch has no pipes".to_owned());
-        };
-        Ok(Self { process, ask, answers: BufReader::new(answers) })
+        let pipes = Pipes::of(&mut process)?;
+        Ok(Self { process, pipes })
     }
 
     fn epoch(&mut self) -> Result<u64, String> {
-        let failed = |error: std::io::Error| format!("the watch: {error}");
-        self.ask.write_all(b"?\n").map_err(failed)?;
-        self.ask.flush().map_err(failed)?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line).map_err(failed)?;
-        line.trim().parse().map_err(|_| format!("the watch said {line:?}"))
+        let answer = self.pipes.ask("?", PATIENCE).ok_or("the watch does not answer")?;
+        answer.parse().map_err(|_| format!("the watch answered {answer:?}"))
     }
 
     /// Ends it.
-    fn end(self) -> Result<(), String> {
-        let Self { mut process, ask, answers: _ } = self;
-        drop(ask);
-        process.end("the watch", PATIENCE)
+    fn end(mut self) -> Result<(), String> {
+        self.pipes.close();
+        self.process.end("the watch", PATIENCE)
     }
 }
 
@@ -221,11 +212,9 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
         let name = format!("crash-{}-{}", std::process::id(), figures.len());
         let url = format!("shm:{name}");
-        let logs = std::env::temp_dir().join(&name);
-        fs::create_dir(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-        let tested = test(options, way, &programs, url, &logs);
-        let _ = fs::remove_dir_all(&logs);
-        figures.extend(tested?.into_iter().map(|(name, value)| (way.figure(name), value)));
+        let logs = tempfile::tempdir().map_err(|error| format!("temporary folder: {error}"))?;
+        let tested = test(options, way, &programs, url, logs.path())?;
+        figures.extend(tested.into_iter().map(|(name, value)| (way.figure(name), value)));
     }
     match options.format {
         Format::Text => figures.iter().for_each(|(name, value)| println!("{name} {value}")),

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::tables::draw;
 use crate::tables::epochs::points;
-use crate::workspace::{output, root, run as command};
+use crate::tables::{draw, folder};
+use crate::workspace::{output, run as command, write};
 
 /// Where the files go.
 #[derive(Args)]
@@ -25,14 +25,13 @@ pub(crate) struct Options {
 /// Runs the program and writes the files.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     command(&["cargo", "build", "--release", "--quiet", "--bin", "epoch_bench"], &[])?;
-    let folder = options.to.clone().unwrap_or_else(|| root().join("book/src/results"));
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let folder = folder(options.to.as_deref())?;
     let printed = output(&["target/release/epoch_bench", "--max-nodes", &options.max_nodes.to_string()])?;
     let rows: Vec<&str> = printed.lines().filter(|line| line.contains(',')).collect();
     let table = rows.join("\n") + "\n";
     points(&table).map_err(|why| format!("`epoch_bench` printed no table: {why}"))?;
     let csv = folder.join("epoch-bench.csv");
-    std::fs::write(&csv, table).map_err(|error| format!("{}: {error}", csv.display()))?;
+    write(&csv, table)?;
     for line in printed.lines().filter(|line| line.starts_with("epoch_bench.")) {
         println!("{line}");
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::workspace::{self, root};
+use crate::workspace::{self, create_folder, root};
 
 /// How long to fuzz.
 #[derive(Args)]
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         let found = target.join("corpus").join(name);
         let artifacts = fuzz.join("artifacts").join(name);
         for folder in [&found, &artifacts] {
-            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            create_folder(folder)?;
         }
         let corpus = fuzz.join("corpus").join(name).display().to_string();
         let (found, artifacts) = (found.display().to_string(), format!("{}/", artifacts.display()));

@@ -103,12 +103,13 @@ mod tests {
 
     #[test]
     fn a_broken_link_is_found_on_any_page_with_its_line() {
-        let folder = std::env::temp_dir().join(format!("farfield-links-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         std::fs::create_dir_all(folder.join("docs/part")).unwrap();
         let links = "# A `b` page\n\n[x](docs/part/c.md#the-c) [y](#a-b-page) [z](https://example.org/gone)\n`[code](gone)`\n\n```text\n[code](gone)\n```\n";
         std::fs::write(folder.join("docs/part/c.md"), "# The C!\n\n[back](../../README.md)\n").unwrap();
         std::fs::write(folder.join("README.md"), links).unwrap();
-        assert_eq!(broken(&folder), Ok(vec![]));
+        assert_eq!(broken(folder), Ok(vec![]));
         for (page, link, why) in [
             ("README.md", "[x](docs/gone.md)", "leads to no file"),
             ("ARCHITECTURE.md", "[x]: docs/part/gone.md", "leads to no file"),
@@ -118,12 +119,11 @@ mod tests {
         ] {
             let sound = std::fs::read_to_string(folder.join(page)).unwrap_or_default();
             std::fs::write(folder.join(page), format!("text\n\n{link}\n")).unwrap();
-            let found = broken(&folder).unwrap();
+            let found = broken(folder).unwrap();
             let one =
                 matches!(&found[..], [one] if one.starts_with(&format!("{page}:3: ")) && one.ends_with(why));
             assert!(one, "{page}: {found:?}");
             std::fs::write(folder.join(page), sound).unwrap();
         }
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,20 +1,4 @@
-//! Farfield's development tasks.
-//!
-//! | command | what it does |
-//! |---|---|
-//! | `cargo xtask ci` | everything that a change must pass, in order; stops at the first failure |
-//! | `cargo xtask tidy` | holds the architecture's invariants and the house rules |
-//! | `cargo xtask book` | builds the book and checks its includes and links |
-//! | `cargo xtask drawings` | makes the book's drawings from their texts |
-//! | `cargo xtask results` | measures every figure that the project claims |
-//! | `cargo xtask sim-soak` | the long soak in the simulator, and the hunt for planted bugs |
-//! | `cargo xtask rdma-test` | tests over RDMA, in a virtual machine if this one has no device |
-//! | `cargo xtask crash-test` | processes in shared memory are killed and stopped; what they leave must be right |
-//! | `cargo xtask corrupt` | live far memory is corrupted, word by word; programs and tools end with an error at worst |
-//! | `cargo xtask fuzz` | what is read from strangers, with whatever libFuzzer thinks of |
-//! | `cargo xtask sanitize` | the tests that attack the arguments for `unsafe`, under address sanitizer; needs a nightly compiler |
-//! | `cargo xtask scaling` | sweeps threads and memory nodes in the simulator; writes the book's tables and plots |
-//! | `cargo xtask epochs` | what deferring deletions costs on more and more nodes; writes the book's table and plot |
+//! Farfield's development tasks: `cargo xtask --help` lists them. Each task is a module of its name; [`workspace`] has files, commands and processes.
 
 mod book;
 mod ci;

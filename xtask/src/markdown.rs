@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn noise_in_a_listing_is_found() {
-        let folder = std::env::temp_dir().join(format!("farfield-noise-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let include = |anchor: Option<&str>| Include {
             line: 1,
             path: "a.rs".into(),
@@ -149,7 +149,7 @@ mod tests {
         };
         let noise_of = |text: &str, anchor| {
             std::fs::write(folder.join("a.rs"), text).unwrap();
-            noise(&include(anchor), &folder).unwrap_or_default()
+            noise(&include(anchor), folder).unwrap_or_default()
         };
         let text =
             "/// ```\n# use a;\n// ANCHOR: b\n/// A field.\n#[remote]\n// ANCHOR_END: b\n# fn main() {\n";
@@ -164,7 +164,6 @@ mod tests {
             let noise = noise_of(&text.replace("/// A field.", line), Some("b"));
             assert!(noise.contains("`a.rs:b` has ") && noise.contains(why), "{line}: {noise}");
         }
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -5,13 +5,12 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Number, Value};
 
 use crate::figures::{FIGURES, Figure, HEADLINES, Source};
-use crate::workspace::{self, Measured, measured, output, read, root};
+use crate::workspace::{self, Measured, measured, output, read, root, write};
 
 /// How to measure and print.
 #[derive(Args)]
@@ -80,17 +79,18 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 }
 
 /// What the commands did that have been run: several figures may come from one.
-type Runs = HashMap<&'static [&'static str], Measured>;
+type Runs = HashMap<&'static str, Measured>;
 
 /// Runs the figure's command, unless that has been done, and takes the value from what it did.
 fn measure(figure: &Figure, runs: &mut Runs) -> Result<Number, String> {
     let failed = |why: String| format!("{}: {why}", figure.name);
     if !runs.contains_key(figure.command) {
-        if let Some(program) = figure.command[0].strip_prefix("target/release/") {
+        let words: Vec<&str> = figure.command.split_whitespace().collect();
+        if let Some(program) = words[0].strip_prefix("target/release/") {
             workspace::run(&["cargo", "build", "--release", "--quiet", "--bin", program], &[])
                 .map_err(failed)?;
         }
-        runs.insert(figure.command, measured(figure.command).map_err(failed)?);
+        runs.insert(figure.command, measured(&words).map_err(failed)?);
     }
     let run = &runs[figure.command];
     let rounded = |value: f64| Number::from_f64((value * 100.0).round() / 100.0);
@@ -107,7 +107,7 @@ fn measure(figure: &Figure, runs: &mut Runs) -> Result<Number, String> {
 /// The figure's value in what its command printed: a number as JSON has it, so neither an infinity nor none at all.
 fn value(figure: &Figure, printed: &str) -> Result<Number, String> {
     let value = printed.lines().find_map(|line| line.trim().strip_prefix(figure.name)?.trim().parse().ok());
-    value.ok_or_else(|| format!("{}: `{}` did not print it", figure.name, figure.command.join(" ")))
+    value.ok_or_else(|| format!("{}: `{}` did not print it", figure.name, figure.command))
 }
 
 /// Figures and their values.
@@ -119,10 +119,7 @@ type Recorded = (String, Vec<(&'static Figure, Number)>);
 fn write_tables(machine: &str, values: &Values<'_>) -> Result<(), String> {
     let (book, readme) = (root().join(BOOK), root().join("README.md"));
     let written = with_table(&read(&readme)?, &short(machine, values)?)?;
-    let write = |path: &Path, text: &str| {
-        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-    };
-    write(&book, &table(machine, values))?;
+    write(&book, table(machine, values))?;
     write(&readme, &written)
 }
 
@@ -203,14 +200,17 @@ fn machine() -> Result<String, String> {
 mod tests {
     use super::*;
 
-    const UI_CASES: Figure = Figure::printed("ui.cases", "cases", "", &[]);
-    const RATIO: Figure = Figure::printed("abstraction.get.ratio", "times", "", &[]);
+    const fn figure(name: &'static str, source: Source, command: &'static str) -> Figure {
+        Figure { name, source, unit: "", meaning: "", command }
+    }
+
+    const UI_CASES: Figure = figure("ui.cases", Source::Printed, "");
 
     #[test]
     fn a_figure_is_taken_from_its_own_line() {
-        let figure = &UI_CASES;
-        assert_eq!(value(figure, "test x ... ok\nui.cases 30\n"), Ok(Number::from(30)));
-        let ratio = value(&RATIO, "abstraction.get.ratio 1.650").unwrap();
+        assert_eq!(value(&UI_CASES, "test x ... ok\nui.cases 30\n"), Ok(Number::from(30)));
+        let ratio = figure("abstraction.get.ratio", Source::Printed, "");
+        let ratio = value(&ratio, "abstraction.get.ratio 1.650").unwrap();
         assert_eq!(ratio.to_string(), "1.65");
     }
 
@@ -227,23 +227,21 @@ mod tests {
 
     #[test]
     fn a_figure_that_cannot_be_measured_is_an_error_that_names_it() {
-        let (name, unit, meaning, source) = ("a.b", "", "", Source::Printed);
-        let figure = Figure { name, unit, meaning, source, command: &["no-such-program"] };
-        let error = measure(&figure, &mut Runs::new()).unwrap_err();
+        let unknown = figure("a.b", Source::Printed, "no-such-program");
+        let error = measure(&unknown, &mut Runs::new()).unwrap_err();
         assert!(error.starts_with("a.b: `no-such-program`"), "{error}");
     }
 
     #[test]
     fn one_run_of_a_command_serves_several_figures() {
-        let command: &[&str] = &["cargo", "--version"];
-        let figure = |source| Figure { name: "a.b", unit: "", meaning: "", source, command };
+        let of = |source| figure("a.b", source, "cargo --version");
         let mut runs = Runs::new();
-        let seconds = measure(&figure(Source::Seconds), &mut runs).unwrap();
-        assert_eq!(measure(&figure(Source::Seconds), &mut runs), Ok(seconds), "it is not measured again");
+        let seconds = measure(&of(Source::Seconds), &mut runs).unwrap();
+        assert_eq!(measure(&of(Source::Seconds), &mut runs), Ok(seconds), "it is not measured again");
         if cfg!(target_os = "linux") {
-            assert!(measure(&figure(Source::PeakMib), &mut runs).unwrap().as_u64() > Some(0));
+            assert!(measure(&of(Source::PeakMib), &mut runs).unwrap().as_u64() > Some(0));
         }
-        assert!(measure(&figure(Source::Printed), &mut runs).unwrap_err().contains("did not print it"));
+        assert!(measure(&of(Source::Printed), &mut runs).unwrap_err().contains("did not print it"));
         assert_eq!(runs.len(), 1);
     }
 

@@ -25,7 +25,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::workspace::{self, output, root, target};
+use crate::workspace::{self, create_folder, output, root, target, write};
 
 const TOOLCHAIN: &str = "nightly";
 const FLAGS: &str = "-Zsanitizer=address";
@@ -72,10 +72,10 @@ pub(crate) fn run() -> Result<(), String> {
         return Ok(());
     };
     let folder = target().join("sanitize");
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    create_folder(&folder)?;
     finds_a_fault(&folder)?;
     let leaks = folder.join("leaks.txt");
-    std::fs::write(&leaks, LEAKS).map_err(|error| format!("{}: {error}", leaks.display()))?;
+    write(&leaks, LEAKS)?;
     let options = format!("suppressions={}:print_suppressions=0", leaks.display());
     let folder = folder.display().to_string();
     let variables = [
@@ -123,7 +123,7 @@ fn has_rdma() -> bool {
 /// A use of freed memory is reported.
 fn finds_a_fault(folder: &Path) -> Result<(), String> {
     let (source, program) = (folder.join("faulty.rs"), folder.join("faulty"));
-    std::fs::write(&source, FAULTY).map_err(|error| format!("{}: {error}", source.display()))?;
+    write(&source, FAULTY)?;
     let (source, program) = (source.display().to_string(), program.display().to_string());
     let build = ["rustup", "run", TOOLCHAIN, "rustc", "--edition", "2024", FLAGS, "-o", &program, &source];
     workspace::run(&build, &[])?;

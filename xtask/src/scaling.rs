@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use serde_json::Value;
 
-use crate::tables::draw;
 use crate::tables::scaling::{Point, table};
-use crate::workspace::{output, root, run as command};
+use crate::tables::{draw, folder};
+use crate::workspace::{output, run as command, write};
 
 /// What to sweep.
 #[derive(Args)]
@@ -38,12 +38,11 @@ pub(crate) struct Options {
 /// Sweeps, and writes the files.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     command(&["cargo", "build", "--release", "--quiet", "--bin", "intset"], &[])?;
-    let folder = options.to.clone().unwrap_or_else(|| root().join("book/src/results"));
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let folder = folder(options.to.as_deref())?;
     let points = sweep(options)?;
     let file = |extension: &str| folder.join(format!("scaling-{}.{extension}", options.structure));
     let csv = file("csv");
-    std::fs::write(&csv, table(&points)).map_err(|error| format!("{}: {error}", csv.display()))?;
+    write(&csv, table(&points))?;
     draw(&options.structure, &csv, &file("svg"))
 }
 
@@ -81,22 +80,11 @@ fn sweep(options: &Options) -> Result<Vec<Point>, String> {
 
 fn measure(options: &Options, threads: u32, nodes: u32) -> Result<Point, String> {
     let url = format!("sim:seed=1,nodes={nodes}");
-    let each = options.ops.to_string();
-    let printed = output(&[
-        "target/release/intset",
-        "--structure",
-        &options.structure,
-        "--cluster",
-        &url,
-        "--threads",
-        &threads.to_string(),
-        "--num-ops",
-        &each,
-        "--key-ub",
-        "1023",
-        "--format",
-        "json",
-    ])?;
+    let Options { structure, ops, .. } = options;
+    let command = format!(
+        "target/release/intset --structure {structure} --cluster {url} --threads {threads} --num-ops {ops} --key-ub 1023 --format json"
+    );
+    let printed = output(&command.split_whitespace().collect::<Vec<_>>())?;
     point(threads, nodes, &printed).ok_or_else(|| format!("`intset` on {url} printed {printed}"))
 }
 

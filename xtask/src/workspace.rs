@@ -53,6 +53,16 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+/// Writes a file.
+pub(crate) fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Creates a folder, and those above it.
+pub(crate) fn create_folder(path: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// No fault is fine, one is the error; several are printed, each on a line of its own, so that the error is one line.
 pub(crate) fn report(faults: &[String]) -> Result<(), String> {
     match faults {

@@ -1,13 +1,12 @@
 //! A cluster whose memory is corrupted: its memory node, two programs, and the injector.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout};
-use std::sync::mpsc::{self, Receiver};
+use std::process::ChildStdout;
 use std::time::{Duration, Instant};
 
 use super::watched::{Failure, PATIENCE, Watched};
-use crate::workspace::process::Process;
+use crate::workspace::process::{Pipes, Process};
 
 /// Number of memory nodes, segments of each, and bytes of each segment: small, so that most memory is in use.
 const NODES: u16 = 2;
@@ -101,31 +100,6 @@ impl MemoryNode {
     }
 }
 
-/// The pipes to a process that answers each line with a line.
-struct Pipes {
-    requests: Option<ChildStdin>,
-    answers: Receiver<String>,
-}
-
-impl Pipes {
-    fn of(process: &mut Process) -> Result<Self, String> {
-        let (requests, Some(out)) = (process.0.stdin.take(), process.0.stdout.take()) else {
-            return Err("a process has no pipes".to_owned());
-        };
-        let (send, answers) = mpsc::channel();
-        std::thread::spawn(move || {
-            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
-        });
-        Ok(Self { requests, answers })
-    }
-
-    /// The answer to a line; none if the process has ended, or does not answer in time.
-    fn ask(&mut self, line: &str) -> Option<String> {
-        self.requests.as_mut()?.write_all(format!("{line}\n").as_bytes()).ok()?;
-        self.answers.recv_timeout(PATIENCE).ok()
-    }
-}
-
 /// A program that operates on the cluster.
 pub(super) struct Program {
     pub(super) watched: Watched,
@@ -160,7 +134,8 @@ impl Program {
             if has_ended || failure.is_some() {
                 return (if has_ended { ProgramState::Ended } else { ProgramState::Waiting }, failure);
             }
-            let Some(operations) = self.pipes.ask("?").and_then(|answer| answer.parse().ok()) else {
+            let Some(operations) = self.pipes.ask("?", PATIENCE).and_then(|answer| answer.parse().ok())
+            else {
                 // It is about to end; its end is judged then.
                 return (ProgramState::Waiting, None);
             };
@@ -189,7 +164,7 @@ impl Program {
 
     /// Commands it to end.
     pub(super) fn tell_to_end(&mut self) {
-        self.pipes.requests = None;
+        self.pipes.close();
     }
 }
 
@@ -240,7 +215,7 @@ impl Cluster {
     /// Sends a command to the injector; returns its answer.
     pub(super) fn inject(&mut self, line: &str) -> Result<String, String> {
         let failed = || format!("the injector does not answer `{line}`");
-        let answer = self.pipes.ask(line).ok_or_else(failed)?;
+        let answer = self.pipes.ask(line, PATIENCE).ok_or_else(failed)?;
         match self.injector.has_ended() {
             None => Ok(answer),
             Some(status) => Err(format!("the injector has ended: {status}")),

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::workspace::{run as command, target};
+use crate::workspace::{create_folder, run as command, target, write};
 use cluster::{Cluster, Paths, ProgramState, Records, Setup};
 use watched::Failure;
 
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let build = ["cargo", "build", "--release", "--quiet", "-p", "farfield-cli", "-p", "farfield-soak"];
     command(&build, &[])?;
     let logs = target().join("corrupt").join(std::process::id().to_string());
-    std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
+    create_folder(&logs)?;
     let (seed, only) = (options.seed, options.only.clone());
     let paths = Paths { programs: target().join("release"), logs, seed, only };
     let cases = options.case.map_or(options.from..options.from + options.cases, |case| case..case + 1);
@@ -244,9 +244,9 @@ impl Found {
             *seen += 1;
             if *seen == 1 {
                 let file = paths.logs.join(format!("failure-{}", self.failures.len()));
-                match std::fs::write(&file, format!("{what}\n{}", failure.stderr)) {
+                match write(&file, format!("{what}\n{}", failure.stderr)) {
                     Ok(()) => println!("  stderr: {}", file.display()),
-                    Err(error) => println!("  {}: {error}", file.display()),
+                    Err(error) => println!("  {error}"),
                 }
             }
         }

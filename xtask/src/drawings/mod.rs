@@ -17,7 +17,7 @@ mod removal;
 
 use std::path::Path;
 
-use crate::workspace::{read, root};
+use crate::workspace::{read, root, write};
 
 /// Makes a drawing of its text.
 type Draw = fn(&str) -> Result<String, String>;
@@ -27,11 +27,7 @@ const DRAWINGS: &[(&str, Draw)] =
 
 /// Draws all.
 pub(crate) fn run() -> Result<(), String> {
-    for (path, svg) in drawn(&root())? {
-        let path = root().join(path);
-        std::fs::write(&path, svg).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    Ok(())
+    drawn(&root())?.into_iter().try_for_each(|(path, svg)| write(&root().join(path), svg))
 }
 
 /// The drawings, each with its path in the workspace.
@@ -77,7 +73,8 @@ mod tests {
 
     #[test]
     fn a_drawing_that_is_not_true_is_found() {
-        let folder = std::env::temp_dir().join(format!("farfield-drawings-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         for part in ["book/drawings", "book/src/drawings"] {
             std::fs::create_dir_all(folder.join(part)).unwrap();
         }
@@ -91,11 +88,11 @@ mod tests {
             writeln!(page, "{{{{#include drawings/{name}.svg}}}}").unwrap();
         }
         std::fs::write(folder.join("book/src/page.md"), &page).unwrap();
-        assert_eq!(breaches(&folder), Ok(vec![]));
+        assert_eq!(breaches(folder), Ok(vec![]));
 
         let svg = "book/src/drawings/chain.svg";
         std::fs::write(folder.join(svg), read(&folder.join(svg)).unwrap().replace("NIC", "CPU")).unwrap();
-        assert_eq!(breaches(&folder).unwrap(), [format!("{svg}: not what `cargo xtask drawings` makes")]);
+        assert_eq!(breaches(folder).unwrap(), [format!("{svg}: not what `cargo xtask drawings` makes")]);
         copy(svg);
 
         let text = "book/drawings/removal.txt";
@@ -104,12 +101,11 @@ mod tests {
             read(&folder.join(text)).unwrap().replace("retire node 2", "retire node 1"),
         )
         .unwrap();
-        let found = breaches(&folder).unwrap();
+        let found = breaches(folder).unwrap();
         assert_eq!(found, ["book/src/drawings/removal.svg: not what `cargo xtask drawings` makes"]);
         copy(text);
 
         std::fs::write(folder.join("book/src/page.md"), page.replace("epochs.svg", "epoch.svg")).unwrap();
-        assert_eq!(breaches(&folder).unwrap(), ["book/src/drawings/epochs.svg: on no page of the book"]);
-        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!(breaches(folder).unwrap(), ["book/src/drawings/epochs.svg: on no page of the book"]);
     }
 }

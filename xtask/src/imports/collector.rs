@@ -32,20 +32,7 @@ pub(super) fn collect(packages: &Packages) -> Result<Tree, String> {
 }
 
 fn add_module(tree: &mut Tree, package: usize, file: &str, parent: Option<ModuleId>) -> ModuleId {
-    let (names, unnamed, globs, mentions) = Default::default();
-    let file = file.to_owned();
-    let (is_facade, is_hidden) = (false, false);
-    tree.modules.push(Module {
-        package,
-        file,
-        parent,
-        is_facade,
-        is_hidden,
-        names,
-        unnamed,
-        globs,
-        mentions,
-    });
+    tree.modules.push(Module { package, file: file.to_owned(), parent, ..Module::default() });
     tree.modules.len() - 1
 }
 

@@ -20,7 +20,7 @@
 //!
 //! The rules, each of which `cargo xtask tidy` holds:
 //!
-//! 1. The rooms of a crate form no cycle. Neither do the files of a crate that stands in [`layers::ACYCLIC_FILES`].
+//! 1. The rooms of a crate form no cycle. Neither do the files of a crate that is not listed in [`layers::CYCLIC_FILES`].
 //! 2. A crate depends only on crates that stand before it in [`layers::CRATES`], in its manifest and in its code. Dependencies of tests do not count.
 //! 3. In a crate that has a list in [`layers::ROOMS`], a room imports only rooms of its own layer and of the layers before it.
 //! 4. The hidden public items of each crate are as many as [`hidden::LISTED`] says.

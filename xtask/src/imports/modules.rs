@@ -22,7 +22,7 @@ pub(super) struct Tree {
 }
 
 /// A module: a file, or one inside a file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Module {
     /// An index of the list of packages.
     pub(super) package: usize,

@@ -2,25 +2,21 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often to look whether a command has ended.
-const LOOK: Duration = Duration::from_millis(10);
+use crate::workspace::process::Process;
 
 /// What a command prints on stdout; an error, in one line, if it fails or takes longer than `limit`.
 pub(super) fn output(command: &mut Command, limit: Duration) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |why: String| format!("{name}: {why}");
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let status = wait(&mut child, limit).map_err(&failed)?;
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut process = Process(child.map_err(|error| failed(error.to_string()))?);
+    let (stdout, stderr) = (drain(process.0.stdout.take()), drain(process.0.stderr.take()));
+    let status = process.wait(limit);
+    drop(process);
     let status = status.ok_or_else(|| failed(format!("stopped after {} s", limit.as_secs())))?;
     let [stdout, stderr] = [stdout, stderr].map(|reader| reader.join().unwrap_or_default());
     if status.success() {
@@ -40,31 +36,14 @@ pub(super) fn logged(
     let failed = |error: std::io::Error| format!("{name}: {error}");
     // A file rather than a pipe: what the command leaves running could keep a pipe open for ever.
     let copy = log.try_clone().map_err(failed)?;
-    let mut child = command.stdin(Stdio::null()).stdout(log).stderr(copy).spawn().map_err(failed)?;
-    wait(&mut child, limit)
+    let child = command.stdin(Stdio::null()).stdout(log).stderr(copy).spawn().map_err(failed)?;
+    Ok(Process(child).wait(limit))
 }
 
 /// Whether a program is on the path.
 pub(super) fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-/// Waits for the end; ends the child itself when `limit` is over.
-fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>, String> {
-    let end = Instant::now() + limit;
-    loop {
-        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= end {
-            // It may end at this very moment, which is as good.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Ok(None);
-        }
-        thread::sleep(LOOK);
-    }
 }
 
 /// Reads a pipe to its end, so that whoever writes to it never waits.

@@ -140,16 +140,16 @@ fn search_path(programs: &[PathBuf]) -> Result<std::ffi::OsString, String> {
 mod tests {
     use super::*;
 
-    /// A folder as the kernel's, gone when the test ends.
-    struct Devices(PathBuf);
+    /// A folder of devices.
+    struct Devices(tempfile::TempDir);
 
     impl Devices {
-        fn new(test: &str) -> Self {
-            Self(std::env::temp_dir().join(format!("farfield-{test}-{}", std::process::id())))
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
         }
 
         fn add(&self, name: &str, state: &str, gids: &[(&str, &str)], real: bool) {
-            let port = self.0.join(name).join("ports/1");
+            let port = self.0.path().join(name).join("ports/1");
             for folder in ["gids", "gid_attrs/types"] {
                 std::fs::create_dir_all(port.join(folder)).unwrap();
             }
@@ -159,14 +159,8 @@ mod tests {
                 std::fs::write(port.join(format!("gid_attrs/types/{index}")), kind).unwrap();
             }
             if real {
-                std::fs::create_dir(self.0.join(name).join("device")).unwrap();
+                std::fs::create_dir(self.0.path().join(name).join("device")).unwrap();
             }
-        }
-    }
-
-    impl Drop for Devices {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
@@ -176,27 +170,27 @@ mod tests {
 
     #[test]
     fn a_port_with_an_address_is_used() {
-        let devices = Devices::new("port");
+        let devices = Devices::new();
         devices.add("rxe0", "4: ACTIVE\n", &[LOCAL, OLDER, MAPPED], false);
         let address = Ipv4Addr::new(10, 0, 0, 1);
         let expected = Device { name: "rxe0".to_owned(), gid_index: 2, address, kind: DeviceKind::Software };
-        assert_eq!(best(&devices.0), Some(expected));
+        assert_eq!(best(devices.0.path()), Some(expected));
     }
 
     #[test]
     fn hardware_is_preferred() {
-        let devices = Devices::new("hardware");
+        let devices = Devices::new();
         devices.add("a_rxe", "4: ACTIVE\n", &[MAPPED], false);
         devices.add("mlx5_0", "4: ACTIVE\n", &[MAPPED], true);
-        assert_eq!(best(&devices.0).unwrap().name, "mlx5_0");
+        assert_eq!(best(devices.0.path()).unwrap().name, "mlx5_0");
     }
 
     #[test]
     fn a_port_that_is_down_or_has_no_address_is_not_used() {
-        let devices = Devices::new("down");
+        let devices = Devices::new();
         devices.add("rxe0", "1: DOWN\n", &[MAPPED], false);
         devices.add("rxe1", "4: ACTIVE\n", &[LOCAL], false);
-        assert_eq!(best(&devices.0), None);
+        assert_eq!(best(devices.0.path()), None);
         assert_eq!(best(Path::new("no/such/folder")), None);
     }
 }

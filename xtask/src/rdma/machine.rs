@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -14,6 +14,7 @@ use clap::ValueEnum;
 
 use super::console::{Event, Reader};
 use super::guest::{Guest, Network};
+use crate::workspace::process::Process;
 
 /// What the host needs for machines, with the packages that have it.
 pub(super) const TOOLS: &[(&str, &str)] = &[(QEMU, "qemu-system-x86"), ("setpriv", "util-linux")];
@@ -66,7 +67,7 @@ pub(super) struct Plan<'a> {
 
 /// A running machine.
 pub(super) struct Machine {
-    child: Child,
+    _process: Process,
 }
 
 impl Machine {
@@ -110,13 +111,9 @@ impl Machine {
                 &format!("virtio-net-pci,netdev=wire,romfile=,mac=52:54:00:00:00:{number:02x}"),
             ]);
         }
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .map_err(|error| format!("{QEMU}: {error}"))?;
-        let console = child.stdout.take().ok_or("the machine has no console")?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut process = Process(child.map_err(|error| format!("{QEMU}: {error}"))?);
+        let console = process.0.stdout.take().ok_or("the machine has no console")?;
         let reader = Reader::new(plan.mark);
         thread::spawn(move || {
             let mut console = BufReader::new(console);
@@ -130,15 +127,7 @@ impl Machine {
             }
             let _ = events.send((number, Event::Closed));
         });
-        Ok(Self { child })
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // If it has ended by itself there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(Self { _process: process })
     }
 }
 

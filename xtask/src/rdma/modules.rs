@@ -96,28 +96,22 @@ mod tests {
         format!("\x7fELF\0license=GPL\0depends={depends}\0retpoline=Y\0name=x\0").into_bytes()
     }
 
-    /// Modules in a folder of their own, which is gone when the test ends.
-    struct Folder(PathBuf);
+    /// A folder of modules.
+    struct Folder(tempfile::TempDir);
 
     impl Folder {
-        fn new(test: &str, modules: &[(&str, &str)]) -> Self {
-            let folder = std::env::temp_dir().join(format!("farfield-{test}-{}", std::process::id()));
-            std::fs::create_dir_all(folder.join("net")).unwrap();
+        fn new(modules: &[(&str, &str)]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("net")).unwrap();
             for (name, depends) in modules {
-                std::fs::write(folder.join(format!("net/{name}.ko")), module(depends)).unwrap();
+                std::fs::write(folder.path().join(format!("net/{name}.ko")), module(depends)).unwrap();
             }
             Self(folder)
         }
 
         fn order(&self, names: &[&str]) -> Result<Vec<String>, String> {
-            let order = Modules::of(&self.0).in_order(names)?;
+            let order = Modules::of(self.0.path()).in_order(names)?;
             Ok(order.into_iter().map(|(name, _)| name).collect())
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
@@ -131,22 +125,20 @@ mod tests {
 
     #[test]
     fn each_module_comes_once_and_after_what_it_depends_on() {
-        let folder = Folder::new(
-            "order",
-            &[("rxe", "core,tunnel"), ("core", "built_in"), ("tunnel", "core"), ("x", "")],
-        );
+        let folder =
+            Folder::new(&[("rxe", "core,tunnel"), ("core", "built_in"), ("tunnel", "core"), ("x", "")]);
         assert_eq!(folder.order(&["rxe", "core"]).unwrap(), ["core", "tunnel", "rxe"]);
     }
 
     #[test]
     fn names_with_dashes_and_underscores_are_the_same() {
-        let folder = Folder::new("dashes", &[("crc32-generic", ""), ("rxe", "crc32_generic")]);
+        let folder = Folder::new(&[("crc32-generic", ""), ("rxe", "crc32_generic")]);
         assert_eq!(folder.order(&["rxe"]).unwrap(), ["crc32_generic", "rxe"]);
     }
 
     #[test]
     fn modules_that_depend_on_each_other_are_an_error() {
-        let folder = Folder::new("circle", &[("a", "b"), ("b", "a")]);
+        let folder = Folder::new(&[("a", "b"), ("b", "a")]);
         assert!(folder.order(&["a"]).unwrap_err().contains("module a depends on itself"));
     }
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::bounded;
-use crate::workspace::{read, root};
+use crate::workspace::{create_folder, read, root};
 
 /// The package whose only dependency is the kernel's current one.
 const KERNEL: &str = "linux-image-amd64";
@@ -97,7 +97,7 @@ pub(super) fn unpacked(refresh: bool) -> Result<PathBuf, String> {
 /// Downloads and unpacks the packages into `folder`; the packages themselves are not kept.
 fn download(folder: &Path) -> Result<Record, String> {
     let unpacked = folder.join("root");
-    std::fs::create_dir_all(&unpacked).map_err(|error| format!("{}: {error}", folder.display()))?;
+    create_folder(&unpacked)?;
     let depends = bounded::output(Command::new("apt-cache").args(["depends", KERNEL]), UNPACK)?;
     let kernel = kernel_package(&depends)
         .ok_or_else(|| format!("apt knows no package {KERNEL}: run apt-get update"))?;

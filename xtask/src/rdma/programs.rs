@@ -35,21 +35,10 @@ pub(super) fn build() -> Result<Vec<PathBuf>, String> {
 
 /// The fabrics' own tests as a program, the conformance suite among them; under a name that does not change.
 fn tests(feature: &str, name: &str) -> Result<PathBuf, String> {
-    let messages = output(&[
-        "cargo",
-        "test",
-        "--quiet",
-        "--package",
-        "farfield-fabric",
-        "--lib",
-        "--features",
-        feature,
-        "--target-dir",
-        TARGET,
-        "--no-run",
-        "--message-format",
-        "json",
-    ])?;
+    let command = format!(
+        "cargo test --quiet --package farfield-fabric --lib --features {feature} --target-dir {TARGET} --no-run --message-format json"
+    );
+    let messages = output(&command.split_whitespace().collect::<Vec<_>>())?;
     let mut built = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message.get("executable")?.as_str().map(PathBuf::from)

@@ -3,7 +3,7 @@
 //! Nothing here waits without a bound: whatever a guest does or fails to do, the next deadline of each machine and that of
 //! the whole run are known, and whoever misses one loses its power.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -48,15 +48,17 @@ pub(super) struct Manner<'a> {
 
 /// Runs a scenario to its end.
 pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Failure> {
-    let folder = Folder::new().map_err(Failure::Other)?;
-    let archive = folder.0.join("initramfs");
+    // In the system's folder for temporary files, since the path of a socket must be short.
+    let folder = tempfile::Builder::new().prefix("farfield-rdma-").tempdir();
+    let folder = folder.map_err(|error| Failure::Other(format!("temporary folder: {error}")))?;
+    let archive = folder.path().join("initramfs");
     image::write(scenario, manner.unpacked, &archive).map_err(Failure::Other)?;
     let (kernel, _) = packages::kernel(manner.unpacked).map_err(Failure::Other)?;
     let mark = mark();
     let plan = Plan {
         kernel: &kernel,
         archive: &archive,
-        folder: &folder.0,
+        folder: folder.path(),
         acceleration: manner.acceleration,
         mark: &mark,
         talkative: manner.verbose,
@@ -294,25 +296,6 @@ fn show(guest: &Guest, event: &Event) {
 fn mark() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:08x}{:x}", since.subsec_nanos(), std::process::id())
-}
-
-/// A folder for one run's files, gone when the run is over. In the system's folder for such, since the path of a socket
-/// must not be long.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("farfield-rdma-{}", mark()));
-        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Nothing depends on it; the system clears that folder too.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

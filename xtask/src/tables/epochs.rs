@@ -15,11 +15,7 @@ pub(crate) struct Point {
 
 /// The points of a table.
 pub(crate) fn points(csv: &str) -> Result<Vec<Point>, String> {
-    let mut lines = csv.lines();
-    if lines.next() != Some(HEADER) {
-        return Err(format!("its first line is not `{HEADER}`"));
-    }
-    lines.map(|line| point(line).ok_or_else(|| format!("`{line}` is no row of it"))).collect()
+    super::csv::rows(csv, HEADER, point)
 }
 
 fn point(line: &str) -> Option<Point> {

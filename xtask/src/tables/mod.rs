@@ -2,15 +2,25 @@
 //!
 //! | module | what it has |
 //! |---|---|
+//! | `csv` | tables as CSV |
 //! | `scaling`, `epochs` | the rows of a table, written and read |
 //! | `plot` (feature `plot`) | a table as curves |
 
+mod csv;
 pub(crate) mod epochs;
 #[cfg(feature = "plot")]
 pub(crate) mod plot;
 pub(crate) mod scaling;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::workspace::{create_folder, root};
+
+/// The folder of tables and plots, created if it does not exist; by default that of the book.
+pub(crate) fn folder(to: Option<&Path>) -> Result<PathBuf, String> {
+    let folder = to.map_or_else(|| root().join("book/src/results"), Path::to_owned);
+    create_folder(&folder).map(|()| folder)
+}
 
 /// Draws a table.
 #[cfg(feature = "plot")]

@@ -8,7 +8,7 @@ use plotters::prelude::*;
 
 use super::scaling::Point;
 use super::{epochs, scaling};
-use crate::workspace::read;
+use crate::workspace::{read, write};
 
 /// What to draw, and where.
 #[derive(Args)]
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         scaling::points(&text).map(|points| of_scaling(&options.title, &points))
     };
     let svg = drawn(&panels.map_err(|why| format!("{}: {why}", csv.display()))?)?;
-    std::fs::write(&options.svg, svg).map_err(|error| format!("{}: {error}", options.svg.display()))
+    write(&options.svg, svg)
 }
 
 /// The size of a panel, in pixels; two stand beside each other.

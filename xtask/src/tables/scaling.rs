@@ -35,11 +35,7 @@ pub(crate) fn table(points: &[Point]) -> String {
 /// The points of a CSV.
 #[cfg_attr(not(any(feature = "plot", test)), allow(dead_code))] // only the plot reads it
 pub(crate) fn points(csv: &str) -> Result<Vec<Point>, String> {
-    let mut lines = csv.lines();
-    if lines.next() != Some(HEADER) {
-        return Err(format!("its first line is not `{HEADER}`"));
-    }
-    lines.map(|line| row(line).ok_or_else(|| format!("`{line}` is no row of it"))).collect()
+    super::csv::rows(csv, HEADER, row)
 }
 
 fn row(line: &str) -> Option<Point> {

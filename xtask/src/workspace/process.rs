@@ -1,7 +1,9 @@
 //! Processes of other programs, while they run.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -62,5 +64,35 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// The pipes to a process that answers each line with a line.
+pub(crate) struct Pipes {
+    requests: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+impl Pipes {
+    pub(crate) fn of(process: &mut Process) -> Result<Self, String> {
+        let (requests, Some(out)) = (process.0.stdin.take(), process.0.stdout.take()) else {
+            return Err("a process has no pipes".to_owned());
+        };
+        let (send, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+        });
+        Ok(Self { requests, answers })
+    }
+
+    /// The answer to a line; none if the process has ended, or does not answer in time.
+    pub(crate) fn ask(&mut self, line: &str, patience: Duration) -> Option<String> {
+        self.requests.as_mut()?.write_all(format!("{line}\n").as_bytes()).ok()?;
+        self.answers.recv_timeout(patience).ok()
+    }
+
+    /// Closes the process's standard input, which tells it to end.
+    pub(crate) fn close(&mut self) {
+        self.requests = None;
     }
 }
