@@ -273,7 +273,7 @@ pub(crate) trait Detaching: Operations {
                     match otherwise {
                         Otherwise::Nothing => self.unprotects(detached.pin),
                         Otherwise::Exchange(exchange) => {
-                            self.settle_exchange(exchange, &result, detached.pin)
+                            self.settle_exchange(exchange, &result, detached.pin);
                         }
                         Otherwise::Releases(results) if result.is_ok() => {
                             results.locks_are_released(self);

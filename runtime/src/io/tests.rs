@@ -335,11 +335,11 @@ fn a_set_polls_its_tasks_in_turn_and_drops_them_at_the_first_error() {
             (0..3).map(|task| {
                 let waiting = Rc::clone(&waiting);
                 async move {
-                    let _waiting = waiting;
-                    if task == 2 {
-                        return Err::<(), _>(Error::other("task 2"));
+                    if task < 2 {
+                        std::future::pending::<()>().await;
                     }
-                    std::future::pending().await
+                    drop(waiting);
+                    Err::<(), _>(Error::other("task 2"))
                 }
             }),
         );
