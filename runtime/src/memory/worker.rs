@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use farfield_fabric::chain::Chain;
 use farfield_fabric::stall::DescribeWait;
+use farfield_sim::Sim;
 
 use super::candidates::Candidates;
 use super::eager::Eager;
@@ -163,24 +164,30 @@ impl Worker {
     pub(crate) fn enter_for_guard(&self) -> Pin {
         match self.io.endpoint.virtual_time() {
             None => self.io.epoch.pin(),
-            Some(sim) => {
-                let pin = self.enter_epoch();
-                sim.pins(|| self.process.collector.epoch());
-                pin
-            }
+            Some(sim) => self.enter_simulated(sim),
         }
     }
 
-    /// A guard is dropped.
+    /// Leaves the epoch of a guard that is dropped.
     #[inline]
     pub(crate) fn leave_for_guard(&self, pin: Pin) {
         match self.io.endpoint.virtual_time() {
             None => drop(self.io.epoch.unpin(pin)),
-            Some(sim) => {
-                self.leave_epoch(pin);
-                sim.unpins();
-            }
+            Some(sim) => self.leave_simulated(sim, pin),
         }
+    }
+
+    #[cold]
+    fn enter_simulated(&self, sim: &Sim) -> Pin {
+        let pin = self.enter_epoch();
+        sim.pins(|| self.process.collector.epoch());
+        pin
+    }
+
+    #[cold]
+    fn leave_simulated(&self, sim: &Sim, pin: Pin) {
+        self.leave_epoch(pin);
+        sim.unpins();
     }
 }
 
