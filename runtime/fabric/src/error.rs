@@ -89,6 +89,13 @@ farfield_words::errors! {
     }
 }
 
+impl Error {
+    /// Returns whether the failed operation may have taken effect, or may take effect if it is retried.
+    pub fn is_of_unknown_outcome(&self) -> bool {
+        matches!(self, Self::NodeUnreachable(_) | Self::OperationFailed(_))
+    }
+}
+
 /// A kind of error in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -159,6 +159,7 @@ impl Participant {
 
     /// Stays in the oldest epoch that a guard of this thread is in, or enters the current one if there is none: for an
     /// operation in flight, which may touch whatever a guard of this thread protects. Undone by [`Participant::unpin`].
+    #[inline]
     pub(crate) fn pin_oldest(&self) -> Pin {
         let oldest = self.oldest.get();
         if oldest == IDLE {

@@ -243,13 +243,6 @@ farfield_words::errors! {
     }
 }
 
-impl Error {
-    /// Whether what failed may have taken effect, and may take effect if it is tried again.
-    pub(crate) fn is_of_unknown_outcome(&self) -> bool {
-        matches!(self, Self::NodeUnreachable(_) | Self::OperationFailed(_))
-    }
-}
-
 /// Who holds reclamation back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -22,7 +22,7 @@ use super::detached::{Detaching, Otherwise};
 use super::posting::{Operations, Thread};
 use super::submit::{Completed, Submitted};
 use crate::epoch;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use farfield_fabric::Posted;
 use farfield_fabric::chain::Chain;
 use farfield_sim::Plant;
@@ -129,17 +129,21 @@ pub(crate) trait Compensating: Detaching {
     fn detach_exchange(&self, posted: Posted, exchange: Exchange) {
         match posted {
             Posted::InFlight(ticket) => self.detach_or(ticket, Otherwise::Exchange(exchange)),
-            Posted::Done(chain, result) => {
+            Posted::Done(chain, Ok(())) => {
                 self.recycle(chain);
-                self.settle_exchange(exchange, &result.map_err(Error::from), self.protects());
+                exchange.settle(self);
+            }
+            Posted::Done(chain, failed) => {
+                self.recycle(chain);
+                self.settle_exchange(exchange, &failed, self.protects());
             }
         }
     }
 
     /// Settles an exchange after its own outcome, or that of the operation that it compensates for. After a failure it is posted again later.
     /// `pin` protects its word.
-    fn settle_exchange(&self, exchange: Exchange, result: &Result<()>, pin: epoch::Pin) {
-        let may_help = result.as_ref().err().is_some_and(Error::is_of_unknown_outcome);
+    fn settle_exchange(&self, exchange: Exchange, result: &farfield_fabric::Result<()>, pin: epoch::Pin) {
+        let may_help = result.as_ref().err().is_some_and(farfield_fabric::Error::is_of_unknown_outcome);
         if self.io().gives_up_compensations.get() || !may_help || self.has(Plant::SingleAmend) {
             self.unprotects(pin);
             return exchange.settle(self);

@@ -248,7 +248,11 @@ pub(crate) trait Detaching: Operations {
         self.poll_some_detached(MOST_POLLED);
     }
 
-    fn poll_one_detached(&self, detached: &Detached<Self>, to_poll: &mut usize) -> Poll<(Chain, Result<()>)> {
+    fn poll_one_detached(
+        &self,
+        detached: &Detached<Self>,
+        to_poll: &mut usize,
+    ) -> Poll<(Chain, farfield_fabric::Result<()>)> {
         if *to_poll == 0 {
             return Poll::Pending;
         }
@@ -284,7 +288,7 @@ pub(crate) trait Detaching: Operations {
                     match result {
                         Ok(()) => count(&self.io().counters.cas_failed, chain.failed_exchanges()),
                         Err(error) if detached.reports_error => {
-                            let first = self.io().deferred_error.take().unwrap_or(error);
+                            let first = self.io().deferred_error.take().unwrap_or_else(|| error.into());
                             self.io().deferred_error.set(Some(first));
                         }
                         Err(_) => {}

@@ -378,8 +378,8 @@ pub(crate) trait Operations: Thread {
     }
 
     /// Polls a chain that was posted without a future.
-    fn poll_posted(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
-        self.io().endpoint.poll(ticket).map(|(chain, result)| (chain, result.map_err(Error::from)))
+    fn poll_posted(&self, ticket: Ticket) -> Poll<(Chain, farfield_fabric::Result<()>)> {
+        self.io().endpoint.poll(ticket)
     }
 
     /// Stops polling a chain that was posted without a future.

@@ -169,7 +169,8 @@ impl Worker {
             let Some(ticket) = self.step.borrow().as_ref().map(|step| step.ticket) else { return false };
             let Poll::Ready((chain, result)) = self.poll_posted(ticket) else { return true };
             let part = self.step.take().map(|step| step.part);
-            let next = part.and_then(|part| self.next_of_step(member, part, &chain, result));
+            let next =
+                part.and_then(|part| self.next_of_step(member, part, &chain, result.map_err(Into::into)));
             self.recycle(chain);
             match next {
                 Some((chain, part)) => self.take_step(chain, part),
