@@ -1,4 +1,4 @@
-//! What `#[farfield::main]` and `#[farfield::test]` call.
+//! The functions that `#[farfield::main]` and `#[farfield::test]` call.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -10,21 +10,21 @@ use crate::error::{Error, Printable, Result};
 use crate::session::{Cluster, ComputeThread};
 use farfield_fabric::stall;
 
-/// The variable that names another cluster than the program's own.
+/// The environment variable that replaces the program's cluster URL.
 const CLUSTER_VARIABLE: &str = "FARFIELD_CLUSTER";
-/// The variable that names the one seed to run simulated tests under.
+/// The environment variable with the only seed that simulated tests run under.
 const SEED_VARIABLE: &str = "FARFIELD_SEED";
-/// The variable that says how many lines of a failing run's trace are printed.
+/// The environment variable with the number of trace lines printed for a failing run.
 const TRACE_VARIABLE: &str = "FARFIELD_TRACE";
 const DEFAULT_TRACE_LINES: usize = 40;
 
-/// After what time a wait of a test is reported, unless `FARFIELD_STALL` says otherwise.
+/// The time after which a wait of a test is reported, unless `FARFIELD_STALL` sets another.
 const TEST_STALLS: Duration = Duration::from_secs(5);
 
-/// The exit code of a program that could not do what it was asked.
+/// The exit code of a program that has failed with an error.
 const FAILURE: u8 = 2;
 
-/// Runs a program's `async fn main`; reports an error as one line.
+/// Runs a program's `async fn main`. Prints an error as one line.
 pub fn run_main(
     url: &str,
     threads: usize,
@@ -56,12 +56,12 @@ pub fn run_test<E: Display + 'static>(
     }
 }
 
-/// Runs a test in the simulator, once for each seed. Threads may be killed by faults that the URL asks for; the others
-/// must succeed. Unless the URL says `threads-per-node`, seeds differ in it: a process of one thread, of two, of three or of all.
+/// Runs a test in the simulator, once for each seed. Faults of the URL may kill threads; the others must succeed. Unless the URL sets
+/// `threads-per-node`, the seed decides it: processes of one, two, three or all threads.
 ///
 /// # Panics
-/// At the first seed under which it fails, with its error or its panic, having printed the beginning and the end of the trace, and
-/// what concerns objects that a run which does not end waits for, the whole URL and the command that runs this seed again.
+/// At the first seed under which the test fails, with its error or its panic. Before, it prints the beginning and the end of the trace, the events of
+/// the objects that a run without end waits for, the whole URL, and the command that replays the seed.
 pub fn run_sim_test<E: Display + 'static>(
     name: &str,
     url: &str,
@@ -70,7 +70,7 @@ pub fn run_sim_test<E: Display + 'static>(
     body: impl AsyncFn(&ComputeThread) -> Result<(), E> + Sync,
 ) {
     stall::set_default_limit(TEST_STALLS);
-    // The test harness knows a test by its path inside the crate.
+    // The test harness names a test by its path inside the crate.
     let name = name.split_once("::").map_or(name, |(_, path)| path);
     let replayed = number(SEED_VARIABLE);
     let seeds: Vec<u64> = replayed.map_or_else(|| seeds.into_iter().collect(), |seed| vec![seed]);
@@ -109,23 +109,22 @@ pub fn run_sim_test<E: Display + 'static>(
     }
 }
 
-/// How many threads a simulated process has: one, two, three or all, as often each, by the seed alone. What goes wrong with
-/// one layout may not with another: a guard holds back what threads of its own process retire without a message, and blocks
-/// that one thread frees are another's.
+/// Returns the number of threads of a simulated process: one, two, three or all, equally often, by the seed alone. Layouts expose different bugs: a
+/// guard delays reclamation by threads of its own process without a message, and blocks that one thread frees are reused by another.
 fn layout(seed: u64, threads: usize) -> usize {
-    // Multiples of the golden ratio, so that neighbouring seeds differ.
+    // Multiples of the golden ratio: neighbouring seeds differ.
     let draw = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 & 3;
     [1, 2, 3, threads][draw as usize].min(threads)
 }
 
-/// A number from the environment, if there is one.
+/// Parses a number from the environment, if the variable is set.
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     let number = value.parse();
     Some(number.unwrap_or_else(|_| panic!("{variable}={} is not a number", Printable(&value))))
 }
 
-/// An error of any type as one of ours; one of ours as it is, since `run` tells them apart.
+/// Converts an error of any type to [`Error`]. An [`Error`] is unchanged, since `run` tells its variants apart.
 fn own_error<E: Display + 'static>(error: E) -> Error {
     let mut error = Some(error);
     let own = (&mut error as &mut dyn Any).downcast_mut::<Option<Error>>().and_then(Option::take);

@@ -1,4 +1,4 @@
-//! What fuzz targets call: the parsers of everything that comes from somebody else. Only in builds with `--cfg fuzzing`.
+//! The entry points of fuzz targets: the parsers of all input from other processes. Only in builds with `--cfg fuzzing`.
 
 use std::io::Write;
 
@@ -13,19 +13,19 @@ use farfield_words::Address;
 use farfield_words::geometry;
 use farfield_words::layouts::Layouts;
 
-/// A cluster URL.
+/// Parses a cluster URL.
 pub fn url(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         drop(url::Config::parse(text));
     }
 }
 
-/// Any of the messages of a handshake.
+/// Parses each message of a handshake.
 pub fn handshake(data: &[u8]) {
     farfield_fabric::fuzzing::handshake(data);
 }
 
-/// The numbers of the memory node that says it and an address, and what it says when it lets a process in: a welcome, of either fabric.
+/// Parses the welcome of a memory node, of either fabric, beside the number of the memory node and an address.
 pub fn welcome(data: &[u8]) {
     let Some((head, message)) = data.split_first_chunk::<12>() else { return };
     let [a, b, c, d, at @ ..] = *head;
@@ -33,7 +33,7 @@ pub fn welcome(data: &[u8]) {
     farfield_fabric::fuzzing::welcome(message, place, Address::from_bits(u64::from_le_bytes(at)));
 }
 
-/// Memory nodes, segments of each, bytes of a segment, and an address.
+/// Checks a geometry of memory nodes, segments of each and bytes of a segment, and an address in it.
 pub fn geometry(data: &[u8]) {
     let words: [u64; 4] = std::array::from_fn(|index| {
         data.as_chunks().0.get(index).map_or(0, |word| u64::from_le_bytes(*word))
@@ -45,20 +45,20 @@ pub fn geometry(data: &[u8]) {
     }
 }
 
-/// What a memory node says of itself whose memory has these words, again and again.
+/// Returns the observer of a memory node whose memory repeats these words.
 pub fn observer(words: [u64; 4]) -> Observer {
     let geometry = geometry::Geometry::new(2, 2, 1 << 20).expect("it is small");
     let load = move |at: Address| words[at.offset() as usize / 8 % words.len()];
     Observer::new(move || NodeMetrics::of(geometry, 0..2, load, [words[0], words[1], words[2]]))
 }
 
-/// Words of the runtime's own in far memory: members' records, epochs, the chunk table, pages of the pool, lists of candidates.
+/// Decodes metadata words of far memory: member records, epochs, the chunk table, pages of the pool, lists of candidates.
 pub fn words(data: &[u8]) {
     let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
     decode::any(&words);
 }
 
-/// A file that somebody takes for a checkpoint.
+/// Parses a checkpoint file.
 pub fn checkpoint(data: &[u8]) {
     checkpoint::parse(data);
     let path = std::env::temp_dir().join(format!("farfield-fuzz-{}", std::process::id()));
@@ -68,7 +68,7 @@ pub fn checkpoint(data: &[u8]) {
     }
 }
 
-/// A description, a zero byte, and an object: what a collection does with them, and what a dump does.
+/// Uses a description and an object, separated by a zero byte, as a collection does and as a dump does.
 pub fn description(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == 0);
     let (text, object) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -82,7 +82,7 @@ pub fn description(data: &[u8]) {
     }
     let dumped = CLUSTER.with(|cluster| {
         cluster.run(1, async |ct| {
-            // Written to where objects are, so that its words may be addresses of what is in it.
+            // In the chunks, so that its words may be addresses inside it.
             let at = ct.heap().grid.start(0, 0);
             ct.write_words(at, &words[..words.len().min(1024)]).await?;
             ct.dump_described(&layouts, at, 1000, 10_000).await

@@ -1,4 +1,4 @@
-//! How a cluster stands, as a memory node sees it.
+//! Metrics of a cluster, as a memory node sees it.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,34 +10,34 @@ use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::geometry::Geometry;
 
-/// Tells how a cluster stands, as one of its memory nodes sees it. No process is asked.
+/// Reads the metrics of a cluster from the memory of one of its memory nodes. It sends no messages to processes.
 #[derive(Clone)]
 pub struct Observer(Arc<dyn Fn() -> NodeMetrics + Send + Sync>);
 
-/// How a cluster stands.
+/// Metrics of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeMetrics {
-    /// The epoch; 0 if this is not the first memory node, which alone knows it.
+    /// The epoch. 0 if this is not the first memory node, which holds it.
     pub epoch: u64,
-    /// How many processes have been let in.
+    /// The number of processes that were admitted.
     pub joined: u64,
-    /// How many of them are there.
+    /// The number of admitted processes that are connected.
     pub connected: u64,
-    /// How many were refused.
+    /// The number of processes that were refused.
     pub refused: u64,
-    /// How many were evicted, having ended without leaving or been silent for too long; as the first memory node knows.
+    /// The number of evicted processes: those that ended without leaving, or whose lease expired. Known to the first memory node.
     pub evictions: u64,
-    /// The bytes that were taken back from processes that had ended; as the first memory node knows.
+    /// The bytes that were reclaimed from dead processes. Known to the first memory node.
     pub taken_back_bytes: u64,
-    /// About how many bytes processes have left that have ended since; as the first memory node knows.
+    /// The estimated bytes lost by processes that have died since the last collection. Known to the first memory node.
     pub uncollected_bytes: u64,
-    /// How the memory of the memory nodes that are hosted here is used, as far as processes have told.
+    /// The heap use of the memory nodes that this process hosts, as far as compute processes have reported it.
     pub heap: Vec<HeapUse>,
 }
 
 impl NodeMetrics {
-    /// Those of some of a cluster's memory nodes, given their words.
+    /// Computes the metrics of some of a cluster's memory nodes from their words.
     pub(crate) fn of(
         geometry: Geometry,
         nodes: Range<u16>,
@@ -67,7 +67,7 @@ impl Observer {
         Self(Arc::new(observe))
     }
 
-    /// How it stands now. A few loads for each segment.
+    /// Returns the current metrics. Costs a few loads for each segment.
     pub fn metrics(&self) -> NodeMetrics {
         (self.0)()
     }

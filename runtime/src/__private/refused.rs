@@ -1,7 +1,7 @@
-//! What stands for a type that `#[remote]` has refused.
+//! The stand-in for a field type that `#[remote]` has refused.
 //!
-//! The program does not compile, so nothing here ever runs. It is there for what the program does with the field, none of
-//! which is a mistake: whatever is done with the type as it was declared is accepted, so that the user sees one error.
+//! The program does not compile, so this code never runs. It accepts every use of the field that the declared type would accept, so that the user
+//! sees a single error.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use farfield_words::Address;
 use farfield_words::Result;
 use farfield_words::{DefaultInit, Describer, Field, FrozenField, Shape};
 
-/// A field declared as a `T`, which it cannot be.
+/// A field declared as the refused type `T`.
 pub struct Refused<T>(PhantomData<fn() -> T>);
 
 impl<T: 'static> Field for Refused<T> {
@@ -24,7 +24,7 @@ impl<T: 'static> Field for Refused<T> {
 
     const FINGERPRINT: u64 = 0;
     const FROZEN: bool = false;
-    // A tail in the wrong place is said once, too.
+    // The error for a tail that is not the last field is reported elsewhere, once.
     const SHAPE: Shape = <u64 as Field>::SHAPE;
 
     fn describe(_: &mut Describer) {}
@@ -48,7 +48,7 @@ impl<T: 'static> DefaultInit for Refused<T> {
     }
 }
 
-/// The methods of the type.
+/// The methods of the declared type.
 impl<T> Deref for Refused<T> {
     type Target = T;
     fn deref(&self) -> &T {
@@ -56,7 +56,7 @@ impl<T> Deref for Refused<T> {
     }
 }
 
-/// The operations of the type's places.
+/// The operations of the declared type's places.
 impl<'g, T> Deref for Place<'g, Refused<T>> {
     type Target = Place<'g, T>;
     fn deref(&self) -> &Place<'g, T> {

@@ -33,7 +33,7 @@ use crate::error::{self, Error, Result};
 use crate::io::Exchange;
 use crate::io::Purpose;
 use crate::io::operations::*;
-use crate::io::{ABANDONED, right_of_dead_writer};
+use crate::io::{ABANDONED, write_lock_of_dead_writer};
 use crate::memory::cache::NodeCache;
 use crate::memory::candidates::BlockRange;
 use crate::memory::far::WORDS_PER_READ;
@@ -300,7 +300,7 @@ impl ComputeThread {
                             layouts.visit(of, words, &mut |found| match found {
                                 Found::Pointer(at, of) => pending.push((at, of)),
                                 Found::Lock(offset) => locks.push(offset),
-                                Found::WriteRight(offset) => rights.push(offset),
+                                Found::WriteLock(offset) => rights.push(offset),
                             });
                             for offset in locks.into_iter().filter(|_| frees_locks) {
                                 let held = words[offset as usize / WORD_BYTES];
@@ -309,7 +309,8 @@ impl ComputeThread {
                                 }
                             }
                             for offset in rights.into_iter().filter(|_| frees_locks) {
-                                if let Some(left) = right_of_dead_writer(words[offset as usize / WORD_BYTES])
+                                if let Some(left) =
+                                    write_lock_of_dead_writer(words[offset as usize / WORD_BYTES])
                                 {
                                     self.write_word(at.add(offset), left).await?;
                                 }

@@ -1,7 +1,6 @@
 //! Arrays: `[F; N]` fields.
 //!
-//! A field written as `[F; N]` is declared as an [`Array`], so that its elements can be any field and have places of
-//! their own.
+//! The macro declares a field of type `[F; N]` as an [`Array`]. Its elements can be any field, and each has a place.
 
 use std::marker::PhantomData;
 
@@ -9,10 +8,9 @@ use super::Place;
 use farfield_words::Address;
 use farfield_words::{DefaultInit, Describer, Field, FrozenField, fingerprint};
 
-/// What `#[remote]` makes of a field declared as `[F; N]`: `N` fields, one after the other.
+/// The type that `#[remote]` substitutes for a field of type `[F; N]`: `N` fields, in order.
 ///
-/// Its [`Place`] gives the place of each element with [`at`](Place::at); in `Init`, snapshots and handles it is an
-/// ordinary array.
+/// Its [`Place`] returns the place of each element with [`at`](Place::at). In `Init`, snapshots and handles it is an ordinary array.
 #[repr(transparent)]
 pub struct Array<F: Field, const N: usize>([F::Cell; N], PhantomData<fn() -> F>);
 
@@ -68,19 +66,19 @@ impl<F: DefaultInit, const N: usize> DefaultInit for Array<F, N> {
 }
 
 impl<'g, F: Field, const N: usize> Place<'g, Array<F, N>> {
-    /// How many elements there are.
+    /// The number of elements.
     pub const LEN: usize = N;
 
-    /// The place of element `index`, or `None` past the end. No round trip.
+    /// Returns the place of element `index`, or `None` past the end. No round trip.
     #[inline]
     pub fn get(self, index: usize) -> Option<Place<'g, F>> {
         (index < N).then(|| Place::at_address(self.address().add((index * size_of::<F::Cell>()) as u64)))
     }
 
-    /// The place of element `index`. No round trip.
+    /// Returns the place of element `index`. No round trip.
     ///
     /// # Panics
-    /// If `index` is `N` or more, as indexing does; [`get`](Self::get) does not.
+    /// If `index` is `N` or more, like indexing. [`get`](Self::get) does not panic.
     #[inline]
     pub fn at(self, index: usize) -> Place<'g, F> {
         self.get(index).unwrap_or_else(|| panic!("index {index} of an array of {N}"))

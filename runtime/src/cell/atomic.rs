@@ -1,4 +1,4 @@
-//! `Atomic<T>`: a word that several threads change.
+//! `Atomic<T>`: a word that threads change concurrently.
 
 use std::marker::PhantomData;
 
@@ -9,10 +9,9 @@ use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::{DefaultInit, Describer, Field, Integer, Word, fingerprint, invalid_value};
 
-/// A word-sized cell that threads read and change atomically. A field is declared as `Atomic<u64>`; the operations are
-/// those of its [`Place`].
+/// A cell that threads read and change atomically. A field is declared as `Atomic<u64>`; the operations are methods of its [`Place`].
 ///
-/// It takes 8 bytes whatever `T` is, because that is what the network moves.
+/// It takes 8 bytes for every `T`: the unit of atomic operations over the network.
 #[repr(transparent)]
 pub struct Atomic<T>(u64, PhantomData<fn() -> T>);
 
@@ -59,26 +58,25 @@ fn from_word<T: Word>(at: Address, word: u64) -> farfield_words::Result<T> {
     T::from_word(word).ok_or_else(|| invalid_value::<T>(at))
 }
 
-/// Operations are sequentially consistent. Those the network has (`load`, `store`, `compare_exchange`, and `fetch_add`
-/// and `fetch_sub` of 64-bit integers) take one round trip; the others read and then compare and exchange until nobody
-/// comes between, so two round trips without contention.
+/// Operations are sequentially consistent. The network executes `load`, `store`, `compare_exchange`, and `fetch_add` and `fetch_sub` of 64-bit
+/// integers, in one round trip. The others are a load and a CAS, repeated until the CAS succeeds: two round trips without contention.
 ///
-/// All fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory, and those
-/// that give a value with [`Error::InvalidValue`](crate::Error::InvalidValue) if no `T` has the bits found.
+/// All fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory. Those that return a value fail with
+/// [`Error::InvalidValue`](crate::Error::InvalidValue) if the bits encode no `T`.
 impl<'g, T: Word> Place<'g, Atomic<T>> {
-    /// The value. One round trip.
+    /// Returns the value. One round trip.
     #[inline]
     pub fn load(self, ct: &'g ComputeThread) -> Read<'g, Atomic<T>> {
         Read::new(self.address(), ct)
     }
 
-    /// Sets the value. One round trip.
+    /// Replaces the value. One round trip.
     #[inline]
     pub async fn store(self, ct: &ComputeThread, value: T) -> Result<()> {
         ct.write_word(self.address(), value.to_word()).await
     }
 
-    /// Sets the value to `new` if it is `current`; gives what it was, as `Ok` if it was changed. One round trip.
+    /// Replaces the value by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced. One round trip.
     #[inline]
     pub async fn compare_exchange(self, ct: &ComputeThread, current: T, new: T) -> Result<Result<T, T>> {
         let expected = current.to_word();
@@ -87,13 +85,13 @@ impl<'g, T: Word> Place<'g, Atomic<T>> {
         Ok(if found == expected { Ok(old) } else { Err(old) })
     }
 
-    /// Sets the value and gives what it was. Two round trips, more under contention.
+    /// Replaces the value and returns the previous one. Two round trips, more under contention.
     pub async fn swap(self, ct: &ComputeThread, value: T) -> Result<T> {
         self.update(ct, |_| value).await
     }
 
-    /// Sets the value to what `f` makes of it, unless that is `None`; gives what it was, as `Ok` if it was changed. `f`
-    /// may be called several times. Two round trips, more under contention.
+    /// Replaces the value by `f(value)`; `None` leaves it. Returns the previous value, as `Ok` if it was replaced. `f` may be called several times.
+    /// Two round trips, more under contention.
     pub async fn fetch_update(
         self,
         ct: &ComputeThread,
@@ -120,7 +118,7 @@ impl<'g, T: Word> Place<'g, Atomic<T>> {
 }
 
 impl<T: Integer> Place<'_, Atomic<T>> {
-    /// Adds, wrapping around, and gives what it was. One round trip for 64-bit integers, two for narrower ones.
+    /// Adds modulo 2 to the number of bits. Returns the previous value. One round trip for 64-bit integers, two for narrower ones.
     #[inline]
     pub async fn fetch_add(self, ct: &ComputeThread, addend: T) -> Result<T> {
         if T::WHOLE_WORD {
@@ -132,7 +130,7 @@ impl<T: Integer> Place<'_, Atomic<T>> {
         self.update(ct, |value| value.wrapping_add(addend)).await
     }
 
-    /// Subtracts, wrapping around, and gives what it was. One round trip for 64-bit integers, two for narrower ones.
+    /// Subtracts modulo 2 to the number of bits. Returns the previous value. One round trip for 64-bit integers, two for narrower ones.
     #[inline]
     pub async fn fetch_sub(self, ct: &ComputeThread, subtrahend: T) -> Result<T> {
         if T::WHOLE_WORD {
@@ -142,15 +140,13 @@ impl<T: Integer> Place<'_, Atomic<T>> {
         self.update(ct, |value| value.wrapping_sub(subtrahend)).await
     }
 
-    /// Sets the value to the larger of itself and `other`, and gives what it was. Two round trips, one if it is larger
-    /// already.
+    /// Replaces the value by the maximum of itself and `other`. Returns the previous value. Two round trips; one if the value does not change.
     pub async fn fetch_max(self, ct: &ComputeThread, other: T) -> Result<T> {
         let changed = self.fetch_update(ct, |value| (other > value).then_some(other)).await?;
         Ok(changed.unwrap_or_else(|value| value))
     }
 
-    /// Sets the value to the smaller of itself and `other`, and gives what it was. Two round trips, one if it is smaller
-    /// already.
+    /// Replaces the value by the minimum of itself and `other`. Returns the previous value. Two round trips; one if the value does not change.
     pub async fn fetch_min(self, ct: &ComputeThread, other: T) -> Result<T> {
         let changed = self.fetch_update(ct, |value| (other < value).then_some(other)).await?;
         Ok(changed.unwrap_or_else(|value| value))
@@ -160,7 +156,7 @@ impl<T: Integer> Place<'_, Atomic<T>> {
 macro_rules! bitwise {
     ($($name:ident $trait:ident $op:tt $what:literal)*) => {
         impl<T: Word> Place<'_, Atomic<T>> {$(
-            #[doc = concat!("Sets the value to its bitwise ", $what, " with `other`, and gives what it was. Two round trips.")]
+            #[doc = concat!("Replaces the value by its bitwise ", $what, " with `other`. Returns the previous value. Two round trips.")]
             pub async fn $name(self, ct: &ComputeThread, other: T) -> Result<T>
             where
                 T: std::ops::$trait<Output = T>,

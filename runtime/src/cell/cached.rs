@@ -1,13 +1,11 @@
-//! `Cached<T, N>`: handles kept by a thread, so that frozen fields cost one READ once and nothing afterwards.
+//! `Cached<T, N>`: a thread's cache of handles. Repeated use of an object's frozen fields costs one READ in all.
 //!
-//! A handle is what `attach` makes: the frozen fields of an object, read once, and places for the others, which are still
-//! read where they are. So a cached handle is never out of date *as long as the object lives*: frozen fields do not change.
-//! What the cache can not know is whether the object still lives. It is for objects that stay: sentinels, buckets, the
-//! upper levels of a tree. Whoever frees an object that may be cached [forgets](Cached::forget) it first, in every thread
-//! that may have it; the simulator reports the use of a cached handle to an object that was freed.
+//! A handle is the result of `attach`: the frozen fields of an object, and places of the other fields, which are still read from far memory. Frozen
+//! fields do not change, so a cached handle is correct *as long as the object is allocated*. The cache can not detect that the object was freed. It
+//! is for objects that stay: sentinels, buckets, the upper levels of a tree. Before such an object is freed, every thread that may have cached it
+//! must [forget](Cached::forget) it. The simulator reports the use of a cached handle of a freed object.
 //!
-//! The bound is a number of handles, `N`: a full cache gives up the one that was used longest ago. Hits, misses and
-//! evictions are counted, because a cache that nobody looks at is too small or too large.
+//! The cache holds up to `N` handles and evicts the least recently used one. It counts hits, misses and evictions, for the choice of `N`.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -23,8 +21,7 @@ use crate::pointer::{Address, RemotePtr};
 use crate::session::ComputeThread;
 use farfield_words::{Remote, WORD_BYTES};
 
-/// Up to `N` handles to objects of type `T` that live as long as the cache does, or until they are
-/// [forgotten](Self::forget).
+/// A cache of up to `N` handles of objects of type `T`. The objects must stay allocated until the cache is dropped or [forgets](Self::forget) them.
 ///
 /// ```
 /// # use farfield::prelude::*;
@@ -37,7 +34,7 @@ use farfield_words::{Remote, WORD_BYTES};
 /// # let ptr = Bucket::new_in(ct, Bucket::init(7)).await?.write(ct).await?;
 /// let buckets = Cached::<Bucket, 64>::default();
 /// assert_eq!(buckets.get(ptr, ct).await?.from(), 7); // one READ
-/// assert_eq!(buckets.get(ptr, ct).await?.from(), 7); // none
+/// assert_eq!(buckets.get(ptr, ct).await?.from(), 7); // no READ
 /// assert_eq!((buckets.hits(), buckets.misses()), (1, 1));
 /// # Ok(()) })?;
 /// # Ok::<(), farfield::Error>(())
@@ -50,7 +47,7 @@ pub struct Cached<T, const N: usize> {
 }
 
 impl<T, const N: usize> Default for Cached<T, N> {
-    /// An empty cache.
+    /// Makes an empty cache.
     fn default() -> Self {
         const { assert!(N > 0, "a cache of no handles") };
         let bound = NonZeroUsize::new(N).unwrap_or(NonZeroUsize::MIN);
@@ -64,11 +61,10 @@ impl<T, const N: usize> Default for Cached<T, N> {
 }
 
 impl<T: Remote<Stored = T>, const N: usize> Cached<T, N> {
-    /// A handle to the object at `ptr`. No round trip if it is cached; otherwise it is attached: one READ, or none if
-    /// nothing in it is frozen.
+    /// Returns a handle of the object at `ptr`. No round trip for a hit. A miss attaches the object: one READ, or none if no field is frozen.
     ///
     /// # Errors
-    /// Those of a READ; nothing is cached then.
+    /// Those of a READ. Then the cache does not change.
     pub async fn get(&self, ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<Rc<T>> {
         let at = ptr.address();
         let cached = self.handles.borrow_mut().get(&at).cloned();
@@ -79,7 +75,7 @@ impl<T: Remote<Stored = T>, const N: usize> Cached<T, N> {
         }
         self.misses.set(self.misses.get() + 1);
         let handle = Rc::new(attach(ptr, ct).await?);
-        // Another task may have attached it meanwhile: one of the two handles stays.
+        // Another task may have attached it meanwhile. One of the two handles stays.
         let replaced = self.handles.borrow_mut().push(at, Rc::clone(&handle));
         if replaced.is_some_and(|(other, _)| other != at) {
             self.evictions.set(self.evictions.get() + 1);
@@ -89,37 +85,37 @@ impl<T: Remote<Stored = T>, const N: usize> Cached<T, N> {
 }
 
 impl<T, const N: usize> Cached<T, N> {
-    /// Forgets an object's handle, before the object is freed.
+    /// Removes an object's handle. Call it before the object is freed.
     pub fn forget(&self, ptr: RemotePtr<T>) {
         self.handles.borrow_mut().pop(&ptr.address());
     }
 
-    /// Forgets all handles.
+    /// Removes all handles.
     pub fn clear(&self) {
         self.handles.borrow_mut().clear();
     }
 
-    /// How many handles there are, `N` at most.
+    /// Returns the number of handles, at most `N`.
     pub fn len(&self) -> usize {
         self.handles.borrow().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How often a handle was there.
+    /// Returns the number of hits.
     pub fn hits(&self) -> u64 {
         self.hits.get()
     }
 
-    /// How often a handle had to be attached.
+    /// Returns the number of misses.
     pub fn misses(&self) -> u64 {
         self.misses.get()
     }
 
-    /// How often a handle was given up for another.
+    /// Returns how many handles were evicted because the cache was full.
     pub fn evictions(&self) -> u64 {
         self.evictions.get()
     }

@@ -1,18 +1,15 @@
-//! `Chain`: several operations, one wait.
+//! `Chain`: several operations in one round trip.
 //!
-//! An operation by itself is a round trip. Operations whose arguments do not depend on each other's results need not
-//! wait for each other: put into one chain they are posted together, take effect in program order, and complete together,
-//! in one round trip.
+//! A single operation takes a round trip. Operations whose arguments do not depend on each other's results can form a chain: they are posted
+//! together, take effect in program order, and complete together, in one round trip.
 //!
-//! Program order is promised by a connection to one memory node. So a chain whose addresses are on several is split: what
-//! stands together on one node stays together, and each part waits for the part before it, which costs a round trip for
-//! each change of node. Objects that are used together belong on one node: see
-//! [`ComputeThread::near`](crate::ComputeThread::near). Where the order between nodes does not matter, make a chain for each
-//! and await them together (`futures_util::future::try_join(a.submit(), b.submit())`, or two
-//! [tasks](crate::ComputeThread::tasks)): they overlap.
+//! Only a connection to one memory node keeps program order. A chain with addresses on several nodes is split where the node changes, and each part
+//! waits for the previous part: one round trip more for each change. Objects that are used together belong on one node: see
+//! [`ComputeThread::near`](crate::ComputeThread::near). If the order between nodes does not matter, use a chain for each node and await them together
+//! (`futures_util::future::try_join(a.submit(), b.submit())`, or two [tasks](crate::ComputeThread::tasks)): their round trips overlap.
 //!
-//! Results wait in buffers that belong to the thread, so a chain allocates nothing once the thread has warmed up. Whoever
-//! holds a [`Pending`] keeps its buffer.
+//! Results are stored in buffers of the thread, which are reused: a warm thread allocates nothing for a chain. A [`Pending`] keeps its buffer from
+//! being reused.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -36,7 +33,7 @@ use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, W
 
 /// Operations that are posted together and completed together. Made by [`Guard::chain`].
 ///
-/// Each method adds an operation and gives a [`Pending`] result, which is there once the chain has been submitted.
+/// Each method adds an operation and returns a [`Pending`], which holds the result once the chain has completed.
 ///
 /// ```
 /// # use farfield::prelude::*;
@@ -50,13 +47,13 @@ use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, W
 /// let seen = chain.read(node);
 /// let hits = chain.fetch_add(node.hits(), 1);
 /// chain.submit().await?; // one round trip
-/// let lock = lock.get()?.expect("nobody else is here");
+/// let lock = lock.get()?.expect("the lock is free");
 /// assert_eq!((seen.get()?.key, hits.get()?), (7, 0));
 ///
 /// let mut chain = g.chain();
 /// chain.store(node.hits(), 5);
 /// chain.release(lock);
-/// chain.submit().await?; // one round trip: the lock is free when the store has been done
+/// chain.submit().await?; // one round trip: the store precedes the release
 /// # Ok(()) })?;
 /// # Ok::<(), farfield::Error>(())
 /// ```
@@ -67,13 +64,13 @@ pub struct Chain<'g> {
 }
 
 impl Guard<'_> {
-    /// An empty chain. What it loads is protected by this guard.
+    /// Makes an empty chain. This guard protects the pointers that it loads.
     pub fn chain(&self) -> Chain<'_> {
         Chain { ct: self, results: self.results.take(self.worker()) }
     }
 }
 
-/// What [`ComputeThread::chain`] would need: a thread protects nothing by itself.
+/// The bound of [`ComputeThread::chain`], which no type satisfies: a thread without a guard protects no pointers.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a chain is made by a guard, which protects what the chain loads",
@@ -82,7 +79,7 @@ impl Guard<'_> {
 pub trait Protects<'g> {}
 
 impl ComputeThread {
-    /// Never to be called: it is there for the message.
+    /// Exists only for its error message; it can not be called.
     #[doc(hidden)]
     #[allow(clippy::unused_self)]
     pub fn chain(&self) -> Chain<'_>
@@ -93,11 +90,11 @@ impl ComputeThread {
     }
 }
 
-/// What a chain can read: a field, an object, or the word of a cell.
+/// An argument of [`Chain::read`]: a field, an object, or the word of a cell.
 pub trait Readable<'g> {
-    /// What it is declared as.
+    /// The declared type.
     type Field: Field;
-    /// Where it is.
+    /// Returns the address.
     #[doc(hidden)]
     fn at(self) -> Address;
 }
@@ -122,12 +119,12 @@ impl<T: Remote> Readable<'_> for RemotePtr<T> {
 }
 
 impl<'g> Chain<'g> {
-    /// Whether nothing has been added.
+    /// Returns whether the chain has no operations.
     pub fn is_empty(&self) -> bool {
         self.results.parts.borrow().is_empty()
     }
 
-    /// Adds an operation at `at` to the part for its memory node.
+    /// Adds an operation at `at` to the last part, or to a new one if the memory node changes.
     fn add(&self, at: Address, add: impl FnOnce(&mut Operations) -> Slot) -> Found {
         let mut parts = self.results.parts.borrow_mut();
         let same_node = parts
@@ -151,7 +148,7 @@ impl<'g> Chain<'g> {
         Pending { results: Rc::clone(&self.results), found, expected, decode, thread: PhantomData }
     }
 
-    /// Reads what is declared as `F` at `at`.
+    /// Reads the field that is declared as `F` at `at`.
     fn read_field<F: Field>(&mut self, at: Address, peek: bool) -> Pending<'g, F::Value<'g>> {
         let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
         let words = (within as usize + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
@@ -166,17 +163,15 @@ impl<'g> Chain<'g> {
         })
     }
 
-    /// Reads an object, with all its fields, or a field that is read whole.
+    /// Reads all fields of an object, or one field.
     pub fn read<R: Readable<'g>>(&mut self, what: R) -> Pending<'g, <R::Field as Field>::Value<'g>> {
         self.read_field::<R::Field>(what.at(), false)
     }
 
-    /// Reads what was an object once, and may be freed and something else by now: a guess. Its result means something only
-    /// if what stands *before* it in the chain shows that the object was reachable then: from there on the guard protects
-    /// it. A guess that was wrong must not be looked at.
+    /// Reads an object that may have been freed and reused: a guess. The result is meaningful only if results *before* it in the chain show that the
+    /// object was reachable then; from that moment the guard protects it. Ignore the result of a wrong guess.
     ///
-    /// So a link and the object that it probably leads to take one round trip. The simulator lets a peek look at freed
-    /// memory, and nothing else.
+    /// A link and the object that it probably points to thus take one round trip. In the simulator only a peek may read freed memory.
     pub fn peek<T: Remote>(&mut self, guess: RemotePtr<T>) -> Pending<'g, T::Value<'g>> {
         self.read_field::<T>(guess.address(), true)
     }
@@ -186,13 +181,12 @@ impl<'g> Chain<'g> {
         self.read_field::<F>(place.address(), false)
     }
 
-    /// Sets an atomic or a link. A link may be given an [`Owned`], which is thereby published: its image is written before,
-    /// in the same chain.
+    /// Stores to an atomic or a link. Storing an [`Owned`] to a link publishes it: the chain writes its image before the link.
     pub fn store<F: Storable<V>, V>(&mut self, place: Place<'g, F>, value: V) -> F::Outcome<'g> {
         F::add_store(self, place, value)
     }
 
-    /// Sets an atomic to `new` if it is `current`; gives what it was, as `Ok` if it was changed.
+    /// Replaces the value of an atomic by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.
     pub fn compare_exchange<T: Word>(
         &mut self,
         place: Place<'g, Atomic<T>>,
@@ -207,7 +201,7 @@ impl<'g> Chain<'g> {
         })
     }
 
-    /// Makes a link point to `new` if it holds `current`, address and marks.
+    /// Makes a link point to `new` if it holds `current`, compared with its marks.
     pub fn compare_exchange_link<T: Remote, M>(
         &mut self,
         place: Place<'g, Link<T, M>>,
@@ -226,7 +220,7 @@ impl<'g> Chain<'g> {
         })
     }
 
-    /// Adds to an atomic of 64 bits, wrapping around; gives what it was.
+    /// Adds to a 64-bit atomic, modulo 2^64. Returns the previous value.
     pub fn fetch_add<T: Integer>(&mut self, place: Place<'g, Atomic<T>>, addend: T) -> Pending<'g, T> {
         const { assert!(size_of::<T>() == WORD_BYTES, "only 64-bit integers are added to in one operation") };
         let at = place.address();
@@ -234,8 +228,8 @@ impl<'g> Chain<'g> {
         self.pending(found, 0, |at, words, _| decode_word(at, words[0]))
     }
 
-    /// Takes a lock if it is free. What stands behind it in the chain is done either way. A chain that takes a lock twice,
-    /// without releasing it in between, is not posted: [`Error::LockTakenTwice`].
+    /// Tries to take a lock. Later operations of the chain are executed whether or not it was free. A chain that takes a lock twice without a release
+    /// in between is not posted: [`Error::LockTakenTwice`].
     pub fn try_lock(&mut self, lock: Place<'g, Lock>) -> PendingLock<'g> {
         self.try_lock_from(lock, 0)
     }
@@ -246,13 +240,13 @@ impl<'g> Chain<'g> {
             self.results.taken_twice.set(Some(lock.address()));
         }
         let token = self.ct.token();
-        // It exists before the CAS is posted, and knows what to undo if nobody looks at the outcome.
+        // The guard exists before the CAS is posted, and undoes it if the outcome is never read.
         let guard = LockGuard::in_flight(self.ct, lock.address(), token, expected);
         let found = self.add(lock.address(), |part| part.compare_exchange(lock.address(), expected, token));
         PendingLock { guard: Some(guard), results: Rc::clone(&self.results), found, expected }
     }
 
-    /// Whether the last operation on a lock's word takes the lock.
+    /// Returns whether the last operation on a lock's word takes the lock.
     fn takes(&self, lock: Address) -> bool {
         let parts = self.results.parts.borrow();
         let mut ops = parts.iter().rev().flat_map(|part| part.ops().iter().rev());
@@ -260,7 +254,7 @@ impl<'g> Chain<'g> {
         matches!(last, Some(Op::CompareExchange { .. }))
     }
 
-    /// Looks whether the chain may be posted.
+    /// Returns an error if the chain must not be posted.
     fn check(&self) -> Result<()> {
         self.results.taken_twice.get().map_or(Ok(()), |lock| {
             let how = "one chain takes it twice: take it once";
@@ -268,8 +262,8 @@ impl<'g> Chain<'g> {
         })
     }
 
-    /// Releases a lock. If the chain fails, so that what it was to change before may not be changed, the lock is released all
-    /// the same and its next owner is [told so](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released by itself.
+    /// Releases a lock. If the chain fails, its changes may be incomplete. The lock is released all the same, and its next owner is
+    /// [notified](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released on its own.
     pub fn release(&mut self, lock: LockGuard<'g>) {
         let (at, token, free) = (lock.address(), lock.token(), lock.word_when_free());
         self.add(at, |part| {
@@ -279,10 +273,10 @@ impl<'g> Chain<'g> {
         self.results.releases.borrow_mut().push(lock.into_parts());
     }
 
-    /// Writes a new object that nothing links to yet: for several that point to each other, or that one CAS links together.
+    /// Writes a new object to which no link points yet: for objects that point to each other, or that one CAS links together.
     ///
-    /// What stands behind it in the chain may link it, through [`Written::as_ptr`]. It counts as published as soon as the chain is
-    /// posted; if no link was made to hold it, [`Written::take`] brings it back.
+    /// Later operations of the chain may link it through [`Written::as_ptr`]. It counts as published once the chain is posted. If no link holds it
+    /// afterwards, [`Written::take`] returns it.
     ///
     /// ```
     /// # use farfield::prelude::*;
@@ -301,7 +295,7 @@ impl<'g> Chain<'g> {
     /// let linked = chain.compare_exchange_link(list.next(), Shared::NULL, first.as_ptr());
     /// chain.submit().await?; // one round trip
     /// if linked.get()?.is_err() {
-    ///     let both = (first.take()?, second.take()?); // nothing holds them: to be edited and tried again, or dropped
+    ///     let both = (first.take()?, second.take()?); // unpublished: edit and retry, or drop
     /// #   drop(both);
     /// }
     /// # assert_eq!(list.next().load(g).await?.next().load(g).await?.key().read(g).await?, 2);
@@ -313,7 +307,7 @@ impl<'g> Chain<'g> {
         Written { results: Rc::clone(&self.results), part, object }
     }
 
-    /// Writes an object's image; returns the part of the chain that does it.
+    /// Writes an object's image. Returns the index of the part that writes it.
     fn publish<T: Remote>(&mut self, object: &mut Owned<T>) -> usize {
         let (block, image) = object.publish();
         let written = self.add(block.address, |part| {
@@ -332,14 +326,12 @@ impl<'g> Chain<'g> {
         });
     }
 
-    /// Posts everything and waits until it is done. One round trip, and one for each change of memory node along the
-    /// chain.
+    /// Posts all operations and waits for their completion. One round trip, and one for each change of memory node along the chain.
     ///
-    /// Once this is polled, the operations on the first memory node take effect, also if the future is dropped.
+    /// Once this future is polled, the operations on the first memory node take effect, also if the future is dropped.
     ///
     /// # Errors
-    /// Those of the first operation that fails; the operations after it are not done. [`Error::LockTakenTwice`] before
-    /// anything is posted.
+    /// Those of the first operation that fails; later operations are not executed. [`Error::LockTakenTwice`], before any operation is posted.
     pub async fn submit(self) -> Result<()> {
         self.check()?;
         let count = self.results.parts.borrow().len();
@@ -355,15 +347,15 @@ impl<'g> Chain<'g> {
         Ok(())
     }
 
-    /// Posts everything and does not wait: no round trip. For what nobody needs to know the end of, such as the release of
-    /// a lock. Chains of a thread to one memory node keep their order, so whatever it does there next comes after.
+    /// Posts all operations and does not wait: no round trip. For operations whose result is not needed, such as the release of a lock. Chains of a
+    /// thread to one memory node take effect in order, so the thread's next operations on that node come later.
     ///
-    /// What the thread's guards protect stays protected until the chain is done. An error that is not known at once is
-    /// returned by one of the thread's next operations, or by [`ComputeThread::flush`].
+    /// Objects that the thread's guards protect stay protected until the chain completes. An error that is detected later is returned by one of the
+    /// thread's next operations, or by [`ComputeThread::flush`].
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the addresses are on several memory nodes: keeping
-    /// their order means waiting; [`Error::LockTakenTwice`]. Nothing is posted then.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the addresses are on several memory nodes, since keeping their order requires
+    /// waiting; [`Error::LockTakenTwice`]. No operation is posted then.
     pub fn post(self) -> Result<()> {
         self.check()?;
         let count = self.results.parts.borrow().len();
@@ -387,14 +379,14 @@ fn decode_word<T: Word>(at: Address, word: u64) -> Result<T> {
     T::from_word(word).ok_or_else(|| farfield_words::invalid_value::<T>(at).into())
 }
 
-/// A cell that one READ of a word shows: an [`Atomic`], a [`Link`].
+/// A cell that is read as one word: an [`Atomic`], a [`Link`].
 pub trait Loadable: Field {}
 impl<T: Word> Loadable for Atomic<T> {}
 impl<T: Remote, M: 'static> Loadable for Link<T, M> {}
 
-/// A cell that can be set to a `V` in a chain.
+/// A cell to which a chain can store a `V`.
 pub trait Storable<V>: Field {
-    /// What the cell then holds, where the caller does not know it.
+    /// The new value, if the caller does not have it already.
     type Outcome<'g>;
     #[doc(hidden)]
     fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, value: V) -> Self::Outcome<'g>;
@@ -439,8 +431,8 @@ impl<T: Remote, M: 'static> Storable<Owned<T>> for Link<T, M> {
 }
 
 impl Drop for Chain<'_> {
-    /// If nothing was posted, the new objects are nobody's. Locks that were to be released are released by their guards;
-    /// those that were taken for nobody are given back, behind the CAS that took them.
+    /// If the chain was not posted, frees its new objects. Guards release the locks that the chain was to release. Locks that the chain has taken and
+    /// whose outcome was never read are released behind the CAS that took them.
     fn drop(&mut self) {
         for (part, exchange) in self.results.abandoned.borrow_mut().drain(..) {
             if part < self.results.posted.get() {

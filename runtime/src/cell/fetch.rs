@@ -1,7 +1,7 @@
 //! Field groups: several fields of one object with one READ.
 //!
-//! `fetch!(g, node.{key, next})` makes the tuple of the fields' places and reads the smallest span of words that covers
-//! them. Places are addresses plus constants, so the span's length is a constant once this is inlined.
+//! `fetch!(g, node.{key, next})` makes the tuple of the fields' places and reads the smallest span of words that covers them. Places are addresses
+//! plus constants, so after inlining the span's length is a constant.
 
 use super::Place;
 use crate::error::{self, Error, Result};
@@ -12,28 +12,28 @@ use farfield_words::Address;
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, WORD_BYTES};
 
-/// Places that can be read together: a tuple of one to eight.
+/// A tuple of one to eight places that one READ can read.
 pub trait FieldGroup<'g> {
-    /// Their values, in order. They live no longer than the places.
+    /// The tuple of their values, with the lifetime of the places.
     type Values;
 
-    /// The first byte of the span that covers them, and its length.
+    /// Returns the first byte and the length of the span that covers the places.
     #[doc(hidden)]
     fn span(&self) -> (Address, u64);
 
-    /// Their values, from the bytes of the words from `first` on.
+    /// Decodes the values from the bytes of the words from `first` on.
     #[doc(hidden)]
     fn decode(&self, first: Address, bytes: &[u8]) -> Result<Self::Values>;
 }
 
-/// The bytes that lie between two fields of one group at most; more means that they are not of one object.
+/// The limit for the distance of two fields of one group, in bytes. Fields of one object are closer.
 const MAX_SPAN_BYTES: u64 = 1 << 20;
 
-/// Reads several fields of an object with one READ of the smallest span that covers them. `fetch!` calls it.
+/// Reads several fields of an object with one READ of the smallest span of words that covers them. `fetch!` calls it.
 ///
 /// # Errors
-/// [`Error::InvalidPointer`], or [`Error::InvalidValue`] if no value has the bits found;
-/// [`Error::InvalidArgument`] if the fields are more than 1 MiB apart.
+/// [`Error::InvalidPointer`]; [`Error::InvalidValue`] if the bits of a field encode no value; [`Error::InvalidArgument`] if the fields are more than
+/// 1 MiB apart.
 #[doc(hidden)]
 #[inline]
 pub async fn fetch<'g, O, G: FieldGroup<'g>>(

@@ -13,14 +13,14 @@ use crate::session::ComputeThread;
 use farfield_fabric::chain::Chain;
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
-/// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment leaves free (three at least).
+/// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment has zero bits (at least three).
 ///
-/// A field is declared as `Link<Node>`, with `#[marks(deleted)]` if its marks have names, which makes it a
-/// `Link<Node, NodeMarked>`; the operations are those of its [`Place`].
+/// A field is declared as `Link<Node>`, or with named marks by `#[marks(deleted)]`, which makes it a `Link<Node, NodeMarked>`. The operations are
+/// methods of its [`Place`].
 #[repr(transparent)]
 pub struct Link<T, M = ()>(u64, PhantomData<fn() -> (T, M)>);
 
-/// What a link holds, or is to hold: an address and marks. Made from a `Shared` or a `RemotePtr`; null by default.
+/// A value for a link: an address and marks. Made from a `Shared` or a `RemotePtr`; null by default.
 pub struct LinkWord<T, M = ()> {
     pub(super) word: u64,
     target: PhantomData<fn() -> (T, M)>,
@@ -87,7 +87,7 @@ impl<T: Remote, M: 'static> Field for Link<T, M> {
     type Stored = Place<'static, Self>;
     type Kept<'a> = Place<'static, Self>;
 
-    // The pointee's name only: it may be the struct that the link is in.
+    // Only the pointee's name: the pointee may be the struct that contains the link.
     const FINGERPRINT: u64 = fingerprint::wrap("Link", fingerprint::name(T::NAME));
     const FROZEN: bool = false;
 
@@ -140,12 +140,12 @@ impl<T: Remote, M: 'static> DefaultInit for Link<T, M> {
     }
 }
 
-/// A `compare_exchange` that found something else than it expected. Nothing was changed.
+/// The error of a `compare_exchange` that found another value than it expected. The link is unchanged.
 #[non_exhaustive]
 pub struct CompareExchangeError<S, P> {
-    /// What the link holds.
+    /// The link's value.
     pub current: S,
-    /// What was to be put there; an [`Owned`](crate::Owned) can be edited and tried again.
+    /// The value that was to be stored. An [`Owned`](crate::Owned) can be edited and retried.
     pub new: P,
 }
 
@@ -155,25 +155,24 @@ impl<S: fmt::Debug, P> fmt::Debug for CompareExchangeError<S, P> {
     }
 }
 
-/// What a `compare_exchange` gives: what the link holds now, or why it was not changed.
+/// The result of a `compare_exchange`: the link's new value, or the error.
 pub(super) type Exchanged<S, P> = Result<S, CompareExchangeError<S, P>>;
 
-/// Operations are sequentially consistent and fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the
-/// object is not in far memory.
+/// Operations are sequentially consistent. They fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory.
 impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
-    /// What the link holds, protected by `g`. One round trip.
+    /// Returns the link's value, protected by `g`. One round trip.
     #[inline]
     pub fn load(self, g: &'g Guard<'_>) -> Read<'g, Link<T, M>> {
         Read::new(self.address(), g)
     }
 
-    /// Makes the link point to `new`; gives what it holds now.
+    /// Makes the link point to `new`. Returns the link's new value.
     ///
-    /// An `Owned` is thereby published: its image and the link travel in one chain, one round trip, if they are on one
-    /// memory node; otherwise the image first.
+    /// Storing an `Owned` publishes it. If it is on the link's memory node, one chain writes its image and the link: one round trip. Otherwise the
+    /// image is written first: two round trips.
     ///
     /// # Errors
-    /// Those of a WRITE. An `Owned` whose publication failed half-way is not freed: it may be visible.
+    /// Those of a WRITE. If the publication of an `Owned` fails, the object may be visible, and is not freed.
     pub async fn store(self, g: &'g Guard<'_>, mut new: impl Publish<T, M>) -> Result<Shared<'g, T, M>> {
         let target = Shared::<'g, T, M>::from_word(new.word());
         if new.image().is_none() {
@@ -187,10 +186,10 @@ impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
         Ok(target)
     }
 
-    /// Makes the link point to `new` and gives what it held. Two round trips, more under contention.
+    /// Makes the link point to `new` and returns the previous value. Two round trips, more under contention.
     ///
     /// # Errors
-    /// As [`compare_exchange`](Self::compare_exchange).
+    /// Those of [`compare_exchange`](Self::compare_exchange).
     pub async fn swap(self, g: &'g Guard<'_>, mut new: impl Publish<T, M>) -> Result<Shared<'g, T, M>> {
         let mut current = self.load(g).await?;
         let mut backoff = g.backoff();
@@ -203,13 +202,13 @@ impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
         }
     }
 
-    /// Makes the link point to `new` if it holds `current`, address and marks.
+    /// Makes the link point to `new` if it holds `current`, compared with its marks.
     ///
-    /// One round trip. An `Owned` travels in the same chain as the link if they are on one memory node; otherwise it is
-    /// written first. If the link holds something else, the error has it, and `new` back.
+    /// One round trip. The chain also writes an `Owned` that is on the link's memory node; otherwise the image is written first, which takes one
+    /// more. If the link holds another value, the error contains that value and `new`.
     ///
     /// # Errors
-    /// Those of a CAS. An `Owned` whose publication failed half-way is not freed: it may be visible.
+    /// Those of a CAS. If the publication of an `Owned` fails, the object may be visible, and is not freed.
     pub async fn compare_exchange<P: Publish<T, M>>(
         self,
         g: &'g Guard<'_>,
@@ -227,10 +226,10 @@ impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
     }
 }
 
-/// Compares and exchanges a link's word, having written the image of `new` before; gives what the link held.
+/// Compares and exchanges a link's word, after writing the image of `new`. Returns the previous word.
 ///
-/// While operations are in flight `new` counts as published: if the future is dropped then, the link may hold it, and
-/// its block must not be freed under a WRITE.
+/// While operations are in flight `new` counts as published. If the future is dropped then, the link may hold it, and its block must not be freed
+/// under a WRITE.
 pub(super) async fn exchange<T: Remote, M>(
     ct: &ComputeThread,
     at: Address,
@@ -249,8 +248,8 @@ pub(super) async fn exchange<T: Remote, M>(
     Ok(found)
 }
 
-/// A chain for the link at `link` that begins with the image of `new`; if one chain can not reach both, the image is
-/// written here and the chain is empty.
+/// Returns a chain for the link at `link` that begins with the image of `new`. If one chain can not access both, writes the image here and returns an
+/// empty chain.
 pub(super) async fn chain_with_image<T: Remote, M>(
     ct: &ComputeThread,
     link: Address,

@@ -1,34 +1,33 @@
 //! `Lock`: mutual exclusion in far memory.
 //!
-//! The word is 0, or a [token](crate::cluster::tokens): the identity of the thread that holds the lock and a number that tells
-//! this acquisition from others of the thread that are not over. Acquiring is a CAS from 0, releasing a WRITE of 0.
-//! A waiting thread backs off and lets its other tasks run, since one of them may be the owner.
+//! The word is 0 if the lock is free, or a [token](crate::io::tokens): the identity of the owner thread, and a number that distinguishes this
+//! acquisition from others of the thread that are not completed. Acquiring is a CAS from 0, releasing a WRITE of 0. A waiting thread backs off and
+//! polls its other tasks, since one of them may be the owner.
 //!
-//! Those who wait try again by CAS, without looking first: by the time a look has come back, whoever released the lock
-//! and wants it again has it. Nothing orders them, so fairness is statistical. Simulated, with threads that do nothing but
-//! acquire, add and release, for 10,000 round trips: Jain's index of their shares is 1.00 for 2 threads and for 8, and 0.96
-//! for 64; the longest wait was 32, 210 and 2,238 round trips, where an exact queue would take about 4 for each thread.
+//! Waiting threads retry the CAS without a READ before it: by the time the READ returns, a thread that releases the lock and wants it again has taken
+//! it. Waiting threads are not queued, so fairness is statistical. Simulated, with threads that only acquire, add and release, for 10,000 round
+//! trips: Jain's index of their shares is 1.00 for 2 threads and for 8, and 0.96 for 64; the longest wait was 32, 210 and 2,238 round trips, where an
+//! exact queue would take about 4 for each thread.
 //!
 //! # When the owner dies
 //!
-//! Whoever waits looks now and then whether the owner [is still there](crate::cluster::members). If it is gone, the waiting thread
-//! takes the lock by a CAS from the *owner's* token: of several one succeeds, and a dead thread puts its token nowhere again. What the
-//! lock protects may be half changed then, so the [guard says so](LockGuard::needs_recovery). Until its holder says
-//! that it has put things right, releasing the lock leaves the word at 1 instead of 0: free, but the next owner is told again, also
-//! if this one dies or gives up in the middle.
+//! A waiting thread checks occasionally whether the owner [is gone](crate::membership::members). Then it takes the lock by a CAS from the *owner's*
+//! token: of several waiting threads one succeeds, and a dead thread writes its token nowhere again. The data under the lock may be half changed, so
+//! [`LockGuard::needs_recovery`] is true. Until its holder calls [`LockGuard::recovered`], a release leaves the word at 1 instead of 0: free, but the
+//! next owner is notified again, also if this owner dies or fails in the middle.
 //!
-//! A guard that is dropped by a panic leaves the same mark: the panic may have come between two changes. What was released but
-//! may not be, because the memory node did not answer, is released again: by [`LockGuard::release`], whose error has the guard, or by
-//! the thread by itself (see `io/compensation.rs`).
+//! A guard that is dropped by a panic leaves the same mark: the panic may have occurred between two changes. A release whose memory node does not
+//! answer has an unknown outcome, and is retried: by [`LockGuard::release`], whose error contains the guard, or by the thread in the background (see
+//! `io/compensation.rs`).
 //!
-//! # The owner's own attempts
+//! # Locks of the same thread
 //!
-//! A lock is held by the *task* that took it, and a task that waits for its own lock is told so ([`Error::LockTakenTwice`]). Other
-//! tasks of the thread wait, as other threads do. The rules, and how they are told apart from futures of one task that wait for
-//! each other, are in `io/task_stack.rs`; a [`Chain`](crate::Chain) that takes a lock twice is refused before it is posted.
+//! A lock belongs to the *task* that took it. A task that waits for its own lock gets [`Error::LockTakenTwice`]. Other tasks of the thread wait, like
+//! other threads. The rules, and how tasks are told apart from joined futures of one task, are in `io/task_stack.rs`. A [`Chain`](crate::Chain) that
+//! takes a lock twice is refused before it is posted.
 //!
-//! A lock excludes threads, it does not order memory by itself: on every fabric, what the owner wrote before the
-//! release is seen by whoever acquires after it, because single-word operations are sequentially consistent.
+//! A lock excludes threads; it does not order memory by itself. On every fabric a thread that acquires the lock sees all writes before its release,
+//! because single-word operations are sequentially consistent.
 
 use std::fmt;
 use std::thread::panicking;
@@ -47,43 +46,41 @@ use farfield_words::Address;
 use farfield_words::ThreadId;
 use farfield_words::{DefaultInit, Describer, Field, Pod, fingerprint};
 
-/// A spin lock in far memory that knows its owner. Declared as a field of type `Lock`; the operations are those of its
-/// [`Place`].
+/// A spin lock in far memory that knows its owner. Declared as a field of type `Lock`; the operations are methods of its [`Place`].
 #[repr(transparent)]
 pub struct Lock(u64);
 
-/// Whether a lock is held, and by whom, at the moment of a READ.
+/// The state of a lock at the moment of a READ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockState {
-    /// The lock's word, as it was read: most snapshots are taken for other fields, so it is not looked into.
+    /// The lock's word. It is decoded only on request: most snapshots are read for other fields.
     token: u64,
 }
 
 impl LockState {
-    /// The thread that holds it: the [identity](ComputeThread::id) of that thread. A thread that holds several hundred locks for
-    /// a long time gets further identities, and takes further locks under those.
+    /// Returns the owner's [identity](ComputeThread::id). A thread that holds several hundred locks for a long time gets further identities, and
+    /// takes further locks under those.
     pub fn owner(self) -> Option<ThreadId> {
         ThreadId::of_token(self.token)
     }
 
-    /// Whether any thread holds it; that thread may be gone.
+    /// Returns whether a thread holds the lock. That thread may be dead.
     pub fn is_held(self) -> bool {
         self.token > ABANDONED
     }
 
-    /// Whether it is free, but an owner of it died and nobody has put right yet what it protects.
+    /// Returns whether the lock is free, but an owner has died and no later owner has called [`LockGuard::recovered`].
     pub fn is_abandoned(self) -> bool {
         self.token == ABANDONED
     }
 }
 
-/// After how many attempts to take a lock there is a first look whether its owner is there, and after how many further ones
-/// another.
+/// The number of failed attempts before the first check that the owner is alive, and between two checks.
 const ATTEMPTS_TO_LOOK: u32 = 4;
 const ATTEMPTS_PER_LOOK: u32 = 16;
 
-/// Returns whether the owner of a token is found to be gone, after so many attempts in vain. Most attempts do not look. One round
-/// trip at most; none if the owner is a thread of this process.
+/// Returns whether the owner of a token is known to be gone, after `attempts` failed attempts. Most calls do not check. At most one round trip; none
+/// if the owner is a thread of this process.
 pub(super) async fn is_owner_gone(ct: &ComputeThread, token: u64, attempts: u32) -> Result<bool> {
     if attempts % ATTEMPTS_PER_LOOK == ATTEMPTS_TO_LOOK
         && let Some(owner) = ThreadId::of_token(token)
@@ -94,10 +91,10 @@ pub(super) async fn is_owner_gone(ct: &ComputeThread, token: u64, attempts: u32)
     Ok(false)
 }
 
-/// What an attempt to take a lock expects to find, given what the last has found: `attempts` were in vain.
+/// Returns the word that the next attempt to take a lock expects, given the word `found` by the last of `attempts` failed ones.
 ///
 /// # Errors
-/// [`Error::LockTakenTwice`] if the lock is the waiting task's own.
+/// [`Error::LockTakenTwice`] if the waiting task holds the lock.
 pub(super) async fn expected_after(
     ct: &ComputeThread,
     at: Address,
@@ -152,7 +149,7 @@ impl DefaultInit for Lock {
 }
 
 impl<'g> Place<'g, Lock> {
-    /// Takes the lock if it is free. One round trip, two if its last owner [died](LockGuard::needs_recovery).
+    /// Takes the lock if it is free. One round trip; two if its last owner [died](LockGuard::needs_recovery).
     #[inline]
     pub async fn try_acquire(self, ct: &'g ComputeThread) -> Result<Option<LockGuard<'g>>> {
         match self.attempt(ct, 0).await? {
@@ -162,14 +159,14 @@ impl<'g> Place<'g, Lock> {
         }
     }
 
-    /// Takes the lock if its word is `expected`; otherwise gives the word.
+    /// Takes the lock if its word is `expected`. Otherwise returns the word.
     #[inline]
     async fn attempt(self, ct: &'g ComputeThread, expected: u64) -> Result<Result<LockGuard<'g>, u64>> {
         let token = ct.token();
-        // The guard exists before the CAS is posted: if the future is dropped while it is in flight, the lock may be
-        // taken, and only the guard knows what to undo.
+        // The guard exists before the CAS is posted. If the future is dropped while the CAS is in flight, the lock may be taken, and only the guard
+        // undoes that.
         let mut guard = LockGuard::in_flight(ct, self.address(), token, expected);
-        // After an error, too, the lock may be taken.
+        // The lock may be taken after an error, too.
         let found = ct.compare_exchange_word(self.address(), expected, token).await?;
         if found == expected {
             guard.confirm();
@@ -180,18 +177,18 @@ impl<'g> Place<'g, Lock> {
         }
     }
 
-    /// Takes the lock, waiting for it. One round trip if it is free. If its owner is gone, it is taken from it: see
+    /// Takes the lock; waits while another task or thread holds it. One round trip if it is free. If its owner is gone, the lock is taken over: see
     /// [`LockGuard::needs_recovery`].
     ///
-    /// Locks are not reentrant. A lock is held by the [task](ComputeThread::tasks) that took it, and by the task that waits for that
-    /// one once it has ended, wherever the guard is moved.
+    /// Locks are not reentrant. A lock belongs to the [task](ComputeThread::tasks) that took it. When that task has ended, it belongs to the task
+    /// that awaits it, wherever the guard is moved.
     ///
     /// # Errors
-    /// Those of a CAS; [`Error::LockTakenTwice`] if this task holds the lock, or one that waits for this one to end;
-    /// [`Error::CannotConnect`] if the memory node has ended that would know whether the owner has.
+    /// Those of a CAS. [`Error::LockTakenTwice`] if the lock belongs to this task, or to a task that awaits this one. [`Error::CannotConnect`] if the
+    /// memory node has ended that records whether the owner is alive.
     ///
-    /// Futures of one task that are joined may wait for each other's locks as long as the one that holds the lock
-    /// waits for nothing but this crate's futures; while it waits for something else, its lock counts as one that is never released.
+    /// Joined futures of one task may wait for each other's locks, as long as the future with the lock awaits only futures of this crate. While it
+    /// awaits another future, its lock counts as never released.
     #[inline]
     pub async fn acquire(self, ct: &'g ComputeThread) -> Result<LockGuard<'g>> {
         match self.attempt(ct, 0).await? {
@@ -220,30 +217,29 @@ impl<'g> Place<'g, Lock> {
         wait_for_locks(&ct.io.task_stack, &own, attempts).await
     }
 
-    /// Whether it is held at this moment, and by whom. One round trip.
+    /// Reads the lock's state. One round trip.
     #[inline]
     pub fn state(self, ct: &'g ComputeThread) -> Read<'g, Lock> {
         Read::new(self.address(), ct)
     }
 }
 
-/// A held lock. Dropping it releases the lock without waiting; [`release`](Self::release) waits until it is released
-/// and reports errors.
+/// A held lock. Dropping it releases the lock without waiting. [`release`](Self::release) waits for the release and returns its errors.
 ///
-/// If a panic drops it that began while it was held, what the lock protects may be half changed, and the next owner is
-/// [told so](Self::needs_recovery).
+/// If the guard is dropped by a panic that began while it was held, the data under the lock may be half changed, and the next owner is
+/// [notified](Self::needs_recovery).
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard<'ct> {
     ct: &'ct Worker,
     parts: Acquisition,
 }
 
-/// A release that has failed: the memory node did not answer, so the lock may be released or not. The guard can try
-/// again; dropped, it does so by itself until it is known that the lock is released.
+/// The error of a release whose memory node did not answer: the lock may be released or not. The guard can retry. Dropping the guard retries in the
+/// background until the lock is known to be released.
 ///
 /// `?` turns it into its [`Error`], and drops the guard.
 pub struct ReleaseError<'ct> {
-    /// What went wrong.
+    /// The cause.
     pub error: Error,
     /// The lock, which may be held.
     pub guard: LockGuard<'ct>,
@@ -277,50 +273,50 @@ impl From<ReleaseError<'_>> for Error {
 }
 
 impl<'ct> LockGuard<'ct> {
-    /// A guard for a CAS from `expected` to `token` that is about to be posted.
+    /// Makes a guard for a CAS from `expected` to `token` that is about to be posted.
     #[inline]
     pub(super) fn in_flight(ct: &'ct Worker, at: Address, token: u64, expected: u64) -> Self {
         ct.io.task_stack.takes(token);
-        // A lock that is taken from its last owner is taken with what that owner has left.
+        // A takeover inherits the last owner's unfinished changes.
         let needs_recovery = expected != 0 && !ct.has(Plant::UnmarkedTakeover);
         let was_panicking = panicking();
         Self { ct, parts: Acquisition { at, token, held: Hold::Taking, needs_recovery, was_panicking } }
     }
 
-    /// Whether what the lock protects may be half changed: the lock was taken from an owner that died, an owner's panic has
-    /// released it, or a chain that was to change something and release it has failed.
+    /// Returns whether the data under the lock may be half changed: the lock was taken over from an owner that died, released by an owner's panic, or
+    /// released by a chain that failed.
     ///
-    /// Whoever is told so brings that to an end, or undoes it, and then says so with [`recovered`](Self::recovered). Until then the
-    /// next owner is told, too. What a lock protects that is changed by one word needs no recovery, and whoever takes it need not ask.
+    /// The owner then completes or undoes the changes and calls [`recovered`](Self::recovered). Until then each next owner is notified, too. A
+    /// critical section that changes a single word needs no recovery, and need not check.
     pub fn needs_recovery(&self) -> bool {
         self.parts.needs_recovery
     }
 
-    /// What the lock protects is whole again.
+    /// Declares that the data under the lock is consistent again.
     pub fn recovered(&mut self) {
         self.parts.needs_recovery = false;
     }
 
-    /// What the lock's word becomes when it is released.
+    /// Returns the lock's word after a release.
     #[inline]
     pub(super) fn word_when_free(&self) -> u64 {
         self.parts.free()
     }
 
-    /// The CAS has succeeded.
+    /// Records that the CAS has succeeded.
     pub(super) fn confirm(&mut self) {
         if self.parts.held == Hold::Taking {
             self.parts.held = Hold::Yes;
         }
     }
 
-    /// Where the lock is and how it is held, for a chain that releases it in this guard's stead.
+    /// Returns the lock's address and state, for a chain that releases the lock instead of this guard.
     pub(super) fn into_parts(mut self) -> Acquisition {
         let none = Acquisition { held: Hold::No, ..self.parts };
         std::mem::replace(&mut self.parts, none)
     }
 
-    /// There is nothing to release: the CAS has failed.
+    /// Records that the CAS has failed: there is nothing to release.
     pub(super) fn forget(&mut self) {
         if self.parts.held == Hold::Taking {
             self.ct.io.task_stack.lets_go(self.parts.token);
@@ -329,7 +325,7 @@ impl<'ct> LockGuard<'ct> {
         self.parts.held = Hold::No;
     }
 
-    /// Leaves the CAS that is in flight, or will be, to somebody else, who is to make amends for it.
+    /// Returns the compensation for the CAS that is, or will be, in flight. The caller becomes responsible for it.
     pub(super) fn abandon(&mut self) -> Option<Exchange> {
         if self.parts.held != Hold::Taking {
             return None;
@@ -340,12 +336,12 @@ impl<'ct> LockGuard<'ct> {
         Some(Exchange::new(at, token, self.parts.free()))
     }
 
-    /// The lock's word while it is held.
+    /// Returns the lock's word while it is held.
     pub(super) fn token(&self) -> u64 {
         self.parts.token
     }
 
-    /// Where the lock is.
+    /// Returns the lock's address.
     pub(super) fn address(&self) -> Address {
         self.parts.at
     }
@@ -353,7 +349,7 @@ impl<'ct> LockGuard<'ct> {
     /// Releases the lock. One round trip.
     ///
     /// # Errors
-    /// Those of a WRITE, with the guard, which may still hold the lock: [`ReleaseError`].
+    /// Those of a WRITE, with the guard, whose lock may still be held: [`ReleaseError`].
     #[inline]
     pub async fn release(mut self) -> Result<(), ReleaseError<'ct>> {
         let Acquisition { at, token, held, .. } = self.parts;
@@ -363,14 +359,14 @@ impl<'ct> LockGuard<'ct> {
             Hold::Yes => {
                 chain.replace(at, token, free);
             }
-            // Another thread may own it by now.
+            // Another thread may own the lock by now.
             Hold::Taking | Hold::Releasing => {
                 chain.compare_exchange(at, token, free);
             }
             Hold::No => return Ok(()),
         }
         let released = self.ct.submit(chain);
-        // Posted, so it takes effect also if this future is dropped; another WRITE could hit the next owner's lock.
+        // Once posted, the WRITE takes effect also if this future is dropped. A second WRITE could hit the next owner's lock.
         self.parts.held = Hold::Releasing;
         match released.await {
             Ok(_) => {

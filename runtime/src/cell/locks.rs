@@ -1,4 +1,4 @@
-//! Several locks, and what they protect, in one round trip.
+//! Several locks, and the objects that they protect, in one round trip.
 
 use crate::cell::lock::expected_after;
 use crate::cell::{Lock, LockGuard, Pending, PendingLock, Place};
@@ -12,16 +12,14 @@ use crate::session::ComputeThread;
 use farfield_words::{Remote, try_map};
 
 impl Guard<'_> {
-    /// Takes several locks and reads the objects that they protect, in one round trip if all are free and on one
-    /// memory node.
+    /// Takes several locks and reads the objects that they protect: one round trip if all are free and on one memory node.
     ///
-    /// Each lock is tried before its object is read, so what is read is what the lock protects. If one is taken, those
-    /// that were free are given back, and after a while all are tried again: whoever holds some never waits for others, so
-    /// the order of the locks does not matter. A lock whose owner is gone is taken from it: see
-    /// [`LockGuard::needs_recovery`].
+    /// Each lock is tried before its object is read, so the lock covers the READ. If one is held, the others are released, and all are retried after
+    /// a backoff. The thread never waits while it holds some of them, so the order of the locks does not matter. A lock whose owner is gone is taken
+    /// over: see [`LockGuard::needs_recovery`].
     ///
     /// # Errors
-    /// Those of a CAS and a READ; [`Error::LockTakenTwice`] if a lock is among them twice, or is held by this task (see
+    /// Those of a CAS and a READ. [`Error::LockTakenTwice`] if a lock is listed twice, or belongs to this task (see
     /// [`Place::<Lock>::acquire`](Place#method.acquire)).
     pub async fn lock_and_read<'g, T: Remote, const N: usize>(
         &'g self,
@@ -75,8 +73,8 @@ impl Guard<'_> {
         unreachable!("it goes on until it has them all")
     }
 
-    /// Takes all locks whose words are as expected, and reads the objects. If one is not, those that were taken are given back,
-    /// without waiting; returns what each lock's word becomes then, or what it is.
+    /// Takes all locks whose words are as expected, and reads the objects. If one word differs, the locks that were taken are released without
+    /// waiting. Returns for each lock its word after that release, or as an error the word that was found.
     async fn try_to_lock_and_read<'g, T: Remote, const N: usize>(
         &'g self,
         nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
@@ -100,7 +98,7 @@ impl Guard<'_> {
             };
             return try_map(tried, get).map(Ok);
         }
-        // Those that were taken are given back when the guards are dropped.
+        // Dropping the guards releases the locks that were taken.
         let found = try_map(tried, |(lock, _)| {
             Ok::<_, Error>(match lock.get_or_word()? {
                 Ok(lock) => Ok(lock.word_when_free()),
@@ -111,7 +109,7 @@ impl Guard<'_> {
     }
 }
 
-/// The first lock that was taken, and what was found there.
+/// Returns the first lock that was held, with its word.
 fn waits_for<T, const N: usize>(
     nodes: &[(Place<'_, Lock>, T); N],
     expected: &[u64; N],

@@ -1,17 +1,16 @@
-//! Places: typed addresses of fields, and what can be done there.
+//! Places: typed addresses of fields, and the operations on them.
 //!
-//! `node.next()` is a `Place<Link<Node>>`: an address, computed without touching memory, and a type that says which
-//! operations there are. Each operation posts as few one-sided operations as it can; its documentation counts them in
-//! round trips, uncontended.
+//! `node.next()` is a `Place<Link<Node>>`: an address, computed without a memory access, and a type that determines the operations. Each method
+//! documents its round trips, without contention.
 //!
-//! | declared type | its place can |
+//! | declared type | operations of its place |
 //! |---|---|
 //! | a plain value, a nested `#[remote]` struct | `read` |
 //! | [`Atomic<T>`] | `load`, `store`, `swap`, `compare_exchange`, `fetch_*` |
 //! | [`Link<T>`] | `load`, `store`, `compare_exchange`, publishing an [`Owned<T>`](crate::Owned) |
 //! | [`StampedLink<T>`] | the same, with a stamp that changes on every store |
 //! | [`Lock`] | `try_acquire`, `acquire` |
-//! | [`Versioned<T>`] | `read` that is never torn, `write` |
+//! | [`Versioned<T>`] | `read`, which is never torn, and `write` |
 //! | `[F; N]`, [`Tail<F>`] | `at(index)` |
 
 mod array;
@@ -57,11 +56,11 @@ use crate::session::ComputeThread;
 use farfield_words::scratch::bytes;
 use farfield_words::{FrozenField, Remote, WORD_BYTES};
 
-/// The address of a field declared as `F`, which may be used for `'g`.
+/// The address of a field that is declared as `F`. It may be used for `'g`.
 ///
-/// A place got from a [`Shared<'g, T>`](Shared), directly or through other places, snapshots or tails, lives for `'g`: using it
-/// when the guard is gone does not compile. A place got from a [`RemotePtr`] or a handle is a `Place<'static, F>`: it may
-/// be used as long as the pointer may, which the program has to know.
+/// A place reached from a [`Shared<'g, T>`](Shared), directly or through other places, snapshots or tails, has the lifetime `'g`: its use after the
+/// drop of the guard does not compile. A place reached from a [`RemotePtr`] or a handle is a `Place<'static, F>`: it is valid as long as the pointer,
+/// which the program has to ensure.
 #[repr(transparent)]
 pub struct Place<'g, F> {
     address: Address,
@@ -70,13 +69,13 @@ pub struct Place<'g, F> {
 }
 
 impl<F> Place<'_, F> {
-    /// What is taken to be an `F` at `address`, for as long as the caller says.
+    /// Makes the place of the `F` that is assumed to be at `address`. The caller chooses the lifetime.
     #[inline]
     pub(crate) const fn at_address(address: Address) -> Self {
         Self { address, field: PhantomData, guard: PhantomData }
     }
 
-    /// Where it is. For comparing and printing: an address protects nothing.
+    /// Returns the address. For comparisons and output: an address is no protection.
     #[inline]
     pub const fn address(self) -> Address {
         self.address
@@ -84,8 +83,8 @@ impl<F> Place<'_, F> {
 }
 
 impl<F> Place<'static, F> {
-    /// What is taken to be an `F` at `address`. As with [`RemotePtr::from_address`], nothing keeps it there: a wrong address
-    /// gives an error or stale values, never undefined behaviour.
+    /// Makes the place of the `F` that is assumed to be at `address`. It is not protected, like [`RemotePtr::from_address`]: using a wrong address
+    /// results in an error or stale values, never undefined behaviour.
     #[inline]
     pub const fn from_address(address: Address) -> Self {
         Self::at_address(address)
@@ -111,7 +110,7 @@ impl<F> fmt::Debug for Place<'_, F> {
     }
 }
 
-/// A nested struct's place has its fields' accessors.
+/// The place of a nested struct has its fields' accessors.
 impl<'g, T: Remote> Deref for Place<'g, T> {
     type Target = T::Fields<'g>;
     #[inline]
@@ -121,10 +120,11 @@ impl<'g, T: Remote> Deref for Place<'g, T> {
 }
 
 impl<'g, F: FrozenField> Place<'g, F> {
-    /// Reads the field: one READ. It is whole if it is frozen; what changes in it may be torn between words.
+    /// Reads the field. One READ. Frozen fields are never torn; fields that change may be torn between words.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer), or [`Error::InvalidValue`](crate::Error::InvalidValue) if no value has the bits found.
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory;
+    /// [`Error::InvalidValue`](crate::Error::InvalidValue) if the bits encode no value.
     #[inline]
     pub fn read(self, g: &'g Guard<'_>) -> Read<'g, F> {
         Read::new(self.address, g)
@@ -132,12 +132,12 @@ impl<'g, F: FrozenField> Place<'g, F> {
 }
 
 impl<'g, T: Remote, M> Shared<'g, T, M> {
-    /// Reads every field with one READ, however many there are. What changes may be torn between fields, never inside
-    /// a word. The links in the snapshot live no longer than this pointer, whichever guard they are read under.
+    /// Reads all fields with one READ. Fields that change may be torn between fields, never inside a word. Links in the snapshot have the lifetime of
+    /// this pointer, also if they are read under another guard.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if it is null or does not point into far memory; [`Error::InvalidValue`](crate::Error::InvalidValue) if a field
-    /// has bits that no value of its type has.
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the pointer is null or does not point into far memory;
+    /// [`Error::InvalidValue`](crate::Error::InvalidValue) if the bits of a field encode no value of its type.
     #[inline]
     pub fn read(self, g: &'g Guard<'_>) -> Read<'g, T> {
         Read::new(self.address(), g)
@@ -145,17 +145,17 @@ impl<'g, T: Remote, M> Shared<'g, T, M> {
 }
 
 impl<T: Remote> RemotePtr<T> {
-    /// Reads every field with one READ. See [`Shared::read`].
+    /// Reads all fields with one READ. See [`Shared::read`].
     ///
     /// # Errors
-    /// As [`Shared::read`].
+    /// Those of [`Shared::read`].
     #[inline]
     pub fn read<'g>(self, g: &'g Guard<'_>) -> Read<'g, T> {
         Read::new(self.address(), g)
     }
 }
 
-/// Builds a local handle: reads the frozen fields with one READ, or none if there are none.
+/// Builds a local handle: reads the frozen fields with one READ, or with none if no field is frozen.
 #[doc(hidden)]
 pub async fn attach<T: Remote<Stored = T>>(ptr: RemotePtr<T>, ct: &ComputeThread) -> Result<T> {
     let at = ptr.address();

@@ -1,8 +1,8 @@
-//! `Owned<T>`: a new object that nobody else can reach.
+//! `Owned<T>`: a new object that no other thread can reach.
 //!
-//! Its block is allocated, its bytes are still here: an *image* in local memory, edited at no cost. Publishing it
-//! through a link posts the image and the link's word in one chain, so an insertion pays one round trip for both where
-//! they are on one memory node. If a `compare_exchange` fails, the object comes back and can be edited again.
+//! Its block is allocated; its bytes are still local: an *image*, which is edited at no cost. Publishing the object through a link posts the image
+//! and the link's word in one chain, so an insertion pays one round trip for both if they are on one memory node. A failed `compare_exchange` returns
+//! the object, which can be edited and retried.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,13 +21,13 @@ use farfield_words::{Field, Initial, Remote, WORD_BYTES};
 
 /// An object that is allocated and initialised but not yet published.
 ///
-/// Made by the generated `T::new_in`. Dropping it frees it at no cost; it becomes visible to others through
+/// Made by the generated `T::new_in`. Dropping it frees its block without a round trip. It becomes visible to other threads through
 /// [`Place<Link<T>>::store`](crate::Place::store), `compare_exchange`, or [`Owned::write`].
 pub struct Owned<T> {
     block: Block,
     image: Vec<u64>,
     heap: Rc<ThreadHeap>,
-    /// Where it is among what the thread holds.
+    /// Its index in the thread's table of unpublished objects.
     held: u32,
     published: bool,
     object: PhantomData<fn() -> T>,
@@ -52,18 +52,17 @@ impl<T: Remote> Owned<T> {
         Ok(Self { block, image, heap: Rc::clone(heap), held, published: false, object: PhantomData })
     }
 
-    /// Where the object will be.
+    /// Returns the object's address in far memory.
     pub fn as_ptr(&self) -> RemotePtr<T> {
         RemotePtr::from_address(self.block.address)
     }
 
-    /// Changes a field before publication, at no cost.
+    /// Changes a field before publication. No round trip.
     ///
-    /// `field` names it through its accessor: `owned.set(|node| node.next(), head)`. A field of another object, or one
-    /// past the image, is left alone and reported.
+    /// `field` names it by its accessor: `owned.set(|node| node.next(), head)`.
     ///
     /// # Panics
-    /// If `field` gives the place of another object's field.
+    /// If `field` returns a place outside the object.
     pub fn set<F: Field>(
         &mut self,
         field: impl FnOnce(&T::Fields<'static>) -> Place<'static, F>,
@@ -80,12 +79,12 @@ impl<T: Remote> Owned<T> {
         F::encode(value.into_init(), field);
     }
 
-    /// Writes the object to far memory with one WRITE and gives its plain pointer, as for a structure's root object.
+    /// Writes the object to far memory with one WRITE. Returns its plain pointer, for example for a structure's root object.
     ///
     /// # Errors
     /// Those of a WRITE.
     pub async fn write(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
-        // Once posted, the block must not be freed under the WRITE, whatever becomes of this future.
+        // Once the WRITE is posted, the block must not be freed under it, whether or not this future is dropped.
         self.published = true;
         self.heap.holdings.wrote(self.block.address);
         ct.write_words(self.block.address, &self.image).await?;
@@ -94,12 +93,12 @@ impl<T: Remote> Owned<T> {
 }
 
 impl<T> Owned<T> {
-    /// Counts as unpublished again: no link holds it, and nothing that writes it is in flight.
+    /// Marks the object as unpublished again: no link holds it, and no WRITE of it is in flight.
     pub(crate) fn set_unpublished(&mut self) {
         self.published = false;
     }
 
-    /// Counts as published from now on; gives the block and what is to be written there.
+    /// Marks the object as published. Returns its block and its image.
     pub(crate) fn publish(&mut self) -> (Block, &[u64]) {
         self.published = true;
         (self.block, &self.image)
@@ -122,8 +121,8 @@ impl<T> fmt::Debug for Owned<T> {
     }
 }
 
-/// What a link with marks `M` can be made to point to: a [`Shared`] from such a link or without named marks, a
-/// [`RemotePtr`], or an [`Owned`] object, which is thereby published.
+/// A value that a link with marks `M` can hold: a [`Shared`] from such a link or without named marks, a [`RemotePtr`], or an [`Owned`], which the
+/// store publishes.
 #[diagnostic::on_unimplemented(
     message = "a link to `{T}` cannot be made to hold this",
     label = "is no `Owned`, `RemotePtr` or `Shared` to what the link points to, or has the marks of another link",
@@ -136,16 +135,16 @@ pub(crate) mod sealed {
     use farfield_words::Remote;
 
     pub trait Sealed<T: Remote, M>: Sized {
-        /// The word that the link is to hold.
+        /// Returns the link's new word.
         fn word(&self) -> u64;
-        /// The address in it.
+        /// Returns the address in that word.
         fn address(&self) -> Address;
-        /// The object's image, to be written before the link.
+        /// Returns the object's image, which must be written before the link.
         fn image(&self) -> Option<(Address, &[u64])> {
             None
         }
-        /// Says whether a link holds it, or may because the operation is in flight: it is then not freed with this
-        /// value.
+        /// Sets whether a link holds the object, or may hold it because the operation is in flight. Dropping this value frees the object only
+        /// otherwise.
         fn set_published(&mut self, published: bool) {
             let _ = published;
         }

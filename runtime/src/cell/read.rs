@@ -1,8 +1,7 @@
-//! `Read`: the future of one READ that shows one field or object.
+//! `Read`: the future of one READ of a field or an object.
 //!
-//! Pointer chasing is little else than this, so it is written by hand: where operations are ready at once, polling it is
-//! the READ itself, and the future's state is an address and a thread that are never written again. (Three nested
-//! `async fn`s did the same with 20 stores a node, which was all the time it took.)
+//! Pointer chasing consists of this future, so it is written by hand. On synchronous fabrics polling it is the READ itself, and its state is an
+//! address and a thread, which are never written again. (Three nested `async fn`s took 20 stores a node, which was all the time of the READ.)
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -19,7 +18,7 @@ use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, WORD_BYTES};
 
-/// One READ of what is declared as `F`. It is posted when it is first polled.
+/// One READ of a field or object that is declared as `F`. It is posted by the first poll.
 #[must_use = "nothing is read until it is awaited"]
 pub struct Read<'g, F> {
     at: Address,
@@ -38,15 +37,15 @@ impl<'g, F: Field> Read<'g, F> {
         Self { at, state: State::Unposted(ct), field: PhantomData }
     }
 
-    /// An access that begins and ends with a word, and whose address is checked as part of the READ.
+    /// True if the access begins and ends at word boundaries. The READ then checks its address.
     const WHOLE_WORDS: bool = align_of::<F::Cell>() >= WORD_BYTES;
 
-    /// Where a field narrower than a word begins in its first word. Its neighbours come along.
+    /// Returns the offset of a field in its first word. A field narrower than a word is read with its neighbours.
     fn within(&self) -> usize {
         if Self::WHOLE_WORDS { 0 } else { (self.at.bits() % WORD_BYTES as u64) as usize }
     }
 
-    /// Posts the READ as a chain, or looks whether the chain has completed.
+    /// Posts the READ as a chain, or polls the posted chain.
     #[cold]
     fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<(Completed<'g, Worker>, Slot)>> {
         if let State::Unposted(ct) = self.state {
@@ -68,7 +67,7 @@ impl<'g, F: Field> Future for Read<'g, F> {
     #[allow(clippy::inline_always)] // or its result is copied through memory, which takes longer than the READ
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        // Taken out before anything is written, so that the compiler need not look again.
+        // Copied before any write, so that the compiler need not reload it.
         let at = this.at;
         if let Err(error) = check_aligned(at, align_of::<F::Cell>()) {
             return Poll::Ready(Err(error));
@@ -83,8 +82,8 @@ impl<'g, F: Field> Future for Read<'g, F> {
                 Err(error) => Err(error.into()),
             });
         }
-        // Decoded here too, not in the cold function: a value that is returned through memory there would be copied
-        // through memory here, on the path above as well, at the price of a stalled load.
+        // Decoded here too, not in the cold function: a value that is returned through memory there would be copied through memory here, on the path
+        // above as well, at the price of a stalled load.
         match this.poll_chain(context) {
             Poll::Ready(Ok((done, slot))) => {
                 Poll::Ready(F::decode(at, &bytes(done.words(&slot))[this.within()..]).map_err(Into::into))
@@ -95,7 +94,7 @@ impl<'g, F: Field> Future for Read<'g, F> {
     }
 }
 
-/// An object's alignment beyond a word's, which the fabric does not know of.
+/// Checks an alignment above a word's, which the fabric does not know.
 #[inline]
 pub(super) fn check_aligned(address: Address, align: usize) -> Result<()> {
     if align > WORD_BYTES && !address.bits().is_multiple_of(align as u64) {

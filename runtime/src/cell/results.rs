@@ -1,7 +1,7 @@
-//! What the operations of a chain bring, until somebody has looked at it.
+//! The results of a chain's operations.
 //!
-//! A place for results is shared, by reference count, between the chain and every pending result. The thread keeps all that
-//! it ever made; one that nobody else refers to is used again, so there is no allocation once the thread has warmed up.
+//! A result buffer is shared, by reference count, between the chain and each pending result. The thread keeps all its buffers and reuses those
+//! without other references, so a warm thread allocates nothing.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -19,46 +19,46 @@ use farfield_words::Remote;
 pub struct Pending<'g, T> {
     pub(super) results: Rc<Results>,
     pub(super) found: Found,
-    /// What a CAS expected.
+    /// The expected value of a CAS.
     pub(super) expected: u64,
     pub(super) decode: fn(Address, &[u64], u64) -> Result<T>,
     pub(super) thread: PhantomData<&'g Worker>,
 }
 
-/// The result of trying to take a lock in a [`Chain`](crate::Chain). Dropped without a look, it gives the lock back.
+/// The result of trying to take a lock in a [`Chain`](crate::Chain). If it is dropped without a call of [`get`](Self::get), the lock is released.
 #[must_use = "the lock may be taken"]
 pub struct PendingLock<'g> {
-    /// Until somebody has looked.
+    /// `None` once the outcome was read.
     pub(super) guard: Option<LockGuard<'g>>,
     pub(super) results: Rc<Results>,
     pub(super) found: Found,
-    /// What the lock's word is expected to be.
+    /// The expected word of the lock.
     pub(super) expected: u64,
 }
 
-/// A new object that a [`Chain`](crate::Chain) writes. Dropped without [`take`](Self::take), it counts as published once the chain
-/// has been posted; it is freed if the chain is dropped instead.
-#[must_use = "an object that no link holds is lost: take it back"]
+/// A new object that a [`Chain`](crate::Chain) writes. Dropped without [`take`](Self::take), it counts as published once the chain has been posted.
+/// If the chain is dropped instead, the object is freed.
+#[must_use = "an object that no link holds is lost: call `take`"]
 pub struct Written<T> {
     pub(super) results: Rc<Results>,
     pub(super) part: usize,
-    /// Published already: not freed with this value.
+    /// Marked as published: not freed with this value.
     pub(super) object: Owned<T>,
 }
 
 impl<T: Remote> Written<T> {
-    /// Where the object is: to link it, in the same chain or later.
+    /// Returns the object's address: to link it, in the same chain or later.
     pub fn as_ptr(&self) -> RemotePtr<T> {
         self.object.as_ptr()
     }
 
-    /// The object again, as it was before: after a chain in which no link was made to hold it, such as one whose CAS has failed.
+    /// Returns the object as unpublished, after a chain in which no link was made to hold it, such as one whose CAS has failed.
     ///
-    /// Only the caller knows that nothing holds it. An object that a link does hold must not be taken back: dropping the `Owned`
-    /// frees it under its readers. The simulator reports their next access.
+    /// The caller must know that no link holds it. If a link does, dropping the `Owned` frees the object under its readers. The simulator reports
+    /// their next access.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the chain has not been submitted, or has failed so that its WRITE may still come.
+    /// [`Error::InvalidArgument`] if the chain was not submitted, or failed so that its WRITE may still take effect.
     pub fn take(mut self) -> Result<Owned<T>> {
         if self.results.done.get() <= self.part {
             return Err(Error::from(error::InvalidArgument {
@@ -73,11 +73,11 @@ impl<T: Remote> Written<T> {
 }
 
 impl<T> Pending<'_, T> {
-    /// The result, once the chain has been submitted.
+    /// Returns the result of a submitted chain.
     ///
     /// # Errors
-    /// [`Error::InvalidValue`] if no value has the bits found; [`Error::InvalidArgument`] if the chain has not been
-    /// submitted or has failed before this operation.
+    /// [`Error::InvalidValue`] if the bits encode no value. [`Error::InvalidArgument`] if the chain was not submitted, or failed before this
+    /// operation.
     pub fn get(self) -> Result<T> {
         let words = self.results.words(&self.found)?;
         (self.decode)(self.found.at, &words, self.expected)
@@ -85,21 +85,21 @@ impl<T> Pending<'_, T> {
 }
 
 impl<'g> PendingLock<'g> {
-    /// The lock, if it was free.
+    /// Returns the lock, if it was free.
     ///
     /// # Errors
-    /// As [`Pending::get`].
+    /// Those of [`Pending::get`].
     pub fn get(self) -> Result<Option<LockGuard<'g>>> {
         Ok(self.get_or_word()?.ok())
     }
 
-    /// Returns whether the lock was as expected, and so is taken.
+    /// Returns whether the lock's word was as expected, so that the lock is taken.
     #[inline]
     pub(super) fn is_taken(&self) -> Result<bool> {
         Ok(self.results.words(&self.found)?[0] == self.expected)
     }
 
-    /// The lock, which [is taken](Self::is_taken).
+    /// Returns the guard of a lock that [is taken](Self::is_taken).
     #[inline]
     pub(super) fn confirmed(mut self) -> Option<LockGuard<'g>> {
         let mut guard = self.guard.take()?;
@@ -107,7 +107,7 @@ impl<'g> PendingLock<'g> {
         Some(guard)
     }
 
-    /// The lock, or what its word was instead of what was expected.
+    /// Returns the lock, or the word that was found instead of the expected one.
     pub(super) fn get_or_word(mut self) -> Result<Result<LockGuard<'g>, u64>> {
         let found = self.results.words(&self.found)?[0];
         let expected = self.expected;
@@ -123,7 +123,7 @@ impl<'g> PendingLock<'g> {
 }
 
 impl Drop for PendingLock<'_> {
-    /// Nobody has looked. What was posted is undone by the guard; what was not must not be undone before it is done.
+    /// The outcome was never read. The guard undoes a posted CAS; a CAS that is not posted yet is undone only after it.
     fn drop(&mut self) {
         let Some(guard) = &mut self.guard else { return };
         if self.found.part >= self.results.posted.get()

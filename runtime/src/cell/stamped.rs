@@ -1,15 +1,15 @@
-//! `StampedLink<T>`: an atomic pointer whose word never comes back.
+//! `StampedLink<T>`: an atomic pointer with a version.
 //!
-//! The classic ABA problem: a thread reads a link, the object is removed, freed, allocated again and linked in the same
-//! place, and the thread's `compare_exchange` succeeds though everything has changed. Guards prevent it by keeping the
-//! memory. Where memory is reused at once, a *stamp* does: 16 bits beside the address that each store increments, so
-//! that the word differs unless exactly a multiple of 65,535 stores came between.
+//! The classic ABA problem: a thread loads a link; the object is removed, freed, allocated again and linked in the same place; the thread's
+//! `compare_exchange` succeeds although everything has changed. Guards prevent this by not freeing the memory. If memory is reused immediately, a
+//! *stamp* prevents it: 16 bits beside the address that each store increments. The words differ unless exactly a multiple of 65,535 stores came
+//! between.
 //!
-//! To make room for the stamp the address is compressed: 12 bits of segment and 36 bits of offset in units of 8 bytes,
-//! so segments below 4096 and offsets below 512 GiB. A link that leads somewhere never has stamp 0: so a small number and a plain
-//! pointer into segment 0 are not taken for one where memory is looked through for links.
+//! To make room for the stamp the address is compressed: 12 bits of segment and 36 bits of offset in units of 8 bytes, so segments below 4096 and
+//! offsets below 512 GiB. A link that is not null never has stamp 0. So a conservative scan does not take a small number, or a plain pointer into
+//! segment 0, for a stamped link.
 //!
-//! | bits | what |
+//! | bits | contents |
 //! |---|---|
 //! | 63..48 | stamp |
 //! | 47..36 | segment |
@@ -27,31 +27,30 @@ use crate::pointer::Guard;
 use crate::pointer::{Address, RemotePtr, Shared};
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
-/// The stamp of a link that begins with a pointer, and the one after the last.
+/// The stamp of a link that is initialised with a pointer, and the successor of the last stamp.
 const FIRST_STAMP: u16 = 1;
 const STAMP_SHIFT: u32 = Address::COMPRESSED_BITS;
 
 /// An atomic pointer with a 16-bit stamp, safe from ABA without guards. It has no marks.
 ///
-/// A field is declared as `StampedLink<Node>`; the operations are those of its [`Place`]. Every store increments the
-/// stamp, which goes from 65,535 to 1: a thread that sleeps through exactly a multiple of 65,535 stores between its `load` and its
-/// `compare_exchange` is not protected.
+/// A field is declared as `StampedLink<Node>`; the operations are methods of its [`Place`]. Every store increments the stamp; 65,535 is followed by
+/// 1. A thread is not protected if exactly a multiple of 65,535 stores come between its `load` and its `compare_exchange`.
 #[repr(transparent)]
 pub struct StampedLink<T>(u64, PhantomData<fn() -> T>);
 
-/// A pointer and the stamp that stood beside it.
+/// A pointer and the stamp beside it.
 pub struct Stamped<'g, T> {
     shared: Shared<'g, T>,
     stamp: u16,
 }
 
 impl<'g, T> Stamped<'g, T> {
-    /// The pointer.
+    /// Returns the pointer.
     pub fn shared(self) -> Shared<'g, T> {
         self.shared
     }
 
-    /// How often the link had been stored to, and once more if it has been initialised with a pointer; 1 comes after 65,535.
+    /// Returns the number of stores to the link, plus one if it was initialised with a pointer. 65,535 is followed by 1.
     pub fn stamp(self) -> u16 {
         self.stamp
     }
@@ -60,7 +59,7 @@ impl<'g, T> Stamped<'g, T> {
         Self { shared: Shared::unmarked(Address::from_compressed(word)), stamp: (word >> STAMP_SHIFT) as u16 }
     }
 
-    /// The word of a link that held this and is made to point to `target`.
+    /// Returns the next word of a link with this value that is made to point to `target`.
     fn successor(self, target: Address) -> Result<u64> {
         Ok(u64::from(self.stamp.checked_add(1).unwrap_or(FIRST_STAMP)) << STAMP_SHIFT | compress(target)?)
     }
@@ -97,7 +96,7 @@ impl<'g, T> Deref for Stamped<'g, T> {
 
 impl<T: Remote> Field for StampedLink<T> {
     type Cell = Self;
-    /// The pointer it starts with, at stamp 0; null unless told otherwise.
+    /// The initial pointer, null by default. A null link begins at stamp 0.
     type Init = RemotePtr<T>;
     type Value<'g> = Stamped<'g, T>;
     type Stored = Place<'static, Self>;
@@ -111,7 +110,7 @@ impl<T: Remote> Field for StampedLink<T> {
     }
 
     fn encode(init: RemotePtr<T>, out: &mut [u8]) {
-        // An address that does not fit becomes one that no access accepts, rather than another object's.
+        // An address that does not fit is replaced by one that every access rejects, not by another object's.
         let place = compress(init.address()).unwrap_or((1 << STAMP_SHIFT) - 1);
         let stamp = if place == 0 { 0 } else { FIRST_STAMP };
         Pod::encode(u64::from(stamp) << STAMP_SHIFT | place, out);
@@ -139,26 +138,25 @@ impl<T: Remote> DefaultInit for StampedLink<T> {
     }
 }
 
-/// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`] if the object is not in far memory,
-/// or a pointer to be stored does not fit beside a stamp.
+/// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`] if the object is not in far memory, or a pointer to be stored does
+/// not fit beside a stamp.
 impl<'g, T: Remote> Place<'g, StampedLink<T>> {
-    /// What the link holds. One round trip.
+    /// Returns the link's value. One round trip.
     pub fn load(self, g: &'g Guard<'_>) -> Read<'g, StampedLink<T>> {
         Read::new(self.address(), g)
     }
 
-    /// Makes the link point to `new`, whatever it holds. Two round trips, more under contention: the new stamp depends
-    /// on the old.
+    /// Makes the link point to `new`. Two round trips, more under contention: the new stamp depends on the old one.
     pub async fn store(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
         Ok(self.exchanged(g, new).await?.1)
     }
 
-    /// Makes the link point to `new` and gives what it held. Two round trips, more under contention.
+    /// Makes the link point to `new` and returns the previous value. Two round trips, more under contention.
     pub async fn swap(self, g: &'g Guard<'_>, new: impl Publish<T>) -> Result<Stamped<'g, T>> {
         Ok(self.exchanged(g, new).await?.0)
     }
 
-    /// Makes the link point to `new`; gives what it held and what it holds.
+    /// Makes the link point to `new`. Returns the previous and the new value.
     async fn exchanged(
         self,
         g: &'g Guard<'_>,
@@ -177,7 +175,7 @@ impl<'g, T: Remote> Place<'g, StampedLink<T>> {
 
     /// Makes the link point to `new` if it holds `current`, address and stamp, and increments the stamp.
     ///
-    /// One round trip, as for [`Link`](crate::Link). If the link holds something else, the error has it, and `new` back.
+    /// One round trip, as for [`Link`](crate::Link). If the link holds another value, the error contains that value and `new`.
     pub async fn compare_exchange<P: Publish<T>>(
         self,
         g: &'g Guard<'_>,

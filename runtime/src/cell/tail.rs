@@ -1,4 +1,4 @@
-//! `Tail<F>`: as many elements as an object was allocated with.
+//! `Tail<F>`: an array whose length is chosen when its object is allocated.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use farfield_words::Address;
 use farfield_words::scratch::bytes;
 use farfield_words::{Describer, Field, Pod, WORD_BYTES, fingerprint};
 
-/// The last field of a struct whose objects have different lengths: a length, frozen, and that many `F`.
+/// The last field of a struct whose objects have different lengths: a frozen length, and that many `F`.
 ///
-/// It is built from a `Vec` of initial values, whose length becomes the tail's. The operations are those of its
-/// [`Place`]; a snapshot holds a [`TailRef`], which knows the length.
+/// It is built from a `Vec` of initial values, whose length becomes the tail's. The operations are methods of its [`Place`]. A snapshot contains a
+/// [`TailRef`], which includes the length.
 #[repr(C, align(8))]
 pub struct Tail<F: Field> {
     length: u64,
@@ -68,13 +68,13 @@ impl<F: Field> Field for Tail<F> {
 }
 
 impl<'g, F: Field> Place<'g, Tail<F>> {
-    /// How many elements there are. One READ.
+    /// Returns the number of elements. One READ.
     pub async fn len(self, ct: &ComputeThread) -> Result<u64> {
         ct.read_word(self.address()).await
     }
 
-    /// The place of element `index`, which is not compared with the length: past the end there are other objects, or
-    /// nothing. [`TailRef::get`] compares. No round trip.
+    /// Returns the place of element `index`, without a bounds check: past the end there are other objects, or none. [`TailRef::get`] checks. No round
+    /// trip.
     pub fn at(self, index: u64) -> Place<'g, F> {
         let offset = index.saturating_mul(size_of::<F::Cell>() as u64);
         Place::at_address(self.address().add(Tail::<F>::ELEMENTS_OFFSET as u64).add(offset))
@@ -82,10 +82,11 @@ impl<'g, F: Field> Place<'g, Tail<F>> {
 }
 
 impl<'g, F: Field> Place<'g, Tail<F>> {
-    /// Elements `range`, which is not compared with the length. One READ.
+    /// Reads elements `range`, without a bounds check. One READ.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] if they reach past the segment, [`Error::InvalidValue`] if no value has the bits found.
+    /// [`Error::InvalidPointer`] if they reach past the segment; [`Error::InvalidValue`] if the bits encode no value; [`Error::InvalidArgument`] for
+    /// more than 64 MiB.
     pub async fn read(self, g: &'g Guard<'_>, range: Range<u64>) -> Result<Vec<F::Value<'g>>> {
         let count = range.end.saturating_sub(range.start) as usize;
         if count == 0 {
@@ -116,42 +117,42 @@ impl<'g, F: Field> Place<'g, Tail<F>> {
     }
 }
 
-/// The largest READ of a tail, so that a corrupt length asks for no absurd buffer.
+/// The largest READ of a tail, in bytes. It bounds the buffer if the length is corrupt.
 const MAX_READ_BYTES: usize = 64 << 20;
 
-/// A tail whose length is known: what a snapshot or a handle holds of a [`Tail`].
+/// A tail with its length: the value of a [`Tail`] in a snapshot or a handle.
 pub struct TailRef<'g, F: Field> {
     place: Place<'g, Tail<F>>,
     length: u64,
 }
 
 impl<'g, F: Field> TailRef<'g, F> {
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The place of element `index`, or `None` past the end. No round trip.
+    /// Returns the place of element `index`, or `None` past the end. No round trip.
     pub fn get(&self, index: u64) -> Option<Place<'g, F>> {
         (index < self.length).then(|| self.place.at(index))
     }
 
-    /// The tail's own place.
+    /// Returns the tail's place.
     pub fn place(&self) -> Place<'g, Tail<F>> {
         self.place
     }
 }
 
 impl<'g, F: Field> TailRef<'g, F> {
-    /// All elements. One READ.
+    /// Reads all elements. One READ.
     ///
     /// # Errors
-    /// As [`Place::read`](Place#method.read).
+    /// Those of [`Place::read`](Place#method.read).
     pub async fn read(&self, g: &'g Guard<'_>) -> Result<Vec<F::Value<'g>>> {
         self.place.read(g, 0..self.length).await
     }

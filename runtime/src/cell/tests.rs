@@ -1,4 +1,4 @@
-//! Padding.
+//! The padding of objects.
 
 use crate::io::operations::*;
 use crate::prelude::*;

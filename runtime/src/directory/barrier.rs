@@ -1,18 +1,17 @@
 //! Barriers: all threads of a run wait for each other.
 //!
-//! A barrier counts arrivals. With `n` threads, arrivals `k * n` to `k * n + n - 1` are one use; a thread waits until the count has
-//! reached the end of its use. Names of barriers belong to a run: they are neither those of another run's barriers nor of roots.
+//! A barrier counts arrivals. With `n` threads, arrivals `k * n` to `k * n + n - 1` belong to use `k`. A thread waits until the count has reached the
+//! end of its use. Names of barriers belong to a run: other runs and roots may have the same names.
 //!
-//! | threads of the run are | arrivals are counted |
+//! | the run's threads are | the count is |
 //! |---|---|
-//! | in this process | in the [run](super::run): no round trip |
-//! | simulated, or those of a [group](super::group) | in a named word of the [directory](super::directory) |
+//! | in this process | in the [run](crate::session::run): no round trip |
+//! | simulated, or in a [group](crate::session::group) | in a named word of the [directory](super::roots) |
 //!
-//! The word has the number of the run that uses it and how many arrivals that run has counted; a new run starts over at 0,
-//! whatever an earlier one left behind. No two runs use one word at a time: a simulated cluster has one run at a time, and a group's
-//! words begin with its name.
+//! The word holds the number of the run that uses it and that run's count. A new run starts at 0, whatever count an earlier run has left. No two runs
+//! use one word at the same time: a simulated cluster has one run at a time, and names in a group begin with the group's name.
 //!
-//! A thread that has ended can not arrive. A thread that waits looks for that and gets [`Error::BarrierBroken`].
+//! A thread that has ended can not arrive. Waiting threads detect that, and return [`Error::BarrierBroken`].
 
 use super::roots::{barrier_entry, check_name};
 use crate::error::{self, Error, Result};
@@ -24,13 +23,13 @@ use crate::session::Cluster;
 use crate::session::ComputeThread;
 use farfield_sim::Plant;
 
-/// How often a thread looks at a barrier between two looks whether the other processes of its run are there.
+/// The number of polls of a barrier between two checks that the other processes of the run are connected.
 const LOOKS_PER_SEARCH: u32 = 64;
-/// Bits of the count; the run's number has the others.
+/// Bits of the count. The run's number takes the others.
 const COUNT_BITS: u32 = 40;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// Tells the simulator who waits at which barrier.
+/// Reports to the simulator that a task waits at a barrier.
 struct Arrived<'a> {
     ct: &'a ComputeThread,
     barrier: &'a str,
@@ -56,16 +55,15 @@ impl Drop for Arrived<'_> {
 impl ComputeThread {
     /// Waits until every thread of the run has called it with the same name as often as this one.
     ///
-    /// A name can be used again and again; each use is a barrier of its own. Names belong to the run: other runs and roots may have the
-    /// same. One task of each thread takes part.
+    /// A name can be used again: each use is a barrier of its own. Names belong to the run, so other runs and roots may use the same ones. One task
+    /// of each thread should call it.
     ///
-    /// No round trip where all threads of the run are in one process. On `sim:` and in a [group](Cluster::in_group) four, and one for
-    /// each time that the thread looks again.
+    /// No round trip if all threads of the run are in one process. On `sim:` and in a [group](Cluster::in_group) it takes four, and one for each
+    /// poll.
     ///
     /// # Errors
-    /// [`Error::BarrierBroken`] if a thread ends without arriving; [`Error::InvalidName`] for a name that is empty or longer than
-    /// 47 bytes, of which in a group that name and a `/` take their part; [`Error::DirectoryFull`] past 128 names of roots and
-    /// barriers, on `sim:` and in groups.
+    /// [`Error::BarrierBroken`] if a thread ends without arriving. [`Error::InvalidName`] for a name that is empty or longer than 47 bytes; in a
+    /// group the group's name and a `/` count, too. [`Error::DirectoryFull`] for more than 128 names of roots and barriers, on `sim:` and in groups.
     pub async fn barrier(&self, name: &str) -> Result<()> {
         self.compensate_now().await;
         let at = match self.run.joint() {
@@ -78,7 +76,7 @@ impl ComputeThread {
         let arrival = loop {
             let word = self.read_word(at).await?;
             if word >> COUNT_BITS == run {
-                // One FAA, however many arrive at once.
+                // One FAA, however many threads arrive concurrently.
                 break self.fetch_add_word(at, 1).await? & COUNT_MASK;
             }
             if self.compare_exchange_word(at, word, run << COUNT_BITS | 1).await? == word {
@@ -90,7 +88,7 @@ impl ComputeThread {
         let mut backoff = Retry::for_peers(self.worker());
         let mut looks = 0_u32;
         loop {
-            // In this order: a thread that arrived and then ended is counted before it is missed.
+            // The order matters: a thread that arrived and then ended must be counted before its end is seen.
             let mut departed = self.run.anyone_departed() && !self.has(Plant::EndlessBarrier);
             looks += 1;
             if let Some(joint) = self.run.joint()
@@ -100,7 +98,7 @@ impl ComputeThread {
                 departed |= joint.anyone_departed(self).await?;
             }
             let word = self.read_word(at).await?;
-            // Another run that uses the name has counted from 0: this run is over, so everyone had arrived.
+            // Another run has reset the word, so this run is over, and all its threads had arrived.
             if word >> COUNT_BITS != run || word & COUNT_MASK >= complete {
                 return Ok(());
             }
@@ -113,14 +111,14 @@ impl ComputeThread {
         }
     }
 
-    /// As [`barrier`](Self::barrier), among threads of one process.
+    /// Like [`barrier`](Self::barrier), for a run within one process.
     async fn barrier_here(&self, name: &str) -> Result<()> {
         check_name(name)?;
         let threads = self.threads() as u64;
         let complete = self.run.arrive(name);
         let mut backoff = Retry::for_peers(self.worker());
         loop {
-            // In this order: a thread that arrived and then ended is counted before it is missed.
+            // The order matters: a thread that arrived and then ended must be counted before its end is seen.
             let departed = self.run.anyone_departed();
             let Err(count) = self.run.pass(name, complete) else { return Ok(()) };
             if departed {

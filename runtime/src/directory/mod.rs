@@ -1,6 +1,6 @@
-//! The directory: what threads agree on by name.
+//! The directory: names that all threads of a cluster share.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | [`roots`] | named roots: `publish`, `lookup`, `root_or_init` |
 //! | [`barrier`] | all threads of a run wait for each other |

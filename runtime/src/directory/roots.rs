@@ -1,26 +1,24 @@
-//! The directory: words that threads agree on by name.
+//! The directory of named words.
 //!
-//! Segment 0 holds a table of entries, each a name, a word and what the word means: a *root*, the address of an object
-//! with its type's layout fingerprint, or a [barrier](super::barrier)'s count. A root and a barrier may have the same name. An entry
-//! once named keeps its name, its kind and its place, so a thread that has found it may go on using it.
+//! Segment 0 holds a table of entries. An entry has a name, a kind and a word: a *root*, the address of an object with its type's layout fingerprint,
+//! or a [barrier](super::barrier)'s count. A root and a barrier may have the same name. A named entry keeps its name, its kind and its address, so a
+//! thread that has found it may keep using it.
 //!
 //! # The protocol
-//! | state | meaning | next |
+//! | state | meaning | next state |
 //! |---|---|---|
-//! | `EMPTY` | nothing yet | `NAMING` by CAS |
+//! | `EMPTY` | unused | `NAMING` by CAS |
 //! | `NAMING(t)` | thread `t` writes a name | `INITIALISING(t)`, by one chain; `EMPTY` by CAS if that fails |
 //! | `VACANT` | a name without a root | `INITIALISING` by CAS |
 //! | `INITIALISING(t)` | thread `t` makes the root | `READY` with the root, by one chain; `VACANT` by CAS if that fails |
 //! | `READY` | a root, or a barrier | `VACANT` by CAS |
 //!
-//! Invariant: the named entries are a prefix of the table, and no two of one kind have the same name. A thread claims only the first
-//! entry that is not named, having read that no entry before it has its name and kind, and entries never lose these; two
-//! threads with the same name therefore compete for the same entry, and the CAS decides. Where that entry is `NAMING`
-//! by another thread, its name may be the same, so one waits. A thread that ended in between is found out by its
-//! identity, and its entry is taken over.
+//! Invariant: the named entries are a prefix of the table, and no two entries of one kind have the same name. A thread claims only the first unnamed
+//! entry, after it has read that no entry before has its name and kind; and entries never lose their names. Two threads with the same name therefore
+//! compete for the same entry, and the CAS decides. If that entry is in state `NAMING` by another thread, its name may be the same, so the thread
+//! waits. A thread that died in this state is detected by its identity, and its entry is taken over.
 //!
-//! A look-up costs one READ of 1 KiB for each eight names that there are, up to the one looked for; nothing here is on a
-//! data structure's path.
+//! A look-up costs one READ of 1 KiB for each eight names, up to the requested one. Operations of data structures do not use the directory.
 
 use crate::io::operations::*;
 use crate::segment::entry::{PackedName, State, pack, unpack};
@@ -38,22 +36,22 @@ use farfield_words::Remote;
 use farfield_words::describe::describe;
 use farfield_words::fingerprint::name as fingerprint_of_name;
 
-/// How many entries are read at a time.
+/// The number of entries that are read by one READ.
 const ENTRIES_PER_READ: usize = 8;
 const _: () = assert!(DIRECTORY_ENTRIES.is_multiple_of(ENTRIES_PER_READ));
 
-/// What a barrier has in place of a layout fingerprint.
+/// The fingerprint of barriers, instead of a layout fingerprint.
 pub(crate) const BARRIER: u64 = fingerprint_of_name("farfield barrier");
 
-/// What was found under a name.
+/// The result of a search for a name.
 enum Found {
-    /// An entry with that name.
+    /// The entry with that name.
     Named { index: usize, state: State, entry: Entry },
-    /// None has it; this is the first entry without a name.
+    /// No entry has the name. This is the first unnamed entry.
     Free { index: usize, state: State },
 }
 
-/// A name that this thread may give a root; given back by dropping it.
+/// The right to publish a root under a name. Dropping it releases the name.
 struct Claim<'a> {
     ct: &'a ComputeThread,
     index: usize,
@@ -62,7 +60,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// As [`settle`](Self::settle), for a root, with a description of its type where other programs may want to see it.
+    /// Publishes a root, with a description of its type if other programs may read the cluster.
     async fn settle_root<T: Remote>(mut self, root: RemotePtr<T>) -> Result<()> {
         let ct = self.ct;
         let old = std::mem::take(&mut self.entry.description);
@@ -73,7 +71,7 @@ impl Claim<'_> {
         ct.forget_description(Address::from_bits(old)).await
     }
 
-    /// Writes the value and makes the entry ready, in one chain; the name is given back if that fails.
+    /// Writes the value and makes the entry ready, in one chain. Releases the name if that fails.
     async fn settle(mut self, value: u64) -> Result<()> {
         self.entry.value = value;
         write_entry(self.ct, self.index, &self.entry, State::Initialising(self.ct.id()), State::Ready)
@@ -84,8 +82,8 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
-    /// Gives the name back, or the entry if it did not get its name; unless somebody has taken it over meanwhile, because
-    /// this thread could not be reached.
+    /// Releases the name, or the entry if it is not named yet. The CAS does nothing if another thread has taken the entry over because this one was
+    /// unreachable.
     fn drop(&mut self) {
         if !self.settled {
             give_back(self.ct, self.index);
@@ -93,7 +91,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Gives back the entry that this thread has claimed.
+/// Releases the entry that this thread has claimed.
 fn give_back(ct: &Worker, index: usize) {
     let (entry, me) = (control::directory(index), ct.id());
     ct.compensate(Exchange::of_word(entry, State::Initialising(me).to_word(), State::Vacant.to_word()));
@@ -124,7 +122,7 @@ pub(crate) fn check_name(name: &str) -> Result<PackedName> {
     }
 }
 
-/// What a name is of.
+/// The kind of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Root,
@@ -137,7 +135,7 @@ impl Kind {
     }
 }
 
-/// The entry with this name and kind, or the first without a name. One READ of 1 KiB for each eight names.
+/// Finds the entry with this name and kind, or the first unnamed entry. One READ of 1 KiB for each eight names.
 async fn find(ct: &ComputeThread, name: &str, packed: PackedName, kind: Kind) -> Result<Found> {
     for first in (0..DIRECTORY_ENTRIES).step_by(ENTRIES_PER_READ) {
         let look = |words: &[u64]| {
@@ -162,14 +160,15 @@ async fn find(ct: &ComputeThread, name: &str, packed: PackedName, kind: Kind) ->
     Err(Error::from(error::DirectoryFull { name: name.into(), capacity: DIRECTORY_ENTRIES }))
 }
 
-/// Moves an entry from one state to another, unless somebody else was faster.
+/// Changes an entry's state by CAS. Returns whether the CAS succeeded.
 async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
     Ok(ct.compare_exchange_word(control::directory(index), from.to_word(), to.to_word()).await?
         == from.to_word())
 }
 
-/// As [`change`], to a state in which the entry is this thread's. Dropped before its outcome is known, it gives back what it may get; not
-/// without knowing the outcome, since the entry may be another task's of this thread.
+/// Like [`change`], to a state in which the entry is claimed by this thread. If the future is dropped before the outcome is known, the claim is
+/// released once the CAS is known to have succeeded. Without that knowledge it must not be released: another task of this thread may have claimed the
+/// entry.
 async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
     let mut chain = ct.empty_chain();
     let slot = chain.compare_exchange(control::directory(index), from.to_word(), to.to_word());
@@ -182,7 +181,7 @@ async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Resu
     ct.submit_or(chain, is_claimed, unwanted).await
 }
 
-/// A root that exists, or the right to make it.
+/// An existing root, or the right to make it.
 enum RootOrClaim<'a> {
     /// The entry and its index.
     Root(usize, Entry),
@@ -202,7 +201,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Entry) -> Res
         };
         let busy = match from {
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
-            // A claim of this thread's that is yet to be given back has the same word as a new one.
+            // A claim of this thread that is not released yet has the same word as a new one.
             State::Empty | State::Vacant | State::Ready => ct.may_still_exchange(control::directory(index)),
         };
         if !busy && (claim(ct, index, from, to).await? || ct.has(Plant::SharedName)) {
@@ -222,7 +221,7 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Entry) -> Res
     }
 }
 
-/// The entry of a barrier; made if it does not exist.
+/// Finds the entry of a barrier, or makes it.
 pub(crate) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Address> {
     let packed = check_name(name)?;
     let index = loop {
@@ -235,15 +234,15 @@ pub(crate) async fn barrier_entry(ct: &ComputeThread, name: &str) -> Result<Addr
 }
 
 impl ComputeThread {
-    /// The root called `name`, made by `init` if there is none. Of all threads that ask, one makes it; the others wait.
+    /// Returns the root called `name`. If there is none, `init` makes it: one thread calls `init`, and concurrent callers wait for it.
     ///
-    /// If `init` fails or its future is dropped, its error is returned here and the next thread tries.
+    /// If `init` fails or its future is dropped, this call returns its error, and the next thread calls its own `init`.
     ///
-    /// Costs one READ where the root exists.
+    /// Costs one READ of 1 KiB for each eight names in the directory, if the root exists.
     ///
     /// # Errors
-    /// [`Error::LayoutMismatch`] if the root is of another type or build, [`Error::InvalidName`] for a name that is
-    /// empty or longer than 47 bytes, [`Error::DirectoryFull`] past 128 names.
+    /// [`Error::LayoutMismatch`] if the root has another type, or a build published it with another layout. [`Error::InvalidName`] for a name that is
+    /// empty or longer than 47 bytes. [`Error::DirectoryFull`] for more than 128 names.
     pub async fn root_or_init<T: Remote>(
         &self,
         name: &str,
@@ -259,10 +258,10 @@ impl ComputeThread {
         }
     }
 
-    /// Gives an object a name by which other threads find it. Three round trips.
+    /// Publishes an object under a name. Three round trips.
     ///
     /// # Errors
-    /// [`Error::RootExists`] if the name is taken; else as [`root_or_init`](Self::root_or_init).
+    /// [`Error::RootExists`] if the name is in use; those of [`root_or_init`](Self::root_or_init).
     pub async fn publish<T: Remote>(&self, name: &str, root: RemotePtr<T>) -> Result<()> {
         match root_or_claim(self, name, new_root::<T>(name)?).await? {
             RootOrClaim::Root(..) => Err(Error::from(error::RootExists { root: name.into() })),
@@ -270,11 +269,11 @@ impl ComputeThread {
         }
     }
 
-    /// The root called `name`. One READ.
+    /// Returns the root called `name`. One READ of 1 KiB for each eight names in the directory.
     ///
     /// # Errors
-    /// [`Error::RootNotFound`] if there is none (or it is still being made), [`Error::LayoutMismatch`] if it is of
-    /// another type or build.
+    /// [`Error::RootNotFound`] if there is none, or it is not initialised yet. [`Error::LayoutMismatch`] if it has another type, or a build published
+    /// it with another layout.
     pub async fn lookup<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
         match find(self, name, check_name(name)?, Kind::Root).await? {
             Found::Named { state: State::Ready, entry, .. } => check_root(name, &entry),
@@ -282,10 +281,10 @@ impl ComputeThread {
         }
     }
 
-    /// Takes the name from a root, which itself stays as it is, and gives the root. Two round trips.
+    /// Removes the name of a root and returns the root, which is not changed. Two round trips.
     ///
     /// # Errors
-    /// As [`lookup`](Self::lookup).
+    /// Those of [`lookup`](Self::lookup).
     pub async fn unpublish<T: Remote>(&self, name: &str) -> Result<RemotePtr<T>> {
         if let Found::Named { index, state: State::Ready, entry } =
             find(self, name, check_name(name)?, Kind::Root).await?
@@ -299,7 +298,7 @@ impl ComputeThread {
     }
 }
 
-/// A root, as programs see it that do not have its type.
+/// A root, for programs without its type.
 #[derive(Clone, Debug)]
 pub(crate) struct RootSeen {
     pub(crate) name: String,
@@ -310,7 +309,7 @@ pub(crate) struct RootSeen {
 }
 
 impl ComputeThread {
-    /// All roots. One READ of 16 KiB.
+    /// Reads all roots. One READ of 16 KiB.
     pub(crate) async fn roots(&self) -> Result<Vec<RootSeen>> {
         let words = DIRECTORY_ENTRIES * Entry::WORDS;
         let look = |words: &[u64]| {
@@ -332,8 +331,8 @@ impl ComputeThread {
         self.read_words(control::directory(0), words, look).await
     }
 
-    /// Frees the names that are claimed, and begins all barriers anew: for a directory that comes from another cluster, whose
-    /// threads and runs nobody here knows. Nobody else may use it.
+    /// Releases claimed names and resets all barriers, after a restore: claims and counts belong to the threads and runs of another cluster. Requires
+    /// that this process is the only member.
     pub(crate) async fn reset_directory(&self) -> Result<()> {
         for index in 0..DIRECTORY_ENTRIES {
             let at = control::directory(index);
@@ -350,7 +349,7 @@ impl ComputeThread {
         Ok(())
     }
 
-    /// The values of all entries: addresses of roots, and whatever stands in entries of other states. One round trip.
+    /// Reads the values of all entries, in whatever state. The values of roots are addresses. One round trip.
     pub(crate) async fn directory_values(&self) -> Result<Vec<u64>> {
         let look = |words: &[u64]| {
             Ok(words.chunks_exact(Entry::WORDS).map(|entry| Entry::from_words(entry).value).collect())
@@ -358,7 +357,7 @@ impl ComputeThread {
         self.read_words(control::directory(0), DIRECTORY_ENTRIES * Entry::WORDS, look).await
     }
 
-    /// Descriptions, also those that entries without a root have kept.
+    /// Reads the addresses of descriptions, also those of entries whose root was removed.
     pub(crate) async fn kept_descriptions(&self) -> Result<Vec<Address>> {
         let words = DIRECTORY_ENTRIES * Entry::WORDS;
         let look = |words: &[u64]| {

@@ -10,16 +10,16 @@ use super::primitive::{Arc, AtomicU64, Mutex, Ordering, fence};
 const IDLE: u64 = 0;
 pub(crate) const FIRST_EPOCH: u64 = 1;
 
-/// How many epochs after its tag an object's memory may be used again.
+/// The number of epochs after its tag until an object's memory may be reused.
 pub(crate) const GRACE_EPOCHS: u64 = 2;
 
-/// The epoch as the process knows it, and the slots of its threads.
+/// The local view of the epoch, and the slots of the process's threads.
 pub(crate) struct Collector {
     epoch: CachePadded<AtomicU64>,
     slots: Mutex<Vec<Arc<Slot>>>,
 }
 
-/// The oldest epoch that a guard of one thread was pinned in, or [`IDLE`]. Written by its thread only.
+/// The oldest epoch in which a guard of one thread was pinned, or [`IDLE`]. Only the thread itself writes it.
 struct Slot {
     shown: CachePadded<AtomicU64>,
     /// The thread's number in its run.
@@ -31,7 +31,7 @@ impl Collector {
         Self { epoch: CachePadded::new(AtomicU64::new(FIRST_EPOCH)), slots: Mutex::new(Vec::new()) }
     }
 
-    /// Gives the calling thread a slot.
+    /// Adds a slot for the calling thread.
     pub(crate) fn register(collector: &Arc<Self>, thread: usize) -> Participant {
         let slot = Arc::new(Slot { shown: CachePadded::new(AtomicU64::new(IDLE)), thread });
         collector.slots.lock().expect("no slot holder panics").push(Arc::clone(&slot));
@@ -45,35 +45,35 @@ impl Collector {
         }
     }
 
-    /// The epoch as the process knows it: never ahead of the true one.
+    /// Returns the local view of the epoch. It may lag behind the cluster's epoch, and is never ahead.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The process has heard that the epoch is `epoch`, or more.
+    /// Raises the local view to at least `epoch`, which some process has reached.
     pub(crate) fn observe(&self, epoch: u64) {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// Whether no thread is pinned in an epoch before `epoch`, which the process knows of; none ever will be, then.
+    /// Returns whether no thread is pinned in an epoch before `epoch`. If `epoch` is already observed, none ever will be again.
     pub(crate) fn has_caught_up(&self, epoch: u64) -> bool {
         Self::all_show(&self.slots.lock().expect("no slot holder panics"), epoch)
     }
 
-    /// A thread that is pinned before the epoch as the process knows it: the one that has been for longest.
+    /// Returns the thread that is pinned in the oldest epoch before the local view, if any.
     pub(crate) fn laggard(&self) -> Option<usize> {
         let epoch = self.epoch();
         self.oldest_guard().filter(|(shown, _)| *shown < epoch).map(|(_, thread)| thread)
     }
 
-    /// The epoch of the oldest guard, and whose it is.
+    /// Returns the epoch of the oldest guard, and its thread.
     pub(crate) fn oldest_guard(&self) -> Option<(u64, usize)> {
         let slots = self.slots.lock().expect("no slot holder panics");
         let pinned = slots.iter().map(|slot| (slot.shown.load(Ordering::Relaxed), slot.thread));
         pinned.filter(|(shown, _)| *shown > IDLE).min()
     }
 
-    /// Clears the slots of threads that have died and are known to do nothing any more; returns the epochs that they showed.
+    /// Clears the slots of dead threads, which perform no more accesses. Returns the epochs that they showed.
     pub(crate) fn abandon(&self) -> Vec<u64> {
         let slots = self.slots.lock().expect("no slot holder panics");
         let shown = slots.iter().map(|slot| slot.shown.swap(IDLE, Ordering::AcqRel));
@@ -87,18 +87,17 @@ impl Collector {
             pinned == IDLE || pinned >= epoch
         };
         let all = slots.iter().all(shows);
-        // What the threads did before they unpinned happened before what follows.
+        // The threads' accesses before they unpinned happen before the accesses that follow.
         fence(Ordering::Acquire);
         all
     }
 
-    /// For a process that is alone: advances the epoch if every pinned slot has caught up with it; gives the epoch as it is
-    /// then.
+    /// Advances the epoch if every pinned slot shows it; for a process that is the cluster's only member. Returns the resulting epoch.
     ///
-    /// If another thread is at it already, returns at once.
+    /// Returns immediately if another thread is advancing.
     pub(crate) fn try_advance(&self) -> u64 {
         let Ok(slots) = self.slots.try_lock() else { return self.epoch() };
-        // Only the holder of the lock advances, so the epoch stays put from here on.
+        // Only the holder of the lock advances, so the epoch does not change from here on.
         let epoch = self.epoch.load(Ordering::Relaxed);
         if !Self::all_show(&slots, epoch) {
             return epoch;
@@ -108,30 +107,30 @@ impl Collector {
     }
 }
 
-/// A thread's side of the scheme.
+/// A thread's slot and guards.
 pub(crate) struct Participant {
     collector: Arc<Collector>,
     slot: Arc<Slot>,
-    /// What the slot shows.
+    /// The value of the slot.
     oldest: Cell<u64>,
     /// Guards pinned in `oldest` and in `oldest + 1`, by the epoch's lowest bit.
     guards: [Cell<u32>; 2],
-    /// A planted bug for the model checker to find: what this thread leaves out of a pin.
+    /// A planted bug for the model checker: the part that this thread omits from a pin.
     #[cfg(all(test, loom))]
     without: Cell<Option<Part>>,
 }
 
-/// What makes a pin safe.
-#[cfg_attr(not(all(test, loom)), allow(dead_code))] // told apart by the planted bugs only
+/// The parts of a pin that make it safe.
+#[cfg_attr(not(all(test, loom)), allow(dead_code))] // only planted bugs name the variants
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The fence after the slot shows the epoch.
     Fence,
-    /// The second look at the epoch.
+    /// The second load of the epoch.
     Look,
 }
 
-/// Names the epoch that a guard was pinned in: its lowest bit.
+/// The epoch in which a guard was pinned, by its lowest bit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pin(usize);
 
@@ -139,7 +138,7 @@ impl Participant {
     /// Enters the current epoch. Undone by [`Participant::unpin`].
     #[inline]
     pub(crate) fn pin(&self) -> Pin {
-        // Acquired, so that a thread that is pinned already loads its links after this.
+        // Acquire: a thread that is pinned already loads its links after this load.
         let mut epoch = self.collector.epoch.load(Ordering::Acquire);
         if self.oldest.get() == IDLE {
             loop {
@@ -157,8 +156,8 @@ impl Participant {
         pin
     }
 
-    /// Stays in the oldest epoch that a guard of this thread is in, or enters the current one if there is none: for an
-    /// operation in flight, which may touch whatever a guard of this thread protects. Undone by [`Participant::unpin`].
+    /// Enters the oldest epoch of this thread's guards, or the current epoch if the thread has no guard. An operation in flight does so, because it
+    /// may access every object that one of the thread's guards protects. Undone by [`Participant::unpin`].
     #[inline]
     pub(crate) fn pin_oldest(&self) -> Pin {
         let oldest = self.oldest.get();
@@ -175,7 +174,7 @@ impl Participant {
         Pin(self.guards.len())
     }
 
-    /// Shows `epoch` in the slot, and orders that before every later access of this thread.
+    /// Shows `epoch` in the slot, and orders the store before every later access of this thread.
     #[inline]
     fn show(&self, epoch: u64) {
         if cfg!(all(target_arch = "x86_64", not(loom))) {
@@ -190,7 +189,7 @@ impl Participant {
         }
     }
 
-    /// Whether a part of a pin has not been left out.
+    /// Returns whether the part is not omitted by a planted bug.
     #[inline]
     #[cfg_attr(not(all(test, loom)), allow(clippy::unused_self))]
     fn has(&self, _part: Part) -> bool {
@@ -200,7 +199,7 @@ impl Participant {
         true
     }
 
-    /// Leaves the epoch that `pin` entered; returns whether the slot has moved on from it.
+    /// Leaves the epoch of `pin`. Returns whether the slot has moved on from it.
     #[inline]
     pub(crate) fn unpin(&self, pin: Pin) -> bool {
         let Some(guards) = self.guards.get(pin.0) else { return false };
@@ -216,23 +215,22 @@ impl Participant {
         moves
     }
 
-    /// The epoch that the slot shows, if the thread is pinned.
+    /// Returns the epoch in the slot, if the thread is pinned.
     pub(crate) fn oldest(&self) -> Option<u64> {
         Some(self.oldest.get()).filter(|oldest| *oldest != IDLE)
     }
 
-    /// Whether a guard of this thread keeps `epoch` from being left.
+    /// Returns whether a guard of this thread keeps the others in an epoch before `epoch`.
     pub(crate) fn is_pinned_before(&self, epoch: u64) -> bool {
         (IDLE + 1..epoch).contains(&self.oldest.get())
     }
 
-    /// How many guards the thread holds.
+    /// Returns the number of guards of the thread.
     pub(crate) fn guards(&self) -> u32 {
         self.guards[0].get() + self.guards[1].get()
     }
 
-    /// The tag for an object that this thread has unlinked under a guard that it still holds: a bound on the epoch of that
-    /// moment.
+    /// Returns the tag for an object that this thread has unlinked under a guard that it still holds: an upper bound on the epoch of the unlinking.
     #[inline]
     pub(crate) fn tag(&self) -> u64 {
         debug_assert_ne!(self.oldest.get(), IDLE, "only a pinned thread retires");

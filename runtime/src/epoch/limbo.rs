@@ -1,7 +1,7 @@
-//! Limbo lists: what a thread has retired and not yet freed.
+//! Limbo lists: blocks that a thread has retired and not yet freed.
 //!
-//! Blocks are retired in the order of their tags, so those that may be freed are always at the front. Most were objects; the
-//! others are the library's own, which are not counted.
+//! Blocks are retired in the order of their tags, so the blocks that may be freed are at the front. Most blocks were objects. The others belong to
+//! the library, and are not counted.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(crate) enum BlockKind {
     Internal,
 }
 
-/// A retired block and the epoch it was retired in.
+/// A retired block and its tag.
 #[derive(Clone, Copy, Debug)]
 struct Retired {
     tag: u64,
@@ -40,7 +40,7 @@ impl Limbo {
         self.retired.push_back(Retired { tag, block, kind });
     }
 
-    /// Takes over what another list holds.
+    /// Appends the blocks of another list.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.objects += other.objects;
@@ -56,32 +56,32 @@ impl Limbo {
         self.retired.iter().map(|retired| retired.block)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(crate) fn objects(&self) -> usize {
         self.objects
     }
 
-    /// The block that was retired last.
+    /// Returns the block that was retired last.
     pub(crate) fn last(&self) -> Option<Block> {
         self.retired.back().map(|retired| retired.block)
     }
 
-    /// How many bytes its blocks have.
+    /// Returns the sum of the blocks' sizes, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether a block may be freed now that the epoch is `epoch`.
+    /// Returns whether the first block may be freed in epoch `epoch`.
     pub(crate) fn has_expired(&self, epoch: u64) -> bool {
         self.retired.front().is_some_and(|oldest| oldest.tag + GRACE_EPOCHS <= epoch)
     }
 
-    /// The next block that may be freed now that the epoch is `epoch`, and its kind.
+    /// Removes the first block if it may be freed in epoch `epoch`. Also returns its kind.
     pub(crate) fn pop_expired(&mut self, epoch: u64) -> Option<(Block, BlockKind)> {
         if self.has_expired(epoch) { self.pop_any() } else { None }
     }
 
-    /// The next block whatever its tag: for when nobody can hold a pointer.
+    /// Removes the first block, whatever its tag. For quiescent points, at which no thread has a pointer.
     pub(crate) fn pop_any(&mut self) -> Option<(Block, BlockKind)> {
         let Retired { block, kind, .. } = self.retired.pop_front()?;
         self.bytes -= block.bytes;

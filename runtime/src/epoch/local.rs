@@ -1,9 +1,8 @@
 //! `LocalEpoch`: epoch-based reclamation for objects of this process, without far memory and without a cluster.
 //!
-//! The same scheme as for far memory, at its lower level: what is proven and model-checked in [`epoch`](super) holds
-//! here too. A thread [registers](LocalEpoch::register), pins, and retires boxes that no new reader can reach; each is
-//! dropped once no guard can reach it any more. What a thread that ends has retired is dropped by those that remain, or with
-//! the `LocalEpoch`.
+//! It is the process level of the scheme for far memory, so the proofs and model checks of [`epoch`](super) hold here, too. A thread
+//! [registers](LocalEpoch::register), pins, and retires boxes that no new reader can reach. Each box is dropped once no guard protects it. Boxes of a
+//! thread that has ended are dropped by the remaining threads, or with the `LocalEpoch`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,17 +12,19 @@ use std::sync::{Mutex, PoisonError};
 use super::primitive::Arc;
 use super::{Collector, GRACE_EPOCHS, Participant, Pin};
 
-/// How many objects a thread retires between attempts to advance the epoch.
+/// The number of objects that a thread retires between attempts to advance the epoch.
 const RETIRED_PER_ADVANCE: u32 = 64;
 
-/// Whatever can be dropped.
+/// A value that can be dropped.
 trait Garbage: Send {}
 impl<T: Send> Garbage for T {}
 
-/// Retired objects and the tags that they were retired with, oldest first.
+/// Retired objects and their tags, oldest first.
 type Limbo = VecDeque<(u64, Box<dyn Garbage>)>;
 
-/// When may an object that threads of this process share be dropped?
+/// Epoch-based reclamation of objects that threads of this process share.
+///
+/// A retired object is dropped once every guard that was pinned before its retirement is gone.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,21 +41,21 @@ type Limbo = VecDeque<(u64, Box<dyn Garbage>)>;
 /// assert_eq!(dropped, 1);
 /// ```
 ///
-/// Cloning it is cheap and gives the same.
+/// Clones share one epoch. Cloning costs a reference count.
 #[derive(Clone)]
 pub struct LocalEpoch {
     collector: Arc<Collector>,
-    /// What threads that have ended had retired.
+    /// Limbo lists of threads that have ended.
     orphans: std::sync::Arc<Mutex<Vec<Limbo>>>,
 }
 
 impl LocalEpoch {
-    /// One with no threads.
+    /// Makes an epoch without threads.
     pub fn new() -> Self {
         Self { collector: Arc::new(Collector::new()), orphans: std::sync::Arc::default() }
     }
 
-    /// The calling thread takes part.
+    /// Registers the calling thread.
     pub fn register(&self) -> LocalThread {
         LocalThread {
             epoch: self.clone(),
@@ -65,7 +66,7 @@ impl LocalEpoch {
     }
 
     fn orphans(&self) -> std::sync::MutexGuard<'_, Vec<Limbo>> {
-        // A list of lists is whole at every moment.
+        // Every state of a list of lists is consistent, also after a panic.
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,7 +83,7 @@ impl fmt::Debug for LocalEpoch {
     }
 }
 
-/// A thread's part in a [`LocalEpoch`].
+/// A thread that is registered with a [`LocalEpoch`].
 pub struct LocalThread {
     epoch: LocalEpoch,
     participant: Participant,
@@ -91,15 +92,15 @@ pub struct LocalThread {
 }
 
 impl LocalThread {
-    /// Protects what is loaded from now on, until the guard is dropped: an exchange and a load of local memory. Guards of one
-    /// thread may overlap.
+    /// Protects pointers loaded from now on, until the guard is dropped. Costs an exchange and a load of local memory. Guards of one thread may
+    /// overlap.
     #[inline]
     pub fn pin(&self) -> LocalGuard<'_> {
         LocalGuard { thread: self, pin: self.participant.pin() }
     }
 
-    /// Tries to advance the epoch and drops what was retired long enough ago; gives how many objects. Retiring does it by
-    /// itself now and then.
+    /// Tries to advance the epoch and drops the objects whose grace period is over. Returns their number. [`LocalGuard::retire`] calls it after every
+    /// 64 objects.
     pub fn try_reclaim(&self) -> usize {
         let epoch = self.epoch.collector.try_advance();
         let mut dropped = drop_expired(&self.limbo, epoch);
@@ -115,13 +116,13 @@ impl LocalThread {
         dropped
     }
 
-    /// How many objects this thread has retired that are not dropped yet.
+    /// Returns how many objects this thread has retired and not yet dropped.
     pub fn retired(&self) -> usize {
         self.limbo.borrow().len()
     }
 }
 
-/// Drops what has expired, with nothing borrowed: a destructor may retire something itself.
+/// Drops expired objects. Nothing is borrowed meanwhile, since a destructor may retire objects itself.
 fn drop_expired(limbo: &RefCell<Limbo>, epoch: u64) -> usize {
     let mut dropped = 0;
     loop {
@@ -142,7 +143,7 @@ impl fmt::Debug for LocalThread {
 }
 
 impl Drop for LocalThread {
-    /// What it has retired is left to the others.
+    /// Moves the thread's retired objects to the remaining threads.
     fn drop(&mut self) {
         let limbo = self.limbo.take();
         if !limbo.is_empty() {
@@ -151,14 +152,14 @@ impl Drop for LocalThread {
     }
 }
 
-/// Protection for what a thread loads while it is held.
+/// A pin of a thread. It protects the pointers loaded while it is held.
 pub struct LocalGuard<'t> {
     thread: &'t LocalThread,
     pin: Pin,
 }
 
 impl LocalGuard<'_> {
-    /// Drops `object` once no guard can reach it any more. It must be unlinked: nobody who pins from now on finds it.
+    /// Drops `object` once no guard protects it. The object must be unlinked: no thread that pins later can reach it.
     pub fn retire<T: Send + 'static>(&self, object: Box<T>) {
         let thread = self.thread;
         thread.limbo.borrow_mut().push_back((thread.participant.tag(), object));
@@ -171,13 +172,13 @@ impl LocalGuard<'_> {
         }
     }
 
-    /// Moves the guard to the current epoch. The exclusive borrow proves that nothing loaded under it is still in use.
+    /// Moves the guard to the current epoch. The exclusive borrow proves that no pointer loaded under it is still in use.
     pub fn repin(&mut self) {
         let pin = self.thread.participant.pin();
         self.thread.participant.unpin(std::mem::replace(&mut self.pin, pin));
     }
 
-    /// Gives up the protection: the same as dropping the guard.
+    /// Ends the protection, like dropping the guard.
     pub fn unpin(self) {}
 }
 

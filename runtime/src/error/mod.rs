@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of the library: causes, and remedies.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ pub use farfield_fabric::error::{
 pub use farfield_words::error::{InvalidArgument, InvalidPointer, InvalidValue, PointerFault, Printable};
 use farfield_words::{Address, ThreadId};
 
-/// The result of everything that touches far memory.
+/// The result of an operation on far memory.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 farfield_words::errors! {
-    /// Why an operation failed.
+    /// The cause of a failed operation.
     ///
     /// Its message is one line and names the value at fault; control characters of names and URLs are escaped. `{:?}` shows the
     /// same line, because that is what `fn main() -> farfield::Result<()>` prints; `{:#?}` shows the variant and its fields.
@@ -25,28 +25,26 @@ farfield_words::errors! {
     /// ```
     [non_exhaustive]
     pub enum Error {
-        /// A pointer that no object can have.
+        /// A pointer to an address at which no object can be.
         InvalidPointer,
-        /// Bits in far memory that no value of the expected type has.
+        /// Bits in far memory that encode no value of the expected type.
         InvalidValue,
         /// An argument outside its bounds.
         InvalidArgument,
-        /// A memory node that does not answer: it has died, or the link to it is cut. What was posted to it may have taken
-        /// effect or not.
+        /// A memory node that does not answer: it has died, or the link to it is cut. The posted operations may have taken effect or not.
         NodeUnreachable,
-        /// An operation that a memory node or the network between has refused. What was posted with it may have taken effect
-        /// or not.
+        /// An operation that a memory node or the network has refused. Operations posted with it may have taken effect or not.
         OperationFailed,
-        /// A memory node that can not be connected to.
+        /// A memory node that refuses the connection or can not be reached.
         CannotConnect,
-        /// The cluster goes on without this process: it gave no sign of life for longer than its lease, or a memory node lost its
-        /// connection. What it had posted last may have taken effect or not; nothing more will. Connect again.
+        /// This process is no longer a member of the cluster: its heartbeat was missing for longer than its lease, or a memory node lost its
+        /// connection. Its last posted operations may have taken effect or not; no later one will. Connect again.
         Evicted,
         /// A memory node that can not begin to serve.
         CannotServe,
-        /// The operating system refused something.
+        /// A system call that failed.
         System,
-        /// What the simulator found wrong with a run.
+        /// A bug that the simulator has found in a run.
         Simulation,
     }
     from farfield_words { InvalidPointer, InvalidValue, InvalidArgument, }
@@ -55,55 +53,54 @@ farfield_words::errors! {
         Simulation,
     }
 
-    /// A word of the runtime's own in far memory that the runtime did not write: something else has. What the operation was to do is not
-    /// done. Nothing is known of the rest of the memory; `farfield status` says how much of it can still be read.
+    /// A metadata word in far memory has a value that the runtime never writes, so other code has overwritten it. The operation is not executed.
+    /// Other words may be corrupt, too; `farfield status` shows how much of the memory is still readable.
     #[error("far memory is corrupted: the {what} at {address} is {word:#x}: {reason}")]
     Corrupted {
-        /// What stands there: `epoch`, `chunk table[3]`, and so on.
+        /// The word's name: `epoch`, `chunk table[3]`, and so on.
         what: Box<str>,
-        /// Where it is.
+        /// The word's address.
         address: Address,
-        /// What was found there.
+        /// The value found.
         word: u64,
-        /// Why it can not be right.
+        /// The rule that the value breaks.
         reason: &'static str,
     }
-    /// No segment has room left. Make the heap larger (`size=`, `segments=` or `nodes=` in the cluster's URL) or
-    /// retire more.
+    /// No segment has a free block of this size. Enlarge the heap (`size=`, `segments=` or `nodes=` in the cluster's URL) or retire more.
     #[error("out of memory: no room for {size_bytes} bytes; tried {}", Segments(segments))]
     OutOfMemory {
-        /// The size of the block asked for.
+        /// The size of the requested block.
         size_bytes: u64,
         /// The segments that were tried.
         segments: Vec<u16>,
     }
-    /// Retired memory that is not freed because a guard is kept. Drop that guard; or, if this much is to be expected, raise
-    /// `max-retired` in the cluster's URL.
+    /// A guard keeps retired memory from being freed. Drop that guard, or raise `max-retired` in the cluster's URL if so much retired memory is
+    /// expected.
     #[error(
         "reclamation is held back by {holder}, for {held_ms} ms at least: {retired_bytes} bytes that this thread has retired are \
          not freed, more than max-retired={limit_bytes}"
     )]
     ReclamationHeldBack {
-        /// What this thread has retired and not freed.
+        /// The bytes that this thread has retired and not freed.
         retired_bytes: u64,
-        /// How much that may be.
+        /// The limit, `max-retired`.
         limit_bytes: u64,
-        /// For how long this thread has found more, without a new epoch.
+        /// The time since this thread first exceeded the limit in the current epoch.
         held_ms: u64,
-        /// Who holds it back.
+        /// The thread or process with the oldest guard, if known.
         held_back_by: Option<HeldBackBy>,
-        /// The same in words, with the identity of the thread or the number of the process.
+        /// Its description, with the identity of the thread or the number of the process.
         holder: Box<str>,
     }
-    /// An alignment or size that the allocator can not serve whatever is free.
+    /// An alignment or size that the allocator does not support, however much memory is free.
     #[error("cannot allocate {size_bytes} bytes: {reason}")]
     InvalidAllocation {
-        /// The size asked for.
+        /// The requested size.
         size_bytes: u64,
-        /// Which limit it exceeds.
+        /// The limit that it exceeds.
         reason: &'static str,
     }
-    /// A root that was published with another type or by another build.
+    /// A root that was published with another type, or by a build with another layout.
     #[error(
         "root `{root}` holds a `{found}` (layout {found_fingerprint:016x}), not a `{expected}` (layout \
          {expected_fingerprint:016x})"
@@ -111,13 +108,13 @@ farfield_words::errors! {
     LayoutMismatch {
         /// The root's name.
         root: Box<str>,
-        /// The type asked for.
+        /// The requested type.
         expected: Box<str>,
         /// Its layout fingerprint in this build.
         expected_fingerprint: u64,
-        /// The type it was published with (its first 55 bytes).
+        /// The type that it was published with (its first 55 bytes).
         found: Box<str>,
-        /// The layout fingerprint it was published with.
+        /// The layout fingerprint that it was published with.
         found_fingerprint: u64,
     }
     /// No root of this name is published.
@@ -132,36 +129,36 @@ farfield_words::errors! {
         /// The name.
         root: Box<str>,
     }
-    /// A root's or barrier's name that the directory can not hold.
+    /// An invalid name of a root or barrier.
     #[error("the name `{name}` is not usable: {reason}")]
     InvalidName {
         /// The name.
         name: Box<str>,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     }
     /// The directory of named roots and barriers is full.
     #[error("no room for the name `{name}`: the directory holds {capacity} roots and barriers")]
     DirectoryFull {
-        /// The name that found no room.
+        /// The name that was to be added.
         name: Box<str>,
-        /// How many it holds.
+        /// The capacity of the directory, in names.
         capacity: usize,
     }
-    /// A lock that would never be had: it is taken again by the task that holds it, or twice by one chain.
+    /// A self-deadlock: the lock is taken again by the task that holds it, or twice by one chain.
     #[error("the lock at {lock} is taken twice: {how}")]
     LockTakenTwice {
-        /// Where the lock is.
+        /// The lock's address.
         lock: Address,
-        /// Who holds it, and what to do.
+        /// The current holder, and the remedy.
         how: &'static str,
     }
-    /// A value whose writer died, or whose write failed, before it was whole. There is one copy, so what it was is lost.
+    /// A value whose writer died, or failed, in the middle of a write. There is no second copy: the old value is lost.
     #[error("the value at {address} was left half-written by thread {writer}: write it anew")]
     HalfWritten {
-        /// Where the [`Versioned`](crate::Versioned) value is.
+        /// The address of the [`Versioned`](crate::Versioned) value.
         address: Address,
-        /// The thread that wrote it; if the value was restored from a checkpoint, a thread of the cluster that the checkpoint is from.
+        /// Its last writer. If the value was restored from a checkpoint, this is a thread of the cluster that wrote the checkpoint.
         writer: ThreadId,
     }
     /// A barrier that can not complete, because a compute thread ended without reaching it.
@@ -169,73 +166,73 @@ farfield_words::errors! {
     BarrierBroken {
         /// The barrier's name.
         name: Box<str>,
-        /// How many threads had arrived.
+        /// The number of threads that have arrived.
         arrived: u64,
-        /// How many it waits for.
+        /// The number of threads of the run.
         threads: u64,
     }
-    /// A run of several processes one of which has ended before it began.
+    /// A run of several processes, one of which ended before the run began.
     #[error("part {part} of {parts} of `{group}` has ended before the run began")]
     GroupBroken {
         /// The group's name.
         group: Box<str>,
-        /// Which part is missing.
+        /// The number of the missing part.
         part: u16,
-        /// How many there are.
+        /// The number of parts.
         parts: u16,
     }
-    /// An operation that needs a quiescent thread while the thread holds a guard.
+    /// An operation that requires a thread without guards.
     #[error("{operation} needs a quiescent thread, but it holds {guards} guards: drop them first")]
     Pinned {
         /// The operation.
         operation: &'static str,
-        /// How many guards the thread holds.
+        /// The number of guards that the thread holds.
         guards: u32,
     }
-    /// A cluster URL, or an option of it, that makes no sense.
+    /// An invalid cluster URL, or an invalid option of it.
     #[error("cluster URL `{url}`: {reason}")]
     InvalidUrl {
         /// The URL as given.
         url: Box<str>,
-        /// What is wrong, naming the option and its value.
+        /// The cause, with the option and its value.
         reason: Box<str>,
     }
-    /// A checkpoint that can not be written, or is none that the cluster can take in.
+    /// A checkpoint that can not be written or restored.
     #[error("checkpoint {file}: {reason}")]
     Checkpoint {
         /// The file.
         file: Box<str>,
-        /// What is wrong with it.
+        /// The cause.
         reason: Box<str>,
     }
-    /// A compute thread that died in a run whose caller expects all of them to return.
+    /// A compute thread that died in a run that requires all threads to return.
     #[error("compute thread {thread} died")]
     ComputeNodeDied {
         /// The thread's index in its run.
         thread: usize,
     }
-    /// A client's queue has no room. Wait for it with [`call`](crate::Client::call), make it longer, or use more threads.
+    /// A full queue of a client. Await [`call`](crate::Client::call), enlarge the queue, or use more threads.
     #[error("the client's queue is full: {queue} calls wait; await `call`, or raise `ClientOptions::queue`")]
     ClientFull {
-        /// How many calls it holds.
+        /// The capacity of the queue, in calls.
         queue: usize,
     }
-    /// A call of a client that has been shut down, or whose threads have ended. It was not done, or is not known to have been.
+    /// A call of a client that is shut down, or whose threads have ended. The work was not executed, or its outcome is unknown.
     #[error("the client is shut down: make another with `cluster.client()`")]
     ClientClosed {}
-    /// A call that had no answer in time, and was given up: its work was not begun, or its future was dropped where it waited.
-    /// What that had posted takes effect.
+    /// A call without an answer before its deadline. Its work was not begun, or was cancelled at an `await`. Operations that it had posted take
+    /// effect.
     #[error(
         "no answer to the call within {deadline_us} us: its work {}",
         if *has_begun { "was cancelled after it had begun" } else { "was not begun" }
     )]
     DeadlineExceeded {
-        /// How long it was waited for, in microseconds.
+        /// The deadline, in microseconds.
         deadline_us: u128,
-        /// Whether a compute thread had begun the work.
+        /// True if a compute thread had begun the work.
         has_begun: bool,
     }
-    /// A call whose work panicked. Its thread goes on.
+    /// A call whose work panicked. The compute thread continues.
     #[error("the work of the call panicked: {message}")]
     CallPanicked {
         /// The first line of the panic's message.
@@ -243,13 +240,13 @@ farfield_words::errors! {
     }
 }
 
-/// Who holds reclamation back.
+/// The thread or process that delays reclamation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldBackBy {
-    /// A thread of this process, by its number in the run, which holds a guard.
+    /// A thread of this process, by its number in the run. It holds a guard.
     Thread(usize),
-    /// Another process, by the number of its slot: one of its threads holds a guard, or it does nothing at all.
+    /// Another process, by the number of its slot. One of its threads holds a guard, or the process is stalled.
     Process(usize),
 }
 

@@ -85,7 +85,7 @@ impl Acquisition {
     }
 }
 
-/// Returns the word that replaces the write right of a dead holder; `None` if the right is free.
-pub(crate) fn right_of_dead_writer(right: u64) -> Option<u64> {
-    (!right.is_multiple_of(2)).then(|| failed_write(right))
+/// Returns the word that the write lock of a `Versioned` value becomes if its holder is gone; `None` if it is free.
+pub(crate) fn write_lock_of_dead_writer(word: u64) -> Option<u64> {
+    (!word.is_multiple_of(2)).then(|| failed_write(word))
 }

@@ -37,7 +37,7 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use acquisition::{ABANDONED, Acquisition, Hold, right_of_dead_writer};
+pub(crate) use acquisition::{ABANDONED, Acquisition, Hold, write_lock_of_dead_writer};
 pub(crate) use compensation::Exchange;
 pub(crate) use detached::Releases;
 pub(crate) use endpoint::Endpoint;

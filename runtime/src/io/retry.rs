@@ -91,7 +91,9 @@ impl<'a, T: Thread> Retry<'a, T> {
     /// Like [`wait`](Self::wait), with the purpose of the wait for stall reports.
     pub(crate) async fn wait_for(&mut self, purpose: Purpose<'_>) {
         match purpose {
-            Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => self.waits_for(at),
+            Purpose::Lock(at, _) | Purpose::WriteLock(at, _) | Purpose::WholeValue(at, _) => {
+                self.waits_for(at)
+            }
             Purpose::Barrier { .. } => self.kind = LoopKind::Rendezvous,
             Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Sweep | Purpose::Pool => {
                 self.kind = LoopKind::Bounded;

@@ -15,8 +15,8 @@ pub(crate) enum Purpose<'a> {
     Retry,
     /// A lock that was found with this word.
     Lock(Address, u64),
-    /// The right to write a `Versioned` value, which has this word.
-    Right(Address, u64),
+    /// The write lock of a `Versioned` value, with this word.
+    WriteLock(Address, u64),
     /// The end of a write of a `Versioned` value.
     WholeValue(Address, u64),
     /// A root or a barrier's entry that another thread is creating.
@@ -41,14 +41,14 @@ pub(crate) trait Waits: Operations {
     #[cold]
     fn note_wait(&self, waits: &Arc<Table>, waiting: &mut Option<Waiting>, purpose: Purpose<'_>) {
         let word = match purpose {
-            Purpose::Lock(_, word) | Purpose::Right(_, word) | Purpose::WholeValue(_, word) => word,
+            Purpose::Lock(_, word) | Purpose::WriteLock(_, word) | Purpose::WholeValue(_, word) => word,
             Purpose::Name(_, by) => by.map_or(0, |by| by.number().get()),
             Purpose::Barrier { arrived, .. } => arrived,
             Purpose::Collector(process) => process,
             Purpose::Retry | Purpose::Memory | Purpose::Epoch | Purpose::Sweep | Purpose::Pool => 0,
         };
         let about = match purpose {
-            Purpose::Lock(at, _) | Purpose::Right(at, _) | Purpose::WholeValue(at, _) => at.bits(),
+            Purpose::Lock(at, _) | Purpose::WriteLock(at, _) | Purpose::WholeValue(at, _) => at.bits(),
             _ => 0,
         };
         match waiting {

@@ -10,21 +10,21 @@ use crate::memory::block::block_of;
 use crate::session::ComputeThread;
 use farfield_words::Remote;
 
-/// While it is held, nothing that was reachable since it was pinned is freed.
+/// A pin of a compute thread. While it is held, no object that was reachable since it was pinned is freed.
 ///
-/// Made by [`ComputeThread::pin`], at the cost of a store and a fence in local memory and of no round trip. It
-/// dereferences to its [`ComputeThread`], so it can be given wherever one is asked for. Several guards of one thread
-/// may overlap, in any order.
+/// Made by [`ComputeThread::pin`], at the cost of a store and a fence in local memory and of no round trip. It dereferences to its [`ComputeThread`],
+/// so it can be passed wherever a `&ComputeThread` is expected. Several guards of one thread may overlap, in any order.
 ///
-/// Hold it for an operation, not for a program: memory retired meanwhile waits for it, and past `max-retired` in the cluster's URL threads that
-/// retire more get an error that names who holds it ([`Error::ReclamationHeldBack`](crate::Error::ReclamationHeldBack)).
+/// Hold a guard for one operation, not for a whole program. Memory retired meanwhile is not freed before the guard is dropped. Threads that have
+/// retired more than `max-retired` in the cluster's URL get an error that names the thread or process with the oldest guard
+/// ([`Error::ReclamationHeldBack`](crate::Error::ReclamationHeldBack)).
 pub struct Guard<'ct> {
     ct: &'ct ComputeThread,
     pin: Pin,
 }
 
 impl ComputeThread {
-    /// Protects what is loaded from now on, until the guard is dropped. No round trip.
+    /// Pins the thread: protects pointers loaded from now on, until the guard is dropped. No round trip.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
         self.serves_requests();
@@ -33,36 +33,36 @@ impl ComputeThread {
 }
 
 impl Guard<'_> {
-    /// Retires an object that this thread has unlinked: frees it once no guard can reach it any more.
+    /// Retires an object that this thread has unlinked. It is freed once no guard protects it.
     ///
-    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in. Now and then it
-    /// begins to advance the epoch, without waiting, and frees what has expired. A thread that has retired more than 4,096 objects, or a 16th of a segment,
-    /// which have not been freed helps each time: [`try_reclaim`](ComputeThread::try_reclaim), which waits for up to two round
-    /// trips where compute threads are in several processes.
+    /// No round trip; one for a type with a `Tail`, unless the process knows the chunk of the object. After some retirements it also starts to
+    /// advance the epoch, without waiting, and frees objects whose grace period is over. A thread with more than 4,096 retired objects, or more than
+    /// a 16th of a segment, that are not freed calls [`try_reclaim`](ComputeThread::try_reclaim) each time, which takes up to two round trips if
+    /// compute threads are in several processes.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be there; in debug builds if none is, or it is
-    /// retired already. [`Error::ReclamationHeldBack`](crate::Error::ReclamationHeldBack) if this thread has retired more bytes than `max-retired` in the
-    /// cluster's URL allows, and a guard that somebody keeps holds them back. In that case the object is retired all the same: it must not be
-    /// retired again, and is freed like the others once the guard is gone. After any other error it is not retired.
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be at the address; in debug builds also if no object is there, or it
+    /// is already retired. [`Error::ReclamationHeldBack`](crate::Error::ReclamationHeldBack) if this thread has retired more bytes than `max-retired`
+    /// in the cluster's URL allows, and a guard keeps them from being freed. After that error the object *is* retired: do not retire it again. It is
+    /// freed like the others once the guard is dropped. After any other error the object is not retired.
     pub async fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> Result<()> {
         self.ct.retire(block_of::<T>(object.address(), self).await?)?;
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;
             if self.ct.has_too_much_garbage() {
-                // Whoever holds it back may only need a processor.
+                // The thread with the guard may only need the processor.
                 self.ct.give_way().await;
             }
         }
-        // Getting a page may fail; the object is retired all the same.
+        // Allocating a page may fail; the object is retired all the same.
         let _ = self.ct.flush_surplus().await;
         self.ct.check_retired().await
     }
 
-    /// Gives up the protection: the same as dropping the guard. No round trip.
+    /// Ends the protection, like dropping the guard. No round trip.
     pub fn unpin(self) {}
 
-    /// Moves the guard to the current epoch, if it is the only one of its thread to hold the old one back.
+    /// Moves the guard to the current epoch. The old epoch is released if no other guard of the thread is in it. No round trip.
     ///
     /// The exclusive borrow proves that no [`Shared`] loaded under it is still in use.
     pub fn repin(&mut self) {

@@ -1,4 +1,4 @@
-//! Objects that a program frees by itself, and those that are kept from being taken for lost.
+//! Objects that a program frees itself, and objects that a sweep must not reclaim.
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::memory::holdings::Content;
 use crate::session::ComputeThread;
 use farfield_words::Remote;
 
-/// An object that is kept though no root leads to it: see [`ComputeThread::hold`].
+/// An object that a sweep must not reclaim although it is not reachable from a root. Made by [`ComputeThread::hold`].
 pub struct Held<T> {
     object: RemotePtr<T>,
     heap: Rc<ThreadHeap>,
@@ -19,7 +19,7 @@ pub struct Held<T> {
 }
 
 impl<T> Held<T> {
-    /// The object.
+    /// Returns a pointer to the object.
     pub fn as_ptr(&self) -> RemotePtr<T> {
         self.object
     }
@@ -38,13 +38,12 @@ impl<T> fmt::Debug for Held<T> {
 }
 
 impl ComputeThread {
-    /// Keeps an object from being taken for lost, for as long as the value that this gives lives.
+    /// Protects an object from being reclaimed by a sweep, until the returned value is dropped. No round trip.
     ///
-    /// When a process has died, the memory of objects that no root leads to is taken back while the others go on. Whatever a guard
-    /// protects is safe from that, and so are an [`Owned`](crate::Owned), what was written with [`Owned::write`](crate::Owned::write)
-    /// by a process that lives, and what is retired. An object that was unlinked and that the program keeps *without a guard*, to
-    /// link it again or to [`delete`](Self::delete) it later, has to be held. Hold it before the guard is dropped under which it was
-    /// unlinked. No round trip.
+    /// After the death of a process, a sweep reclaims objects that are not reachable from any root, while other processes run. It spares objects that
+    /// a guard protects, each [`Owned`](crate::Owned), objects written with [`Owned::write`](crate::Owned::write) by a live process, and retired
+    /// objects. An object that was unlinked and that the program keeps *without a guard*, to link it again or to [`delete`](Self::delete) it later,
+    /// must be held. Call `hold` before the drop of the guard under which it was unlinked.
     pub fn hold<P: Pointer>(&self, object: P) -> Held<P::Pointee> {
         let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
         let heap = Rc::clone(self.heap());
@@ -55,15 +54,14 @@ impl ComputeThread {
         Held { object, heap, place }
     }
 
-    /// Frees an object that no other thread can reach: one that was never shared, or at a quiescent point.
+    /// Frees an object that no other thread can reach: because it was never shared, or at a quiescent point.
     ///
-    /// No round trip; for a type with a `Tail` one, unless the process knows the chunk that the object is in, and now and then some
-    /// to give back what is surplus. For an object that others may still hold a pointer to, use
-    /// [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). One that has been unlinked and is kept until then without a guard has to
-    /// be [held](Self::hold).
+    /// No round trip; one for a type with a `Tail`, unless the process knows the chunk of the object; occasionally more, to return surplus blocks to
+    /// the pool. If other threads may still have a pointer to the object, use [`Guard::sched_reclaim`](crate::Guard::sched_reclaim). An unlinked
+    /// object that is kept without a guard must be [held](Self::hold) until then.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] if no object can be there.
+    /// [`Error::InvalidPointer`] if no object can be at the address.
     pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
         let block = block_of::<P::Pointee>(object.points_to(), self).await?;
         self.delete_block(block).await

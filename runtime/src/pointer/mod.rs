@@ -1,14 +1,14 @@
-//! Pointers into far memory, from the plainest to the most protected.
+//! Pointers into far memory, from unprotected addresses to new objects.
 //!
-//! | type | is | lives |
+//! | type | contents | validity |
 //! |---|---|---|
-//! | [`Address`] | segment and offset | anywhere |
-//! | [`RemotePtr<T>`] | a typed address | anywhere: roots, frozen fields |
-//! | [`Shared<'g, T>`](Shared) | an address and its marks, loaded under a guard | not longer than the guard |
-//! | [`Owned<T>`] | a new object that nobody else can reach | until it is published or dropped |
+//! | [`Address`] | segment and offset | unlimited |
+//! | [`RemotePtr<T>`] | a typed address | unlimited: roots, frozen fields |
+//! | [`Shared<'g, T>`](Shared) | an address and its marks, loaded under a guard | the guard's lifetime |
+//! | [`Owned<T>`] | a new object that no other thread can reach | until it is published or dropped |
 //!
-//! The first three are `Copy` and dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an
-//! address computed without touching memory.
+//! The first three are `Copy`. `RemotePtr` and `Shared` dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an address
+//! that is computed without a memory access.
 
 mod guard;
 mod held;
@@ -25,11 +25,11 @@ pub use remote_ptr::RemotePtr;
 pub use shared::{Marks, Shared};
 pub use site::Site;
 
-/// A pointer to an object: a [`RemotePtr`], or a [`Shared`] with or without marks.
+/// A pointer to an object: a [`RemotePtr`], or a [`Shared`] with or without named marks.
 ///
-/// For what needs only to know where the object is, such as [`near`](crate::ComputeThread::near).
+/// A bound for functions that only need the object's address, such as [`near`](crate::ComputeThread::near).
 pub trait Pointer: sealed::Sealed {
-    /// What it points to.
+    /// The type of the object.
     type Pointee;
 }
 
@@ -37,7 +37,7 @@ mod sealed {
     use super::Address;
 
     pub trait Sealed {
-        /// Its address, without marks.
+        /// Returns the object's address, without marks.
         fn points_to(&self) -> Address;
     }
 }

@@ -11,12 +11,11 @@ use farfield_words::{Pod, Remote, Word};
 
 /// A plain pointer to a `T` in far memory.
 ///
-/// It is `Copy`, 8 bytes, and may stand in a frozen field or a root. Nothing keeps its object alive: hold one only to
-/// what is not retired while you use it (a structure's sentinels, its root object), and reach everything else through
-/// [`Shared`].
+/// It is `Copy`, takes 8 bytes, and may be stored in a frozen field or a root. It does not protect its object. Use it only for objects that are not
+/// retired meanwhile (a structure's sentinels, its root object), and reach all others through [`Shared`].
 ///
-/// It dereferences to `T`'s accessors, so `ptr.next()` is the place of the field `next`. Like the pointer, that place has no
-/// lifetime and no protection; what is loaded there is protected by the guard that it is loaded under.
+/// It dereferences to `T`'s accessors, so `ptr.next()` is the place of the field `next`. Like the pointer, that place has no lifetime and no
+/// protection. A pointer loaded from it is protected by the guard of the load.
 #[repr(transparent)]
 pub struct RemotePtr<T> {
     address: Address,
@@ -24,24 +23,24 @@ pub struct RemotePtr<T> {
 }
 
 impl<T> RemotePtr<T> {
-    /// The pointer that points nowhere; using it is [`Error::InvalidPointer`](crate::Error::InvalidPointer).
+    /// The null pointer. Using it is [`Error::InvalidPointer`](crate::Error::InvalidPointer).
     pub const NULL: Self = Self::from_address(Address::NULL);
 
-    /// A pointer to what is taken to be a `T` at `address`.
+    /// Makes a pointer to the `T` that is assumed to be at `address`.
     ///
-    /// Always safe: using a wrong address gives an error or stale values, never undefined behaviour.
+    /// Always safe: using a wrong address results in an error or stale values, never undefined behaviour.
     #[inline]
     pub const fn from_address(address: Address) -> Self {
         Self { address, pointee: PhantomData }
     }
 
-    /// Where it points.
+    /// Returns the address.
     #[inline]
     pub const fn address(self) -> Address {
         self.address
     }
 
-    /// Whether it points nowhere.
+    /// Returns whether the pointer is null.
     #[inline]
     pub const fn is_null(self) -> bool {
         self.address.is_null()
@@ -49,8 +48,8 @@ impl<T> RemotePtr<T> {
 }
 
 impl<T: Remote> RemotePtr<T> {
-    /// The same pointer, to be used where one loaded under `g` is: for what is never retired while it is in use, such as
-    /// a sentinel. No round trip.
+    /// Converts the pointer to one with the lifetime of `g`, for objects that are never retired while the result is in use, such as a sentinel. No
+    /// round trip.
     #[inline]
     pub const fn shared<'g>(self, _: &'g Guard<'_>) -> Shared<'g, T> {
         Shared::unmarked(self.address)

@@ -1,13 +1,13 @@
-//! Where a new object goes.
+//! Sites: the placement of new objects.
 
 use super::{Guard, Pointer};
 use crate::memory::placement::{Placement, Policy};
 use crate::session::ComputeThread;
 
-/// A thread to allocate with, and on which memory node.
+/// A compute thread, and the memory node on which it allocates.
 ///
-/// A `&ComputeThread` or a `&Guard` is a site of its own: the cluster's policy picks the node.
-/// [`ComputeThread::near`] and [`ComputeThread::on_node`] pick it by hand.
+/// A `&ComputeThread` or a `&Guard` converts to a site whose node is chosen by the cluster's policy. [`ComputeThread::near`],
+/// [`ComputeThread::on_node`] and [`ComputeThread::placed`] choose otherwise.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     pub(crate) ct: &'a ComputeThread,
@@ -15,19 +15,19 @@ pub struct Site<'a> {
 }
 
 impl ComputeThread {
-    /// A site on the memory node that `neighbour` is on, so that one chain can reach both.
+    /// Returns a site on the memory node of `neighbour`, so that one chain can access both objects.
     ///
-    /// Falls back to other nodes when that one is full.
+    /// If that node is full, allocation uses other nodes.
     pub fn near(&self, neighbour: impl Pointer) -> Site<'_> {
         Site { ct: self, placement: Placement::Near(neighbour.points_to()) }
     }
 
-    /// A site that a policy picks, whatever the cluster's is.
+    /// Returns a site whose node `policy` chooses, whatever the cluster's policy is.
     pub fn placed(&self, policy: Policy) -> Site<'_> {
         Site { ct: self, placement: Placement::By(policy) }
     }
 
-    /// A site on memory node `node`; the number wraps around at the number of nodes.
+    /// Returns a site on memory node `node`, modulo the number of nodes.
     pub fn on_node(&self, node: u16) -> Site<'_> {
         Site { ct: self, placement: Placement::Node(node) }
     }

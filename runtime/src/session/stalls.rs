@@ -157,9 +157,9 @@ impl Cluster {
             Purpose::Lock(at, _) => Box::new(move |word| {
                 format!("the lock at {at}{}, {}", shared.field(at), shared.holder(word, asks))
             }),
-            Purpose::Right(at, _) => Box::new(move |word| {
+            Purpose::WriteLock(at, _) => Box::new(move |word| {
                 format!(
-                    "the right to write the value at {at}{}, {}",
+                    "the write lock of the value at {at}{}, {}",
                     shared.field(at),
                     shared.holder(word, asks)
                 )

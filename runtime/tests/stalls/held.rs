@@ -105,12 +105,12 @@ fn a_value_that_a_live_writer_has_half_written_is_reported_to_reader_and_writer(
         return;
     }
     for cluster in ["local:size=1MiB", "local:size=1MiB,delay=3", "sim:", "sim:threads-per-node=2"] {
-        let lines = stalls(TEST, "value", cluster, "50ms", &["the right to write", "to be written"]);
+        let lines = stalls(TEST, "value", cluster, "50ms", &["the write lock of", "to be written"]);
         let field = if cluster.starts_with("sim:") { " (Node.value)" } else { "" };
         let at = format!("the value at {}{field}", said(&lines, "value"));
         let holder = format!("held by thread {} of this process, which runs", said(&lines, "writer"));
         assert_told(&lines, &["thread 1 (", "task 0: ", &format!("{at} to be written, {holder}")]);
-        assert_told(&lines, &["thread 1 (", "task 1: ", &format!("the right to write {at}, {holder}")]);
+        assert_told(&lines, &["thread 1 (", "task 1: ", &format!("the write lock of {at}, {holder}")]);
     }
 }
 

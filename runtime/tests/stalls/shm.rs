@@ -105,13 +105,7 @@ fn what_another_process_holds_is_reported_with_that_process() {
     for (holds, waits, options, limit, expected) in [
         ("holds a lock", "waits for a lock", "", "50ms", ["the lock at 0:", ", held by thread 0x"]),
         ("holds a value", "waits for a value", "", "50ms", [" to be written, held by thread 0x", "task 0: "]),
-        (
-            "holds a value",
-            "waits for a value",
-            "",
-            "50ms",
-            ["the right to write the value at 0:", "task 1: "],
-        ),
+        ("holds a value", "waits for a value", "", "50ms", ["the write lock of the value at 0:", "task 1: "]),
         (
             "holds a guard",
             "waits for memory",

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_finds_every_pointer_lock_and_write_right_and_no_word_beyond_the_object() {
+    fn a_visit_finds_every_pointer_and_lock_and_no_word_beyond_the_object() {
         let layouts = Layouts::parse(&describe::<Node>()).unwrap();
         let at = |number: u64| Address::new(1, number * 8);
         let mut words: Vec<u64> = (0..12).map(|number| at(number + 1).bits()).collect();
@@ -257,7 +257,7 @@ mod tests {
             pointer(3),
             pointer(4),
             pointer(5),
-            Found::WriteRight(40),
+            Found::WriteLock(40),
             pointer(9),
             pointer(10),
             pointer(12),

@@ -124,7 +124,7 @@ impl Layouts {
         self.by_name.get(name).copied()
     }
 
-    /// Calls `visit` for each pointer, lock and write right in an object of type `of`, given its words.
+    /// Calls `visit` for each pointer, lock and write lock in an object of type `of`, given its words.
     pub fn visit(&self, of: usize, words: &[u64], visit: &mut impl FnMut(Found)) {
         // Without a budget, the walk by a hostile description might never end.
         let budget = 16 * words.len() + 64;
@@ -139,8 +139,8 @@ pub enum Found {
     Pointer(Address, Option<usize>),
     /// A lock, this many bytes from the object's start.
     Lock(u64),
-    /// The word that holds the right to write a `Versioned` value, this many bytes from the object's start.
-    WriteRight(u64),
+    /// The write lock of a `Versioned` value, this many bytes from the object's start.
+    WriteLock(u64),
 }
 
 /// A walk through the fields of an object.
@@ -187,7 +187,7 @@ impl<V: FnMut(Found)> Walk<'_, V> {
             FieldKind::Atomic(value) => self.walk_field(value, offset, depth),
             FieldKind::Versioned { offset: behind, value } => {
                 if self.word(offset).is_some() {
-                    (self.visit)(Found::WriteRight(offset));
+                    (self.visit)(Found::WriteLock(offset));
                 }
                 self.walk_field(value, offset.saturating_add(*behind), depth);
             }

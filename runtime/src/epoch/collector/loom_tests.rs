@@ -1,11 +1,10 @@
-//! Every interleaving of the epochs, and planted bugs that must be found.
+//! Model checks of the epochs: all interleavings up to a bound on preemptions, and planted bugs that must be found.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p farfield --lib loom`.
 
 use super::*;
 
-/// Far memory's side of the scheme: the epoch and what each of two processes has announced. As in
-/// `memory/global`, but awaited.
+/// The far-memory side of the scheme, as in `memory/global` but synchronous: the epoch, and the announcements of two processes.
 struct Far {
     epoch: AtomicU64,
     announced: [AtomicU64; 2],
@@ -28,7 +27,7 @@ impl Far {
     }
 }
 
-/// What a reader that reaches an object finds: it must not be freed.
+/// Reads through the link, as a reader does. A reachable object must not be freed.
 fn read(me: &Participant, link: &AtomicU64, freed: &AtomicU64) {
     let pin = me.pin();
     if link.load(Ordering::SeqCst) == 1 {
@@ -37,8 +36,8 @@ fn read(me: &Participant, link: &AtomicU64, freed: &AtomicU64) {
     me.unpin(pin);
 }
 
-/// A one-link structure: the writer unlinks an object, retires it and frees it; a reader that reached it must not find it
-/// freed. With overlapping guards, or where a pin may be late, a third thread moves the epoch on.
+/// A structure with one link: the writer unlinks an object, retires and frees it; a reader that reached it must not find it freed. With overlapping
+/// guards, or where a pin may be late, a third thread advances the epoch.
 fn in_one_process(overlapping: bool, without: Option<Part>) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
@@ -90,8 +89,8 @@ fn in_one_process(overlapping: bool, without: Option<Part>) {
     });
 }
 
-/// The same with the reader in another process, which has heard of an epoch that the writer's has not. The memory is
-/// freed `grace` epochs after its tag.
+/// The same, with the reader in another process that has observed an epoch before the writer's process has. The memory is freed `grace` epochs after
+/// its tag.
 fn in_two_processes(grace: u64) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
