@@ -1,4 +1,4 @@
-//! What generated code uses. Not part of the interface: it changes without notice.
+//! Items that generated code uses. Not part of the interface: they change without notice.
 
 pub mod metadata;
 mod refused;
@@ -17,25 +17,25 @@ pub use farfield_words::{
 pub use refused::Refused;
 pub use std::result::Result::Ok;
 
-/// How a struct describes itself where it is nested.
+/// Describes a struct that is nested in another.
 pub fn describe_nested<T: Remote>(describer: &mut Describer) {
     describer.nested::<T>();
 }
 
-/// What decoding gives.
+/// The result of decoding a field.
 pub type Decoded<T> = farfield_words::Result<T>;
 
-/// What a field's initial value is.
+/// The type of a field's initial value.
 pub type Init<F> = <F as Field>::Init;
 
-/// A pointer that has marks: what a link holds.
+/// A pointer with mark bits: the value of a link.
 pub trait Marked: Sized {
-    /// Whether a bit is set.
+    /// Returns whether a bit is set.
     fn has_mark(&self, bit: u64) -> bool;
-    /// The same, with a bit set.
+    /// Returns the pointer with a bit set.
     #[must_use]
     fn set_mark(self, bit: u64) -> Self;
-    /// The same, with a bit clear.
+    /// Returns the pointer with a bit clear.
     #[must_use]
     fn clear_mark(self, bit: u64) -> Self;
 }
@@ -60,7 +60,7 @@ pub async fn new_in<'a, T: Remote>(site: impl Into<Site<'a>>, init: T::Init) -> 
     Owned::new(site.into(), init).await
 }
 
-/// Whether a handle has anything to read.
+/// Returns whether a handle has frozen fields.
 pub const fn is_frozen<T: Remote>() -> bool {
     let mut index = 0;
     while index < T::FIELDS.len() {
@@ -72,27 +72,27 @@ pub const fn is_frozen<T: Remote>() -> bool {
     false
 }
 
-/// Proves that `#[marks(like = …)]` names marks.
+/// Proves that the type of `#[marks(like = …)]` names marks.
 pub const fn are_marks<M: Marks>() {}
 
-/// Where the length word of a struct's tail is, if its last field has one, `within` that field.
+/// Returns the offset of the length word of a struct's tail, `within` its last field.
 pub const fn tail_offset<T: Remote>(within: usize) -> usize {
     T::FIELDS[T::FIELDS.len() - 1].offset + within
 }
 
-/// Where field number `INDEX` of a `T` is, in bytes from the object's start.
+/// Returns the offset of field number `INDEX` of a `T`, in bytes.
 #[inline]
 pub const fn offset<T: Remote, const INDEX: usize>() -> usize {
     const { T::FIELDS[INDEX].offset }
 }
 
-/// The place of field number `INDEX` of the `T` at `at`.
+/// Returns the place of field number `INDEX` of the `T` at `at`.
 #[inline]
 pub const fn place<'g, T: Remote, F, const INDEX: usize>(at: Address) -> Place<'g, F> {
     Place::at_address(at.add(offset::<T, INDEX>() as u64))
 }
 
-/// The part of an image or of a snapshot's bytes that begins with field number `INDEX` of a `T`.
+/// Returns the part of an image or snapshot that begins with field number `INDEX` of a `T`.
 #[inline]
 pub fn part<T: Remote, const INDEX: usize>(at: Address, bytes: &[u8]) -> (Address, &[u8]) {
     (at.add(offset::<T, INDEX>() as u64), &bytes[offset::<T, INDEX>()..])

@@ -1,8 +1,8 @@
 //! Farfield: distributed data structures over far memory, written as ordinary async Rust.
 //!
-//! Annotate a struct with [`#[remote]`](macro@remote); its fields then live in *far memory*, which is this process's
-//! own, another process's, or another machine's. Methods on it are ordinary `async fn`s that take a
-//! [`&ComputeThread`](ComputeThread).
+//! Annotate a struct with [`#[remote]`](macro@remote); its fields are then stored in *far memory*, which is memory of this process, of a memory node
+//! on this machine, or of other machines. Methods on it are ordinary `async fn`s that take a [`&ComputeThread`](ComputeThread). Each operation
+//! documents its cost in *round trips*.
 //!
 //! ```
 //! use farfield::prelude::*;
@@ -27,25 +27,67 @@
 //!     Ok(())
 //! }
 //! ```
+//! Two rules explain the rest:
 //!
-//! Two mantras explain the rest:
+//! 1. **Data is distributed, code is replicated.** An object is in one place; each thread has its own *handle* to it.
+//! 2. **`This` is for data, `self` is for code.** `handle.this()` points to the object in far memory, and its fields are read and written there.
+//!    `self` is local, with frozen fields that were read once and never change.
 //!
-//! 1. **Data is distributed, code is replicated.** An object is in one place; each thread has a *handle* of its own.
-//! 2. **`This` is for data, `self` is for code.** `handle.this()` points to the object, and what it gives access to is
-//!    far away; `self` is here, with what was read once and never changes.
+//! # Which item for which task
 //!
 //! | to | use |
 //! |---|---|
-//! | connect and start threads | [`Cluster`], [`ComputeThread`] |
-//! | send work to them from another executor | [`Client`] |
-//! | define what lives in far memory | [`#[remote]`](macro@remote), [`Word`](macro@Word), [`Atomic`], [`Link`], [`StampedLink`], [`Lock`], [`Versioned`], [`Tail`] |
-//! | point to it | [`RemotePtr`], [`Shared`], [`Owned`] |
-//! | reach a field | [`Place`], [`fetch!`](macro@fetch) |
-//! | not free what others still read | [`Guard`] |
+//! | connect, start threads | [`Cluster`]: [`connect`](Cluster::connect) lists the URLs, [`run`](Cluster::run) starts threads |
+//! | write a program or a test without a `Cluster` of its own | [`#[farfield::main]`](macro@main), [`#[farfield::test]`](macro@test) |
+//! | call far memory from tokio or another executor | [`Client`] |
+//! | define the fields of an object | [`#[remote]`](macro@remote): [`Atomic`], [`Link`], [`StampedLink`], [`Lock`], [`Versioned`], [`Tail`], [`Array`] |
+//! | store a type of one's own in a field | [`#[derive(Word)]`](macro@Word), [`Pod`] |
+//! | point to an object | [`RemotePtr`], [`Shared`], [`Owned`] |
+//! | read and change a field | [`Place`]; several fields with [`fetch!`](macro@fetch) |
+//! | combine operations into one round trip | [`Chain`] |
+//! | allocate near another object | [`Site`], [`ComputeThread::near`] |
+//! | protect what is read from being freed | [`Guard`], by [`ComputeThread::pin`] |
+//! | free an object | [`Guard::sched_reclaim`]; one that was never shared: [`ComputeThread::delete`] |
+//! | find an object by name | [`ComputeThread::root_or_init`], [`publish`](ComputeThread::publish), [`lookup`](ComputeThread::lookup) |
+//! | wait for all threads | [`ComputeThread::barrier`] |
+//! | overlap round trips, retry, sleep | [`ComputeThread::tasks`], [`Backoff`], [`ComputeThread::sleep`] |
+//! | cache the frozen fields of objects | [`Cached`] |
+//! | run several processes | [`shm::MemoryNode`], `rdma::MemoryNode`, [`Cluster::in_group`] |
+//! | inspect, save and restore a cluster | [`ComputeThread::status`], [`ComputeThread::dump`], [`Cluster::checkpoint`], [`Cluster::restore`] |
+//! | test with the simulator | [`sim`] |
+//! | count operations and memory | [`Metrics`], [`HeapUse`], [`Reclamation`] |
+//! | handle errors | [`Error`] |
 //!
-//! The memory model is the same wherever far memory is: a word of 8 bytes is atomic; operations on one word are
-//! sequentially consistent; a longer read or write is a sequence of word accesses in address order, which may be torn
-//! between words; the operations of a chain take effect in program order, and so do chains of one thread to one memory node.
+//! # Memory model
+//!
+//! It is the same on every fabric. A word of 8 bytes is atomic. Operations on one word are sequentially consistent. A longer READ or WRITE is a
+//! sequence of word accesses and may be torn between words; the accesses are in address order, except on real devices, which promise none. The
+//! operations of a chain take effect in program order, and so do the chains of one thread to one memory node.
+//!
+//! # Rooms
+//!
+//! For contributors: a module of this crate is a *room*, and each room imports only rooms above it in this table. `cargo doc
+//! --document-private-items` shows them. `ARCHITECTURE.md` has the whole map and the crates below this one (`farfield-words`, `farfield-fabric`,
+//! `farfield-sim`).
+//!
+//! | room | contents | look here to |
+//! |---|---|---|
+//! | `error` | [`Error`] | add an error |
+//! | `epoch` | epochs and pins of one process, with the proof; [`LocalEpoch`] | change the grace period, or the cost of a pin |
+//! | `segment` | layout of control blocks, member records and chunk tables | change the bytes of metadata |
+//! | `io` | posting, completion and compensation of operations; tasks and idle threads | change what happens around every operation |
+//! | `memory` | heap, pool, limbo lists, epochs of the cluster | change allocation or reclamation |
+//! | `session` | [`Cluster`], runs, [`ComputeThread`], URLs | add an option or a fabric |
+//! | `pointer` | [`RemotePtr`], [`Shared`], [`Guard`] | change how pointers are protected |
+//! | `cell` | [`Place`], [`Atomic`], [`Link`], [`Lock`], [`Versioned`], [`Chain`] | add a kind of field, or an operation |
+//! | `membership` | joining, leaving, eviction, groups | change when a process counts as dead |
+//! | `directory` | roots and barriers | change how names are agreed on |
+//! | `admin` | status, dumps, checkpoints, collection | show or save more of a cluster |
+//! | `sweep` | reclaiming memory of dead processes while others live | change the sweep, or its proof |
+//! | `cluster` | connecting, running, the keeper | change what happens in the background |
+//! | `client` | calls from other executors | change queues, deadlines, cancellation |
+//! | `shm`, `rdma`, `observer` | memory nodes, and their metrics | change the interface of memory nodes |
+//! | `sim`, `entry`, `__private` | the simulator's interface; what the macros call | change `#[farfield::test]`, or generated code |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -91,10 +133,10 @@ pub use cell::{
 pub use client::{Call, Client, ClientOptions};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
-/// Lets a newtype around a word, or an enum without fields, be held by an [`Atomic`] and by plain fields.
+/// Implements [`Word`]: the type can be held by an [`Atomic`] and by plain fields. For newtypes around a word, and enums without fields.
 ///
-/// The type must be `Copy` and `Debug`, and an enum needs a `#[repr]` of a fixed width. Bits that stand for no variant are
-/// [`Error::InvalidValue`] when they are read. An atomic starts as the variant whose discriminant is 0, else as the first.
+/// The type must be `Copy` and `Debug`, and an enum needs a `#[repr]` of a fixed width. Reading bits of no variant returns [`Error::InvalidValue`].
+/// The initial value of an atomic is the variant with discriminant 0, or else the first one.
 ///
 /// ```
 /// use farfield::prelude::*;
@@ -111,12 +153,12 @@ pub use error::{Error, HeldBackBy, PointerFault, Result};
 /// assert_eq!(State::initial(), State::Waiting);
 /// ```
 ///
-/// `#[word(crate = path)]` says where the crate is, if it was renamed.
+/// `#[word(crate = path)]` names the crate if it was renamed.
 pub use farfield_macros::Word;
 /// Reads several fields of one object with one READ, of the smallest span of words that covers them.
 ///
-/// `fetch!(g, node.{key, next})` is a future of a `Result` of the tuple of their values. One round trip, for up to eight
-/// fields. In front of the dot stands any expression that gives a pointer or a place.
+/// `fetch!(g, node.{key, next})` is a future of a `Result` of the tuple of their values. One round trip, for up to eight fields. The expression
+/// before the dot is a pointer or a place.
 ///
 /// ```
 /// # use farfield::prelude::*;
@@ -133,15 +175,15 @@ pub use farfield_macros::Word;
 /// }
 /// ```
 ///
-/// With the crate renamed: `fetch!(crate = path, g, node.{key, next})`.
+/// If the crate was renamed: `fetch!(crate = path, g, node.{key, next})`.
 pub use farfield_macros::fetch;
 /// Connects to a cluster and runs an `async fn main(ct: &ComputeThread) -> Result<()>` on its compute threads.
 ///
 /// | option | meaning | default |
 /// |---|---|---|
-/// | `threads = N` | how many compute threads | 1 |
+/// | `threads = N` | the number of compute threads | 1 |
 /// | `cluster = "URL"` | the cluster; the variable `FARFIELD_CLUSTER` overrides it | `"local:"` |
-/// | `crate = path` | where the crate is, if it was renamed | `::farfield` |
+/// | `crate = path` | the path of this crate, if it was renamed | `::farfield` |
 ///
 /// An error is printed as one line, and the program exits with code 2.
 ///
@@ -154,7 +196,7 @@ pub use farfield_macros::fetch;
 /// }
 /// ```
 pub use farfield_macros::main;
-/// Puts a struct's fields into far memory.
+/// Stores a struct's fields in far memory.
 ///
 /// ```
 /// use farfield::prelude::*;
@@ -184,32 +226,32 @@ pub use farfield_macros::main;
 /// | option | meaning |
 /// |---|---|
 /// | `#[remote(align = N)]` | objects are aligned to `N` bytes: a power of two from 8 to 4096 |
-/// | `#[remote(crate = path)]` | where the crate is, if it was renamed |
+/// | `#[remote(crate = path)]` | the path of this crate, if it was renamed |
 /// | `#[local]`, `#[local(default = EXPR)]` | the field is in the handle only |
 /// | `#[marks(a, b)]` | names for the mark bits of a [`Link`], an array or a [`Tail`] of them, lowest first |
-/// | `#[marks(like = path)]` | the marks that another link has, by the type that declares them (`NodeMarked`) |
-/// | `#[accessor(name)]` | what the field's accessors are called, if not like the field |
+/// | `#[marks(like = path)]` | the same marks as another link's, by the type that declares them (`NodeMarked`) |
+/// | `#[accessor(name)]` | the name of the field's accessors, if not the field's |
 ///
-/// | generated for `Node` | what it is |
+/// | generated for `Node` | contents |
 /// |---|---|
 /// | `Node` | the handle: `#[local]` fields, `this()`, an accessor for each field |
 /// | `NodeThis` | the layout |
-/// | `NodeFields` | the accessors of [`RemotePtr`]`<Node>` and [`Shared`]`<Node>`: each gives a [`Place`] |
+/// | `NodeFields` | the accessors of [`RemotePtr`]`<Node>` and [`Shared`]`<Node>`: each returns a [`Place`] |
 /// | `NodeInit`, `Node::init(…)` | the values of a new object: an argument for each field without a default, a setter for each other |
 /// | `Node::new_in(site, init)` | allocates, and builds the image: an [`Owned`]`<Node>` |
 /// | `Node::attach(ptr, ct)` | builds a handle: one READ, or none if no field is frozen |
-/// | `NodeSnapshot<'g>` | what `read` returns; without `'g` where no field's value can be bound to a guard |
+/// | `NodeSnapshot<'g>` | the result of `read`; without `'g` if no field's value has the lifetime of a guard |
 /// | `NodeMarked` | the marks of `next`, as part of its type: it is a `Link<Node<K>, NodeMarked>`, which holds a [`Shared`]`<'g, Node<K>, NodeMarked>` |
-/// | `NodeMarks` | `is_deleted`, `with_deleted`, `without_deleted` on what such a link holds, and on no other pointer |
+/// | `NodeMarks` | `is_deleted`, `with_deleted`, `without_deleted` on the values of such a link, and on no other pointer |
 /// | `impl Remote for Node` | name, fields, size, alignment and fingerprint, as constants |
 ///
-/// What a field may be declared as is told at [`Field`](layout::Field), and what its place can do at [`Place`]. The book has
-/// a reference with a program that uses everything.
+/// [`Field`](layout::Field) lists the types of fields, and [`Place`] their operations. The book has a reference with a program that uses every
+/// option.
 pub use farfield_macros::remote;
-/// Makes a test of an `async fn` that takes a `&ComputeThread` and gives nothing or a `Result<()>`.
+/// Turns an `async fn` that takes a `&ComputeThread` and returns `()` or a `Result<()>` into a test.
 ///
-/// Takes the options of [`main`](macro@main). The function runs on each thread; an error fails the test with its message. What waits for longer than
-/// five seconds is reported, unless the variable `FARFIELD_STALL` says otherwise: see [`Cluster::connect`].
+/// Takes the options of [`main`](macro@main). The function runs on each thread; an error fails the test with its message. Waits longer than five
+/// seconds are reported, unless the variable `FARFIELD_STALL` sets another limit: see [`Cluster::connect`].
 ///
 /// ```
 /// use farfield::prelude::*;
@@ -228,7 +270,7 @@ pub use memory::usage::HeapUse;
 pub use pointer::{Guard, Held, Marks, Pointer, RemotePtr, Shared, Site, Walk};
 pub use session::{Backoff, Cluster, ComputeThread, Random};
 
-/// Layouts: how values lie in far memory, word by word. From the crate `farfield-words`, which has the whole story.
+/// Layouts: the encoding of values in far memory, word by word. From the crate `farfield-words`, which documents it.
 pub mod layout {
     pub use farfield_words::{
         DefaultInit, Describe, Describer, Error, Field, FieldInfo, FrozenField, Initial, Integer, Pod,
@@ -236,7 +278,7 @@ pub mod layout {
     };
 }
 
-/// What a program that defines or uses remote structs needs.
+/// The items that programs with remote structs use.
 pub mod prelude {
     pub use crate::{
         Atomic, Backoff, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
@@ -244,6 +286,6 @@ pub mod prelude {
     };
 }
 
-/// What generated code uses. Not part of the interface.
+/// Items that generated code uses. Not part of the interface.
 #[doc(hidden)]
 pub mod __private;

@@ -1,8 +1,7 @@
-//! The other side of `rdma://`: memory nodes, and the devices of a machine.
+//! Memory nodes of `rdma://` clusters, and the RDMA devices of a machine.
 //!
-//! A memory node hosts segments for compute threads on other machines, or in other processes of its own; the command
-//! `farfield memnode` is one. Its processor does nothing for an operation: the RDMA device does. In a build with the feature
-//! `verbs` or `verbs-dlopen`.
+//! A memory node hosts segments for compute threads on other machines, or in other processes of its own machine. The command `farfield memnode` is a
+//! memory node. Its processor executes no operations: the RDMA device does. In a build with the feature `verbs` or `verbs-dlopen`.
 //!
 //! ```no_run
 //! use farfield::rdma::{MemoryNode, MemoryNodeOptions};
@@ -10,7 +9,7 @@
 //! # fn main() -> farfield::Result<()> {
 //! let listen = "192.168.0.7:7000".parse().unwrap();
 //! let node = MemoryNode::listen(&MemoryNodeOptions::new(listen, 2, 1 << 30))?;
-//! let stopper = node.stopper()?; // for whoever is to end it: a signal's handler, another thread
+//! let stopper = node.stopper()?; // for another thread, or a signal handler
 //! node.serve()?;
 //! # stopper.stop();
 //! # Ok(())
@@ -31,28 +30,27 @@ use farfield_fabric::secret;
 use farfield_fabric::verbs::{self, Server};
 pub use farfield_fabric::verbs::{Atomics, DeviceInfo, PortInfo};
 
-/// What a memory node hosts, and for whom.
+/// The options of a memory node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MemoryNodeOptions {
-    /// Where to listen: an address of the RDMA device to use; of all if there is only one. Port 0 chooses a free one.
+    /// The address to listen on, which selects the RDMA device; any address if there is only one device. Port 0 chooses a free port.
     pub listen: SocketAddr,
-    /// How many segments, 1 to 1024.
+    /// The number of segments, 1 to 1024.
     pub segments: usize,
-    /// The size of each, 27336 bytes to 256 TiB, rounded down to words.
+    /// The size of each segment, 27336 bytes to 256 TiB, rounded down to words.
     pub segment_bytes: u64,
-    /// A file with the cluster's secret, readable by its owner only. Without one anybody is let in who has none either.
+    /// A file with the cluster's secret, readable by its owner only. Without a secret, every process without one is admitted.
     pub secret_file: Option<PathBuf>,
-    /// How long a process may go without a sign of life before others have it shut out; 100 ms to an hour. That of the first memory
-    /// node counts.
+    /// The time without a heartbeat after which other processes evict a process; 100 ms to an hour. The first memory node's lease applies.
     pub lease: Duration,
-    /// Whether memory of processes that have died is taken back while others live: see
-    /// [`shm::MemoryNodeOptions`](crate::shm::MemoryNodeOptions). That of the first memory node counts.
+    /// True if the memory of dead processes is swept while others live: see [`shm::MemoryNodeOptions`](crate::shm::MemoryNodeOptions). The first
+    /// memory node's option applies.
     pub sweep: bool,
 }
 
 impl MemoryNodeOptions {
-    /// Options without a secret, a lease of 2 s, no sweeping.
+    /// Returns options without a secret, with a lease of 2 s, without sweeping.
     pub fn new(listen: SocketAddr, segments: usize, segment_bytes: u64) -> Self {
         Self {
             listen,
@@ -69,12 +67,12 @@ impl MemoryNodeOptions {
 pub struct MemoryNode(Server);
 
 impl MemoryNode {
-    /// Maps and registers the segments, on huge pages if the system has some, and listens.
+    /// Maps and registers the segments, on huge pages if the system has free ones, and listens.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) if there is no RDMA device, it may not be used, the port is in use, or the memory
-    /// can not be had or locked (the message names the limit); [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an
-    /// option out of its bounds, or a secret's file that is missing, empty or readable by others.
+    /// [`Error::System`](crate::Error::System) if there is no RDMA device, it may not be used, the port is in use, or the memory can not be allocated
+    /// or locked (the message names the limit); [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an option out of its bounds, or a
+    /// secret's file that is missing, empty or readable by others.
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
         let MemoryNodeOptions { listen, segments, segment_bytes, secret_file, lease, sweep } = options;
         let lease_ms = lease_ms(*lease)?;
@@ -89,7 +87,7 @@ impl MemoryNode {
         Ok(Self(Server::listen(&options, secret, contents)?))
     }
 
-    /// What tells how its part of the cluster stands, from any thread.
+    /// Returns an observer of this memory node's part of the cluster, for any thread.
     pub fn observer(&self) -> Observer {
         let status = self.0.status();
         Observer::new(move || {
@@ -98,17 +96,17 @@ impl MemoryNode {
         })
     }
 
-    /// The port that it listens on.
+    /// Returns the port that it listens on.
     pub fn port(&self) -> u16 {
         self.0.port()
     }
 
-    /// The RDMA device that it uses.
+    /// Returns the name of its RDMA device.
     pub fn device(&self) -> String {
         self.0.device_name()
     }
 
-    /// What ends it.
+    /// Returns a handle that stops it.
     ///
     /// # Errors
     /// [`Error::System`](crate::Error::System) if the process has too many open files.
@@ -116,10 +114,10 @@ impl MemoryNode {
         Ok(self.0.stopper()?)
     }
 
-    /// Serves until it is told to stop; then all connections are closed and the memory is gone.
+    /// Serves until it is stopped. Then all connections are closed and the memory is freed.
     ///
     /// # Errors
-    /// [`Error::Other`](crate::Error::Other) if its device is removed. What is wrong with a connection is its client's to know.
+    /// [`Error::Other`](crate::Error::Other) if its device is removed. Errors of a connection are reported to its client only.
     pub fn serve(mut self) -> Result<()> {
         Ok(self.0.serve()?)
     }
@@ -131,7 +129,7 @@ impl fmt::Debug for MemoryNode {
     }
 }
 
-/// The RDMA devices of this machine.
+/// Lists the RDMA devices of this machine.
 ///
 /// # Errors
 /// [`Error::System`](crate::Error::System) if there are none, or they may not be used.

@@ -1,7 +1,7 @@
-//! The other side of `shm:`: the memory node of a cluster whose processes share a machine.
+//! Memory nodes of `shm:` clusters, whose processes share a machine.
 //!
-//! It makes the memory, lets processes in that know the secret, and knows when one has ended; the command
-//! `farfield memnode` is one. No operation goes through it. On Linux.
+//! A memory node allocates the memory, admits processes that know the secret, and detects when one has ended. The command `farfield memnode` is a
+//! memory node. No operation involves it. On Linux.
 //!
 //! ```
 //! use farfield::prelude::*;
@@ -41,33 +41,33 @@ use farfield_fabric::secret;
 use farfield_fabric::shm::{Server, ShmNodeOptions};
 use farfield_words::geometry::Geometry;
 
-/// How long a process may go without a sign of life, if nobody says.
+/// The default lease.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// What a memory node hosts, and for whom.
+/// The options of a memory node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MemoryNodeOptions {
-    /// What the cluster is called: `shm:NAME`.
+    /// The cluster's name: `shm:NAME`.
     pub name: String,
-    /// How many memory nodes the segments are divided among, 1 to 1024: as if there were so many.
+    /// The number of memory nodes that the segments are divided among, 1 to 1024, as if there were so many processes.
     pub nodes: u16,
-    /// How many segments each has; 1024 in all.
+    /// The number of segments of each; 1024 in all.
     pub segments: u16,
-    /// The size of each, 27336 bytes to 256 TiB, rounded down to words. The system gives the memory when the node starts.
+    /// The size of each segment, 27336 bytes to 256 TiB, rounded down to words. The system allocates the memory when the node starts.
     pub segment_bytes: u64,
-    /// A file with the cluster's secret, readable by its owner only. Without one every process of the user is let in.
+    /// A file with the cluster's secret, readable by its owner only. Without a secret, every process of the user is admitted.
     pub secret_file: Option<PathBuf>,
-    /// How long a process may go without a sign of life before it counts as stalled; 100 ms to an hour.
+    /// The time without a heartbeat after which a process counts as stalled; 100 ms to an hour.
     pub lease: Duration,
-    /// Whether memory of processes that have died is taken back while others live. Programs then have to [hold](crate::ComputeThread::hold)
-    /// what they have unlinked and keep without a guard. Otherwise it is taken back when a process joins that finds no other, or by
+    /// True if the memory of dead processes is swept while others live. Programs then must [hold](crate::ComputeThread::hold) objects that they have
+    /// unlinked and keep without a guard. Otherwise that memory is collected when a process joins that finds no other member, or by
     /// [`Cluster::collect`](crate::Cluster::collect).
     pub sweep: bool,
 }
 
 impl MemoryNodeOptions {
-    /// One segment of 256 MiB, no secret, a lease of a second, no sweeping.
+    /// Returns options for one segment of 256 MiB, without a secret, with a lease of a second, without sweeping.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -85,11 +85,11 @@ impl MemoryNodeOptions {
 pub struct MemoryNode(Arc<Server>);
 
 impl MemoryNode {
-    /// Makes the memory and listens. What an earlier memory node of this name has left behind that was killed is removed.
+    /// Allocates the memory and listens. Removes the files of an earlier memory node of this name that was killed.
     ///
     /// # Errors
-    /// [`Error::CannotServe`] if another serves under this name, processes still use the memory of an earlier one, the directory is
-    /// somebody else's, or the system has less memory to give; [`Error::InvalidArgument`] for an option out of its bounds, or a secret's file that is
+    /// [`Error::CannotServe`] if another memory node serves under this name, processes still use the memory of an earlier one, the directory belongs
+    /// to another user, or the system has less memory; [`Error::InvalidArgument`] for an option out of its bounds, or a secret's file that is
     /// missing, empty or readable by others; [`Error::System`].
     pub fn listen(options: &MemoryNodeOptions) -> Result<Self> {
         let geometry =
@@ -106,7 +106,7 @@ impl MemoryNode {
         Ok(Self(Arc::new(server)))
     }
 
-    /// What makes it stop.
+    /// Returns a handle that stops it.
     ///
     /// # Errors
     /// [`Error::System`] if the process has too many open files.
@@ -114,7 +114,7 @@ impl MemoryNode {
         Ok(self.0.stopper()?)
     }
 
-    /// What tells how the cluster stands, from any thread.
+    /// Returns an observer of the cluster, for any thread.
     pub fn observer(&self) -> Observer {
         let (server, geometry) = (Arc::clone(&self.0), self.0.arena().geometry());
         Observer::new(move || {
@@ -123,8 +123,8 @@ impl MemoryNode {
         })
     }
 
-    /// Serves until it is told to stop; then all connections are closed and the cluster's directory is removed. The memory itself is gone when
-    /// the last process has ended that uses it.
+    /// Serves until it is stopped. Then all connections are closed and the cluster's directory is removed. The memory itself is freed when the last
+    /// process that uses it has ended.
     pub fn serve(self) {
         self.0.serve();
     }

@@ -1,16 +1,15 @@
-//! Testing with the simulator: what a simulated cluster tells, and what can be done to it.
+//! Testing with the simulator: observing a simulated cluster, and injecting faults.
 //!
-//! `Cluster::connect("sim:seed=7")` gives a cluster whose network, threads and clock are simulated: see
-//! [`Cluster::connect`](crate::Cluster::connect) for its options. Everything that can be done with a cluster can be done
-//! with it; and beyond that:
+//! `Cluster::connect("sim:seed=7")` returns a cluster whose network, threads and clock are simulated; [`Cluster::connect`](crate::Cluster::connect)
+//! lists its options. It supports all operations of a cluster, and in addition:
 //!
 //! - [`Simulation`]: the virtual clock, the trace and its hash;
-//! - [`Fault`]: something to go wrong at a certain time or operation;
-//! - [`Work`]: what a thread computes, which the simulator can not see;
-//! - [`History`]: which client did what and got what, for a checker of linearizability;
+//! - [`Fault`]: a fault at a certain time or operation;
+//! - [`Work`]: the cost of a thread's own computation, which the simulator can not measure;
+//! - [`History`]: the operations and results of clients, for a checker of linearizability;
 //! - `#[farfield::test(sim, seeds = 0..1000)]`: a test that runs under many seeds, each with its own number of threads in a process.
 //!
-//! The simulator itself is the crate `farfield-sim`. Something goes wrong:
+//! The simulator itself is the crate `farfield-sim`. A fault:
 //!
 //! ```
 //! use farfield::prelude::*;
@@ -19,10 +18,10 @@
 //! # fn main() -> farfield::Result<()> {
 //! let cluster = Cluster::connect("sim:seed=1")?;
 //! let simulation = cluster.simulation().expect("it is a simulated cluster");
-//! // Thread 1 dies at its third operation, whatever that is.
+//! // Thread 1 dies at its third chain.
 //! simulation.inject(Fault::crash(1).after_chains(2));
 //! let survivors = cluster.run_surviving(2, async |ct| {
-//!     // The survivor learns that nobody else will come.
+//!     // The survivor gets an error, since thread 1 can not arrive.
 //!     assert!(ct.barrier("all").await.is_err());
 //!     Ok(ct.index())
 //! })?;
@@ -31,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! What clients did:
+//! A history of operations:
 //!
 //! ```
 //! use farfield::prelude::*;

@@ -1,8 +1,8 @@
-//! Where the runtime's own words are in far memory, for tests that corrupt them: what `cargo xtask corrupt` aims at.
+//! The locations of metadata in far memory, for tests that corrupt it: the targets of `cargo xtask corrupt`.
 //!
-//! A [`Map`] is made of a cluster's geometry alone. Words at fixed places are told from that; those on blocks (pages of slots, pages of the
-//! pool, the list of candidates, descriptions) are found by following addresses that a caller reads. Addresses may be corrupt, so none is
-//! followed out of its segment, and no list further than `MOST_PAGES` pages.
+//! A [`Map`] is computed from a cluster's geometry alone. It determines metadata at fixed addresses. Metadata in blocks (pages of slots, pages of the
+//! pool, the list of candidates, descriptions) is found by following addresses that the caller reads. Addresses may be corrupt, so none is followed
+//! out of its segment, and no list further than `MOST_PAGES` pages.
 
 use std::ops::Range;
 
@@ -14,22 +14,22 @@ use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
-/// How many pages of a list of the pool are looked at.
+/// The limit for the pages of a list of the pool.
 const MOST_PAGES: usize = 64;
-/// How many words of a list of candidates, and of a description, count as its own.
+/// The limit for the words of a list of candidates, and of a description.
 const MOST_WORDS: u64 = 1024;
 const WORD: u64 = WORD_BYTES as u64;
 
-/// A word, and what it is for.
+/// A word of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Of which structure it is a part: two words of one kind mean the same.
+    /// The structure that it belongs to. Words of one kind have the same meaning.
     pub kind: &'static str,
-    /// Where it is.
+    /// The word's address.
     pub at: Address,
 }
 
-/// Where what is in the segments of a cluster.
+/// The locations of metadata in the segments of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
     geometry: Geometry,
@@ -40,23 +40,23 @@ pub struct Map {
 pub type Look<'a> = &'a dyn Fn(Address) -> u64;
 
 impl Map {
-    /// The map of so many memory nodes with so many segments each; none if there can be no such memory.
+    /// Makes the map of a geometry; `None` if it is invalid.
     pub fn new(nodes: u16, segments_per_node: u16, segment_bytes: u64) -> Option<Self> {
         let geometry = Geometry::new(nodes.into(), segments_per_node.into(), segment_bytes).ok()?;
         Some(Self { geometry, grid: Grid::new(geometry) })
     }
 
-    /// Where a word is in the memory of a `shm:` cluster, in bytes.
+    /// Returns the offset of a word in the memory of a `shm:` cluster, in bytes.
     pub fn place(&self, at: Address) -> u64 {
         (u64::from(at.segment()) << self.geometry.stride_log2()) + at.offset()
     }
 
-    /// The bytes of all segments.
+    /// Returns the size of all segments, in bytes.
     pub fn bytes(&self) -> u64 {
         self.geometry.bytes()
     }
 
-    /// The words at fixed places: headers, heads of the pool, directory, epochs, members, chunk tables.
+    /// Returns the metadata at fixed addresses: headers, heads of the pool, directory, epochs, members, chunk tables.
     pub fn fixed(&self) -> Vec<Metadata> {
         let mut words = Vec::new();
         for segment in self.segments() {
@@ -76,7 +76,7 @@ impl Map {
         words
     }
 
-    /// Those of segment 0's control block.
+    /// Returns the metadata of segment 0's control block.
     fn control() -> Vec<Metadata> {
         let mut words = Vec::new();
         for index in 0..DIRECTORY_ENTRIES {
@@ -95,7 +95,7 @@ impl Map {
         words
     }
 
-    /// The words on blocks, as the addresses that `look` reads lead to them: pages of slots, pages of the pool, the list of candidates,
+    /// Returns the metadata in blocks, found through the addresses that `look` reads: pages of slots, pages of the pool, the list of candidates,
     /// descriptions.
     pub fn found(&self, look: Look<'_>) -> Vec<Metadata> {
         let mut words = Vec::new();
@@ -130,7 +130,7 @@ impl Map {
         words
     }
 
-    /// The words on the pages of a list of the pool.
+    /// Returns the metadata on the pages of a list of the pool.
     fn pages(&self, head: u64, class: Class, look: Look<'_>) -> Vec<Metadata> {
         let (mut words, mut link) = (Vec::new(), head);
         for _ in 0..MOST_PAGES {
@@ -147,7 +147,7 @@ impl Map {
         words
     }
 
-    /// The words of chunks that are in use, whatever they are in use for.
+    /// Returns the ranges of chunks that are in use, for whatever purpose.
     pub fn heap(&self, look: Look<'_>) -> Vec<Range<Address>> {
         let mut used = Vec::new();
         for segment in self.segments() {
@@ -162,12 +162,12 @@ impl Map {
         used
     }
 
-    /// What a word in front of a segment's chunks is called.
+    /// Returns the name of a word in front of a segment's chunks.
     pub fn describe(&self, at: Address) -> String {
         control::describe(at)
     }
 
-    /// The states of the records in the control block.
+    /// Returns the addresses of the states of the records in the control block.
     pub fn records(&self) -> impl Iterator<Item = Address> + use<> {
         (0..SLOTS_HERE).map(control::member)
     }
@@ -176,7 +176,7 @@ impl Map {
         0..self.geometry.segments() as u16
     }
 
-    /// Whether so many bytes, of whole words, are where chunks are.
+    /// Returns whether the range is aligned to words and inside a segment's chunks.
     fn is_inside(&self, at: Address, bytes: u64) -> bool {
         u32::from(at.segment()) < self.geometry.segments()
             && at.bits().is_multiple_of(WORD)
@@ -189,7 +189,7 @@ fn metadata(kind: &'static str, at: Address) -> Metadata {
     Metadata { kind, at }
 }
 
-/// The words of a range.
+/// Returns the words of a range.
 fn range(kind: &'static str, range: Range<Address>) -> impl Iterator<Item = Metadata> {
     (range.start.bits()..range.end.bits())
         .step_by(WORD_BYTES)
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(map.found(&look(page.bits() | 1, 0)).len(), 8);
         let words = page_words(map.grid.chunk_bytes());
         assert_eq!(map.found(&look(page.bits(), 0)).len(), words);
-        // A page that leads to itself.
+        // A page that links to itself.
         assert_eq!(map.found(&look(page.bits(), page.bits())).len(), MOST_PAGES * words);
     }
 }

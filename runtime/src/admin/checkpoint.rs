@@ -1,20 +1,19 @@
-//! Checkpoints: a quiescent cluster in a file, and back.
+//! Checkpoints: saving a quiescent cluster to a file, and restoring it.
 //!
-//! | bytes | what |
+//! | bytes | contents |
 //! |---|---|
-//! | 0..64 | [`Header`]: what it is, the layout's version, how large the cluster was |
-//! | for each segment | how many chunks were taken, their words in the chunk table, and what was in them |
+//! | 0..64 | [`Header`]: magic number, version of the layout, size of the cluster |
+//! | for each segment | the number of taken chunks, their words in the chunk table, and their contents |
 //! | then | the directory |
-//! | the last 32 | SHA-256 of everything before |
+//! | the last 32 | SHA-256 of all bytes before |
 //!
-//! A file is read twice: once to see whether it is whole, then to take it in. So one that is cut off or altered changes nothing.
+//! A file is read twice: once to verify its checksum, then to restore it. So a truncated or altered file changes nothing.
 //!
-//! Pointers stay valid: an address is a segment and an offset, and both stay. So the cluster that a checkpoint is restored into has as
-//! many segments, or more, of the same size, or larger. (Up to 512 KiB a segment's size decides how large its chunks are; there it may
-//! not grow beyond a power of two.) How segments are divided among memory nodes may differ. What only the old cluster's processes knew,
-//! such as free blocks, is found again by [collecting](crate::memory::collect) memory: what no root leads to is not there afterwards. A
-//! lock that was held is free, and its next owner is told; names that threads had claimed are free, and barriers begin anew: processes
-//! are numbered anew, and so are runs.
+//! Pointers stay valid: an address is a segment and an offset, and both stay. So the cluster that is restored into needs at least as many segments,
+//! of at least the same size. (Up to 512 KiB a segment's size determines the size of its chunks; such a size must not grow beyond a power of two.)
+//! The segments may be divided among memory nodes differently. State that only processes of the old cluster had, such as free lists, is rebuilt by a
+//! [collection](super::collect): objects that are not reachable from a root are freed. Since processes and runs are numbered anew, held locks become
+//! free and their next owners are notified, claimed names become free, and barriers begin anew.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -33,18 +32,18 @@ use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
 const MAGIC: [u8; 16] = *b"farfield-checkpt";
-/// The version of this format.
+/// The version of the file format.
 const VERSION: u64 = 1;
 const HEADER_WORDS: usize = 6;
 const HEADER_BYTES: usize = MAGIC.len() + HEADER_WORDS * WORD_BYTES;
-/// How words lie in the file: as in memory.
+/// The byte order of words: that of memory.
 const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 const DIGEST_BYTES: usize = 32;
 const DIRECTORY_WORDS: usize = DIRECTORY_ENTRIES * Entry::WORDS;
-/// How many words are moved at a time.
-const WORDS_AT_A_TIME: usize = 1024;
+/// The number of words that are copied at a time.
+const WORDS_PER_COPY: usize = 1024;
 
-/// What a file begins with.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     layout: u64,
@@ -62,7 +61,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; the error is what is wrong with it.
+    /// Parses a header. The error is the reason for refusing it.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let bytes = bytes.get(..HEADER_BYTES).ok_or("it is too short for a checkpoint")?;
         let (magic, words) = bytes.split_at(MAGIC.len());
@@ -86,7 +85,7 @@ impl Header {
     }
 }
 
-/// A file that is being written, and what it comes to so far.
+/// A file that is being written, with the checksum of its contents.
 struct Writer<'a> {
     file: BufWriter<File>,
     digest: Sha256,
@@ -114,7 +113,7 @@ fn failed(path: &Path, reason: impl Into<Box<str>>) -> Error {
     Error::from(error::Checkpoint { file: path.display().to_string().into(), reason: reason.into() })
 }
 
-/// Reads a file from its beginning to where its digest begins, and its header; refuses it if it is not whole.
+/// Verifies a file's checksum. Returns its header and the position of its digest.
 pub(crate) fn examine(path: &Path) -> Result<(Header, u64)> {
     let io = |cause: io::Error| failed(path, cause.to_string());
     let file = files::open(path, OpenOptions::new().read(true)).map_err(io)?;
@@ -128,7 +127,7 @@ pub(crate) fn examine(path: &Path) -> Result<(Header, u64)> {
     let mut digest = Sha256::new();
     digest.update(&head);
     let mut left = body.saturating_sub(head.len() as u64);
-    let mut buffer = vec![0; WORDS_AT_A_TIME * WORD_BYTES];
+    let mut buffer = vec![0; WORDS_PER_COPY * WORD_BYTES];
     while left > 0 {
         let count = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         file.read_exact(&mut buffer[..count]).map_err(io)?;
@@ -143,7 +142,7 @@ pub(crate) fn examine(path: &Path) -> Result<(Header, u64)> {
     Ok((header, body))
 }
 
-/// Takes words off the front of a file that was found whole.
+/// Reads words from the front of a verified file.
 struct Reader<'a> {
     file: BufReader<File>,
     left: u64,
@@ -162,36 +161,36 @@ impl Reader<'_> {
 }
 
 impl Cluster {
-    /// Writes all objects and roots to a file, which is replaced if it is there. Gives its bytes.
+    /// Writes all objects and roots to a file, which is replaced if it exists. Returns its size in bytes.
     ///
-    /// Nobody else may take part in the cluster meanwhile, and whoever comes waits. So it is quiescent by itself.
+    /// This process must be the cluster's only member, and other processes can not join meanwhile, so the cluster is quiescent.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] if the file can not be written; [`Error::InvalidArgument`] if other processes are there, runs are under
-    /// way, or the cluster is one process's own.
+    /// [`Error::Checkpoint`] if the file can not be written. [`Error::InvalidArgument`] if there are other members, runs are under way, or the
+    /// cluster is private to this process.
     pub fn checkpoint(&self, path: &Path) -> Result<u64> {
         self.alone("checkpoint", async |ct| save(ct, path).await)
     }
 
-    /// Takes in what [`checkpoint`](Self::checkpoint) has written. The cluster has to be new and empty, and to have as many segments or
-    /// more, of the same size or larger; sizes up to 512 KiB may not grow beyond a power of two. All pointers are valid as they were.
+    /// Restores a file that [`checkpoint`](Self::checkpoint) has written. The cluster must be empty, with at least as many segments of at least the
+    /// same size; sizes up to 512 KiB must not grow beyond a power of two. All pointers stay valid.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] if the file can not be read, is none, was cut off or altered, or does not fit; then nothing has changed.
-    /// Otherwise as [`checkpoint`](Self::checkpoint).
+    /// [`Error::Checkpoint`] if the file can not be read, is not a checkpoint, is truncated or altered, or does not fit: the cluster is unchanged.
+    /// Those of [`checkpoint`](Self::checkpoint).
     pub fn restore(&self, path: &Path) -> Result<()> {
         let (header, body) = examine(path)?;
         self.alone("restore", async |ct| load(ct, path, header, body).await)
     }
 }
 
-/// The words of a segment that chunks take up, given how many have been taken.
+/// Returns how many words the chunks of a segment take, given the number of taken chunks.
 fn used(grid: &Grid, segment: u16, taken: u64) -> usize {
     (taken * grid.chunk_bytes()).min(grid.bytes(segment)) as usize / WORD_BYTES
 }
 
 async fn save(ct: &ComputeThread, path: &Path) -> Result<u64> {
-    // Beside the file, so that what was there before stays until this one is whole.
+    // Written to a second file, so that the old checkpoint stays until the new one is complete.
     let mut beside = path.as_os_str().to_owned();
     beside.push(".partial");
     let beside = Path::new(&beside);
@@ -229,7 +228,7 @@ async fn save_to(ct: &ComputeThread, path: &Path, file: File) -> Result<u64> {
 async fn copy_out(ct: &ComputeThread, to: &mut Writer<'_>, from: Address, words: usize) -> Result<()> {
     let mut done = 0;
     while done < words {
-        let count = (words - done).min(WORDS_AT_A_TIME);
+        let count = (words - done).min(WORDS_PER_COPY);
         let part = ct.read_far(from.add((done * WORD_BYTES) as u64), count).await?;
         to.write(bytemuck::cast_slice(&part))?;
         done += count;
@@ -282,7 +281,7 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
 async fn copy_in(ct: &ComputeThread, from: &mut Reader<'_>, to: Address, words: usize) -> Result<()> {
     let mut done = 0;
     while done < words {
-        let count = (words - done).min(WORDS_AT_A_TIME);
+        let count = (words - done).min(WORDS_PER_COPY);
         let part = from.words(count)?;
         ct.write_words(to.add((done * WORD_BYTES) as u64), &part).await?;
         done += count;
@@ -290,7 +289,7 @@ async fn copy_in(ct: &ComputeThread, from: &mut Reader<'_>, to: Address, words: 
     Ok(())
 }
 
-/// Reads bytes as what a file begins with.
+/// Parses bytes as the header of a file.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn parse(bytes: &[u8]) {
     drop(Header::parse(bytes));

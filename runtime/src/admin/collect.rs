@@ -1,29 +1,28 @@
-//! Collecting what the dead have left.
+//! Collection: frees the memory that dead processes have lost, while the cluster has one member.
 //!
-//! A process that dies takes with it what it knew of memory: the free blocks in its threads' lists, what they had retired, what they
-//! had allocated and not yet linked. No word in far memory says whose these are; keeping such words would cost every operation.
-//! Instead memory is *collected* when that is known to have happened: evictions are counted, and so are processes that left while
-//! others kept their garbage from being freed. What the roots lead to is in use, and everything else is free.
+//! The death of a process loses its local knowledge of memory: the free lists and limbo lists of its threads, and objects that it had allocated and
+//! not linked. No word in far memory records the owner of such blocks; recording it would cost every operation. Instead memory is *collected* after
+//! such losses. Evictions are counted, and so are processes that left garbage which others kept from being freed. Blocks that are reachable from the
+//! roots are in use; all others are free.
 //!
 //! # When
 //!
-//! By a process that joins and finds nobody else, before it has done anything, and by `farfield collect`, which is one; while others
-//! live, memory is [swept](super::sweep) if the cluster was made so.
-//! Nobody then holds a block that no root leads to, since there is nobody. Who joins meanwhile waits. Between the two it is as with
-//! Dekker's algorithm: a process makes its record and then looks for a collector; a collector says so and then looks for records; so
-//! one of them sees the other.
+//! A process collects when it joins and finds no other member, before its first operation. `farfield collect` is such a process. In a cluster with
+//! other members memory is [swept](crate::sweep), if the cluster was made so. Without other members no process holds a block that is unreachable from
+//! the roots. A process that joins meanwhile waits. The two exclude each other like in Dekker's algorithm: a joining process writes its record and
+//! then checks for a collector; a collector announces itself and then checks for records. So at least one of them sees the other.
 //!
-//! # What it takes and gives
+//! # Tracing and rebuilding
 //!
-//! Objects are found by the [descriptions](farfield_words::describe) that are published with roots; one whose type is not described is
-//! taken for a block of possible pointers. So a pointer that a type hides in an integer leads nowhere.
+//! Objects are traced by the [descriptions](farfield_words::describe) that are published with roots. All words of an object without a description are
+//! taken for pointers. A pointer that a described type hides in an integer is not followed.
 //!
-//! All of the allocator's state is made anew: the [pool](super::pool)'s lists are emptied *first*, then chunks without a marked block
-//! become free, and the unmarked blocks of the others go to the pool. A collector that dies leaves at most less in the pool than
-//! there could be; what has been collected is written last, so the next one begins again.
+//! All of the allocator's state is rebuilt: the pool's lists are emptied *first*, then chunks without a marked block become free, and the unmarked
+//! blocks of the others go to the pool. A collector that dies leaves at worst too few blocks in the pool. The collection is recorded last, so the
+//! next collector starts again.
 //!
-//! It costs a READ for each object, of which up to 32 are one round trip, one for each chunk table, and for each chunk in use a block's
-//! worth of giving back.
+//! It costs a READ for each object, up to 32 of which share a round trip, one for each chunk table, and for each chunk in use the WRITEs of one page
+//! of the pool.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -51,24 +50,24 @@ use farfield_words::WORD_BYTES;
 use farfield_words::layouts::{Found, Layouts};
 use farfield_words::link_targets;
 
-/// How long a process waits that joins while another keeps others out. A checkpoint of a large memory takes longer; but a corrupt word that names a
-/// living process would take for ever.
+/// The time for which a joining process waits for one that excludes it. A checkpoint of a large memory takes longer. Without a limit a corrupt word
+/// that names a live process would block it for ever.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How many objects are read at a time.
+/// The number of objects that are read at a time.
 const OBJECTS_PER_CHAIN: usize = 32;
-/// The longest description that is read, in bytes.
-const LONGEST_DESCRIPTION: u64 = 1 << 20;
+/// The maximum size of a description, in bytes.
+const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
 
-/// The type of an object, in the description of its root, if it is known.
+/// The type of an object, in the description of its root, if it is described.
 type Type = Option<usize>;
 
-/// How objects are traced.
+/// The environment of a trace.
 #[derive(Clone, Copy)]
 pub(crate) enum TraceMode<'a> {
-    /// Nobody else is there, and locks may be freed.
-    Alone { frees_locks: bool },
-    /// Others are at work: what is found may be true no more.
-    Beside(&'a Pace),
+    /// This process is the only member. Locks may be freed.
+    Exclusive { frees_locks: bool },
+    /// The cluster is in use: the result may be out of date when it is returned.
+    Concurrent(&'a Pace),
 }
 
 fn words_of(block: Block) -> usize {
@@ -76,8 +75,8 @@ fn words_of(block: Block) -> usize {
 }
 
 impl ThreadHeap {
-    /// Forgets what the thread and its process hold: all of it is about to be found again.
-    fn forget_everything(&self) {
+    /// Clears the free lists of the thread and its process, which the collection finds again.
+    fn clear_caches(&self) {
         drop(self.process.take_spare());
         self.process.known.forget();
         for node in &self.nodes {
@@ -86,22 +85,22 @@ impl ThreadHeap {
         }
     }
 
-    /// Takes in a free block that was found.
-    fn put_found(&self, class: Class, at: Address) {
+    /// Adds a free block that the collection has found.
+    fn put_free(&self, class: Class, at: Address) {
         if self.node(at).borrow_mut().put(class, at) > self.keeps() {
             self.has_surplus.set(true);
         }
     }
 }
 
-/// Keeps others from joining. Dropped, also over an error, it lets them in again.
-struct Alone<'a> {
+/// Excludes other processes from joining, until it is dropped, also by an error.
+struct SoleMember<'a> {
     ct: &'a ComputeThread,
     word: u64,
 }
 
-impl Alone<'_> {
-    /// Lets others join. One round trip.
+impl SoleMember<'_> {
+    /// Admits other processes again. One round trip.
     async fn end(self) -> Result<()> {
         let mut chain = self.ct.empty_chain();
         chain.replace(control::collector(), self.word, 0);
@@ -111,15 +110,15 @@ impl Alone<'_> {
     }
 }
 
-impl Drop for Alone<'_> {
+impl Drop for SoleMember<'_> {
     fn drop(&mut self) {
         self.ct.compensate(Exchange::of_word(control::collector(), self.word, 0));
     }
 }
 
 impl ComputeThread {
-    /// Collects memory if processes have left some and this one is the only member; returns how many bytes were lost. For a process that
-    /// has joined just now and done nothing yet.
+    /// Collects memory if dead processes have left some and this process is the only member. Returns how many bytes were lost. For a process that has
+    /// joined and not done any operation yet.
     pub(crate) async fn collect_if_alone(&self) -> Result<u64> {
         let [debts, collected] = self.read_array(control::debts()).await?;
         if debts == collected {
@@ -128,8 +127,8 @@ impl ComputeThread {
         self.collect_alone().await.map(|lost| lost.unwrap_or_default())
     }
 
-    /// Collects memory if this process is the only member, and returns how many bytes were lost; otherwise returns the others. As
-    /// [`collect_if_alone`](Self::collect_if_alone), also if no process has left anything.
+    /// Collects memory if this process is the only member, and returns how many bytes were lost; otherwise returns the other members. Like
+    /// [`collect_if_alone`](Self::collect_if_alone), also if no process has died.
     pub(crate) async fn collect_alone(&self) -> Result<Result<u64, Vec<Seen>>> {
         let body = async |ct: &Self| {
             let debts = ct.read_word(control::debts()).await?;
@@ -140,9 +139,9 @@ impl ComputeThread {
         self.while_alone(body).await
     }
 
-    /// Keeps others from joining if nobody else is there. `collector` is who did so before.
-    async fn shut_others_out(&self, me: u32, collector: u64) -> Result<Option<Alone<'_>>> {
-        // One that has died over it is gone.
+    /// Excludes other processes if this one is the only member. `collector` is the word of the previous collector.
+    async fn exclude_others(&self, me: u32, collector: u64) -> Result<Option<SoleMember<'_>>> {
+        // A previous collector that has died is no member.
         let is_free = collector == 0 || !self.is_member(collector - 1).await?;
         if !is_free || self.may_still_exchange(control::collector()) {
             return Ok(None);
@@ -151,13 +150,13 @@ impl ComputeThread {
         if self.compare_exchange_word(control::collector(), collector, word).await? != collector {
             return Ok(None);
         }
-        let alone = Alone { ct: self, word };
+        let alone = SoleMember { ct: self, word };
         let is_alone = self.members().await?.iter().all(|member| member.identity == me);
         if !is_alone {
             alone.end().await?;
             return Ok(None);
         }
-        // This process's keeper may be sweeping. It looks for a collector as this looks for it, so it begins nothing new.
+        // This process's keeper may be sweeping. It checks for a collector like other processes, so it starts no new sweep.
         let (mut backoff, began) = (self.retry().bounded(), self.now());
         while self.read_word(control::sweeper()).await? == word {
             if self.now().saturating_sub(began) > PATIENCE {
@@ -169,7 +168,7 @@ impl ComputeThread {
         Ok(Some(alone))
     }
 
-    /// Runs `body` if this process is the cluster's only member; otherwise returns the others.
+    /// Runs `body` if this process is the cluster's only member; otherwise returns the other members.
     pub(crate) async fn while_alone<R>(
         &self,
         body: impl AsyncFnOnce(&Self) -> Result<R>,
@@ -178,7 +177,7 @@ impl ComputeThread {
             return Ok(Err(Vec::new()));
         };
         let collector = self.read_word(control::collector()).await?;
-        let Some(alone) = self.shut_others_out(me, collector).await? else {
+        let Some(alone) = self.exclude_others(me, collector).await? else {
             let mut others = self.members().await?;
             others.retain(|other| other.identity != me);
             return Ok(Err(others));
@@ -188,7 +187,7 @@ impl ComputeThread {
         done.map(Ok)
     }
 
-    /// Waits until nobody collects memory. For a process that has made its record.
+    /// Waits until no process collects memory. For a process that has written its record.
     pub(crate) async fn wait_for_collector(&self, me: u32) -> Result<()> {
         let (mut backoff, began) = (self.retry().bounded(), self.now());
         loop {
@@ -212,19 +211,19 @@ impl ComputeThread {
         Ok(members.iter().any(|member| u64::from(member.identity) == identity && !member.is_gone()))
     }
 
-    /// Collects memory: nobody else is there. With `frees_locks` those of described objects that are held become free, and their next
-    /// owners are told. Returns how many bytes were lost: neither reachable from a root nor in the pool.
+    /// Collects memory, as the only member. With `frees_locks`, held locks of described objects become free, and their next owners are notified.
+    /// Returns how many bytes were lost: neither reachable from a root nor in the pool.
     pub(crate) async fn collect(&self, frees_locks: bool) -> Result<u64> {
         let heap = self.heap();
         let geometry = heap.geometry;
-        // What this process holds is made anew with everything else.
-        heap.forget_everything();
+        // This process's blocks are found again, like all others.
+        heap.clear_caches();
         let mut map = self.read_map().await?;
-        let live = self.mark_all(&mut map, TraceMode::Alone { frees_locks }).await?;
+        let live = self.mark_all(&mut map, TraceMode::Exclusive { frees_locks }).await?;
         let lost = map.candidates(Some(&self.read_pool(&Pace::default()).await?));
         let lost = lost.iter().map(BlockRange::asked_bytes).sum();
         self.fetch_add_word(control::collected_bytes(), lost).await?;
-        // First of all: what stands in a list must not be in another, too.
+        // First, since no block may be in two lists.
         for node in 0..geometry.nodes() {
             let first = geometry.segments_of(node).start;
             self.write_words(control::pool_head(first, 0), &[0; CLASSES]).await?;
@@ -247,7 +246,7 @@ impl ComputeThread {
         Ok(lost)
     }
 
-    /// What all chunks are used for, with nothing marked.
+    /// Reads the use of all chunks. No block is marked.
     pub(crate) async fn read_map(&self) -> Result<Map> {
         let geometry = self.heap().geometry;
         let mut tables = Vec::new();
@@ -264,11 +263,11 @@ impl ComputeThread {
         (0..).zip(words).map(|(chunk, word)| self.heap().grid.usage(segment, chunk, word)).collect()
     }
 
-    /// Marks everything that roots lead to; gives the bytes of objects, by memory node.
+    /// Marks all blocks that are reachable from the roots. Returns the bytes of objects, by memory node.
     pub(crate) async fn mark_all(&self, map: &mut Map, mode: TraceMode<'_>) -> Result<HashMap<u16, u64>> {
-        let frees_locks = matches!(mode, TraceMode::Alone { frees_locks: true });
+        let frees_locks = matches!(mode, TraceMode::Exclusive { frees_locks: true });
         let mut live: HashMap<u16, u64> = (0..self.heap().geometry.nodes()).map(|node| (node, 0)).collect();
-        // Parts of the control block that lie among the objects.
+        // Pages of slots and records are outside the control block, among the objects.
         let pages = self.read_words(control::epoch_page(0), SLOT_PAGES, |words| Ok(words.to_vec())).await?;
         let pages = (0..).zip(pages).map(|(index, word)| decode::slot_page(&self.heap().grid, index, word));
         let pages: Vec<Option<Address>> = pages.collect::<Result<_>>()?;
@@ -326,7 +325,7 @@ impl ComputeThread {
         Ok(live)
     }
 
-    /// Takes objects that are not marked yet, and marks them: as many as are read in one round trip.
+    /// Takes objects that are not marked yet, and marks them: as many as one round trip reads.
     fn take_unmarked(pending: &mut Vec<(Address, Type)>, map: &mut Map) -> Vec<(Block, Type)> {
         let (mut objects, mut words) = (Vec::new(), 0);
         while objects.len() < OBJECTS_PER_CHAIN
@@ -347,27 +346,27 @@ impl ComputeThread {
         objects
     }
 
-    /// Reads blocks one behind the other: all at the same time, or one that is larger than what is read at a time.
+    /// Reads blocks, one after the other in the result: all in one round trip, or one block that is larger than the limit of a READ.
     async fn read_blocks(&self, blocks: &[Block], mode: TraceMode<'_>) -> Result<Vec<u64>> {
         if let [block] = blocks {
             return match mode {
-                TraceMode::Alone { .. } => self.read_far(block.address, words_of(*block)).await,
-                TraceMode::Beside(pace) => self.scan_far(block.address, words_of(*block), pace).await,
+                TraceMode::Exclusive { .. } => self.read_far(block.address, words_of(*block)).await,
+                TraceMode::Concurrent(pace) => self.scan_far(block.address, words_of(*block), pace).await,
             };
         }
         let mut read: Vec<Vec<u64>> = vec![Vec::new(); blocks.len()];
         let mut nodes: Vec<u16> = blocks.iter().map(|block| self.node_of(block.address)).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        // A chain goes to one memory node; those to several are under way together.
+        // A chain accesses one memory node. Chains to several nodes overlap.
         let submitted = nodes.into_iter().map(|node| {
             let mut chain = self.empty_chain();
             let mut slots = Vec::new();
             for (index, block) in blocks.iter().enumerate() {
                 if self.node_of(block.address) == node {
                     let slot = match mode {
-                        TraceMode::Alone { .. } => chain.read(block.address, words_of(*block)),
-                        TraceMode::Beside(_) => chain.scan(block.address, words_of(*block)),
+                        TraceMode::Exclusive { .. } => chain.read(block.address, words_of(*block)),
+                        TraceMode::Concurrent(_) => chain.scan(block.address, words_of(*block)),
                     };
                     slots.push((index, slot));
                 }
@@ -380,23 +379,23 @@ impl ComputeThread {
                 read[index] = done.words(&slot).to_vec();
             }
         }
-        if let TraceMode::Beside(pace) = mode {
-            pace.breathe(self).await;
+        if let TraceMode::Concurrent(pace) = mode {
+            pace.pause(self).await;
         }
         Ok(read.concat())
     }
 
-    /// How many bytes the description at an address has; nothing if none can be there.
+    /// Returns the size of the description at an address, in bytes; `None` if no description can be there.
     async fn read_description_bytes(&self, at: Address) -> Result<Option<u64>> {
         if at.is_null() || self.heap().check(at, WORD_BYTES as u64).is_err() {
             return Ok(None);
         }
         let bytes = self.read_word(at).await?;
-        let fits = bytes <= LONGEST_DESCRIPTION && self.heap().check(at, bytes + WORD_BYTES as u64).is_ok();
+        let fits = bytes <= MAX_DESCRIPTION_BYTES && self.heap().check(at, bytes + WORD_BYTES as u64).is_ok();
         Ok(fits.then_some(bytes))
     }
 
-    /// The description at an address; nothing if there is none that makes sense.
+    /// Reads the description at an address; `None` if it is invalid.
     pub(crate) async fn read_description(&self, at: Address) -> Result<Option<Layouts>> {
         let Some(bytes) = self.read_description_bytes(at).await? else { return Ok(None) };
         let words = self.read_far(at.add(WORD_BYTES as u64), (bytes as usize).div_ceil(WORD_BYTES)).await?;
@@ -404,7 +403,7 @@ impl ComputeThread {
         Ok(std::str::from_utf8(&text[..bytes as usize]).ok().and_then(Layouts::parse))
     }
 
-    /// Makes a segment's chunks anew; gives the bytes that are free.
+    /// Rebuilds a segment's chunks. Returns the free bytes.
     async fn rebuild(&self, map: &Map, segment: u16) -> Result<u64> {
         let (heap, grid) = (self.heap(), self.heap().grid);
         let table = &map.tables[usize::from(segment)];
@@ -428,11 +427,11 @@ impl ComputeThread {
                     } else {
                         words.push(Use::Small(class).to_word());
                         for at in free {
-                            heap.put_found(class, at);
+                            heap.put_free(class, at);
                         }
                     }
                 }
-                // What was taken and never used, or belonged to something that is not.
+                // A chunk that was taken and never used, or part of a large object that is not complete.
                 _ => {
                     freed += grid.chunk_bytes();
                     words.push(Use::Free.to_word());
@@ -450,7 +449,7 @@ impl ComputeThread {
 
     // ---- descriptions ------------------------------------------------------------------------------------------
 
-    /// Puts a description into far memory; gives where it is.
+    /// Writes a description to far memory. Returns its address.
     pub(crate) async fn publish_description(&self, text: &str) -> Result<u64> {
         let mut words = vec![0; 1 + text.len().div_ceil(WORD_BYTES)];
         words[0] = text.len() as u64;
@@ -460,13 +459,13 @@ impl ComputeThread {
         Ok(block.address.bits())
     }
 
-    /// Frees a description that nothing leads to any more.
+    /// Frees a description whose root is gone.
     pub(crate) async fn forget_description(&self, at: Address) -> Result<()> {
         if let Some(bytes) = self.read_description_bytes(at).await? {
             let bytes = bytes.next_multiple_of(WORD_BYTES as u64) + WORD_BYTES as u64;
             let bytes = self.heap().grid.block_bytes(bytes, WORD_BYTES as u64);
             let block = self.heap().grid.whole(Block { address: at, bytes });
-            // Others may be reading it.
+            // Another process may be reading it.
             let _guard = self.pin();
             self.retire_block(block);
         }

@@ -1,14 +1,12 @@
-//! What objects look like, for programs that do not have their types: by the description that a root was published with.
+//! Dumps: objects as values, for programs without their types, by the description that a root was published with.
 //!
-//! A description and all that it leads to come from far memory, so either may be anything. A dump of them ends, and is no larger than its
-//! caller allows: it takes a number of *values* (fields, elements and objects, those of all objects together), of each object no more
-//! than 1 MiB, of links at most 1,000 in a row, of kinds 64 inside each other, and of all that is inside each other in the result some
-//! 2,000 levels: what goes through it by recursion has stack for that. Where it stops short the result says so:
-//! [`DumpedValue::Omitted`], `omitted` of a list, `is_cut` of a pointer.
+//! A description and the objects reachable from it come from far memory, so either may have any content. A dump terminates, and is no larger than its
+//! caller allows. The limits: a number of *values* (fields, elements and objects, of all objects together), 1 MiB of each object, 1,000 links in a
+//! row, 64 nested kinds, and some 2,000 nested levels in the result, which recursive functions over it have stack for. Where a limit cuts the dump
+//! the result says so: [`DumpedValue::Omitted`], `omitted` of a list, `is_cut` of a pointer.
 //!
-//! Objects are read in the order of their distance from the root, one after the other and not one inside the other: a list of a
-//! thousand nodes takes no deeper a stack than one. So if the limit is reached, what is near is shown and what is far is not. The objects
-//! are put inside each other at the end.
+//! Objects are read in the order of their distance from the root, one after the other and not recursively: a list of a thousand nodes takes no deeper
+//! stack than one. So if the limit is reached, near objects are shown and far ones are not. At the end the objects are nested.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -20,13 +18,13 @@ use farfield_words::Address;
 use farfield_words::layouts::{FieldKind, Layouts, TypeLayout};
 use farfield_words::{Pod, WORD_BYTES};
 
-/// An object as its description shows it.
+/// An object, decoded by its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dumped {
-    /// Where it is.
+    /// The object's address.
     pub address: Address,
-    /// Its type.
+    /// The name of its type.
     pub type_name: String,
     /// Its fields: name and value.
     pub fields: Vec<(String, DumpedValue)>,
@@ -38,26 +36,26 @@ pub struct Dumped {
 pub enum DumpedValue {
     /// A plain value: a number, `true`, a character, or the bytes of a value of another type, in hexadecimal.
     Plain(String),
-    /// Bytes that are text: UTF-8 without control characters other than tabs and line ends, and without the zeros that follow it.
+    /// Bytes that are text: UTF-8 without control characters other than tabs and line ends. Trailing zeros are removed.
     Text(String),
-    /// A pointer and its marks; the object, if it was followed.
+    /// A pointer and its marks, with the object if it was followed.
     Pointer {
-        /// Where it leads.
+        /// The address in the pointer.
         address: Address,
         /// The mark bits, or the stamp of a stamped link.
         marks: u64,
-        /// What is there, unless it is farther away than was asked for, was shown before, or can be no object.
+        /// The object. `None` if it is farther away than the requested depth, is shown elsewhere, or is not valid.
         target: Option<Box<Dumped>>,
-        /// True if only the limit kept it from being followed.
+        /// True if the pointer was not followed because the limit was reached.
         is_cut: bool,
     },
     /// A lock's word.
     Lock(u64),
-    /// Elements.
+    /// The elements of an array or a tail.
     List {
         /// The first elements.
         values: Vec<DumpedValue>,
-        /// How many follow that are not shown.
+        /// The number of further elements, which are not shown.
         omitted: u64,
     },
     /// A nested struct.
@@ -66,25 +64,25 @@ pub enum DumpedValue {
     Omitted,
 }
 
-/// How many links are followed in a row at most.
-const MOST_LINKS: usize = 1000;
-/// How much of an object, and of a tail, is read, in bytes.
-const MOST_BYTES: u64 = 1 << 20;
-/// How deep the kinds of a field may be nested, those of the structs in it included.
-const DEEPEST: u32 = 64;
-/// How many objects, structs and lists may be inside each other in the result. (Those of one more object are added to that.)
-const MOST_LEVELS: usize = 2000;
-/// How many bytes of a plain value count as a value.
+/// The maximum number of links in a row.
+const MAX_LINKS: usize = 1000;
+/// The maximum size of an object, and of a tail, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+/// The maximum nesting of the kinds of a field, including nested structs.
+const MAX_NESTING: u32 = 64;
+/// The maximum nesting of objects, structs and lists in the result. (One more object may exceed it by its own nesting.)
+const MAX_LEVELS: usize = 2000;
+/// The number of bytes of a plain value that count as one value.
 const BYTES_PER_VALUE: usize = 64;
 
 impl ComputeThread {
-    /// The object that a root names and, up to `depth` links away, what it leads to: `limit` values in all.
+    /// Reads the object of a root and the objects up to `depth` links away: `limit` values in all.
     ///
-    /// A `depth` of more than 1,000 counts as 1,000. Takes a READ for each object, and memory in proportion to `limit`.
+    /// A `depth` of more than 1,000 counts as 1,000. Costs a READ for each object, and memory in proportion to `limit`.
     ///
     /// # Errors
-    /// [`Error::RootNotFound`]; [`Error::InvalidArgument`] if the root's type is not described, as where a cluster is one process's
-    /// own; [`Error::InvalidPointer`] if the root leads to no object; those of a READ.
+    /// [`Error::RootNotFound`]; [`Error::InvalidArgument`] if the root's type is not described, as in a private cluster; [`Error::InvalidPointer`] if
+    /// no object can be at the root's address; those of a READ.
     pub async fn dump(&self, root: &str, depth: usize, limit: usize) -> Result<Dumped> {
         let roots = self.roots().await?;
         let found = roots.into_iter().find(|seen| seen.name == root);
@@ -98,11 +96,11 @@ impl ComputeThread {
         dumped.ok_or_else(|| Error::from(error::RootNotFound { root: root.into() }))
     }
 
-    /// As [`dump`](Self::dump), of an object with the first type of a description; nothing if none can be there.
+    /// Like [`dump`](Self::dump), of an object with the first type of a description. `None` if no object can be there.
     ///
     /// # Errors
-    /// Those of a READ that does not reach its memory node. Each address is checked before it is read, so nothing that a description says or an
-    /// object holds is an error.
+    /// Those of a READ that does not reach its memory node. Each address is checked before it is read, so no content of a description or an object is
+    /// an error.
     pub(crate) async fn dump_described(
         &self,
         layouts: &Layouts,
@@ -111,71 +109,71 @@ impl ComputeThread {
         limit: usize,
     ) -> Result<Option<Dumped>> {
         let _guard = self.pin();
-        let wanted = vec![Wanted { at, of: Layouts::ROOT, depth: depth.min(MOST_LINKS), level: 0 }];
+        let wanted = vec![Wanted { at, of: Layouts::ROOT, depth: depth.min(MAX_LINKS), level: 0 }];
         let (seen, left) = (HashSet::new(), limit.max(1));
         Dump { ct: self, layouts, wanted, seen, left, nesting: 0, level: 0 }.everything().await
     }
 }
 
-/// A dump under way.
+/// A dump in progress.
 struct Dump<'a> {
     ct: &'a ComputeThread,
     layouts: &'a Layouts,
-    /// What pointers lead to that are to be followed, in the order in which they were found: those of an object side by side.
+    /// Pointers to be followed, in the order in which they were found. Those of an object are adjacent.
     wanted: Vec<Wanted>,
     seen: HashSet<Address>,
-    /// How many more values may be shown.
+    /// The remaining number of values.
     left: usize,
-    /// How deep the value that is looked at is in its object.
+    /// The nesting of the current value in its object.
     nesting: u32,
-    /// How deep it is in the result.
+    /// The nesting of the current value in the result.
     level: usize,
 }
 
-/// An object that is to be looked at.
+/// An object to be read.
 #[derive(Clone, Copy)]
 struct Wanted {
     at: Address,
     of: usize,
-    /// How many links may be followed from it.
+    /// The remaining number of links.
     depth: usize,
-    /// How deep it is in the result.
+    /// Its nesting in the result.
     level: usize,
 }
 
-/// What a pointer leads to.
+/// The target of a pointer.
 #[derive(Default)]
 enum Target {
     Object {
         dumped: Dumped,
-        /// Where the targets of its pointers begin among all.
+        /// The index of the first target of its pointers, among all targets.
         first: usize,
     },
     /// An object that is not shown because the limit was reached.
     Cut,
-    /// Nothing, or what is shown elsewhere.
+    /// No object, or one that is shown elsewhere.
     #[default]
     Nothing,
 }
 
-/// What is dumped, later.
+/// A recursive future.
 type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
 impl Dump<'_> {
-    /// Counts a value; false if there may be no more.
+    /// Counts values. Returns false if the limit is exceeded.
     fn take(&mut self, values: usize) -> bool {
         let Some(left) = self.left.checked_sub(values) else { return false };
         self.left = left;
         true
     }
 
-    /// The first object that is wanted, with all others in it.
+    /// Reads the first wanted object, with all others nested in it.
     async fn everything(&mut self) -> Result<Option<Dumped>> {
         let mut targets = Vec::new();
         while let Some(wanted) = self.wanted.get(targets.len()).copied() {
             targets.push(self.object(wanted).await?);
         }
-        // Whatever an object leads to was found after it.
+        // The targets of an object's pointers have higher indices than the object.
         for index in (0..targets.len()).rev() {
             let (before, after) = targets.split_at_mut(index + 1);
             if let Target::Object { dumped, first } = &mut before[index] {
@@ -197,13 +195,13 @@ impl Dump<'_> {
         }
         self.seen.insert(at);
         self.level = level;
-        let words = self.ct.read_far(at, of.bytes.min(MOST_BYTES) as usize / WORD_BYTES).await?;
+        let words = self.ct.read_far(at, of.bytes.min(MAX_BYTES) as usize / WORD_BYTES).await?;
         let first = self.wanted.len();
         let fields = self.fields(of, at, bytemuck::cast_slice(&words), depth).await?;
         Ok(Target::Object { dumped: Dumped { address: at, type_name: of.name.to_string(), fields }, first })
     }
 
-    /// The fields of a struct at `at`, which `bytes` begin with.
+    /// Decodes the fields of a struct at `at`, from `bytes`.
     async fn fields(
         &mut self,
         of: &TypeLayout,
@@ -224,7 +222,7 @@ impl Dump<'_> {
         Ok(fields)
     }
 
-    /// A value at `at`, which `bytes` begin with.
+    /// Decodes a value at `at`, from `bytes`.
     fn value<'a>(
         &'a mut self,
         kind: &'a FieldKind,
@@ -233,8 +231,8 @@ impl Dump<'_> {
         depth: usize,
     ) -> Later<'a, DumpedValue> {
         Box::pin(async move {
-            // Also what is too deep is counted: a list may have any number of it.
-            if !self.take(1) || self.nesting == DEEPEST {
+            // Values that are too deep count, too: a list may have any number of them.
+            if !self.take(1) || self.nesting == MAX_NESTING {
                 return Ok(DumpedValue::Omitted);
             }
             self.nesting += 1;
@@ -259,7 +257,7 @@ impl Dump<'_> {
                 }
                 _ => DumpedValue::Omitted,
             },
-            // The value inside is the one that was counted.
+            // The inner value is the one that was counted.
             (FieldKind::Atomic(value), _) => {
                 self.left += 1;
                 self.value(value, at, bytes, depth).await?
@@ -304,18 +302,18 @@ impl Dump<'_> {
         })
     }
 
-    /// The elements of a tail: as many as may be shown, and none if it would not end in its segment or begins within a word.
+    /// Reads the elements of a tail, up to the limit. Returns none if the tail would not end in its segment, or does not begin at a word boundary.
     async fn tail(&self, from: Address, count: u64, stride: u64) -> Result<Vec<u64>> {
         let all = count.saturating_mul(stride);
         let is_whole = from.offset().is_multiple_of(WORD_BYTES as u64);
         if !is_whole || self.ct.heap().check(from, all.max(1)).is_err() {
             return Ok(Vec::new());
         }
-        let most = (self.left as u64).saturating_mul(stride.max(BYTES_PER_VALUE as u64)).min(MOST_BYTES);
+        let most = (self.left as u64).saturating_mul(stride.max(BYTES_PER_VALUE as u64)).min(MAX_BYTES);
         self.ct.read_far(from, all.min(most).div_ceil(WORD_BYTES as u64) as usize).await
     }
 
-    /// The elements that `bytes` begin with: `count` of them, so many bytes apart.
+    /// Decodes `count` elements from `bytes`, `stride` bytes apart.
     async fn list(
         &mut self,
         element: &FieldKind,
@@ -339,7 +337,7 @@ impl Dump<'_> {
         Ok(DumpedValue::List { values, omitted })
     }
 
-    /// As many elements as there are in `bytes` and may be shown.
+    /// Decodes the elements that are in `bytes`, up to the limit.
     async fn elements(
         &mut self,
         element: &FieldKind,
@@ -357,9 +355,9 @@ impl Dump<'_> {
         Ok(values)
     }
 
-    /// A pointer, which is to be followed if there is a link left and its target's type is described.
+    /// Decodes a pointer. It is followed if the depth allows it and its target's type is described.
     fn pointer(&mut self, at: Address, marks: u64, to: &str, depth: usize) -> DumpedValue {
-        let of = self.layouts.find(to).filter(|_| depth > 0 && self.level < MOST_LEVELS);
+        let of = self.layouts.find(to).filter(|_| depth > 0 && self.level < MAX_LEVELS);
         if let Some(of) = of {
             self.wanted.push(Wanted { at, of, depth: depth - 1, level: self.level + 1 });
         }
@@ -367,7 +365,7 @@ impl Dump<'_> {
     }
 }
 
-/// Puts what pointers lead to into them, in the order in which they were found. Until then `is_cut` says that a pointer is to be followed.
+/// Stores the targets of pointers in the pointers, in the order in which they were found. Until then `is_cut` means that a pointer is to be followed.
 fn put_in<'a>(value: &mut DumpedValue, targets: &mut impl Iterator<Item = &'a mut Target>) {
     match value {
         DumpedValue::Pointer { target, is_cut, .. } if *is_cut => {
@@ -391,17 +389,17 @@ fn put_in<'a>(value: &mut DumpedValue, targets: &mut impl Iterator<Item = &'a mu
     }
 }
 
-/// The bytes from an offset on.
+/// Returns the bytes from an offset on.
 fn part(bytes: &[u8], offset: u64) -> &[u8] {
     usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default()
 }
 
-/// The first bytes, if there are so many.
+/// Returns the first `size` bytes, if there are so many.
 fn part_of(bytes: &[u8], size: u64) -> Option<&[u8]> {
     usize::try_from(size).ok().and_then(|size| bytes.get(..size))
 }
 
-/// Bytes as text, if they are some: what stands before zeros that fill the rest.
+/// Decodes bytes as text, without trailing zeros, if they are text.
 fn text(bytes: &[u8]) -> Option<String> {
     let length = bytes.iter().rposition(|byte| *byte != 0)? + 1;
     let text = std::str::from_utf8(&bytes[..length]).ok()?;
@@ -409,7 +407,7 @@ fn text(bytes: &[u8]) -> Option<String> {
     is_text.then(|| text.to_owned())
 }
 
-/// A plain value as text: a number if its type is one that is known, else its bytes.
+/// Formats a plain value: as a number if its type is known, else as bytes.
 fn plain(name: &str, bytes: &[u8]) -> String {
     macro_rules! known {
         ($($ty:ident)*) => {

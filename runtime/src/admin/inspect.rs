@@ -1,4 +1,4 @@
-//! What there is to see of a cluster, for programs that know none of its types.
+//! The status of a cluster, for programs without its types.
 
 use crate::directory::RootSeen;
 use crate::error::Result;
@@ -10,51 +10,50 @@ use crate::segment::grid::Use;
 use crate::session::ComputeThread;
 use farfield_words::Address;
 
-/// A cluster at a moment: [`ComputeThread::status`].
+/// The status of a cluster at a moment: [`ComputeThread::status`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
     /// The epoch.
     pub epoch: u64,
-    /// How many processes have been evicted since the cluster was started.
+    /// The number of processes that were evicted since the cluster was started.
     pub evictions: u64,
-    /// Whether memory of processes that have died is taken back while others live: `farfield memnode --sweep`.
+    /// True if the memory of dead processes is swept while others live: `farfield memnode --sweep`.
     pub sweeps: bool,
-    /// How many processes have died, or left while others kept their garbage from being freed, since memory was last swept or
-    /// collected.
+    /// The number of processes that have died, or have left garbage that others kept from being freed, since the last sweep or collection.
     pub uncollected: u64,
-    /// About how many bytes these had in free blocks and in garbage, as they said at most 40 ms before, on `rdma:` an 8th of a lease.
-    /// Not among them are objects that they had allocated and not linked.
+    /// The bytes that these processes had in free blocks and in garbage, by their last report, which is at most 40 ms old, on `rdma:` an 8th of a
+    /// lease. Objects that they had allocated and not linked are not included.
     pub uncollected_bytes: u64,
-    /// The bytes that were taken back in all by sweeping, while other processes lived.
+    /// The bytes that all sweeps have reclaimed, while other processes lived.
     pub swept_bytes: u64,
-    /// The bytes that were taken back in all by collecting, while the cluster had no other member.
+    /// The bytes that all collections have reclaimed, while the cluster had no other member.
     pub collected_bytes: u64,
-    /// The processes that are there, this one among them.
+    /// The members of the cluster, including this process.
     pub members: Vec<MemberStatus>,
-    /// How the memory of each memory node is used.
+    /// The memory use of each memory node.
     pub heap: Vec<HeapUse>,
-    /// The bytes of chunks that are cut into blocks, by memory node and size of blocks; 0 stands for chunks of large objects.
+    /// The bytes of chunks that are cut into blocks, by memory node and block size. Size 0 stands for chunks of large objects.
     pub classes: Vec<Vec<(u64, u64)>>,
     /// The named roots.
     pub roots: Vec<RootStatus>,
 }
 
-/// A process of a cluster.
+/// A member of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberStatus {
-    /// Tells it from all others that are or were there.
+    /// The process's number, unique among all members, past ones included.
     pub number: u32,
-    /// The number that the system of its machine gives it.
+    /// The process identifier on its machine.
     pub pid: u32,
-    /// How often it has shown that it lives.
+    /// The number of heartbeats that it has sent.
     pub heartbeats: u32,
     /// The epoch that it has announced.
     pub epoch: u64,
-    /// Whether it has ended without leaving, and is yet to be evicted.
+    /// True if it has died, and is not evicted yet.
     pub is_gone: bool,
-    /// Whether it is this process.
+    /// True if it is this process.
     pub is_this: bool,
 }
 
@@ -64,13 +63,13 @@ pub struct MemberStatus {
 pub struct RootStatus {
     /// Its name.
     pub name: String,
-    /// Where the object is.
+    /// The object's address.
     pub address: Address,
-    /// The name of its type (55 bytes of it).
+    /// The name of its type (the first 55 bytes).
     pub type_name: String,
     /// Its type's layout fingerprint.
     pub fingerprint: u64,
-    /// Whether its type is described, so that it can be [dumped](ComputeThread::dump).
+    /// True if its type is described, so that it can be [dumped](ComputeThread::dump).
     pub is_described: bool,
 }
 
@@ -87,7 +86,7 @@ impl From<RootSeen> for RootStatus {
 }
 
 impl ComputeThread {
-    /// What there is to see of the cluster at this moment. A few round trips for each memory node.
+    /// Reads the status of the cluster. A few round trips for each memory node.
     ///
     /// # Errors
     /// Those of a READ.
@@ -114,7 +113,7 @@ impl ComputeThread {
         Ok(Status {
             sweeps: options & control::SWEEPS != 0,
             uncollected: debts.saturating_sub(collected.max(swept)),
-            // Below 0 only while a sweep and a collection settle.
+            // May be negative while a sweep and a collection settle their counts.
             uncollected_bytes: left_bytes.cast_signed().max(0).cast_unsigned(),
             swept_bytes,
             collected_bytes,

@@ -1,12 +1,12 @@
-//! What is done to a cluster as a whole: looking at it, saving it, taking back what dead processes have left.
+//! Administration of a whole cluster: inspection, checkpoints, and collection of memory that dead processes have lost.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`inspect`] | members, roots, memory: `farfield status` |
-//! | [`dump`] | what objects look like |
-//! | [`checkpoint`] | all of a cluster in a file, and back |
-//! | [`pace`] | lets background work be interrupted |
-//! | [`collect`] | takes back memory that no root leads to, while one process is alone |
+//! | [`inspect`] | members, roots and memory use: `farfield status` |
+//! | [`dump`] | objects as text, by their description |
+//! | [`checkpoint`] | saves a cluster to a file, and restores it |
+//! | [`pace`] | makes background work interruptible |
+//! | [`collect`] | frees memory that is not reachable from any root, while the cluster has one member |
 
 #[cfg(target_os = "linux")]
 pub(crate) mod checkpoint;

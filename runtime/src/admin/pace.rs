@@ -1,4 +1,4 @@
-//! The pace of work in the background: it lets its thread do what must be done on time.
+//! Pacing of background work: its thread does periodic work in between.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -9,30 +9,30 @@ use farfield_words::Block;
 
 use crate::session::ComputeThread;
 
-/// How many READs are done at a stretch.
-const READS_PER_BREATH: u32 = 32;
+/// The number of READs between two yields.
+const READS_PER_YIELD: u32 = 32;
 
-/// Lets a sweep be interrupted by what its thread must do on time.
+/// Makes a sweep interruptible by its thread's periodic work.
 #[derive(Default)]
 pub(crate) struct Pace {
     is_parked: Cell<bool>,
     reads: Cell<u32>,
-    /// Tells lists of one process apart.
-    pub(crate) count: Cell<u32>,
-    /// The list that is published.
+    /// The number of lists that this process has published. It distinguishes them.
+    pub(crate) lists: Cell<u32>,
+    /// The published list.
     pub(crate) list: Cell<Option<Block>>,
 }
 
 impl Pace {
-    /// Lets others have the thread now and then.
-    pub(crate) async fn breathe(&self, ct: &ComputeThread) {
+    /// Yields to the thread's other tasks after every [`READS_PER_YIELD`] READs.
+    pub(crate) async fn pause(&self, ct: &ComputeThread) {
         self.reads.set(self.reads.get() + 1);
-        if self.reads.get().is_multiple_of(READS_PER_BREATH) {
+        if self.reads.get().is_multiple_of(READS_PER_YIELD) {
             ct.yield_now().await;
         }
     }
 
-    /// Waits for others to do something.
+    /// Waits for other processes: until the sweep is resumed the next time.
     pub(crate) async fn park(&self, ct: &ComputeThread) {
         self.is_parked.set(true);
         while self.is_parked.get() {
@@ -40,8 +40,8 @@ impl Pace {
         }
     }
 
-    /// Goes on with a sweep until it is over, which gives its outcome, or rests, or is `interrupted`.
-    pub(crate) async fn go_on<R>(
+    /// Polls a sweep until it completes, parks, or is `interrupted`. Returns its outcome if it has completed.
+    pub(crate) async fn resume<R>(
         &self,
         mut sweep: Pin<&mut (impl Future<Output = R> + ?Sized)>,
         interrupted: impl Fn() -> bool,

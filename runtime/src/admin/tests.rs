@@ -1,4 +1,4 @@
-//! Words that the runtime did not write, in a cluster that is in use: who meets one is told which it is, and nothing worse happens.
+//! Corrupt metadata in a cluster that is in use: each reader returns an error that names the word, without further damage.
 
 use futures_util::future::LocalBoxFuture;
 
@@ -13,7 +13,7 @@ use crate::segment::grid::{Grid, Use};
 use crate::session::ComputeThread;
 use farfield_words::Address;
 
-/// What meets a word.
+/// A reader of the corrupt word.
 type Meets = fn(&ComputeThread) -> LocalBoxFuture<'_, Result<()>>;
 
 fn status(ct: &ComputeThread) -> LocalBoxFuture<'_, Result<()>> {
@@ -25,15 +25,15 @@ fn collects(ct: &ComputeThread) -> LocalBoxFuture<'_, Result<()>> {
 }
 
 fn attends(ct: &ComputeThread) -> LocalBoxFuture<'_, Result<()>> {
-    Box::pin(async { ct.attend_sweep().await.map(drop) })
+    Box::pin(async { ct.answer_sweep().await.map(drop) })
 }
 
 fn sweeps(ct: &ComputeThread) -> LocalBoxFuture<'_, Result<()>> {
-    Box::pin(async { ct.take_over_list(&Pace::default()).await })
+    Box::pin(async { ct.free_abandoned_list(&Pace::default()).await })
 }
 
 fn allocates(ct: &ComputeThread) -> LocalBoxFuture<'_, Result<()>> {
-    // Of 48 bytes, which nothing else has.
+    // Of 48 bytes, a size that no other object has.
     Box::pin(async {
         let block = ct.take_control_block(48).await?;
         ct.put_control_page(block);
@@ -41,7 +41,7 @@ fn allocates(ct: &ComputeThread) -> LocalBoxFuture<'_, Result<()>> {
     })
 }
 
-/// Writes `word` at `at`, and looks what those who meet it say.
+/// Writes `word` at `at`, and checks the errors of all that read it.
 fn assert_told(what: &str, at: fn(&Grid) -> Address, word: u64, meets: &[Meets]) {
     let served = Served::new(&format!("told-{}", what.replace(|c: char| !c.is_ascii_alphanumeric(), "-")));
     let cluster = served.connect();
@@ -68,7 +68,7 @@ fn assert_told(what: &str, at: fn(&Grid) -> Address, word: u64, meets: &[Meets])
     assert_eq!(cluster.keeper_failures().panics, 0);
 }
 
-/// The address of a block of 48 bytes that no chunk is cut into.
+/// Returns the address of a block of 48 bytes in a chunk that is not cut into such blocks.
 fn nowhere() -> u64 {
     Address::new(0, 27_328 + 3).bits()
 }
@@ -83,7 +83,7 @@ fn of_epochs_and_members() {
 
 #[test]
 fn of_pages_of_slots() {
-    // Unaligned, past the end, and another segment's; only who has more than 126 processes reads it otherwise.
+    // Unaligned, past the end, and another segment's. Other readers need more than 126 processes.
     for word in [nowhere(), Address::new(0, 1 << 20).bits(), Address::new(7, 1 << 19).bits(), u64::MAX] {
         assert_told("epoch page[5]", |_| control::epoch_page(5), word, &[collects]);
     }
@@ -93,7 +93,7 @@ fn of_pages_of_slots() {
 fn of_the_chunk_table() {
     for (word, chunk) in [(Use::Large(1 << 40).to_word(), 2), (0xdead_beef, 3)] {
         let what = format!("chunk table[{chunk}] of segment 0");
-        // Only chunks that have been taken are looked at.
+        // Only taken chunks are read.
         let served = Served::new(&format!("table-{chunk}"));
         let told = served.connect().run(1, async |ct| {
             let at = ct.heap().grid.word(0, chunk);
@@ -125,12 +125,12 @@ fn of_the_pool() {
     }
 }
 
-/// What a sweep does with the pool.
+/// Reads the pool, as a sweep does.
 fn reads_pool(ct: &ComputeThread) -> LocalBoxFuture<'_, Result<()>> {
     Box::pin(async { ct.read_pool(&Pace::default()).await.map(drop) })
 }
 
-/// A page that lists what is no block, and one that leads to itself.
+/// A page that lists an invalid block, and one that links to itself.
 #[test]
 fn of_pages_of_the_pool() {
     let served = Served::new("pages");
@@ -169,7 +169,7 @@ fn of_lists_of_candidates() {
     );
 }
 
-/// A list that says that it is longer than any, and one of blocks that can not be.
+/// A list with an excessive length, and one with invalid blocks.
 #[test]
 fn of_what_lists_say() {
     let served = Served::new("lists");
@@ -181,10 +181,10 @@ fn of_what_lists_say() {
         {
             ct.write_words(block.address, &words).await?;
             ct.write_word(control::list_of_candidates(), block.address.bits()).await?;
-            told.push(ct.attend_sweep().await.unwrap_err().to_string());
+            told.push(ct.answer_sweep().await.unwrap_err().to_string());
         }
         ct.write_word(control::list_of_candidates(), 0).await?;
-        ct.attend_sweep().await?;
+        ct.answer_sweep().await?;
         ct.put_control_page(block);
         Ok(told)
     });

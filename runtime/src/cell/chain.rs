@@ -354,7 +354,7 @@ impl<'g> Chain<'g> {
     /// thread's next operations, or by [`ComputeThread::flush`].
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the addresses are on several memory nodes, since keeping their order requires
+    /// [`Error::InvalidArgument`] if the addresses are on several memory nodes, since keeping their order requires
     /// waiting; [`Error::LockTakenTwice`]. No operation is posted then.
     pub fn post(self) -> Result<()> {
         self.check()?;

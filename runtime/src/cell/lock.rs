@@ -1,6 +1,6 @@
 //! `Lock`: mutual exclusion in far memory.
 //!
-//! The word is 0 if the lock is free, or a [token](crate::io::tokens): the identity of the owner thread, and a number that distinguishes this
+//! The word is 0 if the lock is free, or a token (`io/tokens.rs`): the identity of the owner thread, and a number that distinguishes this
 //! acquisition from others of the thread that are not completed. Acquiring is a CAS from 0, releasing a WRITE of 0. A waiting thread backs off and
 //! polls its other tasks, since one of them may be the owner.
 //!
@@ -11,7 +11,7 @@
 //!
 //! # When the owner dies
 //!
-//! A waiting thread checks occasionally whether the owner [is gone](crate::membership::members). Then it takes the lock by a CAS from the *owner's*
+//! A waiting thread checks occasionally whether the owner is gone (`membership/members.rs`). Then it takes the lock by a CAS from the *owner's*
 //! token: of several waiting threads one succeeds, and a dead thread writes its token nowhere again. The data under the lock may be half changed, so
 //! [`LockGuard::needs_recovery`] is true. Until its holder calls [`LockGuard::recovered`], a release leaves the word at 1 instead of 0: free, but the
 //! next owner is notified again, also if this owner dies or fails in the middle.

@@ -1,6 +1,6 @@
 //! `Versioned<T>`: a value of several words whose readers never see a partial write.
 //!
-//! A sequence lock: a *write lock* and a *version* precede the value. The write lock is 0, or the [token](crate::io::tokens) of the one writer that
+//! A sequence lock: a *write lock* and a *version* precede the value. The write lock is 0, or the token (`io/tokens.rs`) of the one writer that
 //! holds it, which acquires it by CAS, like a [lock](super::lock). The version is even while the value is whole, and odd while it is written. A
 //! writer posts one chain, whose operations take effect in program order: it makes the version odd, writes the value, makes the version even, and
 //! releases the write lock.
@@ -211,7 +211,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
             if found == expected {
                 return Ok((write_lock, version));
             }
-            write_lock.is_not_taken();
+            write_lock.was_not_taken();
             attempts += 1;
             if is_held(found) && !is_owner_gone(ct, found, attempts).await? {
                 backoff.wait_for(Purpose::WriteLock(self.address(), found)).await;
@@ -238,7 +238,7 @@ struct WriteLock<'a> {
 
 impl WriteLock<'_> {
     /// Records that the CAS has failed: there is nothing to release.
-    fn is_not_taken(self) {
+    fn was_not_taken(self) {
         self.ct.settle_token(self.token);
         std::mem::forget(self);
     }

@@ -1,37 +1,36 @@
 //! `Client`: sends work to compute threads from any thread and any executor, and awaits the answer.
 //!
-//! [`Cluster::run`] owns its threads for as long as its body runs. A service has threads of its own, those of its executor, and wants
-//! answers from far memory now and then. A client has compute threads that wait for *calls*. A call is a closure; it is sent
-//! to a compute thread, and begun and polled there as one of many tasks. So the closure and its answer are `Send`, and the future that it
-//! makes, which borrows the [`ComputeThread`], need not be.
+//! [`Cluster::run`] owns its threads for as long as its body runs. A service has its own threads, those of its executor, and needs far memory only
+//! occasionally. A client has compute threads that wait for *calls*. A call is a closure; it is sent to a compute thread, which polls it as one of
+//! many tasks. So the closure and its answer are `Send`; the future that it returns, which borrows the [`ComputeThread`], need not be.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - **Bounded.** At most `queue` calls wait for a thread, and each thread has at most `tasks` under way. Beyond that
-//!   [`call`](Client::call) waits, in the order of arrival, and [`try_call`](Client::try_call) is refused.
-//! - **Cancel-safe.** A [`Call`] that is dropped before a thread has begun it is taken out of the queue, with what it captured. If it has
-//!   begun, its future is dropped where it waits, at the thread's next round: as everywhere, what it had posted takes effect, and guards and
-//!   locks are released. Its place is free either way.
-//! - **Deadlines.** A call whose deadline passes ends with [`Error::DeadlineExceeded`], and is cancelled as if it had been dropped. The
-//!   deadline includes the wait for room. A thread that comes to a call too late does not begin it.
-//! - **No call hangs.** The work of a call may panic: that call gets [`Error::CallPanicked`], and the thread goes on.
-//!   [`shutdown`](Client::shutdown) accepts no more calls, does those that were accepted, and then ends the threads; callers without
-//!   room get [`Error::ClientClosed`]. So does every caller if the threads end for any other reason.
-//! - **Nested calls** of the same client, made while the work of a call is polled, need no room in the queue nor among a
-//!   thread's tasks: calls that wait for calls can not use up what those need.
-//! - **Idle threads sleep.** They are woken by a call, and by whoever needs an answer of their process: see [`task`](crate::task).
+//! - **Bounded.** At most `queue` calls wait for a thread, and each thread executes at most `tasks` concurrently. Beyond that [`call`](Client::call)
+//!   waits, in the order of arrival, and [`try_call`](Client::try_call) returns an error.
+//! - **Cancel-safe.** A [`Call`] that is dropped before a thread has begun it is removed from the queue, with its captures. If it has begun, its
+//!   future is dropped in the thread's next round, at its current `await`: its posted operations take effect, and its guards and locks are released.
+//!   Either way it frees its place.
+//! - **Deadlines.** A call whose deadline passes ends with [`Error::DeadlineExceeded`], and is cancelled as if it was dropped. The deadline includes
+//!   the wait for room. A thread that takes a call after its deadline does not begin it.
+//! - **No call hangs.** If the work of a call panics, that call gets [`Error::CallPanicked`], and the thread continues.
+//!   [`shutdown`](Client::shutdown) accepts no more calls, completes the accepted ones, and then ends the threads. Callers without room get
+//!   [`Error::ClientClosed`], and so do all callers if the threads end for another reason.
+//! - **Nested calls** of the same client, made while the work of a call is polled, need no room in the queue nor among a thread's tasks: calls that
+//!   wait for calls can not exhaust the room of those calls.
+//! - **Idle threads sleep.** They are woken by a call, and by requests to their process: see `io/idle.rs`.
 //!
-//! # Why that holds
+//! # Why the guarantees hold
 //!
-//! Each call is in one place at a time: with its caller, in the [queue](queue), or among a thread's [tasks](serve). One lock protects the
-//! moves; a caller that gives up takes the call back under that lock, and if it is not there any more a thread has begun it, or will look
-//! whether the answer is wanted before it does. The answer goes through a channel for one value, each end of which learns that the other is gone:
-//! the caller if the work is dropped for any reason, the thread if the caller gives up. So no state has to be repaired.
+//! Each call is in one place at a time: with its caller, in the queue (`client/queue.rs`), or among a thread's tasks (`client/serve.rs`). One lock
+//! protects the moves. A caller that cancels removes the call from the queue under that lock. If it is not there any more, a thread has begun it, or
+//! will check the caller's interest before it begins. The answer is sent through a channel for one value, each end of which detects that the other is
+//! dropped: the caller if the work is dropped for any reason, the thread if the caller cancels. So no state needs repair.
 //!
 //! # Costs
 //!
-//! Four allocations and three locks a call, none of which is contended by what the work does; a system call where one side sleeps. The
-//! operations in a call cost what they cost in a run.
+//! Four allocations and three locks a call, none of which the work contends; a system call if the caller or the thread sleeps. The operations in a
+//! call cost the same as in a run.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -42,28 +41,27 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 
-use super::life::{End, Life};
 use super::queue::{Offered, Queue};
-use super::serve::is_at_work_for;
-use super::work::{Answered, Work};
+use super::serve::{ClientThread, EndNotice, is_at_work_for};
+use super::work::{CallWork, Work};
 use crate::error::{self, Error, Result};
 use crate::session::run::{Run, reserve};
 use crate::session::{Cluster, ComputeThread, lock};
 use farfield_fabric::host::{Alarm, Alarms, BackgroundThread, Moment};
 use farfield_fabric::stall::{Waiting, blocked, blocked_for};
 
-/// How a [`Client`] works.
+/// Options of a [`Client`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// Compute threads, from 1. One is enough unless the work computes: it has many calls under way at a time.
+    /// The number of compute threads, from 1. One is enough unless the work computes: a thread executes many calls concurrently.
     pub threads: usize,
-    /// Calls that each of them has under way at a time, from 1. A thread polls all of them in turn: those that wait for a future
-    /// of another crate are polled with the others.
+    /// The number of calls that each thread executes concurrently, from 1. A thread polls all of them in turn, also those that wait for a future of
+    /// another crate.
     pub tasks: usize,
-    /// Calls that may wait for a thread, from 1.
+    /// The number of calls that may wait for a thread, from 1.
     pub queue: usize,
-    /// The deadline of calls that do not [set](Call::deadline) one. `None` for none.
+    /// The deadline of calls without a [deadline](Call::deadline) of their own. `None` for no deadline.
     pub deadline: Option<Duration>,
 }
 
@@ -82,12 +80,11 @@ impl Default for ClientOptions {
 
 /// Sends work to compute threads, from any thread and any executor.
 ///
-/// [`Cluster::client`] makes one and starts its threads. Cloning it is cheap and gives the same client. The threads end with
-/// [`shutdown`](Self::shutdown), or when the last clone and the last [`Call`] are dropped; the last one to be dropped blocks its thread
-/// until they have.
+/// [`Cluster::client`] makes a client and starts its threads. Clones share one client; cloning costs a reference count. The threads end after
+/// [`shutdown`](Self::shutdown), or when the last clone and the last [`Call`] are dropped. The last drop blocks until they have ended.
 ///
 /// The threads of a client are a run of their own: [`ComputeThread::index`] is the thread's number among them. A call should not wait at a
-/// [`barrier`](ComputeThread::barrier), since nothing brings the client's other threads there.
+/// [`barrier`](ComputeThread::barrier), which the client's other threads do not reach.
 ///
 /// ```
 /// use farfield::prelude::*;
@@ -119,7 +116,7 @@ pub struct Client {
     service: Arc<Service>,
 }
 
-/// What the clones of a client and its calls share.
+/// The state that a client's clones and calls share.
 struct Service {
     queue: Arc<Queue>,
     deadline: Option<Duration>,
@@ -128,14 +125,14 @@ struct Service {
 }
 
 impl Drop for Service {
-    /// The threads are waited for when they are dropped.
+    /// The threads are joined when their handles are dropped.
     fn drop(&mut self) {
         self.queue.close();
     }
 }
 
 impl Cluster {
-    /// Starts a compute thread that waits for calls, with the defaults of [`ClientOptions`].
+    /// Starts one compute thread that waits for calls, with the defaults of [`ClientOptions`].
     ///
     /// # Errors
     /// Those of [`client_with`](Self::client_with).
@@ -145,13 +142,13 @@ impl Cluster {
 
     /// Starts compute threads that wait for calls. Returns when they are ready.
     ///
-    /// They are a run of this process alone, also if the cluster is [in a group](Self::in_group). While they exist, what needs the cluster
-    /// without runs is refused ([`clear`](Self::clear), checkpoints).
+    /// They are a run of this process alone, also if the cluster is [in a group](Self::in_group). While they exist, functions that require a cluster
+    /// without runs return an error ([`clear`](Self::clear), checkpoints).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for options out of their bounds, and on `sim:`, whose threads live in virtual time: there is no moment of it
-    /// at which a call from outside could arrive, and nothing to replay it from. [`Error::System`] if the system starts no more threads.
-    /// As [`run`](Self::run), inside a run of the same cluster, and for a cluster that can not be used any more.
+    /// [`Error::InvalidArgument`] for options out of their bounds, and on `sim:`: its threads live in virtual time, in which a call from outside has
+    /// no moment of arrival, and a replay could not repeat it. [`Error::System`] if the system can not start the threads. Those of [`run`](Self::run)
+    /// inside a run of the same cluster, and for a cluster that is not usable any more.
     pub fn client_with(&self, options: &ClientOptions) -> Result<Client> {
         let invalid = |argument, value: String, reason| {
             Err(Error::from(error::InvalidArgument { argument, value: value.into(), reason }))
@@ -170,7 +167,7 @@ impl Cluster {
         }
         let reserved = reserve(shared, threads)?;
         shared.check_memory_node()?;
-        let at_end = Arc::new((self.begin_run()?, reserved));
+        let reserved = Arc::new((self.begin_run()?, reserved));
         shared.backing.prepare(threads)?;
         let run = Arc::new(Run::new(self, threads, None)?);
         let service = Service {
@@ -181,15 +178,15 @@ impl Cluster {
         };
         let (mut waits, mut refused) = (Vec::with_capacity(threads), None);
         for index in 0..threads {
-            let life = Life {
-                end: End { queue: Arc::clone(&service.queue), index },
-                at_end: Arc::clone(&at_end),
+            let thread = ClientThread {
+                end: EndNotice { queue: Arc::clone(&service.queue), index },
+                reserved: Arc::clone(&reserved),
                 run: Arc::clone(&run),
                 cluster: self.clone(),
             };
             let (ready, wait) = mpsc::channel();
             waits.push(wait);
-            match BackgroundThread::start(&format!("client-{index}"), move |_| life.live(tasks, &ready)) {
+            match BackgroundThread::start(&format!("client-{index}"), move |_| thread.run(tasks, &ready)) {
                 Ok(thread) => lock(&service.threads).push(thread),
                 Err(error) => {
                     for index in index..threads {
@@ -215,23 +212,23 @@ impl Cluster {
 }
 
 impl Client {
-    /// Sends `work` to a compute thread and waits for what it returns.
+    /// Sends `work` to a compute thread and awaits its result.
     ///
-    /// Nothing happens before the call is polled; but a [deadline](Call::deadline) counts from here. Where the queue is full the call
-    /// waits for its turn. The work's future runs on the compute thread, so it need not be `Send`, but it should not block: other calls
-    /// of that thread wait for it.
+    /// The call is sent when it is first polled; its [deadline](Call::deadline) counts from this function's return. If the queue is full the call
+    /// waits for its turn. The work's future runs on the compute thread, so it need not be `Send`. It should not block, because the other calls of
+    /// that thread would wait.
     ///
     /// No round trip of its own.
     ///
     /// # Errors
-    /// That of the work; [`Error::DeadlineExceeded`], [`Error::CallPanicked`], [`Error::ClientClosed`].
+    /// Those of the work; [`Error::DeadlineExceeded`], [`Error::CallPanicked`], [`Error::ClientClosed`].
     pub fn call<R: Send + 'static>(
         &self,
         work: impl AsyncFnOnce(&ComputeThread) -> Result<R> + Send + 'static,
     ) -> Call<R> {
         let deadline = self.service.deadline.and_then(|deadline| Some((Moment::after(deadline)?, deadline)));
         let (answer, waits) = oneshot::channel();
-        let work = Box::new(Answered { work, answer, until: None });
+        let work = Box::new(CallWork { work, answer, until: None });
         Call {
             service: Arc::clone(&self.service),
             state: State::Unsent { work, place: None },
@@ -242,8 +239,8 @@ impl Client {
         }
     }
 
-    /// As [`call`](Self::call), where a full queue is an error. The work is in the queue when this returns, and is done also if the
-    /// [`Call`] is not polled; it is cancelled if that is dropped.
+    /// Like [`call`](Self::call), but a full queue is an error. The work is in the queue when this returns, and is executed also if the [`Call`] is
+    /// not polled. Dropping the call cancels it.
     ///
     /// # Errors
     /// [`Error::ClientFull`]; [`Error::ClientClosed`].
@@ -258,20 +255,20 @@ impl Client {
         Err(Error::from(error::ClientFull { queue: self.service.queue.bound() }))
     }
 
-    /// How many calls wait for a thread now: at most what [`ClientOptions::queue`] says, and nested ones.
+    /// Returns the number of calls that wait for a thread: at most [`ClientOptions::queue`], and nested ones.
     pub fn waiting(&self) -> usize {
         self.service.queue.waiting()
     }
 
-    /// Whether the client accepts no more calls.
+    /// Returns whether the client accepts no more calls.
     pub fn is_closed(&self) -> bool {
         self.service.queue.is_closed()
     }
 
-    /// Accepts no more calls, waits until those that were accepted are done, and ends the threads. The other clones are shut down, too.
+    /// Accepts no more calls, waits until the accepted ones have completed, and ends the threads. All clones are shut down.
     ///
-    /// Calls that wait for room in the queue were not accepted. What is waited for can be bounded by dropping this future and the calls. Shutting
-    /// down twice does no harm.
+    /// Calls that wait for room in the queue are not accepted yet. To bound the wait, drop this future and the calls. A second shutdown has no
+    /// effect.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] from within a call of the same client, which would wait for itself.
@@ -288,7 +285,7 @@ impl Client {
             queue.poll_end(context.waker()).map(Ok)
         })
         .await?;
-        // They are past their last line.
+        // The threads have ended, up to their return.
         let threads = std::mem::take(&mut *lock(&self.service.threads));
         drop(threads);
         Ok(())
@@ -303,39 +300,39 @@ impl fmt::Debug for Client {
 
 /// A call of a [`Client`]: the future of its answer. Dropping it cancels the call.
 ///
-/// It can be sent, and awaited on any executor.
+/// It is `Send`, and can be awaited on any executor.
 #[must_use = "a call does nothing unless it is awaited, and is cancelled when it is dropped"]
 pub struct Call<R> {
     service: Arc<Service>,
     state: State,
     answer: oneshot::Receiver<Result<R>>,
-    /// When it is given up, and how long after it was made that is.
+    /// The end of the deadline, and its length.
     deadline: Option<(Moment, Duration)>,
     alarm: Option<(Alarm, Waker)>,
-    /// Where stalls are reported, that it is not answered.
+    /// The entry in reports of stalls, while the call is not answered.
     waiting: Option<Waiting>,
 }
 
-/// Where a call is.
+/// The location of a call.
 enum State {
-    /// With the caller, who may have a place in line.
+    /// With the caller, who may have a place in the line for room.
     Unsent { work: Box<dyn Work>, place: Option<u64> },
     /// In the queue under this number, or begun.
     Sent(u64),
-    /// Answered, given up, or refused.
+    /// Answered, cancelled, or refused.
     Over,
 }
 
 impl<R> Call<R> {
-    /// Gives the call up if it is not answered within `deadline` from now: see [`Error::DeadlineExceeded`]. One that is too far away to be told
-    /// is none.
+    /// Cancels the call if it is not answered within `deadline` from now: see [`Error::DeadlineExceeded`]. A deadline beyond the range of the clock
+    /// is ignored.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Moment::after(deadline).map(|at| (at, deadline));
         self.alarm = None;
         self
     }
 
-    /// Sends it if there is room; returns whether there was.
+    /// Sends the call if there is room. Returns whether it is sent.
     fn send(&mut self, waker: Option<&Waker>) -> Result<bool> {
         let queue = &self.service.queue;
         if !matches!(self.state, State::Unsent { .. }) {
@@ -363,10 +360,10 @@ impl<R> Call<R> {
         Ok(true)
     }
 
-    /// Gives it up; returns whether a thread had begun it.
-    fn give_up(&mut self) -> bool {
+    /// Cancels the call. Returns whether a thread had begun it.
+    fn cancel(&mut self) -> bool {
         self.alarm = None;
-        // The thread that has begun it hears of this.
+        // The thread that has begun it detects the closed channel.
         self.answer.close();
         match std::mem::replace(&mut self.state, State::Over) {
             State::Unsent { place, .. } => {
@@ -375,12 +372,12 @@ impl<R> Call<R> {
                 }
                 false
             }
-            State::Sent(number) => !self.service.queue.take_back(number),
+            State::Sent(number) => !self.service.queue.withdraw(number),
             State::Over => false,
         }
     }
 
-    /// Its answer is not there.
+    /// Reports that the call is not answered.
     fn note_wait(&self) -> Option<Waiting> {
         let (queue, state) = (Arc::downgrade(&self.service.queue), &self.state);
         let number = if let State::Sent(number) = state { Some(*number) } else { None };
@@ -404,17 +401,17 @@ impl<R> Call<R> {
         let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(context) else { return Poll::Pending };
         Poll::Ready(match (answer, self.deadline) {
             (Ok(answer), _) => answer,
-            // A thread came to it too late, and has said so before the alarm did.
+            // A thread took the call after its deadline and dropped it, before the alarm rang.
             (Err(_), Some((at, deadline))) if at.has_come() => Err(late(deadline, false)),
             (Err(_), _) => Err(Error::from(error::ClientClosed {})),
         })
     }
 
-    /// Looks whether the deadline has passed, and sets an alarm for it.
+    /// Returns an error if the deadline has passed. Otherwise sets an alarm for it.
     fn poll_deadline(&mut self, waker: &Waker) -> Poll<Result<()>> {
         let Some((at, deadline)) = self.deadline else { return Poll::Pending };
         if at.has_come() {
-            let has_begun = self.give_up();
+            let has_begun = self.cancel();
             return Poll::Ready(Err(late(deadline, has_begun)));
         }
         match &mut self.alarm {
@@ -449,7 +446,7 @@ impl<R> Future for Call<R> {
         }
         match this.poll_deadline(context.waker()) {
             Poll::Ready(Err(error)) => {
-                this.give_up();
+                this.cancel();
                 Poll::Ready(Err(error))
             }
             _ => Poll::Pending,
@@ -459,7 +456,7 @@ impl<R> Future for Call<R> {
 
 impl<R> Drop for Call<R> {
     fn drop(&mut self) {
-        self.give_up();
+        self.cancel();
     }
 }
 

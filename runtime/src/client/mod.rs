@@ -1,14 +1,13 @@
-//! Clients: compute threads that wait for work from other executors.
+//! Clients: compute threads that execute calls from other executors.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
 //! | [`calls`] | [`Client`]: calls and their answers |
-//! | [`queue`] | what is handed over |
-//! | [`serve`], [`life`] | a thread that does the work, and its end |
-//! | [`work`] | a call's work |
+//! | [`queue`] | the calls that no thread has begun |
+//! | [`serve`] | a compute thread of a client |
+//! | [`work`] | the work of a call, and the channel of its answer |
 
 mod calls;
-mod life;
 mod queue;
 mod serve;
 mod work;

@@ -1,13 +1,12 @@
 //! The calls of a client that no thread has begun.
 //!
-//! One lock protects all of it: which calls wait, which callers wait for room, and which threads wait for calls. So who finds nothing
-//! and leaves its waker has done both before anything changes, and no wake is lost. Wakers are woken, and calls dropped, after the
-//! lock is released: both are strangers' code.
+//! One lock protects the waiting calls, the callers that wait for room, and the threads that wait for calls. A thread or caller checks for work or
+//! room and stores its waker under that lock, so no wake is lost. Wakers are called, and calls dropped, after the lock is released: both are foreign
+//! code.
 //!
-//! **Bounded and in order.** At most `bound` calls wait. A caller that finds no room leaves its waker in a line. Room that comes free
-//! is *granted* to the first in line: it stays reserved until that caller uses it, or is dropped, which grants it to the next. A
-//! newcomer does not overtake the line. Nested calls, made by the work of other calls, need no room: see
-//! [`client`](super).
+//! **Bounded and in order.** At most `bound` calls wait. A caller that finds no room stores its waker in a line. Freed room is *granted* to the first
+//! caller in line: it is reserved until that caller uses it, or is dropped, which grants it to the next. A new caller does not overtake the line.
+//! Nested calls, made by the work of other calls, need no room: see [`client`](super).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,27 +14,27 @@ use std::task::{Poll, Waker};
 
 use super::work::Work;
 
-/// Calls, callers and threads.
+/// The waiting calls, callers and threads.
 pub(super) struct Queue {
     state: Mutex<State>,
     bound: usize,
 }
 
 struct State {
-    /// Calls that wait for a thread, in the order in which they came, and those that are nested.
+    /// Calls that wait for a thread, in the order of arrival; and nested calls.
     calls: BTreeMap<u64, Box<dyn Work>>,
     nested: BTreeMap<u64, Box<dyn Work>>,
-    /// Callers that wait for room, in order, and those that may have it.
+    /// Callers that wait for room, in order; and callers with granted room.
     line: BTreeMap<u64, Waker>,
     granted: BTreeSet<u64>,
-    /// How many numbers of calls and of places in line have been given out.
+    /// The last number that was assigned to a call or a place in line.
     numbers: u64,
-    /// Threads that have nothing to do, or only to wait; and whether they can take calls that are not nested.
+    /// Threads without work, or whose work waits. `has_room` is true if a thread can take calls that are not nested.
     idle: Vec<Idle>,
     is_closed: bool,
-    /// Threads that have not ended, and the wakers of tasks that wait until there is none.
+    /// The number of threads that have not ended, and the wakers of tasks that wait for their end.
     threads: usize,
-    at_end: Vec<Waker>,
+    end_wakers: Vec<Waker>,
 }
 
 struct Idle {
@@ -44,23 +43,23 @@ struct Idle {
     waker: Waker,
 }
 
-/// What became of a call that was offered.
+/// The result of offering a call.
 pub(super) enum Offered {
-    /// It waits for a thread, under this number.
+    /// The call is in the queue, under this number.
     Accepted(u64),
-    /// There is no room.
+    /// The queue is full.
     Full(Box<dyn Work>),
-    /// No more calls are accepted.
+    /// The client accepts no more calls.
     Closed,
 }
 
-/// What a thread finds.
+/// The result of taking a call.
 pub(super) enum Taken {
     Call(Box<dyn Work>),
-    /// Nothing now: the thread's waker is kept.
-    Nothing,
-    /// Nothing, and no more will come, except from the work of calls that have begun: the waker is kept for that.
-    Over,
+    /// The queue is empty. The thread's waker is stored.
+    Empty,
+    /// The queue is closed and empty. Only running calls can add nested calls, for which the waker is stored.
+    Drained,
 }
 
 impl Queue {
@@ -74,7 +73,7 @@ impl Queue {
             idle: Vec::with_capacity(threads),
             is_closed: false,
             threads,
-            at_end: Vec::new(),
+            end_wakers: Vec::new(),
         };
         Self { state: Mutex::new(state), bound }
     }
@@ -167,7 +166,7 @@ impl Queue {
     }
 
     /// Takes a call back; returns whether no thread had begun it.
-    pub(super) fn take_back(&self, number: u64) -> bool {
+    pub(super) fn withdraw(&self, number: u64) -> bool {
         let mut state = self.state();
         let removed = state.calls.remove(&number).or_else(|| state.nested.remove(&number));
         let granted = state.grant(self.bound);
@@ -178,7 +177,7 @@ impl Queue {
     }
 
     /// A thread is about to work: it should not be woken for calls that others could take earlier.
-    pub(super) fn is_awake(&self, thread: usize) {
+    pub(super) fn leaves_idle(&self, thread: usize) {
         let mut state = self.state();
         let removed = state.remove_idle(thread);
         drop(state);
@@ -200,11 +199,11 @@ impl Queue {
             wake(granted);
             return Taken::Call(call);
         }
-        let is_over = state.is_closed && state.calls.is_empty();
+        let is_drained = state.is_closed && state.calls.is_empty();
         state.idle.push(Idle { thread, has_room, waker: waker.clone() });
         drop(state);
         drop(removed);
-        if is_over { Taken::Over } else { Taken::Nothing }
+        if is_drained { Taken::Drained } else { Taken::Empty }
     }
 
     /// Accepts no more calls.
@@ -231,7 +230,7 @@ impl Queue {
         }
         state.is_closed = true;
         let calls = (std::mem::take(&mut state.calls), std::mem::take(&mut state.nested));
-        let wakers = std::mem::take(&mut state.at_end);
+        let wakers = std::mem::take(&mut state.end_wakers);
         drop(state);
         drop((removed, calls));
         self.close();
@@ -244,8 +243,8 @@ impl Queue {
         if state.threads == 0 {
             return Poll::Ready(());
         }
-        if !state.at_end.iter().any(|kept| kept.will_wake(waker)) {
-            state.at_end.push(waker.clone());
+        if !state.end_wakers.iter().any(|kept| kept.will_wake(waker)) {
+            state.end_wakers.push(waker.clone());
         }
         Poll::Pending
     }

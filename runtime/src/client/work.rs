@@ -1,4 +1,4 @@
-//! A call on its way: what it does, and where the answer goes.
+//! The work of a call, and the channel of its answer.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -17,23 +17,23 @@ pub(super) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// A call that no thread has begun.
 pub(super) trait Work: Send {
-    /// Begins it on a compute thread. The future ends when the work is done, has panicked, or is not wanted any more; what it
-    /// held is dropped before the caller hears of it.
+    /// Begins the call on a compute thread. The future completes when the work has completed or panicked, or its caller has cancelled. The captures
+    /// of the work are dropped before the caller is notified.
     fn begin(self: Box<Self>, ct: &ComputeThread) -> Task<'_>;
 
-    /// It need not be begun from then on.
+    /// Sets a deadline after which the work is not begun.
     fn expire_at(&mut self, at: Moment);
 }
 
-/// The work of a caller that waits for an `R`.
-pub(super) struct Answered<F, R> {
+/// The work of a call whose answer is an `R`.
+pub(super) struct CallWork<F, R> {
     pub(super) work: F,
     pub(super) answer: oneshot::Sender<Result<R>>,
-    /// When nobody waits any more.
+    /// The call's deadline.
     pub(super) until: Option<Moment>,
 }
 
-impl<F, R> Work for Answered<F, R>
+impl<F, R> Work for CallWork<F, R>
 where
     F: AsyncFnOnce(&ComputeThread) -> Result<R> + Send + 'static,
     R: Send + 'static,
@@ -44,17 +44,17 @@ where
             if answer.is_canceled() || until.is_some_and(Moment::has_come) {
                 return;
             }
-            // In a box of its own, so that dropping it can be guarded, too.
+            // In a box of its own, so that a panic of its drop can be caught, too.
             let mut future = Box::pin(async move { work(ct).await });
             let mut is_watched = false;
             let outcome = poll_fn(|context| {
-                // The waker is the thread's, and stays the same: it is left once.
-                let is_unwanted = if std::mem::replace(&mut is_watched, true) {
+                // The waker is the thread's and does not change, so it is registered once.
+                let is_cancelled = if std::mem::replace(&mut is_watched, true) {
                     answer.is_canceled()
                 } else {
                     answer.poll_canceled(context).is_ready()
                 };
-                if is_unwanted {
+                if is_cancelled {
                     return Poll::Ready(None);
                 }
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
@@ -72,7 +72,7 @@ where
             if let Some(outcome) = outcome
                 && let Err(unwanted) = answer.send(outcome)
             {
-                // Dropping it is the last of what the caller's code may panic in.
+                // The last drop of the caller's values that may panic.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(unwanted)));
             }
         })

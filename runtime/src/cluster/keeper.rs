@@ -1,20 +1,20 @@
-//! The keeper: a thread of each process that does what must be done whether the process computes or not.
+//! The keeper: a background thread of each process that keeps it a member, whether its compute threads run or not.
 //!
-//! Where a cluster has processes that know nothing of each other, somebody has to say of each that it lives, to go along when the
-//! epoch advances, and to clear up after one that has gone. The keeper does so every [`TICK`], or less often while nothing goes on:
-//! - it counts in its process's record, which shows the others that the process lives;
-//! - it takes a step, so that a process that does nothing holds reclamation back no longer than a tick;
-//! - it reclaims what ended threads of the process had retired, and gives back memory when others ask for it;
-//! - it evicts processes that are gone (see [`members`](super::members));
-//! - in a cluster that was made so it sweeps up what they have left, and answers others that do (see
-//!   [`sweep`](crate::memory::sweep)); in any other it leaves that to a process that is alone ([`collect`](crate::memory::collect)).
+//! A cluster of several processes needs each process to send heartbeats, to follow the epoch, and to evict dead members. The keeper does so every
+//! [`TICK`], or less often while the process is idle:
+//! - it increments the heartbeat in its process's record;
+//! - it takes a step of the epoch scheme, so that an idle process delays reclamation for at most a tick;
+//! - it reclaims objects that ended threads of the process have retired, and returns memory that other processes request;
+//! - it evicts dead processes (see `membership/members.rs`);
+//! - in a cluster with sweeping it sweeps their memory, and answers sweeps of other processes (see [`sweep`](crate::sweep)). In any other cluster
+//!   dead processes' memory is collected by a process that is the only member (`admin/collect.rs`).
 //!
-//! It has a compute thread of its own, and belongs to no run. The process takes its record when it connects and gives it back
-//! when it has been disconnected, both through the keeper; in between its compute threads come and go.
+//! It has a compute thread of its own, outside any run. The process takes its record when it connects, and releases it when it disconnects, both
+//! through the keeper; in between its compute threads come and go.
 //!
-//! A keeper that fails tries again with its next tick, and one that panics is replaced by another, with a compute thread of its own: without
-//! one, the process would evict no other that has died, and would itself hold reclamation back for ever. Each failure is told to a subscriber of
-//! `tracing`, the same one once in [`REPEATED`], and counted for the program ([`Cluster::keeper_failures`]).
+//! A keeper whose tick fails retries with the next one. A keeper that panics is replaced, with a new compute thread: without a keeper the process
+//! would evict no dead member, and would itself delay reclamation for ever. Each failure is reported to a subscriber of `tracing` (a repeated one
+//! at most once in 10 s) and counted for the program ([`Cluster::keeper_failures`]).
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -37,48 +37,48 @@ use crate::segment::record::Seen;
 use crate::segment::{control, decode};
 use crate::session::run::Run;
 use crate::session::{Cluster, ComputeThread};
-use crate::sweep::Swept;
+use crate::sweep::SweepOutcome;
 use farfield_fabric::host::{BackgroundThread, StopSignal, first_line};
 use farfield_fabric::stall::{Waiting, blocked};
 
-/// How long the keeper sleeps: what is noticed by it is noticed so much later.
+/// The interval of ticks: the delay with which the keeper reacts.
 const TICK: Duration = Duration::from_millis(5);
-/// How long at most, where the epoch stands still.
-const LONGEST_TICK: Duration = Duration::from_millis(40);
-/// For how many of the longest ticks the process that leaves waits for the others to go along with the epoch.
+/// The longest interval of ticks, while the epoch does not advance.
+const MAX_TICK: Duration = Duration::from_millis(40);
+/// The number of longest intervals for which a leaving process waits for the others to follow the epoch.
 const PATIENCE: u32 = 4;
-/// How long it sleeps in between.
-const NAP: Duration = Duration::from_millis(1);
-/// For how many ticks nobody must have died before a sweep is begun: another death would disturb it.
+/// The interval of polls in that wait.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// The number of ticks without a death before a sweep starts: another death would interrupt it.
 const QUIET_TICKS: u32 = 4;
-/// How long a keeper that has panicked is waited with, which doubles with each that follows.
+/// The delay before a keeper that has panicked is replaced. It doubles with each panic.
 const RESTART: Duration = Duration::from_millis(10);
-const LATEST_RESTART: Duration = Duration::from_secs(1);
-/// After a sweep a process begins none for so many times as long as it took.
-const SWEEPS_REST: u32 = 9;
+const MAX_RESTART: Duration = Duration::from_secs(1);
+/// The pause after a sweep, in durations of that sweep.
+const SWEEP_PAUSE: u32 = 9;
 
-/// What a keeper does before its process is used.
+/// The collection that a keeper does before its process is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AtFirst {
-    /// Collects memory if processes have left some and there are no others.
-    CollectsIfAlone,
-    /// Collects memory, or fails if there are others.
-    Collects,
+pub(super) enum StartupCollection {
+    /// Collects if dead processes have left memory, and this process is the only member.
+    IfAlone,
+    /// Collects, or fails if there are other members.
+    Required,
 }
 
 impl Cluster {
-    /// What went wrong with the thread that looks after this process's part in the cluster, as long as it is connected. Nothing does where a
-    /// cluster is one process's own.
+    /// Returns the failures of this process's keeper, the background thread that keeps it a member, since it connected. A private cluster (`local:`,
+    /// `sim:`) has no keeper and no failures.
     pub fn keeper_failures(&self) -> KeeperFailures {
         self.shared.failures.counted()
     }
 }
 
-/// Starts a process's keeper, and waits until the process has joined; returns how many lost bytes it has collected.
-pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(BackgroundThread, u64)> {
+/// Starts a process's keeper, and waits until the process has joined. Returns how many lost bytes were collected.
+pub(super) fn start(cluster: &Cluster, collection: StartupCollection) -> Result<(BackgroundThread, u64)> {
     let (joined, waits) = mpsc::channel();
     let kept = cluster.without_keeper();
-    let keeper = BackgroundThread::start("keeper", move |stop| keep_on(&kept, at_first, stop, joined))?;
+    let keeper = BackgroundThread::start("keeper", move |stop| supervise(&kept, collection, stop, joined))?;
     let _waiting = blocked(|| "the keeper to join the cluster".to_owned());
     match waits.recv() {
         Ok(Ok(bytes)) => Ok((keeper, bytes)),
@@ -87,9 +87,14 @@ pub(super) fn start(cluster: &Cluster, at_first: AtFirst) -> Result<(BackgroundT
     }
 }
 
-/// Has one keeper after another, until one has left in order.
-fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &StopSignal, joined: Sender<Result<u64>>) {
-    let (joined, mut pause, mut is_told) = (Cell::new(Some((at_first, joined))), RESTART, false);
+/// Runs one keeper after another, until one has left the cluster in order.
+fn supervise(
+    cluster: &Cluster,
+    collection: StartupCollection,
+    stop: &StopSignal,
+    joined: Sender<Result<u64>>,
+) {
+    let (joined, mut pause, mut is_told) = (Cell::new(Some((collection, joined))), RESTART, false);
     loop {
         let life = AssertUnwindSafe(|| -> Result<()> {
             let run = Arc::new(Run::of_keeper(cluster)?);
@@ -106,29 +111,29 @@ fn keep_on(cluster: &Cluster, at_first: AtFirst, stop: &StopSignal, joined: Send
         if let Some((_, joined)) = joined.take() {
             return drop(joined.send(Err(error)));
         }
-        // Told to stop, the next one still leaves in order; if it can not either, others evict the process.
+        // After a stop signal the next keeper still leaves in order. If that fails, too, other processes evict this one.
         if std::mem::replace(&mut is_told, stop.wait(pause)) {
             return;
         }
-        pause = (2 * pause).min(LATEST_RESTART);
+        pause = (2 * pause).min(MAX_RESTART);
     }
 }
 
-/// What is to be done before a process is used, and who waits for that.
-type ToBegin = Cell<Option<(AtFirst, Sender<Result<u64>>)>>;
+/// The collection to be done before the process is used, and the channel to the caller that waits for it.
+type Startup = Cell<Option<(StartupCollection, Sender<Result<u64>>)>>;
 
-/// A keeper's life. An error is that of one who could not begin.
-async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Result<()> {
+/// Runs a keeper until it is stopped. It returns an error only if it could not join.
+async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Result<()> {
     ct.join_members().await?;
     let options = match ct.read_word(control::options()).await.and_then(decode::options) {
         Ok(options) => options,
         Err(error) => {
-            let waits = to_begin.take();
-            // Once the process is used, its record stays until another keeper gives it back.
+            let waits = startup.take();
+            // Once the process is in use, its record stays until another keeper releases it.
             if waits.is_some() {
                 ct.leave_for_good().await;
             }
-            to_begin.set(waits);
+            startup.set(waits);
             return Err(error);
         }
     };
@@ -138,24 +143,23 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
     }
     let shared = &ct.cluster().shared;
     let lease = shared.lease();
-    // Where others are far away, what is done for them costs more.
-    let (shortest, longest) = if shared.shuts_out() { (lease / 16, lease / 8) } else { (TICK, LONGEST_TICK) };
-    let mut others = Others { lease, seen: HashMap::new(), sweeps };
+    // On a network a tick costs more, so ticks are rarer.
+    let (shortest, longest) = if shared.shuts_out() { (lease / 16, lease / 8) } else { (TICK, MAX_TICK) };
+    let mut leases = Leases { lease, seen: HashMap::new(), sweeps };
     let mut goes_on = true;
-    if let Some((at_first, joined)) = to_begin.take() {
-        // Whoever has died before is out of the way before anything else begins, and so is what they have left. Taken out of its cell and
-        // dropped by a panic, the sender tells so.
-        let first = begin(ct, at_first, &mut others).await;
+    if let Some((collection, joined)) = startup.take() {
+        // Dead members are evicted, and their memory is collected, before the process is used. A panic drops the sender, which notifies the caller.
+        let first = begin(ct, collection, &mut leases).await;
         goes_on = first.is_ok();
         let _ = joined.send(first);
     }
-    let (mut beats, mut rest, mut epoch) = (1, shortest, 0);
-    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * shortest, SWEEPS_REST);
+    let (mut heartbeats, mut rest, mut epoch) = (1, shortest, 0);
+    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * shortest, SWEEP_PAUSE);
     while goes_on && !stop.wait(rest) {
-        beats += 1;
-        match tick(ct, beats, &mut others).await {
-            Ok(owed) => {
-                if let Err(error) = sweeper.go_on(owed, shortest).await {
+        heartbeats += 1;
+        match tick(ct, heartbeats, &mut leases).await {
+            Ok(debt) => {
+                if let Err(error) = sweeper.resume(debt, shortest).await {
                     shared.failures.note(ct.time(), &error, "could not sweep memory");
                 }
             }
@@ -166,7 +170,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
             }
             Err(error) => shared.failures.note(ct.time(), &error, "the keeper could not do its work"),
         }
-        // Where nothing goes on there is little to do.
+        // An idle process ticks less often.
         let now = ct.process.collector.epoch();
         let is_busy =
             now > epoch || ct.has_garbage() || ct.process.sweep_barrier.is_called() || sweeper.is_busy();
@@ -178,11 +182,11 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
     }
     for _ in 0..2 {
         leave_garbage(ct, PATIENCE * longest).await;
-        // For this a page may be taken from the pool, and that is garbage, too.
+        // Returning the heap may take a page from the pool, which is then retired.
         ct.leave_heap().await;
     }
     if ct.has_garbage() {
-        // Others kept it from being freed, and no other process knows of it.
+        // Other processes kept it from being freed, and no other process knows of it.
         let _ = ct.fetch_add_word(control::debts(), 1).await;
         let _ = ct.fetch_add_word(control::left_bytes(), ct.process_holds()).await;
     }
@@ -191,7 +195,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, to_begin: &ToBegin) -> Resu
     Ok(())
 }
 
-/// Frees what the process has retired, as long as the others go along with the epoch.
+/// Frees the process's retired objects, as long as the other processes follow the epoch.
 async fn leave_garbage(ct: &ComputeThread, patience: Duration) {
     let mut moved = (ct.process.collector.epoch(), ct.now());
     let _waiting = ct.has_garbage().then(|| ct.waits_as(Purpose::Epoch));
@@ -205,22 +209,22 @@ async fn leave_garbage(ct: &ComputeThread, patience: Duration) {
         if epoch > moved.0 {
             moved = (epoch, ct.now());
         } else {
-            ct.park(NAP);
+            ct.park(POLL_INTERVAL);
         }
     }
 }
 
-/// When the other processes last gave a sign of life.
-struct Others {
+/// The last heartbeats of the other processes.
+struct Leases {
     lease: Duration,
-    /// Whether memory is swept.
+    /// True if the cluster sweeps memory.
     sweeps: bool,
     seen: HashMap<u32, (u64, Duration)>,
 }
 
-impl Others {
-    /// Looks at a process; gives whether it has been silent for longer than its lease.
-    fn is_silent(&mut self, member: &Seen, now: Duration) -> bool {
+impl Leases {
+    /// Records a process's heartbeat. Returns whether its lease has expired.
+    fn has_expired(&mut self, member: &Seen, now: Duration) -> bool {
         let seen = self.seen.entry(member.identity).or_insert((member.words.sign, now));
         if seen.0 != member.words.sign {
             *seen = (member.words.sign, now);
@@ -229,34 +233,36 @@ impl Others {
     }
 }
 
-async fn begin(ct: &ComputeThread, at_first: AtFirst, others: &mut Others) -> Result<u64> {
-    tick(ct, 1, others).await?;
-    match at_first {
-        AtFirst::CollectsIfAlone => ct.collect_if_alone().await,
-        AtFirst::Collects => ct.collect_alone().await?.map_err(|others| in_the_way("collect", &others)),
+async fn begin(ct: &ComputeThread, collection: StartupCollection, leases: &mut Leases) -> Result<u64> {
+    tick(ct, 1, leases).await?;
+    match collection {
+        StartupCollection::IfAlone => ct.collect_if_alone().await,
+        StartupCollection::Required => {
+            ct.collect_alone().await?.map_err(|others| in_the_way("collect", &others))
+        }
     }
 }
 
-/// Shows that the process lives, and says how much memory would be left if it died.
-async fn show_sign(ct: &ComputeThread, beats: u32) -> Result<()> {
+/// Writes the heartbeat, and the bytes that would be lost if the process died.
+async fn send_heartbeat(ct: &ComputeThread, heartbeats: u32) -> Result<()> {
     let Some(member) = ct.process.member() else { return Ok(()) };
-    let sign = u64::from(std::process::id()) << 32 | u64::from(beats);
+    let sign = u64::from(std::process::id()) << 32 | u64::from(heartbeats);
     ct.report_held_bytes();
     let mut chain = ct.empty_chain();
-    // A count of bytes looks like an address: what is written here leads nowhere, and a sweep must not take it for a link.
+    // A count of bytes may look like an address: the words written here are no links, and a sweep must not take them for links.
     chain.set_of_allocator();
     chain.write(Record::sign(member.record()), &[sign, ct.process_holds()]);
     ct.submit(chain).await.map(drop)
 }
 
-/// Gives what is owed if memory is to be swept.
-async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Option<u64>> {
+/// Does a keeper's periodic work. Returns the debt if memory should be swept.
+async fn tick(ct: &ComputeThread, heartbeats: u32, leases: &mut Leases) -> Result<Option<u64>> {
     let shared = &ct.cluster().shared;
     shared.look_for_memory_node();
-    show_sign(ct, beats).await?;
+    send_heartbeat(ct, heartbeats).await?;
     ct.hear_requests();
-    // Whatever comes of it, the rest is done, too.
-    let owed = if others.sweeps { ct.attend_sweep().await } else { Ok(None) };
+    // An error is returned after the other work is done.
+    let debt = if leases.sweeps { ct.answer_sweep().await } else { Ok(None) };
     ct.take_orphans();
     if ct.has_garbage() {
         ct.try_reclaim().await;
@@ -264,98 +270,93 @@ async fn tick(ct: &ComputeThread, beats: u32, others: &mut Others) -> Result<Opt
         ct.follow_epoch().await;
     }
     let now = ct.now();
-    ct.evict_gone(|member| others.is_silent(member, now)).await?;
+    ct.evict_gone(|member| leases.has_expired(member, now)).await?;
     #[cfg(all(test, target_os = "linux"))]
     tests::panic_if_told(ct);
-    // Numbers are not used again.
-    others.seen.retain(|_, (_, at)| now.saturating_sub(*at) < 10 * others.lease);
-    owed
+    // Numbers of processes are not reused.
+    leases.seen.retain(|_, (_, at)| now.saturating_sub(*at) < 10 * leases.lease);
+    debt
 }
 
-/// The sweep that is under way, if one is.
+/// The sweeps of a keeper, one after the other.
 pub(crate) struct Sweeper<'a> {
     ct: &'a ComputeThread,
     pace: Rc<Pace>,
-    sweep: Option<Sweeping<'a>>,
-    began: Duration,
-    /// When the next may begin.
-    next: Duration,
-    /// What is owed, and since when no more than that; and for how long it has to stay so before a sweep is begun.
-    owed: (Option<u64>, Duration),
+    state: SweepState<'a>,
+    /// The debt, and the time since which it has not changed.
+    debt: (Option<u64>, Duration),
+    /// The time for which the debt must not change before a sweep starts.
     quiet: Duration,
-    /// Where stalls are reported: that it waits for other processes, and the list and the epoch that it does so under.
-    waiting: Option<(u64, u64, Waiting)>,
-    /// For how many times as long as a sweep took none is begun after it.
-    rest: u32,
+    /// The pause after a sweep, in durations of that sweep.
+    pause: u32,
 }
 
-type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<Swept>> + 'a>>;
+enum SweepState<'a> {
+    /// No sweep is in progress. The next may start at `next`.
+    Idle { next: Duration },
+    /// A sweep is in progress. While it waits for other processes, `waiting` is its entry in reports of stalls, with the list and the epoch.
+    Sweeping { sweep: Sweeping<'a>, began: Duration, waiting: Option<(u64, u64, Waiting)> },
+}
+
+type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<SweepOutcome>> + 'a>>;
 
 impl<'a> Sweeper<'a> {
-    pub(crate) fn new(ct: &'a ComputeThread, quiet: Duration, rest: u32) -> Self {
-        let zero = Duration::ZERO;
-        Self {
-            ct,
-            pace: Rc::default(),
-            sweep: None,
-            began: zero,
-            next: zero,
-            owed: (None, zero),
-            quiet,
-            rest,
-            waiting: None,
-        }
+    pub(crate) fn new(ct: &'a ComputeThread, quiet: Duration, pause: u32) -> Self {
+        let state = SweepState::Idle { next: Duration::ZERO };
+        Self { ct, pace: Rc::default(), state, debt: (None, Duration::ZERO), quiet, pause }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.sweep.is_some()
+        matches!(self.state, SweepState::Sweeping { .. })
     }
 
-    /// Begins a sweep if memory is owed and no process has died for a while; goes on with the one that has begun, until `until`. An error ends
-    /// the sweep; the next begins later.
-    pub(crate) async fn go_on(&mut self, owed: Option<u64>, until: Duration) -> Result<()> {
+    /// Starts a sweep if memory is lost and no process has died for a while. Resumes a started sweep, until `until`. An error ends the sweep; the
+    /// next one starts later.
+    pub(crate) async fn resume(&mut self, debt: Option<u64>, until: Duration) -> Result<()> {
         let (ct, now) = (self.ct, self.ct.now());
-        if owed != self.owed.0 {
-            self.owed = (owed, now);
+        if debt != self.debt.0 {
+            self.debt = (debt, now);
         }
-        let is_due = owed.is_some() && now.saturating_sub(self.owed.1) >= self.quiet;
-        if self.sweep.is_none() && is_due && now >= self.next {
+        if let SweepState::Idle { next } = self.state
+            && debt.is_some()
+            && now.saturating_sub(self.debt.1) >= self.quiet
+            && now >= next
+        {
             let pace = Rc::clone(&self.pace);
-            self.sweep = Some(Box::pin(async move { ct.sweep(&pace).await }));
-            self.began = now;
+            let sweep = Box::pin(async move { ct.sweep(&pace).await });
+            self.state = SweepState::Sweeping { sweep, began: now, waiting: None };
         }
-        let Some(sweep) = &mut self.sweep else { return Ok(()) };
+        let SweepState::Sweeping { sweep, began, waiting } = &mut self.state else { return Ok(()) };
         let was_late = Cell::new(false);
         let is_late = || {
             was_late.set(ct.now().saturating_sub(now) > until);
             was_late.get()
         };
-        let Some(outcome) = self.pace.go_on(sweep.as_mut(), is_late).await else {
-            self.note_wait(!was_late.get());
+        let Some(outcome) = self.pace.resume(sweep.as_mut(), is_late).await else {
+            note_wait(ct, waiting, !was_late.get());
             return Ok(());
         };
-        (self.sweep, self.waiting) = (None, None);
         let now = ct.now();
-        self.next = now + self.rest * now.saturating_sub(self.began);
+        let next = now + self.pause * now.saturating_sub(*began);
+        self.state = SweepState::Idle { next };
         outcome.map(|outcome| tracing::debug!(?outcome, "swept"))
     }
 
-    /// The sweep goes on later: since it waits for others, or since the keeper has other work.
-    fn note_wait(&mut self, waits: bool) {
-        let process = &self.ct.process;
-        let (list, epoch) = (process.sweep_barrier.has_said(), process.collector.epoch());
-        // A new list or epoch is progress.
-        let is_same = |(was, at, _): &(u64, u64, Waiting)| (*was, *at) == (list, epoch);
-        if !waits || !self.waiting.as_ref().is_some_and(is_same) {
-            let waiting = if waits { self.ct.waits_as(Purpose::Sweep) } else { None };
-            self.waiting = waiting.map(|waiting| (list, epoch, waiting));
-        }
-    }
-
-    /// The process leaves: whatever has been listed is not.
+    /// Ends the sweep, because the process leaves. Its list is withdrawn.
     pub(crate) async fn end(&mut self) {
-        (self.sweep, self.waiting) = (None, None);
+        self.state = SweepState::Idle { next: Duration::ZERO };
         let _ = self.ct.abandon_sweep(&self.pace).await;
+    }
+}
+
+/// Updates a paused sweep's entry in reports of stalls. It `waits` for other processes, or was interrupted.
+fn note_wait(ct: &ComputeThread, waiting: &mut Option<(u64, u64, Waiting)>, waits: bool) {
+    let (list, epoch) = (ct.process.sweep_barrier.has_said(), ct.process.collector.epoch());
+    // A new list or epoch is progress.
+    let is_same = |(was, at, _): &(u64, u64, Waiting)| (*was, *at) == (list, epoch);
+    if !waits || !waiting.as_ref().is_some_and(is_same) {
+        let entry = if waits { ct.waits_as(Purpose::Sweep) } else { None };
+        *waiting = entry.map(|entry| (list, epoch, entry));
     }
 }
 

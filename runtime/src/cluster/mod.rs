@@ -1,10 +1,10 @@
-//! A cluster in use: connecting, running threads, and the keeper that does a process's work in the background.
+//! A cluster in use: connecting, running threads, and the keeper, which works for a process in the background.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | [`connect`] | `Cluster::connect`, `run` |
-//! | [`keeper`] | the thread that looks after a process's part |
-//! | [`simulated`] | runs of simulated threads |
+//! | [`keeper`] | the background thread of a process: heartbeat, epochs, evictions, sweeping |
+//! | [`simulated`] | runs of simulated threads, and their keepers |
 
 mod connect;
 pub(crate) mod keeper;

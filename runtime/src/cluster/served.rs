@@ -1,4 +1,4 @@
-//! A cluster with a memory node in this process, for tests.
+//! A cluster whose memory node is in this process, for tests.
 
 use crate::session::Cluster;
 use crate::shm::{MemoryNode, MemoryNodeOptions};
@@ -12,7 +12,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// One of 1 MiB, with a name of its own.
+    /// Starts a memory node of 1 MiB with a name of its own.
     pub(crate) fn new(name: &str) -> Self {
         Self::with(name, |_| ())
     }

@@ -1,4 +1,4 @@
-//! Runs of simulated threads: their life, their death, their keepers, and what is left.
+//! Runs of simulated threads: start, death, keepers, and the check for leaks.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -53,22 +53,22 @@ impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simu
     }
 }
 
-/// How long a simulated keeper sleeps, in round trips. A real one sleeps for thousands of them; but runs are short here.
+/// The interval of a simulated keeper's ticks, in round trips. A real one sleeps for thousands of round trips, but simulated runs are short.
 const TICK_RTTS: u32 = 4;
-/// For how long a keeper goes on with a sweep at a time when its process has nothing else to do, in round trips.
-const BREATH_RTTS: u32 = 64;
-/// For how many ticks nobody must have died before a sweep is begun.
+/// The time for which a keeper resumes a sweep at a time when its process has no other work, in round trips.
+const IDLE_SWEEP_RTTS: u32 = 64;
+/// The number of ticks without a death before a sweep starts.
 const QUIET_TICKS: u32 = 2;
-/// For how many ticks the keeper of a process whose threads have ended waits for lost memory to be swept.
+/// The number of ticks for which the keeper of a process whose threads have ended waits for lost memory to be swept.
 const PATIENCE: u32 = 2000;
-/// How many ticks of its patience a keeper loses by one that failed: where links are cut again and again, sweeps fail.
+/// The number of ticks that one failed tick counts for: sweeps fail where links are cut again and again.
 const FAILED_TICKS: u32 = 50;
-/// Another sweep may begin at once, for runs are short.
-const SWEEPS_REST: u32 = 0;
+/// The pause after a sweep: none, since runs are short.
+const SWEEP_PAUSE: u32 = 0;
 
-/// What a thread of a run does, and beside it what its process's keeper does, if there are keepers and it is its process's first thread. A
-/// real keeper has a thread of its own; this one shares its thread's processor, and dies with it.
-pub(super) async fn keep_beside<R>(ct: &ComputeThread, body: impl Future<Output = R>) -> R {
+/// Runs a thread's body, and beside it its process's keeper, if the run has keepers and it is its process's first thread. A real keeper has a thread
+/// of its own; this one shares its thread's processor, and dies with it.
+pub(super) async fn run_beside_keeper<R>(ct: &ComputeThread, body: impl Future<Output = R>) -> R {
     let keeps = ct.cluster().shared.world().and_then(|world| {
         let config = world.lock().config().clone();
         (config.has_keepers() && ct.index().is_multiple_of(config.threads_per_node as usize))
@@ -94,38 +94,41 @@ pub(super) async fn keep_beside<R>(ct: &ComputeThread, body: impl Future<Output 
     .await
 }
 
-/// What the run's last keeper does, once all threads have ended.
+/// The phase of a keeper.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
-    /// It waits until all other processes have left.
-    Waits,
-    /// It has asked for a sweep.
-    Sweeps,
+enum Phase {
+    /// Its process's threads run, or lost memory is swept.
+    Keeping,
+    /// All threads have ended. The run's last keeper waits until all other processes have left.
+    WaitsForOthers,
+    /// The last keeper has requested a sweep.
+    SweepsLast,
 }
 
-/// Keeps a process, until its threads have ended and what was lost has come back.
+/// Runs the keeper of a process, until its threads have ended and lost memory is freed.
 ///
-/// One of the keepers is the last: it waits until its process is alone, sweeps once more if any process has died, and looks for losses. While
-/// others are at work a sweep may keep lost memory: an old word points to it, or its writer lives and might still link it. Once
-/// no thread is left, garbage is gone, and an object that no root points to is a leak, whichever process wrote it. What remains possible is that a
-/// word in an object in use looks like a link to lost memory, which is counted as no loss.
+/// One keeper is the last. It waits until its process is the only member, sweeps once more if any process has died, and reports losses. In a cluster
+/// with other members a sweep may keep lost memory: a stale word points to it, or its writer lives and might still link it. Without other members
+/// garbage is freed, and an object that no root points to is a leak, whichever process wrote it. A word in an object in use may still look like a
+/// link to lost memory; such memory is not reported.
 async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
     let rtt = ct.cluster().simulation().map_or(Duration::ZERO, |simulation| simulation.rtt());
-    let (tick, breath) = (rtt * TICK_RTTS, rtt * BREATH_RTTS);
-    let judges = sweeps && ct.cluster().shared.world().is_some_and(|world| world.lock().config().leaks_fail);
-    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * tick, SWEEPS_REST);
-    let (mut patience, mut last) = (PATIENCE, None);
+    let (tick, idle_sweep) = (rtt * TICK_RTTS, rtt * IDLE_SWEEP_RTTS);
+    let checks_losses =
+        sweeps && ct.cluster().shared.world().is_some_and(|world| world.lock().config().leaks_fail);
+    let mut sweeper = Sweeper::new(ct, QUIET_TICKS * tick, SWEEP_PAUSE);
+    let (mut patience, mut phase) = (PATIENCE, Phase::Keeping);
     while patience > 0 {
         let evicted = ct.evict_gone(|_| false).await;
-        let is_anyone_gone = matches!(evicted, Ok(1..));
-        if is_anyone_gone && last.is_none() {
+        let has_evicted = matches!(evicted, Ok(1..));
+        if has_evicted && phase == Phase::Keeping {
             ct.run.needs_last_keeper();
         }
-        let attended = if sweeps { ct.attend_sweep().await } else { Ok(None) };
-        // A link may be cut: the next tick tries again.
+        let attended = if sweeps { ct.answer_sweep().await } else { Ok(None) };
+        // A link may be cut: the next tick retries.
         let has_failed = evicted.is_err() || attended.is_err();
-        let owed = attended.unwrap_or_default();
-        if let Err(error) = sweeper.go_on(owed, if is_done.get() { breath } else { tick }).await {
+        let debt = attended.unwrap_or_default();
+        if let Err(error) = sweeper.resume(debt, if is_done.get() { idle_sweep } else { tick }).await {
             tracing::warn!(%error, "could not sweep memory");
         }
         if ct.has_garbage() {
@@ -135,21 +138,21 @@ async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
         }
         if is_done.get() && ct.process.has_one_thread() {
             patience = patience.saturating_sub(if has_failed { FAILED_TICKS } else { 1 });
-            let is_busy = owed.is_some() || sweeper.is_busy() || ct.process.sweep_barrier.is_called();
-            let is_settled = !is_busy && !is_anyone_gone && !has_failed;
-            match last {
+            let is_busy = debt.is_some() || sweeper.is_busy() || ct.process.sweep_barrier.is_called();
+            let is_settled = !is_busy && !has_evicted && !has_failed;
+            match phase {
                 _ if !is_settled => {}
-                None if judges && ct.run.is_over() && ct.run.becomes_last_keeper() => {
-                    (last, patience) = (Some(Last::Waits), PATIENCE);
+                Phase::Keeping if checks_losses && ct.run.is_over() && ct.run.becomes_last_keeper() => {
+                    (phase, patience) = (Phase::WaitsForOthers, PATIENCE);
                 }
-                None => break,
-                Some(Last::Waits) if is_alone(ct).await => match ask_for_last_sweep(ct).await {
-                    Ok(true) => (last, patience) = (Some(Last::Sweeps), PATIENCE),
+                Phase::Keeping => break,
+                Phase::WaitsForOthers if is_alone(ct).await => match request_last_sweep(ct).await {
+                    Ok(true) => (phase, patience) = (Phase::SweepsLast, PATIENCE),
                     Ok(false) | Err(_) => break,
                 },
-                Some(Last::Waits) => {}
-                Some(Last::Sweeps) => {
-                    look_for_losses(ct).await;
+                Phase::WaitsForOthers => {}
+                Phase::SweepsLast => {
+                    report_losses(ct).await;
                     break;
                 }
             }
@@ -163,8 +166,8 @@ async fn is_alone(ct: &ComputeThread) -> bool {
     ct.members().await.is_ok_and(|members| members.len() == 1)
 }
 
-/// Asks for a sweep if any process has died since the cluster was made; returns whether one has.
-async fn ask_for_last_sweep(ct: &ComputeThread) -> Result<bool> {
+/// Requests a sweep if any process has died since the cluster was made. Returns whether one has.
+async fn request_last_sweep(ct: &ComputeThread) -> Result<bool> {
     if ct.read_word(control::evictions()).await? == 0 {
         return Ok(false);
     }
@@ -172,9 +175,9 @@ async fn ask_for_last_sweep(ct: &ComputeThread) -> Result<bool> {
     ct.fetch_add_word(control::debts(), 1).await.map(|_| true)
 }
 
-/// Reports memory that is lost although it was swept while this process was alone.
-async fn look_for_losses(ct: &ComputeThread) {
-    // Blocks on their way to the pool are in no list.
+/// Reports memory that is still lost after a sweep by the only member.
+async fn report_losses(ct: &ComputeThread) {
+    // Blocks in transit to the pool are in no list.
     ct.give_everything();
     ct.wait_for_detached().await;
     if let (Ok(lost), Some(world)) = (ct.lost_blocks().await, ct.cluster().shared.world()) {
@@ -182,13 +185,13 @@ async fn look_for_losses(ct: &ComputeThread) {
     }
 }
 
-/// Looks for objects that are neither freed nor reachable, at the end of a run. After deaths in a cluster that is swept the last keeper has judged: what it
-/// had to keep because some word looks like a link to it is no leak of a later run, and if its own process has died, after all others had
-/// left, no process was there to judge.
+/// Reports objects that are neither freed nor reachable, at the end of a run. After deaths in a cluster with sweeping the last keeper has checked
+/// instead. A block that it kept because some word looks like a link is not reported by a later run. If its own process died after all others had
+/// left, no process could check.
 pub(super) fn look_for_leaks(world: &sim::SharedWorld) -> Result<()> {
     let mut world = world.lock();
-    let is_judged = world.config().sweeps && world.has_deaths();
-    if !world.config().leaks_fail || is_judged {
+    let is_checked = world.config().sweeps && world.has_deaths();
+    if !world.config().leaks_fail || is_checked {
         return Ok(());
     }
     let words = |segment, offsets: std::ops::Range<u64>| {

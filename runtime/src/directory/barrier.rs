@@ -5,8 +5,8 @@
 //!
 //! | the run's threads are | the count is |
 //! |---|---|
-//! | in this process | in the [run](crate::session::run): no round trip |
-//! | simulated, or in a [group](crate::session::group) | in a named word of the [directory](super::roots) |
+//! | in this process | in the run: no round trip |
+//! | simulated, or in a group | in a named word of the [directory](super::roots) |
 //!
 //! The word holds the number of the run that uses it and that run's count. A new run starts at 0, whatever count an earlier run has left. No two runs
 //! use one word at the same time: a simulated cluster has one run at a time, and names in a group begin with the group's name.

@@ -150,7 +150,7 @@ impl ComputeThread {
     /// The process leaves, whatever its threads have done.
     pub(crate) async fn leave_for_good(&self) {
         if self.process.sweep_barrier.is_enabled() {
-            self.leave_sweep().await;
+            self.hand_over_vetoes().await;
         }
         self.finish_step().await;
         let Some(member) = self.process.member() else { return };

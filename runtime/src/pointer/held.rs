@@ -61,7 +61,7 @@ impl ComputeThread {
     /// object that is kept without a guard must be [held](Self::hold) until then.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] if no object can be at the address.
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be at the address.
     pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
         let block = block_of::<P::Pointee>(object.points_to(), self).await?;
         self.delete_block(block).await

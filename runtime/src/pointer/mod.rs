@@ -5,7 +5,7 @@
 //! | [`Address`] | segment and offset | unlimited |
 //! | [`RemotePtr<T>`] | a typed address | unlimited: roots, frozen fields |
 //! | [`Shared<'g, T>`](Shared) | an address and its marks, loaded under a guard | the guard's lifetime |
-//! | [`Owned<T>`] | a new object that no other thread can reach | until it is published or dropped |
+//! | [`Owned<T>`](crate::Owned) | a new object that no other thread can reach | until it is published or dropped |
 //!
 //! The first three are `Copy`. `RemotePtr` and `Shared` dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an address
 //! that is computed without a memory access.

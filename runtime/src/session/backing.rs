@@ -1,10 +1,10 @@
-//! Where far memory is, and how threads get at it: the one place above the fabrics that tells them apart.
+//! The location of far memory and the endpoints of threads: the only module above the fabrics that distinguishes them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::contents::ClusterContents;
-use super::meaning::ClusterMeaning;
+use super::simulated::ClusterMeaning;
 use super::url::{Config, Fabric};
 use crate::error::Result;
 use crate::io::Endpoint;
@@ -20,22 +20,22 @@ use farfield_fabric::verbs::{Client, Verbs};
 use farfield_sim::{self as sim, Sim, World};
 use farfield_words::geometry::Geometry;
 
-/// Where far memory is.
+/// The location of far memory.
 pub(crate) enum Backing {
     /// In this process.
     Here(Arc<Arena>),
-    /// In several processes of this machine.
+    /// Shared by processes of this machine.
     #[cfg(target_os = "linux")]
     Shared(Arc<shm::Client>),
-    /// Here too, behind a simulated network.
+    /// In this process, behind a simulated network.
     Simulated(sim::SharedWorld),
-    /// On other machines.
+    /// On memory nodes, accessed by RDMA.
     #[cfg(feature = "_verbs")]
     Verbs(Arc<Client>),
 }
 
 impl Backing {
-    /// Maps or connects to the memory that is asked for; if memory nodes say how much there is, `config` says so afterwards.
+    /// Maps the memory or connects to it. If memory nodes determine its geometry, stores it in `config`.
     pub(crate) fn connect(config: &mut Config) -> Result<Self> {
         let Config { geometry, fabric, seed, .. } = config;
         Ok(match fabric {
@@ -61,7 +61,7 @@ impl Backing {
         })
     }
 
-    /// What tells this process from all others of the cluster, if there may be others.
+    /// Returns the number of this process, if other processes can be members of the cluster.
     pub(crate) fn identity(&self) -> Option<u32> {
         match self {
             Self::Here(_) | Self::Simulated(_) => None,
@@ -72,7 +72,7 @@ impl Backing {
         }
     }
 
-    /// How long the process may go without a sign of life, where somebody gives it in the background.
+    /// Returns the lease of the process, if it has a keeper that sends heartbeats.
     pub(crate) fn lease(&self) -> Option<Duration> {
         match self {
             #[cfg(target_os = "linux")]
@@ -83,7 +83,7 @@ impl Backing {
         }
     }
 
-    /// Whether a process has gone and nothing of it takes effect any more; nothing where its memory node does not say.
+    /// Returns whether a process has ended and none of its operations is in flight; `None` if its memory node is unreachable.
     pub(crate) fn is_gone(&self, identity: u32) -> Option<bool> {
         match self {
             #[cfg(target_os = "linux")]
@@ -94,7 +94,7 @@ impl Backing {
         }
     }
 
-    /// Whether the memory node is gone that lets processes in.
+    /// Returns whether the memory node that admits processes has ended.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]
@@ -103,7 +103,7 @@ impl Backing {
         }
     }
 
-    /// Where the network is simulated.
+    /// Returns the simulated world, on `sim:`.
     pub(crate) fn world(&self) -> Option<&sim::SharedWorld> {
         match self {
             Self::Simulated(world) => Some(world),
@@ -111,12 +111,12 @@ impl Backing {
         }
     }
 
-    /// Whether processes that this one knows nothing of may be at work in the cluster.
+    /// Returns whether independent processes may use the cluster concurrently.
     pub(crate) fn has_strangers(&self) -> bool {
         self.identity().is_some()
     }
 
-    /// Gets ready for a run of so many threads.
+    /// Prepares for a run of so many threads.
     #[cfg_attr(not(feature = "_verbs"), allow(unused_variables, clippy::unnecessary_wraps))]
     pub(crate) fn prepare(&self, threads: usize) -> Result<()> {
         match self {
@@ -126,7 +126,7 @@ impl Backing {
         }
     }
 
-    /// Whether a process that is silent can be shut out while it lives.
+    /// Returns whether a process whose lease has expired can be disconnected while it is alive.
     pub(crate) fn shuts_out(&self) -> bool {
         match self {
             #[cfg(feature = "_verbs")]
@@ -135,7 +135,7 @@ impl Backing {
         }
     }
 
-    /// Gets ready for what the process does in the background.
+    /// Prepares for the background work of the process.
     #[cfg_attr(not(feature = "_verbs"), allow(clippy::unnecessary_wraps))]
     pub(crate) fn prepare_background(&self) -> Result<()> {
         match self {
@@ -145,7 +145,7 @@ impl Backing {
         }
     }
 
-    /// The access of a thread of a run, or of one in the background.
+    /// Makes the endpoint of a thread of a run, or of a background thread.
     pub(crate) fn endpoint(
         &self,
         config: &Config,
@@ -174,7 +174,7 @@ impl Backing {
     }
 }
 
-/// Fresh memory with its control blocks.
+/// Makes memory with formatted control blocks.
 fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
     let arena = Arena::new(geometry)?;
     arena.format(&ClusterContents { sweeps: false })?;

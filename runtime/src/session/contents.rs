@@ -1,4 +1,4 @@
-//! What memory nodes put into their memory: control blocks, and the marks of clients that have gone.
+//! The words that memory nodes write: initial control blocks, and the marks of departed clients.
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,7 +10,7 @@ use crate::segment::record;
 
 /// The contents of a cluster's memory.
 pub(crate) struct ClusterContents {
-    /// True if memory of dead processes is swept.
+    /// True if the memory of dead processes is swept.
     pub(crate) sweeps: bool,
 }
 

@@ -1,31 +1,30 @@
-//! Random numbers: drawn from the thread's own generator, so that a run can be repeated.
+//! Random numbers, drawn from the thread's own generator, so that runs are repeatable.
 //!
-//! The generator is small and fast, and is seeded by the cluster's seed and the thread's identity. Which one it is, and which crate
-//! has it, is not part of the interface; which numbers a seed gives may change with a release. Drawing takes no round trip and no
-//! allocation. Not for secrets.
+//! The generator is small and fast. Its seed is made of the cluster's seed and the thread's identity. Its algorithm and crate are not part of the
+//! interface; the sequence of a seed may change with a release. Drawing takes no round trip and no allocation. Not for cryptographic secrets.
 
 use std::ops::{Bound, RangeBounds};
 
 use super::ComputeThread;
 use crate::io::operations::*;
 
-/// Types of which a random value can be drawn: integers and `bool`.
+/// Types with random values: integers and `bool`.
 pub trait Random: sealed::Draw {}
 
 mod sealed {
     use rand::RngExt;
     use rand::rngs::SmallRng;
 
-    /// How values are drawn.
+    /// Drawing of values.
     pub trait Draw: Copy + PartialOrd {
         const LEAST: Self;
         const MOST: Self;
-        /// The value after this one, and the one before it.
+        /// The successor and the predecessor of a value.
         fn next(self) -> Option<Self>;
         fn previous(self) -> Option<Self>;
-        /// Any value.
+        /// Draws any value.
         fn draw(rng: &mut SmallRng) -> Self;
-        /// A value of a range that is not empty.
+        /// Draws a value of a range that is not empty.
         fn draw_between(rng: &mut SmallRng, least: Self, most: Self) -> Self;
     }
 
@@ -75,7 +74,7 @@ mod sealed {
 }
 
 impl ComputeThread {
-    /// A random value of a type: each is equally likely.
+    /// Returns a random value of a type, uniformly distributed.
     ///
     /// ```
     /// # farfield::Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
@@ -90,10 +89,10 @@ impl ComputeThread {
         T::draw(&mut self.rng())
     }
 
-    /// A random value of a range, such as `0..n`, `1..=6` or `..`: each is equally likely.
+    /// Returns a random value of a range such as `0..n`, `1..=6` or `..`, uniformly distributed.
     ///
     /// # Panics
-    /// If the range is empty, as indexing an empty slice does.
+    /// If the range is empty.
     #[track_caller]
     pub fn random_range<T: Random>(&self, range: impl RangeBounds<T>) -> T {
         let least = match range.start_bound() {
@@ -111,8 +110,8 @@ impl ComputeThread {
         T::draw_between(&mut self.rng(), least, most)
     }
 
-    /// True with the given probability: `ct.random_chance(0.1)` once in ten times. Probabilities below 0 count as 0, those
-    /// above 1 as 1. It is taken in steps of one in 2^32.
+    /// Returns true with the given probability: `ct.random_chance(0.1)` once in ten times. Probabilities below 0 count as 0, those above 1 as 1. The
+    /// resolution is 2^-32.
     pub fn random_chance(&self, probability: f64) -> bool {
         f64::from(self.random::<u32>()) < probability * (f64::from(u32::MAX) + 1.0)
     }

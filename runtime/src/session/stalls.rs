@@ -1,8 +1,8 @@
-//! What a stalled thread waits for, in words: who holds a lock, who is behind the epoch, which names and barriers are meant.
+//! Descriptions of waits in reports of stalls: the holder of a lock, the thread that delays the epoch, names and barriers.
 //!
-//! The mechanism is the fabric's (`fabric/stall`). Here are the meanings: an address is a field of an object, a token names a thread, and a thread
-//! belongs to a process that is alive or not. What other processes are there is known from the last time that this process looked
-//! ([`ComputeThread::members`]): its keeper does so every few milliseconds, so a report needs no round trip.
+//! The mechanism is in `fabric/stall`. This module adds meaning: an address belongs to a field of an object, a token names a thread, and a thread
+//! belongs to a live or dead process. The other processes are known from this process's last call of `ComputeThread::members` (`membership/members.rs`). Its keeper calls it
+//! every few milliseconds, so a report needs no round trip.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use farfield_fabric::stall::{self, Clock, DescribeWait, Waits};
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
-/// What a process knows of the others, for reports only.
+/// The members as of the last look, for reports only.
 #[derive(Default)]
 pub(crate) struct Others(Mutex<Vec<Other>>);
 
@@ -27,7 +27,7 @@ struct Other {
     pid: u32,
     is_gone: bool,
     slot: Address,
-    /// The list of a sweep that it has answered last.
+    /// The last list of a sweep that it has answered.
     attends: u64,
 }
 
@@ -38,7 +38,7 @@ impl Others {
 }
 
 impl Shared {
-    /// Who holds what has this token in it.
+    /// Describes the holder of a word with this token.
     fn holder(&self, token: u64, asks: ThreadId) -> String {
         match ThreadId::of_token(token) {
             None if token == 0 => "which was free when it was last tried".to_owned(),
@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// A thread, where it is, and whether it is there.
+    /// Describes a thread: its process, and whether it is alive.
     fn thread(&self, thread: ThreadId) -> String {
         let here = self.backing.identity();
         match self.process_of(thread).filter(|process| here.is_some_and(|here| here != *process)) {
@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// The epoch, and who is behind it.
+    /// Describes the epoch, and the thread or process that delays it.
     fn epoch_in_words(&self, run: &Run, process: &Process) -> String {
         let epoch = process.collector.epoch();
         let behind = match (process.collector.laggard(), process.behind()) {
@@ -90,7 +90,7 @@ impl Shared {
         format!("the epoch is {epoch}, and {behind}")
     }
 
-    /// What a sweep of this process waits for.
+    /// Describes the processes that a sweep of this process waits for.
     fn sweep_in_words(&self, run: &Run, process: &Process) -> String {
         let (sweep_barrier, said) = (&process.sweep_barrier, process.sweep_barrier.has_said());
         let silent = sweep_barrier.silent_threads();
@@ -105,19 +105,19 @@ impl Shared {
         }
     }
 
-    /// The field that an address is of, where that is known: in front of it stands a space.
+    /// Returns the name of the field at an address, with a leading space, if the simulator knows it.
     fn field(&self, at: Address) -> String {
         let Some(world) = self.world() else { return String::new() };
         let field = world.lock().field_at(at);
         field.map_or_else(String::new, |field| format!(" ({field})"))
     }
 
-    /// A table for the waits of a thread, if stalls are reported; only then is it asked who the thread is.
+    /// Makes a table of a thread's waits, if stalls are reported. Only then is the thread's description computed.
     pub(crate) fn waits_of(&self, who: impl FnOnce() -> String) -> Option<Arc<Waits>> {
         let (limit, who) = (self.stall_limit?, who());
         let Some(world) = self.world() else {
             let waits = Waits::new(who, limit, Clock::Real);
-            // A report that the system has no thread for is no reason to fail.
+            // A system without room for the reporting thread is no reason to fail.
             return stall::watch(&waits).is_ok().then_some(waits);
         };
         let simulated = world.lock().stalls.clone()?;
@@ -126,7 +126,7 @@ impl Shared {
         Some(waits)
     }
 
-    /// Notes who the members are, for reports.
+    /// Stores the members, for reports.
     pub(crate) fn note_members(&self, members: &[Seen]) {
         if self.stall_limit.is_some() {
             let other = |seen: &Seen| Other {
@@ -142,7 +142,7 @@ impl Shared {
 }
 
 impl Cluster {
-    /// What a wait is for, as a function that says so when it is asked.
+    /// Returns a function that describes a wait when it is reported.
     pub(crate) fn describes(
         &self,
         purpose: Purpose<'_>,

@@ -1,4 +1,4 @@
-//! What a program does with a compute thread: tasks and time, memory, counters.
+//! The interface of a compute thread to programs: tasks, time, memory, counters.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::io::{Reclamation, Retry, TaskSet};
 use crate::memory::usage::HeapUse;
 use crate::memory::worker::Worker;
 
-/// Waits a little longer each time, by a random amount, and always gives way to the thread's other tasks: whoever holds
-/// what one waits for may be one of them.
+/// Waits between attempts of a retry loop, each time longer, by a random amount. The thread's other tasks run meanwhile: one of them may hold the
+/// awaited resource.
 ///
-/// Made by [`ComputeThread::backoff`], for one loop: where stalls are reported (see [`Cluster::connect`](crate::Cluster::connect)), all of its waits
-/// count as one wait, unless some time passes between two.
+/// Made by [`ComputeThread::backoff`], for one loop. In reports of stalls (see [`Cluster::connect`](crate::Cluster::connect)) all its waits count as
+/// one, unless some time passes between two.
 ///
 /// ```
 /// # use farfield::prelude::*;
@@ -33,15 +33,14 @@ use crate::memory::worker::Worker;
 pub struct Backoff<'a>(Retry<'a, Worker>);
 
 impl Backoff<'_> {
-    /// Waits.
+    /// Waits for the next attempt.
     pub async fn wait(&mut self) {
         self.0.wait().await;
     }
 }
 
 impl ComputeThread {
-    /// Runs `count` tasks on this thread, `body(0)` to `body(count - 1)`, and gives what they return, in order. While
-    /// one waits, the others go on.
+    /// Runs `count` tasks on this thread, `body(0)` to `body(count - 1)`. Returns their results, in order. While one waits, the others run.
     ///
     /// ```
     /// # farfield::Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
@@ -52,22 +51,22 @@ impl ComputeThread {
     /// ```
     ///
     /// # Errors
-    /// The first error, in time; the other tasks are dropped where they wait.
+    /// The first error, in time. The other tasks are dropped at their current `await`.
     pub async fn tasks<R>(&self, count: usize, body: impl AsyncFn(usize) -> Result<R>) -> Result<Vec<R>> {
         let body = &body;
         TaskSet::new(&**self, (0..count).map(|task| body(task))).await
     }
 
-    /// Gives way to the thread's other tasks, and to other threads, once.
+    /// Yields once to the thread's other tasks, and to other threads. No round trip.
     pub async fn yield_now(&self) {
         self.give_way().await;
     }
 
-    /// Says that the thread computes: on `sim:` its clock moves on by what the work costs, and what it posts or handles next it posts or
-    /// handles so much later, in all of its tasks. Elsewhere, and with `compute=0`, nothing happens: real work takes its own time.
+    /// Charges the thread for a computation. On `sim:` the thread's clock advances by the cost of the work, and all its tasks post and handle their
+    /// next operations so much later. On other fabrics, and with `compute=0`, it has no effect, since real work takes real time.
     ///
-    /// What the runtime does itself is charged without this: each operation that is posted and completes, and hits of
-    /// [`Cached`](crate::Cached). No round trip, and no other task runs meanwhile.
+    /// The runtime's own work is charged automatically: each posted and completed operation, and hits of [`Cached`](crate::Cached). No round trip,
+    /// and no other task runs meanwhile.
     ///
     /// ```
     /// use std::time::Duration;
@@ -78,7 +77,7 @@ impl ComputeThread {
     /// let began = ct.now();
     /// ct.compute(Duration::from_nanos(500)); // a hash, a comparison of long keys, …
     /// assert_eq!(ct.now() - began, Duration::from_nanos(500));
-    /// ct.compute(Work::CachedAccess); // a look into a cache of the program's own
+    /// ct.compute(Work::CachedAccess); // a hit of the program's own cache
     /// # Ok(()) })?;
     /// # Ok::<(), farfield::Error>(())
     /// ```
@@ -88,19 +87,20 @@ impl ComputeThread {
         }
     }
 
-    /// Waits for `duration` by the fabric's clock. The thread sleeps if it has nothing else to do.
+    /// Waits for `duration` by the fabric's clock. The thread sleeps if its other tasks wait, too. No round trip.
     pub async fn sleep(&self, duration: Duration) {
         self.sleep_for(duration).await;
     }
 
-    /// What to wait with between attempts of a retry loop.
+    /// Returns a backoff for the attempts of a retry loop.
     pub fn backoff(&self) -> Backoff<'_> {
         Backoff(Retry::new(self.worker()))
     }
 
     // ---- memory ------------------------------------------------------------------------------------------------
 
-    /// How reclamation stands, and who holds it back. No round trip if all compute threads are in one process; otherwise one.
+    /// Returns the state of reclamation, with the thread or process that delays it. No round trip if all compute threads are in one process;
+    /// otherwise one.
     ///
     /// # Errors
     /// Those of a READ.
@@ -108,29 +108,29 @@ impl ComputeThread {
         self.worker().reclamation().await
     }
 
-    /// Tries to advance the epoch and frees what this thread retired long enough ago; gives how many objects.
+    /// Tries to advance the epoch, and frees objects of this thread whose grace period is over. Returns their number.
     ///
-    /// Retiring does it by itself now and then, without waiting. No round trip if all compute threads are in one process,
-    /// or if another thread of this process is at it; otherwise two, at most.
+    /// Retiring does so occasionally, without waiting. No round trip if all compute threads are in one process, or another thread of this process is
+    /// advancing the epoch; otherwise two, at most.
     pub async fn try_reclaim(&self) -> u64 {
         self.worker().try_reclaim().await
     }
 
-    /// Frees everything that this thread has retired, at a point that the caller knows to be quiescent: no thread of
-    /// the cluster holds a pointer that it loaded before. Gives how many objects. No round trip.
+    /// Frees all objects that this thread has retired, at a point that the caller knows to be quiescent: no thread of the cluster uses a pointer that
+    /// it loaded before. Returns their number. No round trip.
     ///
-    /// A barrier that every thread passes without a guard is such a point.
+    /// Such a point is a barrier that every thread passes without a guard.
     ///
     /// # Errors
-    /// [`Error::Pinned`] if this thread holds a guard.
+    /// [`Error::Pinned`](crate::Error::Pinned) if this thread holds a guard.
     pub async fn reclaim_deferred(&self) -> Result<u64> {
         self.worker().reclaim_deferred().await
     }
 
-    /// How much memory is used on each memory node. One round trip: a chain for each of them, all posted at once.
+    /// Returns the memory use of each memory node. One round trip: a chain to each node, all posted together.
     ///
-    /// Threads count what they allocate and free for themselves, and tell when they end, and when this is called on them: the figures
-    /// are exact when all others have ended.
+    /// Threads count their allocations locally, and publish the counts when they end and when they call this. The figures are exact when all other
+    /// threads have ended.
     ///
     /// # Errors
     /// Those of a READ.
@@ -138,11 +138,10 @@ impl ComputeThread {
         self.worker().heap_use().await
     }
 
-    /// Waits until everything is done that was posted without waiting ([`Chain::post`](crate::Chain::post)). No
-    /// round trip of its own.
+    /// Waits for all operations that were posted without waiting ([`Chain::post`](crate::Chain::post)). No round trip of its own.
     ///
     /// # Errors
-    /// The first error of what was posted, unless an operation in between has returned it.
+    /// The first error of these operations, unless an operation in between has returned it.
     pub async fn flush(&self) -> Result<()> {
         self.flush_detached().await
     }

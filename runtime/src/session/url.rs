@@ -12,27 +12,27 @@ use farfield_words::geometry::{Geometry, GeometryError};
 use farfield_words::units;
 use farfield_words::units::parse_size;
 
-/// The embedded default: one node, one segment of 256 MiB, of which only the pages in use take memory.
+/// The default size of a segment. Only pages in use take memory.
 const DEFAULT_SEGMENT_BYTES: u64 = 256 << 20;
 
-/// What a URL asks for, checked.
+/// The checked options of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) geometry: Geometry,
     pub(crate) fabric: Fabric,
-    /// What the threads' random generators start from.
+    /// The seed of the threads' random generators.
     pub(crate) seed: u64,
-    /// Where objects go if nobody says.
+    /// The placement of objects without a site of their own.
     pub(crate) policy: Policy,
-    /// How many bytes a thread may have retired that are not freed, if that was said.
+    /// The option `max-retired`, in bytes.
     max_retired: Option<u64>,
 }
 
-/// What is between the threads and far memory.
+/// The fabric between the threads and far memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fabric {
     Host,
-    /// Chains complete at a poll up to this one.
+    /// Chains complete at a random poll up to this one.
     Delayed {
         max_polls: u32,
     },
@@ -43,11 +43,11 @@ pub(crate) enum Fabric {
     Verbs(VerbsConfig),
 }
 
-/// The shortest time in which operations of a real network may be expected to have an answer.
+/// The shortest timeout of operations on a real network.
 #[cfg(feature = "_verbs")]
 const SHORTEST_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// What this build has.
+/// The schemes of this build.
 const SCHEMES: &str = if cfg!(feature = "_verbs") {
     "this build has `local`, `shm`, `sim` and `rdma`"
 } else if cfg!(target_os = "linux") {
@@ -56,11 +56,11 @@ const SCHEMES: &str = if cfg!(feature = "_verbs") {
     "this build has `local` and `sim`; `shm` and `rdma` need Linux"
 };
 
-/// The part of all far memory that a thread may have retired, if nobody says.
+/// The default of `max-retired`, as a divisor of the size of far memory.
 const RETIRED_SHARE: u64 = 2;
 
 impl Config {
-    /// How many bytes a thread may have retired that are not freed.
+    /// Returns how many retired bytes of a thread may be unfreed.
     pub(crate) fn most_retired(&self) -> u64 {
         self.max_retired.unwrap_or(self.geometry.bytes() / RETIRED_SHARE)
     }
@@ -68,7 +68,7 @@ impl Config {
     /// Parses a cluster URL.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`] naming the part that is wrong.
+    /// [`Error::InvalidUrl`] naming the invalid part.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         parse(url).map_err(|reason| Error::from(error::InvalidUrl { url: url.into(), reason: reason.into() }))
     }

@@ -1,8 +1,8 @@
-//! What a process does while another sweeps: its keeper hears of the list and answers.
+//! The answers of a process to another's sweep, given by its keeper.
 
 use std::sync::Arc;
 
-use super::sweeper::ASKED;
+use super::sweeper::VETOES_REQUESTED;
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::candidates::{Candidates, Marks};
@@ -12,62 +12,62 @@ use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
-/// How many words of vetoes are written at a time.
+/// The number of words of vetoes that are written at a time.
 const VETOES_PER_CHAIN: usize = 32;
 
 impl ComputeThread {
-    /// For a keeper: hears of a list, and answers. One round trip where nobody sweeps. Gives what is owed if
-    /// nobody sweeps it up.
-    pub(crate) async fn attend_sweep(&self) -> Result<Option<u64>> {
+    /// Reads the current list and answers, for a keeper. One round trip while no process sweeps. Returns the debt if no process sweeps although
+    /// memory is lost.
+    pub(crate) async fn answer_sweep(&self) -> Result<Option<u64>> {
         let Some(member) = self.process.member() else { return Ok(None) };
         let sweep_barrier = &self.process.sweep_barrier;
         let [debts, collected, _, swept, sweeper, list] = self.read_array(control::debts()).await?;
         let is_due = debts != collected && debts != swept;
-        // One that has died over it leaves its list.
+        // The list of a sweeper that has died stays.
         let is_free = sweeper == 0 || sweeper == u64::from(member.identity) + 1;
         let is_due = is_due && (is_free || !self.is_member(sweeper - 1).await?);
-        let owed = is_due.then_some(debts);
+        let debt = is_due.then_some(debts);
         if list == 0 {
             sweep_barrier.hear(None);
-            return Ok(owed);
+            return Ok(debt);
         }
-        // It is not freed while this thread is pinned, if it is still the one.
+        // The list is not freed while this thread is pinned, if it is still the published one.
         let _guard = self.pin();
         let word = self.read_word(control::list_of_candidates()).await?;
         let Some(page) = decode::list(&self.heap().grid, control::list_of_candidates(), word)? else {
             sweep_barrier.hear(None);
-            return Ok(owed);
+            return Ok(debt);
         };
         let head = self.read_words(page, ListHead::WORDS, |words| Ok(ListHead::from_words(words))).await?;
-        let number = head.number & !ASKED;
+        let number = head.number & !VETOES_REQUESTED;
         if number == 0 {
-            // It is over.
+            // The sweep has ended.
             sweep_barrier.hear(None);
-            return Ok(owed);
+            return Ok(debt);
         }
         let candidates = match sweep_barrier.candidates().filter(|candidates| candidates.number == number) {
             Some(candidates) => candidates,
-            None => self.hear_of_candidates(page, number, !head.not_ranges as usize).await?,
+            None => self.receive_candidates(page, number, !head.not_ranges as usize).await?,
         };
         self.hear_of_sweep();
         let attends = Record::attends(member.record());
         let has_said = sweep_barrier.has_said();
-        if has_said & !ASKED != number {
+        if has_said & !VETOES_REQUESTED != number {
             if self.has_process_heard(&candidates) {
                 self.write_word(attends, number).await?;
                 sweep_barrier.says(number);
             }
         } else if head.number != has_said {
-            // A thread may have ended since all had heard.
+            // A thread may have ended since all threads acknowledged the list.
             self.veto_ended(&candidates);
             self.write_vetoes(page, &candidates).await?;
             self.write_word(attends, head.number).await?;
             sweep_barrier.says(head.number);
         }
-        Ok(owed)
+        Ok(debt)
     }
 
-    async fn hear_of_candidates(&self, page: Address, number: u64, ranges: usize) -> Result<Arc<Candidates>> {
+    async fn receive_candidates(&self, page: Address, number: u64, ranges: usize) -> Result<Arc<Candidates>> {
         let grid = self.heap().grid;
         let at = page.add(ListHead::BYTES);
         if ranges > Candidates::most_words(&grid) / ListRange::WORDS {
@@ -84,7 +84,7 @@ impl ComputeThread {
         Ok(candidates)
     }
 
-    /// Adds the process's vetoes to those of others.
+    /// Adds this process's vetoes to those of others.
     async fn write_vetoes(&self, page: Address, candidates: &Candidates) -> Result<()> {
         let (offset, count) = candidates.vetoes();
         let vetoed = candidates.vetoed().into_iter().flat_map(Marks::words);
@@ -114,16 +114,16 @@ impl ComputeThread {
         Ok(())
     }
 
-    /// The process is about to leave: whoever sweeps gets its vetoes.
-    pub(crate) async fn leave_sweep(&self) {
-        // What ended threads have left, it leaves to others.
-        let _ = self.attend_sweep().await;
+    /// Writes the vetoes of a process that is about to leave.
+    pub(crate) async fn hand_over_vetoes(&self) {
+        // Blocks that ended threads hold go to other processes.
+        let _ = self.answer_sweep().await;
         let Some(candidates) = self.process.sweep_barrier.candidates() else { return };
         let _guard = self.pin();
         let Ok(word) = self.read_word(control::list_of_candidates()).await else { return };
         if let Ok(Some(page)) = decode::list(&self.heap().grid, control::list_of_candidates(), word)
             && let Ok(word) = self.read_word(page).await
-            && word & !ASKED == candidates.number
+            && word & !VETOES_REQUESTED == candidates.number
         {
             let _ = self.write_vetoes(page, &candidates).await;
         }

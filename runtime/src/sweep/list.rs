@@ -1,4 +1,4 @@
-//! The list of candidates in far memory: its making and its end.
+//! The list of candidates in far memory: publishing and freeing it.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::segment::{control, decode};
 use crate::session::ComputeThread;
 use farfield_words::WORD_BYTES;
 
-/// A list is no larger than this part of what is free.
+/// The divisor of free memory that bounds the size of a list.
 const FREE_SHARE: u64 = 8;
 
 impl ComputeThread {
-    /// How many words a list may have: others must not run out of memory for it.
-    pub(crate) fn most_list_words(&self, map: &Map) -> usize {
+    /// Returns the maximum size of a list, in words: other allocations must not run out of memory because of it.
+    pub(crate) fn max_list_words(&self, map: &Map) -> usize {
         let (grid, segments) = (map.grid, self.heap().geometry.segments_of(0));
         let free = segments.map(|segment| {
             let used = map.tables[usize::from(segment)].iter().filter(|usage| **usage != Use::Free).count();
@@ -28,54 +28,54 @@ impl ComputeThread {
         Candidates::most_words(&grid).min(free as usize / WORD_BYTES)
     }
 
-    /// Writes a list and says where it is.
-    pub(crate) async fn publish_candidates(
+    /// Writes a list and publishes it.
+    pub(crate) async fn publish_list(
         &self,
         ranges: &[BlockRange],
         round: &Round,
         pace: &Pace,
     ) -> Result<Arc<Candidates>> {
-        let count = pace.count.get() + 1;
-        pace.count.set(count);
+        let count = pace.lists.get() + 1;
+        pace.lists.set(count);
         let number = (u64::from(round.me) + 1) << 32 | u64::from(count) << 1;
         let candidates = Candidates::new(number, ranges);
         let words = candidates.to_words(ranges);
         let list = self.take_control_block((words.len() * WORD_BYTES) as u64).await?;
         pace.list.set(Some(list));
-        // From now on it is found by whoever comes after this process.
+        // If this process dies, the next sweeper finds the list here.
         self.write_word(control::own_list_of_candidates(), list.address.bits()).await?;
         self.write_far(list.address, &words).await?;
         self.write_word(control::list_of_candidates(), list.address.bits()).await?;
         Ok(Arc::new(candidates))
     }
 
-    /// Takes back the list of candidates, if there is one. From when it was allocated until it is freed its address is
-    /// where others find it, so it is not lost with whoever has made it.
-    pub(crate) async fn take_back_list(&self, pace: &Pace) -> Result<()> {
+    /// Withdraws and frees the list of candidates, if there is one. From its allocation until it is freed its address is in the control block, so it
+    /// is not lost if this process dies.
+    pub(crate) async fn withdraw_list(&self, pace: &Pace) -> Result<()> {
         let Some(list) = pace.list.get() else { return Ok(()) };
         self.write_word(control::list_of_candidates(), 0).await?;
         self.wait_for_readers(pace).await?;
         pace.list.set(None);
         self.write_word(control::own_list_of_candidates(), 0).await?;
         self.put_control_page(list);
-        // At once: this process may be the next to die.
+        // Immediately: this process may be the next to die.
         self.give_surplus();
         Ok(())
     }
 
-    /// Takes over what a sweeper that has died has left.
-    pub(crate) async fn take_over_list(&self, pace: &Pace) -> Result<()> {
+    /// Frees the list of a sweeper that has died.
+    pub(crate) async fn free_abandoned_list(&self, pace: &Pace) -> Result<()> {
         let word = self.read_word(control::own_list_of_candidates()).await?;
         if let Some(at) = decode::list(&self.heap().grid, control::own_list_of_candidates(), word)?
             && let Ok(list) = self.heap().look_up(self, at).await
         {
             pace.list.set(Some(list));
-            self.take_back_list(pace).await?;
+            self.withdraw_list(pace).await?;
         }
         Ok(())
     }
 
-    /// Waits until nobody reads a list any more that has been ended.
+    /// Waits until no process reads a withdrawn list any more.
     async fn wait_for_readers(&self, pace: &Pace) -> Result<()> {
         let (epoch, _) = self.read_announcements().await?;
         while self.read_epoch().await? < epoch + 2 {
@@ -85,12 +85,12 @@ impl ComputeThread {
         Ok(())
     }
 
-    /// The process leaves in the middle of a sweep.
+    /// Withdraws the list, because the process leaves in the middle of a sweep.
     pub(crate) async fn abandon_sweep(&self, pace: &Pace) -> Result<()> {
         if let Some(list) = pace.list.take() {
             self.write_word(control::list_of_candidates(), 0).await?;
             self.write_word(control::own_list_of_candidates(), 0).await?;
-            // Others may be reading it.
+            // Other processes may be reading it.
             let _guard = self.pin();
             self.retire_block(list);
         }

@@ -1,15 +1,15 @@
-//! Sweeping: takes back the memory of dead processes while others live.
+//! Sweeping: reclaims the memory of dead processes while others live.
 //!
-//! Chosen when a cluster is made. No operation knows of it, but for one branch where words are written: see [`Thread`](crate::io::Thread).
+//! Chosen when a cluster is made. Its only cost for operations is one predictable branch at each write of words: see [`Thread`](crate::io::Thread).
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`sweeper`] | the sweep, with the argument for its safety |
-//! | [`attend`] | what a process answers while another sweeps |
+//! | [`sweeper`] | the sweep, with the proof of its safety |
+//! | [`attend`] | the answers of a process to another's sweep |
 //! | [`list`] | the list of candidates in far memory |
 
 mod attend;
 mod list;
 mod sweeper;
 
-pub(crate) use sweeper::Swept;
+pub(crate) use sweeper::SweepOutcome;

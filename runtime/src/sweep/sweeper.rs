@@ -1,53 +1,51 @@
-//! Sweeping: taking back what the dead have left, while others live.
+//! Sweeping: reclaiming the memory of dead processes, while others live.
 //!
-//! Only in a cluster that was made so (`farfield memnode --sweep`): a program owes something for it. An object that it has unlinked and
-//! keeps without a guard must be [held](ComputeThread::hold), or a sweep takes it for lost.
+//! Only in a cluster that was made so (`farfield memnode --sweep`), because programs have an obligation: an object that was unlinked and is kept
+//! without a guard must be [held](ComputeThread::hold), or a sweep takes it for lost.
 //!
-//! What [`collect`](super::collect) does for a process that is alone, one keeper does here beside all others, which go on. It can
-//! not know what they hold, so it asks them; and since they go on, it asks about few blocks and not about all.
+//! A sweep does the work of a [collection](crate::admin::collect) concurrently with the other members. The sweeper, the keeper of one process, does
+//! not know which blocks the other processes hold, so it asks them. Since they continue to allocate and link, it asks about a limited set of blocks.
 //!
-//! 1. It marks what roots lead to. All other blocks are the *candidates*. Nothing rests on this but that they are not all there are:
-//!    marks that are wrong or old make a candidate too many, or one too few.
-//! 2. It publishes their list, and waits until each process [has heard](super::sweep_barrier) of it. From that moment, *A*, whoever has or
-//!    gets a candidate vetoes it, as one that is used or one that is only kept. It reads the pool.
-//! 3. It waits for the epoch to advance twice. It reads the pool again, and then all blocks that have not been in it: any of their
-//!    words may be a link.
+//! 1. It marks the blocks that are reachable from the roots. All other blocks are the *candidates*. Candidates are a heuristic: safety does not
+//!    depend on which blocks are listed. A wrong or stale mark makes a candidate too many, or too few.
+//! 2. It publishes their list, and waits until each process has acknowledged it (see `memory/sweep_barrier.rs`). From that moment, *A*, each process
+//!    vetoes the candidates that it holds or acquires, either as *used* or as only *kept*. It reads the pool.
+//! 3. It waits for the epoch to advance twice. It reads the pool again, and then all blocks that were in it neither time: any of their words may be a
+//!    link.
 //! 4. It waits for the epoch to advance twice again, and then for each process's vetoes.
-//! 5. A candidate is used if it is vetoed so, or if a block leads to it that is used or no candidate. It *retires* those that are
-//!    neither used nor kept nor were in the pool: those blocks are lost.
+//! 5. A candidate is in use if it was vetoed as used, or if it is pointed to by a block that is in use or is not a candidate. The sweeper *retires*
+//!    the candidates that are neither in use nor kept nor were in the pool: those blocks are lost.
 //!
-//! If a process dies meanwhile, its vetoes may have died with it; then nothing is retired, and it is tried again. One that joins
-//! hears of the list before it does anything, and one that leaves gives its vetoes first.
+//! If a process dies meanwhile, its vetoes may be lost; then no block is retired, and the sweep is repeated. A process that joins acknowledges the
+//! list before its first operation, and one that leaves writes its vetoes first.
 //!
 //! # Why that is safe
 //!
-//! Claim: a candidate that somebody uses when the last veto has been read is vetoed, or found in step 3, or in the pool.
+//! Claim: a candidate that a process uses when the last veto has been read is vetoed, or found in step 3, or in the pool.
 //!
-//! - *Somebody held it at A, in one of the ways that are [listed](super::sweep_barrier)*: it was vetoed. Held otherwise, under a guard: that
-//!   guard was over when step 3 began, and what it held had been linked, held, retired, or put into a list, which is a veto each if it was
-//!   done after A, and else is one of the other cases.
-//! - *A root leads to it.* Take the links on the way there. One that was written after A vetoed what it leads to. One that was written
-//!   before was there in step 3, so it was seen if the block that it is in was looked at: which it was, unless that was in the pool.
-//!   A block that was in the pool after A and is on the way now was taken from there since, and what is in it was written after that.
-//!   One that is kept was free at A, and so was what is in it; or it was unlinked since, and is not on the way.
-//! - *Somebody unlinked it after A.* Until then a root led to it. If that was before step 3 was over, whoever did it has left the
-//!   guard under which he did, and has retired the block, held it, or linked it again: a veto. If it was later, step 3 found it as above.
-//! - *Somebody got it from the pool after A*: a veto.
+//! - *A process held it at A, in one of the ways that the sweep barrier lists*: it was vetoed. It may also have been held under a guard. That guard
+//!   was dropped before step 3 began, and the candidate had been linked, held, retired, or put into a free list. After A each of these is a veto;
+//!   before A the candidate is one of the other cases.
+//! - *It is reachable from a root.* Take the links on the path. A link that was written after A vetoed its target. A link that was written before A
+//!   existed in step 3, so it was seen if the block that contains it was read. Every block was read except those that were in the pool. A block that
+//!   was in the pool after A and is on the path now was taken from the pool since, and its contents were written after that. A block that is kept was
+//!   free at A, so its current contents were written after A; or it was unlinked since, and is not on the path.
+//! - *It was unlinked after A.* Until then it was reachable from a root. If that was before step 3 ended, the thread that unlinked it has dropped the
+//!   guard under which it did so, and has retired the block, held it, or linked it again: a veto. If it was later, step 3 found it as above.
+//! - *A process took it from the pool after A*: a veto.
 //!
-//! What is lost stays lost: nothing leads to it. A reader may still be in a block that a process unlinked and died before
-//! retiring it; so lost blocks are retired, not freed.
+//! Lost blocks stay lost, because no link points to them. A reader may still access a block that a process unlinked before it died and did not
+//! retire, so lost blocks are retired, not freed.
 //!
-//! # What it costs
+//! # Costs
 //!
-//! It reads all blocks that are in use, once, 8 KiB at a time, and before that all that roots lead to, up to 32 objects at a time; for
-//! each block of a chunk with candidates it writes three bits. The others read one of those and write the rest, and while a sweep
-//! lasts, look up each word that they write. A bit in 64 of all far memory is kept here meanwhile. A list takes up a 32nd of a segment
-//! at most, which is enough for all of a segment, or less where memory is short; there are as many rounds as that takes, and as many
-//! passes as free something.
+//! A sweep reads all objects that are reachable from the roots, up to 32 at a time, and then all blocks in use once, 8 KiB at a time. For each block
+//! of a chunk with candidates it writes three bits. The other processes read one of these and write the rest; during a sweep they look up each word
+//! that they write. The sweeper needs local memory for a bit in 64 of all far memory. A list takes at most a 32nd of a segment, which is enough for
+//! all of a segment, or less if memory is short. A sweep takes as many rounds as that requires, and as many passes as free memory.
 //!
-//! Old words lead somewhere, too: a candidate that nobody uses stays if a word that is no link happens to be its address. It comes
-//! back with the next sweep, or when a process finds itself alone and collects. The count of live bytes is not mended before that,
-//! either.
+//! Marking is conservative: a stale word can keep garbage alive. An unused candidate stays if a word that is no link happens to equal its address.
+//! The next sweep, or a collection, frees it. The count of live bytes is not corrected before that either.
 
 use std::time::Duration;
 
@@ -67,49 +65,49 @@ use farfield_sim::Plant;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
-/// In a list's number: its vetoes are asked for.
-pub(crate) const ASKED: u64 = 1;
-/// How often all candidates are gone through.
-const MOST_PASSES: u32 = 8;
-/// The shortest list that is worth making, in words.
-const FEWEST_WORDS: usize = 64;
-/// For how long others are waited for at a time.
+/// A flag in a list's number: vetoes are requested.
+pub(crate) const VETOES_REQUESTED: u64 = 1;
+/// The maximum number of passes over all candidates.
+const MAX_PASSES: u32 = 8;
+/// The minimum size of a list, in words.
+const MIN_LIST_WORDS: usize = 64;
+/// The time for which the sweeper waits for other processes in each step.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What became of a sweep.
+/// The outcome of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Swept {
-    /// So many bytes were lost, and come free.
+pub(crate) enum SweepOutcome {
+    /// These bytes were lost, and have been retired.
     Bytes(u64),
-    /// There is nothing to do, or somebody else does it.
+    /// No memory is lost, or another process sweeps or collects.
     Nothing,
     /// A process died meanwhile, or did not answer.
-    Disturbed,
+    Aborted,
 }
 
-/// How things stood when a round began.
+/// The state at the beginning of a round.
 pub(crate) struct Round {
     pub(crate) me: u32,
     pub(crate) evictions: u64,
 }
 
-/// What was found in step 3.
+/// The links that step 3 has found.
 #[derive(Default)]
 struct Links {
-    /// The candidates that something else leads to.
+    /// The candidates that other blocks point to.
     found: Vec<usize>,
-    /// From which candidate to which, in the order of where from.
+    /// Links between candidates: from and to, sorted by from.
     between: Vec<(usize, usize)>,
 }
 
 impl Links {
-    /// Where a candidate leads.
+    /// Returns the targets of a candidate's links.
     fn of(&self, index: usize) -> impl Iterator<Item = usize> {
         let first = self.between.partition_point(|(from, _)| *from < index);
         self.between[first..].iter().take_while(move |(from, _)| *from == index).map(|(_, to)| *to)
     }
 
-    /// Says of each candidate whether it is kept, or used: vetoed so, or led to by a block in use.
+    /// Returns for each candidate whether it is kept, or in use: vetoed as used, or the target of a block in use.
     fn vetoed(
         &self,
         candidates: &Candidates,
@@ -129,7 +127,7 @@ impl Links {
 }
 
 impl ThreadHeap {
-    /// Tells the simulator that memory is used for nothing, whatever it was for.
+    /// Reports to the simulator that a block is lost.
     fn note_lost(&self, block: Block) {
         if let Some(watch) = &self.watch {
             watch.lost(self.thread, block.address, block.bytes);
@@ -138,31 +136,31 @@ impl ThreadHeap {
 }
 
 impl ComputeThread {
-    // ---- who sweeps --------------------------------------------------------------------------------------------
+    // ---- a sweep -----------------------------------------------------------------------------------------------
 
-    /// Sweeps memory if processes have left some, and nobody else does.
-    pub(crate) async fn sweep(&self, pace: &Pace) -> Result<Swept> {
-        let Some(member) = self.process.member() else { return Ok(Swept::Nothing) };
+    /// Sweeps memory if processes have lost some, and no other process sweeps.
+    pub(crate) async fn sweep(&self, pace: &Pace) -> Result<SweepOutcome> {
+        let Some(member) = self.process.member() else { return Ok(SweepOutcome::Nothing) };
         let me = member.identity;
         let [debts, collected, _, swept, sweeper] = self.read_array(control::debts()).await?;
         let left_bytes = self.read_word(control::left_bytes()).await?;
         let word = u64::from(me) + 1;
-        // An earlier sweep of this process may have failed before it could say that it was over.
+        // An earlier sweep of this process may have failed before it cleared the word.
         let is_free = sweeper == 0 || sweeper == word || !self.is_member(sweeper - 1).await?;
         if debts == collected
             || debts == swept
             || !is_free
             || self.compare_exchange_word(control::sweeper(), sweeper, word).await? != sweeper
         {
-            return Ok(Swept::Nothing);
+            return Ok(SweepOutcome::Nothing);
         }
         let outcome = match self.read_word(control::collector()).await? {
             0 => self.sweep_in_rounds(me, pace).await,
-            // Somebody wants to be alone.
-            _ => Ok(Swept::Nothing),
+            // A process is about to collect.
+            _ => Ok(SweepOutcome::Nothing),
         };
-        self.take_back_list(pace).await?;
-        if let Ok(Swept::Bytes(_)) = outcome {
+        self.withdraw_list(pace).await?;
+        if let Ok(SweepOutcome::Bytes(_)) = outcome {
             self.write_word(control::swept_debts(), debts).await?;
             self.fetch_add_word(control::left_bytes(), left_bytes.wrapping_neg()).await?;
         }
@@ -170,13 +168,15 @@ impl ComputeThread {
         outcome
     }
 
-    async fn sweep_in_rounds(&self, me: u32, pace: &Pace) -> Result<Swept> {
-        self.take_over_list(pace).await?;
+    async fn sweep_in_rounds(&self, me: u32, pace: &Pace) -> Result<SweepOutcome> {
+        self.free_abandoned_list(pace).await?;
         let mut freed = 0;
-        for _ in 0..MOST_PASSES {
-            let Some((bytes, rounds)) = self.sweep_pass(me, pace).await? else { return Ok(Swept::Disturbed) };
+        for _ in 0..MAX_PASSES {
+            let Some((bytes, rounds)) = self.sweep_pass(me, pace).await? else {
+                return Ok(SweepOutcome::Aborted);
+            };
             freed += bytes;
-            // What was lost leads from one list to another.
+            // Blocks of one list may point to blocks of another, which the next pass frees.
             if bytes == 0 || rounds <= 1 {
                 break;
             }
@@ -184,10 +184,10 @@ impl ComputeThread {
         }
         self.wait_for_garbage(pace).await;
         tracing::info!(freed_bytes = freed, "swept what processes that have ended had left");
-        Ok(Swept::Bytes(freed))
+        Ok(SweepOutcome::Bytes(freed))
     }
 
-    /// Waits, for a while, until what was lost is free, and gives it to whoever needs it.
+    /// Waits, up to a limit, until lost blocks are freed, and gives all free blocks to the pool.
     async fn wait_for_garbage(&self, pace: &Pace) {
         for _ in 0..64 {
             if !self.has_garbage() {
@@ -198,15 +198,15 @@ impl ComputeThread {
         self.give_everything();
     }
 
-    /// Sweeps all candidates once, in as many rounds as it takes. Gives the bytes that were lost, and how many rounds there were;
-    /// nothing if it was disturbed.
+    /// Sweeps all candidates once, in as many rounds as required. Returns the bytes that were lost and the number of rounds; `None` if the sweep was
+    /// aborted.
     async fn sweep_pass(&self, me: u32, pace: &Pace) -> Result<Option<(u64, u32)>> {
         let mut before = self.read_map().await?;
-        self.mark_all(&mut before, TraceMode::Beside(pace)).await?;
-        let mut most_words = self.most_list_words(&before);
+        self.mark_all(&mut before, TraceMode::Concurrent(pace)).await?;
+        let mut max_words = self.max_list_words(&before);
         let mut candidates = before.candidates(None);
-        if candidates.iter().map(BlockRange::words).sum::<usize>() > most_words {
-            // Then at least without those that are known to be free.
+        if candidates.iter().map(BlockRange::words).sum::<usize>() > max_words {
+            // Excluding at least those that are known to be free.
             candidates = before.candidates(Some(&self.read_pool(pace).await?));
         }
         let (mut freed, mut rounds, mut rest) = (0, 0, &candidates[..]);
@@ -215,11 +215,11 @@ impl ComputeThread {
                 *words += range.words();
                 Some(*words)
             });
-            let (part, further) = rest.split_at(ends.take_while(|end| *end <= most_words).count().max(1));
+            let (part, further) = rest.split_at(ends.take_while(|end| *end <= max_words).count().max(1));
             match self.sweep_round(me, part, &before, pace).await {
                 Ok(Some(bytes)) => (freed, rounds, rest) = (freed + bytes, rounds + 1, further),
                 Ok(None) => return Ok(None),
-                Err(Error::OutOfMemory(_)) if most_words > FEWEST_WORDS => most_words /= 2,
+                Err(Error::OutOfMemory(_)) if max_words > MIN_LIST_WORDS => max_words /= 2,
                 Err(error) => return Err(error),
             }
         }
@@ -228,7 +228,7 @@ impl ComputeThread {
 
     // ---- one round ---------------------------------------------------------------------------------------------
 
-    /// Sweeps some candidates. Gives the bytes that were lost; nothing if it was disturbed.
+    /// Sweeps some candidates. Returns the bytes that were lost; `None` if the sweep was aborted.
     async fn sweep_round(
         &self,
         me: u32,
@@ -238,7 +238,7 @@ impl ComputeThread {
     ) -> Result<Option<u64>> {
         let evictions = self.read_word(control::evictions()).await?;
         let round = Round { me, evictions };
-        let candidates = self.publish_candidates(ranges, &round, pace).await?;
+        let candidates = self.publish_list(ranges, &round, pace).await?;
         if !self.wait_for_members(candidates.number, &round, pace).await? {
             return Ok(None);
         }
@@ -253,9 +253,9 @@ impl ComputeThread {
         } else {
             self.read_links(&free, &candidates, pace).await?
         };
-        let are_heard = self.wait_for_epochs(&round, pace).await?
-            && self.ask_for_vetoes(&candidates, &round, pace).await?;
-        if !are_heard {
+        let are_complete = self.wait_for_epochs(&round, pace).await?
+            && self.request_vetoes(&candidates, &round, pace).await?;
+        if !are_complete {
             return Ok(None);
         }
         let mut lost = self.lost(&candidates, before, &free, links, pace).await?;
@@ -270,16 +270,16 @@ impl ComputeThread {
             self.retire_block(block);
         }
         drop(guard);
-        self.take_back_list(pace).await?;
+        self.withdraw_list(pace).await?;
         Ok(Some(bytes))
     }
 
-    /// The blocks that are lost: no root leads to them, they are neither in the pool nor this process's, and no word of a block in use looks like a link
-    /// to them. For a simulated keeper whose process is the only member, after a sweep.
+    /// Returns the lost blocks: those that are neither reachable from a root, nor in the pool, nor held by this process, and whose address is in no
+    /// word of a block in use. For a simulated keeper whose process is the only member, after a sweep.
     pub(crate) async fn lost_blocks(&self) -> Result<Vec<Block>> {
         let pace = Pace::default();
         let mut used = self.read_map().await?;
-        self.mark_all(&mut used, TraceMode::Beside(&pace)).await?;
+        self.mark_all(&mut used, TraceMode::Concurrent(&pace)).await?;
         let free = self.read_pool(&pace).await?;
         let candidates = Candidates::new(1, &used.candidates(Some(&free)));
         self.veto_everything(&candidates);
@@ -290,14 +290,14 @@ impl ComputeThread {
         Ok(lost.map(|index| candidates.block(index)).collect())
     }
 
-    /// What chunks are used for, and what is in the pool.
+    /// Reads the use of chunks, and marks the blocks in the pool.
     pub(crate) async fn read_pool(&self, pace: &Pace) -> Result<Map> {
         let heap = self.heap();
         let (grid, geometry) = (heap.grid, heap.geometry);
         let mut free = self.read_map().await?;
         for node in 0..geometry.nodes() {
             for class in (0..CLASSES).filter_map(Class::from_index) {
-                // What comes after a page does not change while this thread is pinned and the page is on the list.
+                // The successor of a page does not change while this thread is pinned and the page is in the list.
                 let _guard = self.pin();
                 let mut link = self.read_word(self.pool_at(node, class)).await?;
                 let mut walk = Walk::new();
@@ -312,25 +312,25 @@ impl ComputeThread {
                         }
                     }
                     link = found.next();
-                    pace.breathe(self).await;
+                    pace.pause(self).await;
                 }
             }
         }
         Ok(free)
     }
 
-    /// Whether nobody has died since the round began, and it is not too late.
-    async fn is_undisturbed(&self, round: &Round, until: Duration) -> Result<bool> {
+    /// Returns whether no process has died since the round began, and the time is not over.
+    async fn is_still_valid(&self, round: &Round, until: Duration) -> Result<bool> {
         Ok(self.now() < until && self.read_word(control::evictions()).await? == round.evictions)
     }
 
-    /// Waits until all members say `word`; gives whether they do and nobody has died.
+    /// Waits until all members have answered with `word`. Returns false if a process dies or does not answer in time.
     async fn wait_for_members(&self, word: u64, round: &Round, pace: &Pace) -> Result<bool> {
         let until = self.now() + PATIENCE;
         loop {
             let members = self.members().await?;
-            // What it says was said before whoever is gone was evicted.
-            if !self.is_undisturbed(round, until).await? || members.iter().any(|member| member.is_gone()) {
+            // Check for evictions again: these answers may be older than one.
+            if !self.is_still_valid(round, until).await? || members.iter().any(|member| member.is_gone()) {
                 return Ok(false);
             }
             if members.iter().all(|member| member.words.attends == word) {
@@ -340,7 +340,7 @@ impl ComputeThread {
         }
     }
 
-    /// Waits until all guards are over that are held now; gives whether nobody has died meanwhile.
+    /// Waits until all current guards are dropped. Returns false if a process dies or the epoch does not advance in time.
     async fn wait_for_epochs(&self, round: &Round, pace: &Pace) -> Result<bool> {
         let until = self.now() + PATIENCE;
         let (mut epoch, _) = self.read_announcements().await?;
@@ -348,7 +348,7 @@ impl ComputeThread {
             epoch -= 2;
         }
         while self.read_epoch().await? < epoch + 2 {
-            if !self.is_undisturbed(round, until).await? {
+            if !self.is_still_valid(round, until).await? {
                 return Ok(false);
             }
             self.step().await;
@@ -357,11 +357,11 @@ impl ComputeThread {
         Ok(true)
     }
 
-    /// Looks for what leads to candidates, in everything that is neither a candidate nor free.
+    /// Searches all blocks that are neither candidates nor free for links to candidates.
     async fn read_links(&self, free: &Map, candidates: &Candidates, pace: &Pace) -> Result<Links> {
         let mut links = Links::default();
         let list = pace.list.get().map(|list| list.address);
-        // The directory's addresses and those of slots. What leads from the pool is known; counts, names and descriptions are no links.
+        // The addresses in the directory and those of pages of slots. The pool's blocks are known; counts, names and descriptions are no links.
         let descriptions = self.kept_descriptions().await?;
         let pages = self.read_far(control::epoch_page(0), SLOT_PAGES).await?;
         for word in self.directory_values().await?.into_iter().chain(pages) {
@@ -393,7 +393,7 @@ impl ComputeThread {
         Ok(links)
     }
 
-    /// Reads any number of words, beside others that may be freeing what is there.
+    /// Reads words that may be freed concurrently.
     pub(crate) async fn scan_far(&self, at: Address, words: usize, pace: &Pace) -> Result<Vec<u64>> {
         let mut read = Vec::with_capacity(words);
         while read.len() < words {
@@ -403,19 +403,19 @@ impl ComputeThread {
             let done = self.submit(chain).await?;
             read.extend_from_slice(done.words(&slot));
             drop(done);
-            pace.breathe(self).await;
+            pace.pause(self).await;
         }
         Ok(read)
     }
 
-    /// Asks for the vetoes and waits until all are written; gives whether they are.
-    async fn ask_for_vetoes(&self, candidates: &Candidates, round: &Round, pace: &Pace) -> Result<bool> {
+    /// Requests the vetoes and waits for all of them. Returns false if a process dies or does not answer in time.
+    async fn request_vetoes(&self, candidates: &Candidates, round: &Round, pace: &Pace) -> Result<bool> {
         let Some(list) = pace.list.get() else { return Ok(false) };
-        self.write_word(list.address, candidates.number | ASKED).await?;
-        self.wait_for_members(candidates.number | ASKED, round, pace).await
+        self.write_word(list.address, candidates.number | VETOES_REQUESTED).await?;
+        self.wait_for_members(candidates.number | VETOES_REQUESTED, round, pace).await
     }
 
-    /// The candidates that nobody uses.
+    /// Returns the candidates that are not in use.
     async fn lost(
         &self,
         candidates: &Candidates,

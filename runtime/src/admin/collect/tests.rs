@@ -1,4 +1,4 @@
-//! A process that is alone, and ends or gives up before it is done.
+//! A process that is the only member, and ends or is cancelled in the middle.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::cluster::served::Served;
 
-/// A process that ends while it keeps others out, and a future that is dropped while it does: the next one gets in.
+/// A process that ends while it excludes others, and a future that is dropped while it does: the next process gets access.
 #[test]
 fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
     let served = Served::new("alone");
@@ -18,7 +18,7 @@ fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(alone.as_mut().poll(&mut context).is_pending());
         let by = ct.read_word(control::collector()).await?;
-        // It never ends in order.
+        // As if it was killed: its destructor does not run.
         std::mem::forget(alone);
         Ok(by == u64::from(me) + 1)
     });

@@ -1,4 +1,4 @@
-//! Dumps of descriptions that make no sense.
+//! Dumps by invalid descriptions.
 
 use super::*;
 use crate::prelude::*;
@@ -9,7 +9,7 @@ struct Words {
     second: u64,
 }
 
-/// How many values there are in an object.
+/// Counts the values in an object.
 fn values(dumped: &Dumped) -> usize {
     fn count(value: &DumpedValue) -> usize {
         1 + match value {
@@ -35,7 +35,7 @@ fn whatever_a_description_says_a_dump_ends_and_keeps_its_limit() {
             ("\ta\t0\tarray\t99999999\t0\tstruct\tT", "omitted: 9999"),
             ("\ta\t0\ttail\t8\t8\tplain\tu64\t8", "omitted: 18446744073709551615"),
             ("\ta\t8\ttail\t0\t18446744073709551615\tlock", "omitted: 7"),
-            // Elements that are one level too deep.
+            // Elements that are nested one level too deep.
             (
                 "\tb\t0\tstruct\tU\nU\t16\n\ta\t0\tarray\t18446744073709551615\t0\tstruct\tU",
                 "omitted: 18446744073709550",
@@ -48,8 +48,8 @@ fn whatever_a_description_says_a_dump_ends_and_keeps_its_limit() {
             ("\ta\t8\tplain\tu64\t8", "\"7\""),
         ] {
             let layouts = Layouts::parse(&format!("T\t16\n{fields}")).unwrap();
-            let dumped = ct.dump_described(&layouts, at, MOST_LINKS, 1000).await?.unwrap();
-            // Beside each value that is shown there may be one that says that what follows it is not.
+            let dumped = ct.dump_described(&layouts, at, MAX_LINKS, 1000).await?.unwrap();
+            // Beside each shown value there may be one for the omission of the rest.
             assert!(values(&dumped) <= 2000, "{fields}: {}", values(&dumped));
             assert!(format!("{dumped:?}").contains(shown), "{fields}: {dumped:?}");
         }
@@ -58,7 +58,7 @@ fn whatever_a_description_says_a_dump_ends_and_keeps_its_limit() {
     run.unwrap();
 }
 
-/// Objects in a row, each of which has the link to the next deep inside: going through the result, and dropping it, is recursion.
+/// A list of objects that contain the next link at their deepest level: traversing and dropping the result is recursion.
 #[test]
 fn a_result_is_no_deeper_than_a_stack() {
     use std::fmt::Write;
@@ -74,7 +74,7 @@ fn a_result_is_no_deeper_than_a_stack() {
             next = Words::new_in(ct, Words::init(next, 0)).await?.write(ct).await?.address().bits();
         }
         let at = Address::from_bits(next);
-        let dumped = ct.dump_described(&layouts, at, MOST_LINKS, 1_000_000).await?.unwrap();
+        let dumped = ct.dump_described(&layouts, at, MAX_LINKS, 1_000_000).await?.unwrap();
         // Some 33 objects of 61 levels.
         assert!((2000..2200).contains(&values(&dumped)), "{}", values(&dumped));
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::cluster::served::Served;
 
-/// How many ticks of the keepers of `PANICKY` are yet to panic.
+/// The number of ticks of `PANICKY`'s keepers that are still to panic.
 static PANICS: AtomicU32 = AtomicU32::new(0);
 const PANICKY: &str = "panicky";
 
@@ -16,7 +16,7 @@ pub(super) fn panic_if_told(ct: &ComputeThread) {
     }
 }
 
-/// Waits until something is so that the keeper brings about.
+/// Waits for an effect of the keeper.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..30_000 {
         if is_so() {
@@ -27,7 +27,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("{what}");
 }
 
-/// The heartbeats of all processes, this one's first.
+/// Returns the heartbeats of all processes, this one's first.
 fn heartbeats(cluster: &Cluster) -> Vec<u32> {
     let mut members = cluster.run(1, async |ct| ct.status().await).unwrap().remove(0).members;
     members.sort_by_key(|member| !member.is_this);
@@ -45,7 +45,7 @@ fn a_keeper_that_panics_is_replaced_and_said_to_be() {
     assert_eq!(last, "the keeper has panicked: a test has told the keeper to panic");
     let before = heartbeats(&cluster);
     wait_until("the third keeper shows that the process lives", || heartbeats(&cluster) != before);
-    // It has the process's record and gives it back.
+    // It has the process's record and releases it.
     drop(cluster);
     assert_eq!(heartbeats(&served.connect()).len(), 1, "nobody was left behind");
 }
@@ -54,7 +54,7 @@ fn a_keeper_that_panics_is_replaced_and_said_to_be() {
 fn a_word_of_the_runtime_that_makes_no_sense_is_told_and_harms_nobody() {
     let served = Served::new("senseless");
     let cluster = served.connect();
-    // What the word is, a value that it can not have, and how the error begins.
+    // The word's name, its address, an invalid value, and the name in the error.
     let words = [
         (control::used_epoch_slots(), 1 << 35, "used epoch slots"),
         (control::epoch(), 0, "epoch"),
