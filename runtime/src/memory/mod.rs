@@ -47,3 +47,6 @@ pub(crate) mod registry;
 pub(crate) mod sweep_barrier;
 pub(crate) mod usage;
 pub(crate) mod worker;
+
+#[cfg(test)]
+mod tests;
