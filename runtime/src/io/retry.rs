@@ -92,7 +92,7 @@ impl<'a, T: Thread> Retry<'a, T> {
     pub(crate) async fn wait_for(&mut self, purpose: Purpose<'_>) {
         match purpose {
             Purpose::Lock(at, _) | Purpose::WriteLock(at, _) | Purpose::WholeValue(at, _) => {
-                self.waits_for(at)
+                self.waits_for(at);
             }
             Purpose::Barrier { .. } => self.kind = LoopKind::Rendezvous,
             Purpose::Memory | Purpose::Epoch | Purpose::Collector(_) | Purpose::Sweep | Purpose::Pool => {
