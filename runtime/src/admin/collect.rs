@@ -42,7 +42,7 @@ use crate::segment::classes::{CLASSES, Class};
 use crate::segment::control::{self, SLOT_PAGES};
 use crate::segment::decode;
 use crate::segment::grid::Use;
-use crate::segment::record::Seen;
+use crate::segment::record::SeenMember;
 use crate::session::ComputeThread;
 use farfield_words::Address;
 use farfield_words::Block;
@@ -120,8 +120,8 @@ impl ComputeThread {
     /// Collects memory if dead processes have left some and this process is the only member. Returns how many bytes were lost. For a process that has
     /// joined and not done any operation yet.
     pub(crate) async fn collect_if_alone(&self) -> Result<u64> {
-        let [debts, collected] = self.read_array(control::debts()).await?;
-        if debts == collected {
+        let [exits, collected] = self.read_array(control::unclean_exits()).await?;
+        if exits == collected {
             return Ok(0);
         }
         self.collect_alone().await.map(|lost| lost.unwrap_or_default())
@@ -129,11 +129,11 @@ impl ComputeThread {
 
     /// Collects memory if this process is the only member, and returns how many bytes were lost; otherwise returns the other members. Like
     /// [`collect_if_alone`](Self::collect_if_alone), also if no process has died.
-    pub(crate) async fn collect_alone(&self) -> Result<Result<u64, Vec<Seen>>> {
+    pub(crate) async fn collect_alone(&self) -> Result<Result<u64, Vec<SeenMember>>> {
         let body = async |ct: &Self| {
-            let debts = ct.read_word(control::debts()).await?;
+            let exits = ct.read_word(control::unclean_exits()).await?;
             let lost = ct.collect(false).await?;
-            ct.write_word(control::collected_debts(), debts).await?;
+            ct.write_word(control::collected_exits(), exits).await?;
             Ok(lost)
         };
         self.while_alone(body).await
@@ -172,7 +172,7 @@ impl ComputeThread {
     pub(crate) async fn while_alone<R>(
         &self,
         body: impl AsyncFnOnce(&Self) -> Result<R>,
-    ) -> Result<Result<R, Vec<Seen>>> {
+    ) -> Result<Result<R, Vec<SeenMember>>> {
         let Some(me) = self.process.member().map(|member| member.identity) else {
             return Ok(Err(Vec::new()));
         };

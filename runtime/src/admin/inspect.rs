@@ -107,12 +107,12 @@ impl ComputeThread {
         for node in 0..self.heap().geometry.nodes() {
             classes.push(self.bytes_by_class(node).await?);
         }
-        let [debts, collected, _, swept] = self.read_array(control::debts()).await?;
+        let [exits, collected, _, swept] = self.read_array(control::unclean_exits()).await?;
         let [swept_bytes, collected_bytes] = self.read_array(control::swept_bytes()).await?;
         let [left_bytes, options] = self.read_array(control::left_bytes()).await?;
         Ok(Status {
             sweeps: options & control::SWEEPS != 0,
-            uncollected: debts.saturating_sub(collected.max(swept)),
+            uncollected: exits.saturating_sub(collected.max(swept)),
             // May be negative while a sweep and a collection settle their counts.
             uncollected_bytes: left_bytes.cast_signed().max(0).cast_unsigned(),
             swept_bytes,

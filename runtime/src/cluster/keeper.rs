@@ -33,7 +33,7 @@ use crate::io::block_on;
 use crate::io::operations::*;
 use crate::membership::in_the_way;
 use crate::segment::control::Record;
-use crate::segment::record::Seen;
+use crate::segment::record::SeenMember;
 use crate::segment::{control, decode};
 use crate::session::run::Run;
 use crate::session::{Cluster, ComputeThread};
@@ -187,7 +187,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
     }
     if ct.has_garbage() {
         // Other processes kept it from being freed, and no other process knows of it.
-        let _ = ct.fetch_add_word(control::debts(), 1).await;
+        let _ = ct.fetch_add_word(control::unclean_exits(), 1).await;
         let _ = ct.fetch_add_word(control::left_bytes(), ct.process_holds()).await;
     }
     ct.settle().await;
@@ -224,10 +224,10 @@ struct Leases {
 
 impl Leases {
     /// Records a process's heartbeat. Returns whether its lease has expired.
-    fn has_expired(&mut self, member: &Seen, now: Duration) -> bool {
-        let seen = self.seen.entry(member.identity).or_insert((member.words.sign, now));
-        if seen.0 != member.words.sign {
-            *seen = (member.words.sign, now);
+    fn has_expired(&mut self, member: &SeenMember, now: Duration) -> bool {
+        let seen = self.seen.entry(member.identity).or_insert((member.words.heartbeat, now));
+        if seen.0 != member.words.heartbeat {
+            *seen = (member.words.heartbeat, now);
         }
         now.saturating_sub(seen.1) > self.lease
     }
@@ -251,7 +251,7 @@ async fn send_heartbeat(ct: &ComputeThread, heartbeats: u32) -> Result<()> {
     let mut chain = ct.empty_chain();
     // A count of bytes may look like an address: the words written here are no links, and a sweep must not take them for links.
     chain.set_of_allocator();
-    chain.write(Record::sign(member.record()), &[sign, ct.process_holds()]);
+    chain.write(Record::heartbeat(member.record()), &[sign, ct.process_holds()]);
     ct.submit(chain).await.map(drop)
 }
 

@@ -172,7 +172,7 @@ async fn request_last_sweep(ct: &ComputeThread) -> Result<bool> {
         return Ok(false);
     }
     ct.forget_written();
-    ct.fetch_add_word(control::debts(), 1).await.map(|_| true)
+    ct.fetch_add_word(control::unclean_exits(), 1).await.map(|_| true)
 }
 
 /// Reports memory that is still lost after a sweep by the only member.

@@ -1,13 +1,12 @@
 //! Groups: several processes that run together.
 //!
-//! A process that is part `k` of `n` of a group says so in its [record](super::members), with how many threads it brings, and
-//! waits. Once all `n` wait, part 0 draws a number for the run and writes it into the record of each, together with
-//! whose record it takes that for; that is what they wait for. Then every part looks who takes part, with how many threads, numbers the
-//! threads accordingly, those of part 0 first, and says that it has *entered*. Nobody goes on before all have, so all find the
-//! same: a record changes only when its process begins another run.
+//! A process that is part `k` of `n` of a group writes so into its [record](super::members), with its number of threads, and
+//! waits. Once all `n` wait, part 0 draws a number for the run and writes it into each part's record, together with
+//! the identity that it has read there; that is what they wait for. Then every part reads the records of all, numbers the
+//! threads accordingly, those of part 0 first, and writes that it has *entered*. No part begins before all have entered, so all have read
+//! the same: a record changes only when its process begins another run.
 //!
-//! A part that ends, or begins another run, is missed by whoever waits for its threads at a barrier: its record is gone, or says
-//! something else.
+//! Threads that wait at a barrier notice a part that ends or begins another run: its record is gone, or has another run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +16,18 @@ use crate::io::block_on;
 use crate::io::operations::*;
 use crate::segment::control;
 use crate::segment::control::Record;
-use crate::segment::record::{DEPARTED_SHIFT, Seen};
+use crate::segment::record::{DEPARTED_SHIFT, SeenMember};
 use crate::session::group::{Group, Joint};
 use crate::session::run::Run;
 use crate::session::{Cluster, ComputeThread};
 use farfield_words::Address;
 use farfield_words::fingerprint;
 
-/// How long a part sleeps between looks for the others.
+/// The time that a part sleeps between two looks for the others.
 const LOOK: Duration = Duration::from_millis(1);
-/// Set in a record's round while the part waits; below it is the number of its threads.
+/// Set in a record's round while the part waits. The number of its threads is below.
 const WAITS: u64 = 1 << 32;
-/// Set there once the part knows who takes part in the run. Above it is the number of threads that have ended.
+/// Set there once the part knows all parts of the run. The number of its threads that have ended is above.
 const ENTERED: u64 = 1 << 33;
 const _: () = assert!(ENTERED << 1 == 1 << DEPARTED_SHIFT);
 const THREADS: u64 = WAITS - 1;
@@ -40,7 +39,7 @@ impl Cluster {
     ///
     /// [`run`](Self::run) then waits until all parts call it, and its threads are those of all of them: they are numbered
     /// through, [`threads`](ComputeThread::threads) counts all, and a [`barrier`](ComputeThread::barrier) waits for all. It
-    /// gives what this process's threads return.
+    /// returns the values of this process's threads.
     ///
     /// A part that ends breaks the barriers that the others wait at; it can be started anew for the next run.
     ///
@@ -65,7 +64,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Does something on a thread of its own while nobody else takes part in the cluster.
+    /// Runs `body` on a thread of its own while this process is the cluster's only member.
     pub(crate) fn alone<R>(
         &self,
         what: &'static str,
@@ -92,7 +91,7 @@ impl Cluster {
         done?.map_err(|others| in_the_way(what, &others))
     }
 
-    /// Waits for the other parts, if this process is one of several; gives what they have agreed on.
+    /// Waits for the other parts, if this process is one of several. Returns their agreement.
     pub(crate) fn meet(&self, threads: usize) -> Result<Option<Joint>> {
         let Some(group) = &self.group else { return Ok(None) };
         let run = Arc::new(Run::in_background(self)?);
@@ -106,8 +105,8 @@ impl Cluster {
     }
 }
 
-/// The error for what takes a process that is alone, where there are others.
-pub(crate) fn in_the_way(what: &'static str, others: &[Seen]) -> Error {
+/// The error for an operation that needs the only process of the cluster, while there are others.
+pub(crate) fn in_the_way(what: &'static str, others: &[SeenMember]) -> Error {
     let others: Vec<_> =
         others.iter().map(|other| format!("{} (pid {})", other.identity, other.pid())).collect();
     let value = match others.as_slice() {
@@ -137,8 +136,11 @@ impl Group {
         Error::from(error::GroupBroken { group: self.name.clone(), part, parts: self.parts })
     }
 
-    /// Whether others disagree with this part.
-    fn check(&self, members: &[Seen], me: u32) -> Result<()> {
+    /// Checks that other parts agree with this one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if one has another number of parts, or the same part.
+    fn check(&self, members: &[SeenMember], me: u32) -> Result<()> {
         let invalid = |value: String, reason| {
             Err(Error::from(error::InvalidArgument { argument: "group", value: value.into(), reason }))
         };
@@ -151,7 +153,7 @@ impl Group {
                 tracing::info!(pid, parts, "the group has another number of parts");
                 return invalid(value, "a process that is there already has been told of another number");
             }
-            // Of two that come at one time, the later gives way.
+            // Of two processes with one part, the one with the larger identity fails.
             if part == u64::from(self.part) && other.identity < me {
                 let value = format!("part {part} of `{name}`");
                 tracing::info!(pid, part, "the part is taken");
@@ -161,8 +163,12 @@ impl Group {
         Ok(())
     }
 
-    /// A process for each part in order that fits; the error is the first part that there is none for.
-    fn parts<'a>(&self, members: &'a [Seen], fits: impl Fn(&Seen) -> bool) -> Result<Vec<&'a Seen>, u16> {
+    /// A fitting process for each part, in order. The error is the first part without one.
+    fn parts<'a>(
+        &self,
+        members: &'a [SeenMember],
+        fits: impl Fn(&SeenMember) -> bool,
+    ) -> Result<Vec<&'a SeenMember>, u16> {
         let find = |part| {
             let word = self.word_of(part);
             let found =
@@ -184,19 +190,19 @@ async fn meet(ct: &ComputeThread, group: &Group, threads: usize) -> Result<Joint
     ct.write_words(Record::group(record), &words).await?;
     let joint = enter(ct, group, me, record, threads).await;
     if joint.is_err() {
-        // It holds the part no longer; another may have it.
+        // Another process may have the part.
         ct.write_words(Record::group(record), &[0; 3]).await?;
     }
     joint
 }
 
-/// Waits for a run, finds out who takes part, and waits until all others have.
+/// Waits for a run, reads its parts, and waits until all have entered.
 async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, threads: usize) -> Result<Joint> {
     let number = wait_for_run(ct, group, me, Record::run(record)).await?;
     let members = ct.members().await?;
     let parts = group.parts(&members, |member| member.run() >> 32 == number);
     let parts = parts.map_err(|part| group.broken(part))?;
-    let threads_of = |part: &&Seen| (part.words.round & THREADS) as usize;
+    let threads_of = |part: &&SeenMember| (part.words.round & THREADS) as usize;
     let joint = Joint {
         group: group.clone(),
         number,
@@ -206,8 +212,8 @@ async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, thre
         record,
     };
     ct.write_word(Record::round(record), ENTERED | threads as u64).await?;
-    // Who is gone, has given up, or is in another run already needs no waiting for.
-    let is_on_its_way = |member: &Seen| {
+    // A part that is gone, has given up, or is in another run already is not waited for.
+    let is_on_its_way = |member: &SeenMember| {
         let is_part = member.words.group >> 32 << 32 == group.name_word() && member.run() >> 32 == number;
         is_part && !member.is_gone() && member.words.round & ENTERED == 0
     };
@@ -219,7 +225,7 @@ async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, thre
     Ok(joint)
 }
 
-/// Waits until all parts are there and part 0 has drawn a number for the run; gives it.
+/// Waits until all parts wait and part 0 has drawn a number for the run. Returns the number.
 async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address) -> Result<u64> {
     let _waiting = ct.waits_for(|| {
         format!(
@@ -241,7 +247,7 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
             let number = ct.fetch_add_word(control::runs_of_groups(), 1).await? % ((1 << RUN_BITS) - 1) + 1;
             for part in parts {
                 let at = Record::run(part.record());
-                // Nothing is there, or what was meant for somebody who had the record before.
+                // The word is 0, or was written for the record's previous process.
                 ct.compare_exchange_word(at, part.words.run, number << 32 | u64::from(part.identity)).await?;
             }
             continue;
@@ -251,7 +257,7 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
 }
 
 impl Joint {
-    /// Whether a part has ended, or a thread of it.
+    /// Returns whether a part has ended, or a thread of it.
     pub(crate) async fn anyone_departed(&self, ct: &ComputeThread) -> Result<bool> {
         let members = ct.members().await?;
         let is_there = |identity: &u32| {

@@ -1,17 +1,17 @@
-//! What a thread does that has retired more than it may keep: it helps, waits for a while, and then says who holds reclamation back.
+//! Held-back reclamation: a thread that has retired more than it may keep helps, waits, and then fails with the holder's name.
 //!
-//! What is retired is freed once every guard is gone that could see it. One guard that is never dropped, in a thread that
-//! sleeps with it or has forgotten it, keeps all memory that anybody retires from then on. So a thread keeps at most as many retired bytes as
-//! `max-retired` in the cluster's URL says, and [`GRACE_CALLS`] objects more. Past that, retiring and allocating first try to reclaim. If that does not help,
-//! - and the thread's own guard is in the way, they fail: under it, waiting would never end. The first [`GRACE_CALLS`] in one epoch do not,
-//!   as they may be under a guard that has just been pinned and is about to be dropped, as each operation of a structure does;
-//! - and another thread or process is in the way, they wait: it may only need a processor. After [`PATIENCE`] and [`ATTEMPTS`] without a new
+//! A retired object is freed once every guard is gone under which it could be seen. One guard that is never dropped, because its thread
+//! sleeps or has forgotten it, keeps all memory that any thread retires from then on. So a thread keeps at most as many retired bytes as
+//! `max-retired` in the cluster's URL, and [`GRACE_CALLS`] objects more. Past that, retiring and allocating first try to reclaim. If that does not help
+//! - because of the thread's own guard, they fail: a wait under that guard would never end. The first [`GRACE_CALLS`] in one epoch do not
+//!   fail, as they may be under a guard that was just pinned and is about to be dropped, as in each operation of a structure;
+//! - because of another thread or process, they wait: it may only need a processor. After [`PATIENCE`] and [`ATTEMPTS`] without a new
 //!   epoch they fail. From then on they fail after one attempt to reclaim, until there is a new epoch.
 //!
-//! A burst of retirements while nobody keeps a guard does not fail, however small the limit: each attempt brings a new epoch, and what
-//! was retired three epochs ago is freed.
+//! A burst of retirements without long-lived guards does not fail, however small the limit: each attempt brings a new epoch, and
+//! objects that were retired three epochs ago are freed.
 //!
-//! Costs: a comparison for each allocation and retirement; beyond the limit what [`try_reclaim`](ComputeThread::try_reclaim) costs.
+//! Costs: a comparison for each allocation and retirement; beyond the limit those of [`try_reclaim`](ComputeThread::try_reclaim).
 
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ use crate::segment::control::{self, EpochPage};
 use crate::segment::decode;
 use crate::session::ComputeThread;
 
-/// For how long, where time is real, and how often a thread tries at least before it fails because of another.
+/// The least time, on fabrics with real time, and the least number of attempts before a thread fails because of another.
 const PATIENCE: Duration = Duration::from_millis(100);
 const ATTEMPTS: u32 = 256;
 
-/// How often in one epoch it goes on because of a guard of its own that may be new.
+/// The number of calls in one epoch that succeed because the thread's own guard may be new.
 const GRACE_CALLS: u32 = 16;
 
 impl ComputeThread {
-    /// Looks whether this thread may retire more, or allocate.
+    /// Checks that this thread may retire more, or allocate.
     ///
     /// # Errors
     /// [`Error::ReclamationHeldBack`].
@@ -61,36 +61,39 @@ impl ComputeThread {
             if before.is_none() {
                 attempts = 0;
             }
-            let new = || HeldBack { epoch, since: self.time(), calls: 0, is_told: false };
+            let new = || HeldBack { epoch, since: self.time(), calls: 0, has_failed: false };
             let mut held_back = before.unwrap_or_else(new);
             held_back.calls += u32::from(std::mem::take(&mut is_first));
             self.held_back.set(Some(held_back));
-            if self.io.epoch.is_pinned_before(epoch) && !held_back.is_told && held_back.calls <= GRACE_CALLS {
+            if self.io.epoch.is_pinned_before(epoch)
+                && !held_back.has_failed
+                && held_back.calls <= GRACE_CALLS
+            {
                 // The guard may be another task's.
                 self.give_way().await;
                 return Ok(());
             }
             if self.io.epoch.is_pinned_before(epoch) {
-                return Err(self.is_held_back(held_back).await?);
+                return Err(self.held_back_error(held_back).await?);
             }
             let is_patient =
                 self.io.endpoint.virtual_time().is_none() && self.time().saturating_sub(began) < PATIENCE;
             attempts += 1;
-            if held_back.is_told || (attempts >= ATTEMPTS && !is_patient) {
-                return Err(self.is_held_back(held_back).await?);
+            if held_back.has_failed || (attempts >= ATTEMPTS && !is_patient) {
+                return Err(self.held_back_error(held_back).await?);
             }
             backoff.wait_a_round_trip_for(Purpose::Epoch).await;
         }
     }
 
-    /// The error that says who holds reclamation back.
-    async fn is_held_back(&self, held_back: HeldBack) -> Result<Error> {
-        self.held_back.set(Some(HeldBack { is_told: true, ..held_back }));
-        let stands = self.reclamation().await?;
+    /// The error that names the holder of reclamation.
+    async fn held_back_error(&self, held_back: HeldBack) -> Result<Error> {
+        self.held_back.set(Some(HeldBack { has_failed: true, ..held_back }));
+        let reclamation = self.reclamation().await?;
         let held_back_by = if self.io.epoch.is_pinned_before(held_back.epoch) {
             Some(HeldBackBy::Thread(self.index_here()))
         } else {
-            stands.held_back_by
+            reclamation.held_back_by
         };
         let holder = match held_back_by {
             Some(HeldBackBy::Thread(thread)) if thread == self.index_here() => {
@@ -103,9 +106,9 @@ impl ComputeThread {
             },
             None => "threads that have only now caught up".to_owned(),
         };
-        tracing::warn!(retired_bytes = stands.retired_bytes, holder, "reclamation is held back");
+        tracing::warn!(retired_bytes = reclamation.retired_bytes, holder, "reclamation is held back");
         Ok(Error::from(error::ReclamationHeldBack {
-            retired_bytes: stands.retired_bytes,
+            retired_bytes: reclamation.retired_bytes,
             limit_bytes: self.most_retired,
             held_ms: self.time().saturating_sub(held_back.since).as_millis() as u64,
             held_back_by,
@@ -113,7 +116,7 @@ impl ComputeThread {
         }))
     }
 
-    /// The number of the process that has a slot. One round trip more than [`members`](Self::members) if there were ever more than 126 at a time.
+    /// The number of the process with a slot. One round trip more than [`members`](Self::members) if there were ever more than 126 at a time.
     async fn process_in_slot(&self, slot: usize) -> Result<Option<u32>> {
         let at = match slot.checked_sub(control::SLOTS_HERE) {
             None => control::epoch_slot(slot),

@@ -1,27 +1,27 @@
-//! Members: the processes of a cluster, and how one is told from another that has gone.
+//! Members: the processes of a cluster, how they join and leave, and how dead ones are evicted.
 //!
 //! Each process has a *record* in far memory, the pair of its [epoch slot](crate::memory::global). It takes both by a CAS of the
 //! record's state from 0 to its *identity*, which no other process of the cluster has or ever had: the memory node counts them.
-//! The identities of its compute threads, and with them the tokens of locks, contain it. So whoever finds a token can look
-//! whether its owner is still there.
+//! The identities of its compute threads, and with them the tokens of locks, contain it. So a thread that finds a token can check
+//! whether the token's owner still lives.
 //!
 //! # Gone
 //!
-//! A process is *gone* once nothing that it has posted, or might still post, takes effect any more. That is for its memory node
-//! to say, which marks the record: on `shm:` when the kernel has closed the process's connection, which it does after it has
-//! taken away its memory. From then on
-//! - what it had claimed may be claimed by others: names in the [directory](super::directory), and [locks](crate::Lock);
-//! - it can be *evicted*. Whoever does that puts its own identity beside the other's into the state, by CAS, so one process
-//!   does it; clears the slot, which the epoch had waited for; and frees the record. If it dies over that, another takes its place
+//! A process is *gone* once no operation that it has posted, or might still post, takes effect any more. Its memory node decides that
+//! and marks the record: on `shm:` when the kernel has closed the process's connection, which it does after it has
+//! unmapped the process's memory. From then on
+//! - other threads may take over its claims: names in the [directory](crate::directory), and [locks](crate::Lock);
+//! - it can be *evicted*. The evictor puts its own identity beside the other's into the state, by CAS, so one process
+//!   evicts; clears the slot, which the epoch had waited for; and frees the record. If the evictor dies meanwhile, another process takes its place
 //!   in the same way.
 //!
-//! Invariant: a slot whose record is free is 0. So a process that takes a record takes over nothing.
+//! Invariant: a slot whose record is free is 0. So a process that takes a record inherits no announcement.
 //!
-//! Nobody who holds anything has no record: it is taken before anything else and given back after everything else. Therefore
-//! a token without a record is one of a process that is gone, if the record was looked for *after* the token was found.
+//! A process takes its record before it acquires anything, and gives it back after everything else. Therefore
+//! a token without a record belongs to a process that is gone, if the record was looked for *after* the token was found.
 
 use crate::io::operations::*;
-use crate::segment::record::{Seen, State, collect};
+use crate::segment::record::{RecordState, SeenMember, collect};
 
 use crate::error::{self, Error, Result};
 use crate::memory::member::{Joining, Member};
@@ -34,9 +34,9 @@ use farfield_words::Address;
 use farfield_words::ThreadId;
 
 impl ComputeThread {
-    // ---- coming and going --------------------------------------------------------------------------------------
+    // ---- joining and leaving -----------------------------------------------------------------------------------
 
-    /// Waits until the thread's process has a record and a slot; nothing may be pinned before.
+    /// Waits until the thread's process has a record and a slot. A thread may not pin before.
     pub(crate) async fn join_members(&self) -> Result<()> {
         let Some(member) = self.process.member() else { return Ok(()) };
         let mut waiting = None;
@@ -61,10 +61,10 @@ impl ComputeThread {
         let mut number = member.number;
         let places = loop {
             let places = self.places_at(number).await?;
-            if self.compare_exchange_word(places.record, 0, State::of(member.identity)).await? == 0 {
+            if self.compare_exchange_word(places.record, 0, RecordState::of(member.identity)).await? == 0 {
                 break places;
             }
-            // Somebody's, or one's who is gone and nobody has evicted; there is room behind it.
+            // The record of another process, or of a dead one that was not evicted yet. The next one may be free.
             number += 1;
         };
         let used = number as u64 + 1;
@@ -77,16 +77,16 @@ impl ComputeThread {
             found = seen;
         }
         let mut chain = self.empty_chain();
-        // Everything behind what the memory node writes.
+        // The words behind `gone`, which the memory node writes.
         let pid = if self.cluster().is_private() { 0 } else { std::process::id() };
         let rest = [u64::from(pid) << 32, 0, 0, 0, 0, 0];
-        chain.write(Record::sign(places.record), &rest);
+        chain.write(Record::heartbeat(places.record), &rest);
         let epoch = chain.read(control::epoch(), 1);
         let mut epoch = decode::epoch(self.submit(chain).await?.word(&epoch))?;
         loop {
             self.write_word(places.slot, epoch).await?;
             let now = self.read_epoch().await?;
-            // Where the simulator advances epochs it waits for no announcement, and the thread hears of the epoch when it pins.
+            // A simulator that advances epochs waits for no announcement, and the thread reads the epoch when it pins.
             if now == epoch || self.eager.is_some() {
                 break;
             }
@@ -100,7 +100,7 @@ impl ComputeThread {
         self.wait_for_collector(member.identity).await
     }
 
-    /// Where slot `number` and its record are; makes their page if there is none.
+    /// The places of slot `number`. Allocates their page if there is none.
     async fn places_at(&self, number: usize) -> Result<Places> {
         let Some(behind) = number.checked_sub(SLOTS_HERE) else {
             return Ok(Places::here(number));
@@ -112,7 +112,7 @@ impl ComputeThread {
             return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
         }
         let mut at = self.read_word(control::epoch_page(page)).await?;
-        // One makes the page, and of those who come with it only some who have waited in vain.
+        // The process with the first slot of the page allocates it. The others wait for it, and only then allocate one themselves.
         let (mut backoff, mut patience) = (self.retry().bounded(), if within == 0 { 0 } else { 12 });
         while at == 0 && patience > 0 {
             backoff.wait().await;
@@ -131,14 +131,14 @@ impl ComputeThread {
         self.slot_page(page, at).map(|page| Places::in_page(page, within))
     }
 
-    /// Where a page of slots is that is there, given the word that says so.
+    /// The address of a page of slots that exists, from its word.
     fn slot_page(&self, index: usize, word: u64) -> Result<Address> {
         let missing = "there is no such page";
         decode::slot_page(&self.heap().grid, index, word)?
             .ok_or_else(|| decode::corrupted(control::epoch_page(index), word, missing))
     }
 
-    /// The thread has nothing more to do: its process leaves if it was the last.
+    /// The thread ends. Its process leaves if it was the last.
     pub(crate) async fn leave_members(&self) {
         self.finish_step().await;
         self.run.leaves(self.index());
@@ -147,7 +147,7 @@ impl ComputeThread {
         }
     }
 
-    /// The process leaves, whatever its threads have done.
+    /// The process leaves, whether its threads have ended or not.
     pub(crate) async fn leave_for_good(&self) {
         if self.process.sweep_barrier.is_enabled() {
             self.hand_over_vetoes().await;
@@ -155,8 +155,8 @@ impl ComputeThread {
         self.finish_step().await;
         let Some(member) = self.process.member() else { return };
         if let Some(places) = member.take_back_places() {
-            // If its memory node is gone, so are they.
-            let _ = self.vacate(places, State::of(member.identity)).await;
+            // An error means that the memory node has ended, and the places with it.
+            let _ = self.vacate(places, RecordState::of(member.identity)).await;
         }
     }
 
@@ -164,15 +164,15 @@ impl ComputeThread {
     async fn vacate(&self, places: Places, state: u64) -> Result<()> {
         let mut chain = self.empty_chain();
         chain.write(places.slot, &[0]);
-        // Others that look for a place try to take it by CAS.
+        // A CAS, since joining processes try to take the record by CAS.
         chain.replace(places.record, state, 0);
         self.submit(chain).await.map(drop)
     }
 
-    // ---- the others --------------------------------------------------------------------------------------------
+    // ---- other members -----------------------------------------------------------------------------------------
 
-    /// The processes of the cluster, this one among them. One round trip, two if there were ever more than 126 at a time.
-    pub(crate) async fn members(&self) -> Result<Vec<Seen>> {
+    /// The processes of the cluster, this one included. One round trip; two if there were ever more than 126 at a time.
+    pub(crate) async fn members(&self) -> Result<Vec<SeenMember>> {
         let mut chain = self.empty_chain();
         let used = chain.read(control::used_epoch_slots(), 1);
         let here = chain.read(control::member(0), SLOTS_HERE * Record::WORDS);
@@ -201,7 +201,7 @@ impl ComputeThread {
         Ok(members)
     }
 
-    /// Whether a thread is at work, or may be. No round trip if it is one of this process; otherwise as
+    /// Returns whether a thread lives, or may live. No round trip for a thread of this process; otherwise as
     /// [`members`](Self::members).
     pub(crate) async fn is_live(&self, thread: ThreadId) -> Result<bool> {
         let shared = &self.cluster().shared;
@@ -214,10 +214,10 @@ impl ComputeThread {
         }
     }
 
-    /// Evicts a process that is there no more.
+    /// Evicts a process that has ended.
     ///
-    /// The keepers do so by themselves, within milliseconds. What is alive can not be evicted where processes share memory: nothing
-    /// but its end keeps it from writing.
+    /// Keepers do so by themselves, within milliseconds. A live process can not be evicted where processes share memory: only its end
+    /// keeps it from writing.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no such process, or it is alive.
@@ -236,9 +236,9 @@ impl ComputeThread {
         }
     }
 
-    /// Evicts the processes that are gone; gives how many. `silent` is told of each that is not, and gives whether it has been silent
-    /// for longer than its lease; such a one is shut out first, where that can be.
-    pub(crate) async fn evict_gone(&self, mut silent: impl FnMut(&Seen) -> bool) -> Result<usize> {
+    /// Evicts the processes that are gone, and returns their number. `silent` returns whether a live process has been silent
+    /// for longer than its lease. Such a process is shut out first, on fabrics that can do so.
+    pub(crate) async fn evict_gone(&self, mut silent: impl FnMut(&SeenMember) -> bool) -> Result<usize> {
         let shared = &self.cluster().shared;
         let Some(me) = self.process.member().map(|member| member.identity) else { return Ok(0) };
         let mut members = self.members().await?;
@@ -258,18 +258,18 @@ impl ComputeThread {
         let mut evicted = 0;
         for gone in members.iter().filter(|member| member.is_gone()) {
             let state = gone.words.state;
-            if State::from_word(state).evicted_by.is_some_and(is_here) {
+            if RecordState::from_word(state).evicted_by.is_some_and(is_here) {
                 continue;
             }
-            let claim = State { identity: Some(gone.identity), evicted_by: Some(me) }.to_word();
+            let claim = RecordState { identity: Some(gone.identity), evicted_by: Some(me) }.to_word();
             if self.compare_exchange_word(gone.places.record, state, claim).await? != state {
                 continue;
             }
-            // Before this process can die over it: another evictor finds no record once it is free.
+            // Before the record is free: if this process dies afterwards, another evictor would not find it.
             self.run.evicted(gone.identity);
             self.fetch_add_word(control::evictions(), 1).await?;
-            self.fetch_add_word(control::debts(), 1).await?;
-            self.fetch_add_word(control::left_bytes(), gone.words.holds).await?;
+            self.fetch_add_word(control::unclean_exits(), 1).await?;
+            self.fetch_add_word(control::left_bytes(), gone.words.held_bytes).await?;
             self.vacate(gone.places, claim).await?;
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;

@@ -1,10 +1,10 @@
-//! Membership: the processes of a cluster, and which of them have gone.
+//! Membership: the processes of a cluster, and the eviction of dead ones.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
 //! | [`members`] | joining, leaving, evicting |
 //! | [`group`] | several processes that run together |
-//! | [`held_back`] | what a thread does that has retired too much: who holds reclamation back |
+//! | [`held_back`] | the limit of retired memory, and the holder of reclamation that a failure names |
 
 mod group;
 mod held_back;

@@ -8,7 +8,7 @@ use super::worker::Worker;
 use crate::error::{self, Error, PointerFault, Result};
 use crate::io::operations::*;
 use crate::segment::classes::Class;
-use crate::segment::grid::{Run, Use};
+use crate::segment::grid::{ChunkRun, Use};
 use farfield_words::Address;
 use farfield_words::{Block, Remote};
 
@@ -69,7 +69,7 @@ impl ThreadHeap {
                 Ok(Block { address: at, bytes: class.bytes() })
             }
             Use::Large(chunks) => {
-                let run = Run { segment: at.segment(), first: chunk, chunks };
+                let run = ChunkRun { segment: at.segment(), first: chunk, chunks };
                 let align = self.grid.large_align(at.offset());
                 let block = self.grid.large(run, align);
                 if block.address == at { Ok(block) } else { Err(none()) }

@@ -3,7 +3,7 @@
 use super::pool::{PageBlock, Release};
 use crate::epoch::BlockKind;
 use crate::segment::classes::{CLASSES, Class};
-use crate::segment::grid::{Grid, Run};
+use crate::segment::grid::{ChunkRun, Grid};
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -40,7 +40,7 @@ pub(crate) struct NodeCache {
     /// Bytes of objects allocated less those freed, modulo 2^64, that the node has not been told of.
     pub(crate) live: u64,
     /// Chunks to give back.
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<ChunkRun>,
 }
 
 /// Free blocks on their way to the pool.
@@ -226,7 +226,7 @@ pub(crate) fn free_blocks(
 pub(crate) struct Spare {
     pub(crate) blocks: Vec<(u16, Class, Address)>,
     pub(crate) pieces: Vec<(u16, Class, Piece)>,
-    pub(crate) runs: Vec<(u16, Run)>,
+    pub(crate) runs: Vec<(u16, ChunkRun)>,
     pub(crate) live: Vec<(u16, u64)>,
 }
 

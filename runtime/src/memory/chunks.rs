@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::control;
-use crate::segment::grid::{Grid, Run, Use};
+use crate::segment::grid::{ChunkRun, Grid, Use};
 
 /// A request for chunks side by side.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl Wanted {
     }
 
     /// Returns whether a run has room. One of its chunks may be the short one at the end of the segment.
-    fn fits(self, grid: &Grid, run: Run) -> bool {
+    fn fits(self, grid: &Grid, run: ChunkRun) -> bool {
         let room = match self.class {
             Some(class) => grid.blocks(run.segment, run.first, class).1,
             None => grid.large(run, grid.large_align(self.block_bytes)).bytes,
@@ -61,7 +61,7 @@ impl Worker {
         target: Target,
         wanted: Wanted,
         mut counts: Option<[u64; 2]>,
-    ) -> Result<Option<Run>> {
+    ) -> Result<Option<ChunkRun>> {
         let (heap, grid) = (self.heap(), self.heap().grid);
         let segments = heap.geometry.segments_of(target.node);
         let current = heap.nodes[usize::from(target.node)].borrow().current_segment;
@@ -101,15 +101,15 @@ impl Worker {
     }
 
     /// Takes chunks that were never taken before: an FAA, and a WRITE of their use.
-    async fn take_fresh(&self, segment: u16, chunks: u64, usage: Use) -> Result<Option<Run>> {
+    async fn take_fresh(&self, segment: u16, chunks: u64, usage: Use) -> Result<Option<ChunkRun>> {
         let mut chain = self.empty_chain();
         let slot = chain.fetch_add(control::taken_chunks(segment), chunks);
-        let give = |ct: &Self, run: Option<Run>| run.into_iter().for_each(|run| ct.heap().give_run(run));
+        let give = |ct: &Self, run: Option<ChunkRun>| run.into_iter().for_each(|run| ct.heap().give_run(run));
         let took = self.submit_or(
             chain,
             move |ct, done| {
                 let (first, most) = (done.word(&slot), ct.heap().grid.chunks(segment));
-                let run = Run { segment, first, chunks: chunks.min(most.saturating_sub(first)) };
+                let run = ChunkRun { segment, first, chunks: chunks.min(most.saturating_sub(first)) };
                 let (run, short) = if run.chunks == chunks { (Some(run), None) } else { (None, Some(run)) };
                 give(ct, short.filter(|run| run.chunks > 0));
                 run
@@ -124,7 +124,7 @@ impl Worker {
     }
 
     /// Takes chunks that are free again: a READ of the table, and a chain with a CAS for each chunk.
-    async fn claim_free(&self, segment: u16, wanted: Wanted) -> Result<Option<Run>> {
+    async fn claim_free(&self, segment: u16, wanted: Wanted) -> Result<Option<ChunkRun>> {
         let (usage, chunks) = wanted.usage(&self.heap().grid, segment);
         let table = self.heap().grid.chunks(segment) as usize;
         loop {
@@ -133,7 +133,7 @@ impl Worker {
                 for (chunk, word) in (0..).zip(words) {
                     free = if *word == Use::Free.to_word() { free + 1 } else { 0 };
                     if free >= chunks {
-                        let run = Run { segment, first: chunk + 1 - chunks, chunks };
+                        let run = ChunkRun { segment, first: chunk + 1 - chunks, chunks };
                         if wanted.fits(&self.heap().grid, run) {
                             return Ok(Some(run));
                         }
@@ -164,12 +164,12 @@ impl Worker {
                     // Another thread has taken one of them first.
                     for (slot, first) in slots.iter().zip(run.first..) {
                         if is_ours(slot) {
-                            ct.heap().give_run(Run { segment, first, chunks: 1 });
+                            ct.heap().give_run(ChunkRun { segment, first, chunks: 1 });
                         }
                     }
                     None
                 },
-                |ct, run: Option<Run>| run.into_iter().for_each(|run| ct.heap().give_run(run)),
+                |ct, run: Option<ChunkRun>| run.into_iter().for_each(|run| ct.heap().give_run(run)),
             );
             if let Some(run) = claimed.await? {
                 return Ok(Some(run));

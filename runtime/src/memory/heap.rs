@@ -21,7 +21,7 @@ use super::registry::{Registry, refused};
 use super::sweep_barrier::Listener;
 use crate::error::{PointerFault, Result};
 use crate::segment::classes::Class;
-use crate::segment::grid::{Grid, Run};
+use crate::segment::grid::{ChunkRun, Grid};
 use farfield_sim::ObjectType;
 use farfield_sim::Watch;
 use farfield_words::Address;
@@ -259,7 +259,7 @@ impl ThreadHeap {
     }
 
     /// Takes chunks that are to be given back.
-    pub(crate) fn give_run(&self, run: Run) {
+    pub(crate) fn give_run(&self, run: ChunkRun) {
         self.veto(self.grid.start(run.segment, run.first), run.chunks * self.grid.chunk_bytes());
         let node = self.geometry.node_of(run.segment);
         self.nodes[usize::from(node)].borrow_mut().runs.push(run);

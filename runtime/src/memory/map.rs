@@ -2,7 +2,7 @@
 
 use super::candidates::BlockRange;
 use crate::segment::classes::Class;
-use crate::segment::grid::{Grid, Run, Use};
+use crate::segment::grid::{ChunkRun, Grid, Use};
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
@@ -32,7 +32,8 @@ impl Map {
                 Some(Block { address: at, bytes: class.bytes() })
             }
             Use::Large(chunks) => {
-                let run = crate::segment::grid::Run { segment: at.segment(), first: chunk, chunks: *chunks };
+                let run =
+                    crate::segment::grid::ChunkRun { segment: at.segment(), first: chunk, chunks: *chunks };
                 let whole = run.first + run.chunks <= table.len() as u64;
                 let align = self.grid.large_align(at.offset());
                 whole.then(|| self.grid.large(run, align)).filter(|block| block.address == at)
@@ -77,11 +78,11 @@ impl Map {
     }
 
     /// The chunks of an object of its own: the first says how many, as long as the others agree.
-    fn run(&self, segment: u16, first: u64) -> Run {
+    fn run(&self, segment: u16, first: u64) -> ChunkRun {
         let table = &self.tables[usize::from(segment)][first as usize..];
         let most = if let Use::Large(chunks) = table[0] { chunks.max(1) } else { 1 };
         let further = table[1..].iter().take_while(|usage| **usage == Use::Continued).count() as u64;
-        Run { segment, first, chunks: most.min(1 + further) }
+        ChunkRun { segment, first, chunks: most.min(1 + further) }
     }
 
     /// Everything that is in use, by chunk: blocks of a class, or what stands on its own.

@@ -55,10 +55,10 @@ impl Orphans {
 pub(crate) struct HeldBack {
     pub(crate) epoch: u64,
     pub(crate) since: Duration,
-    /// How often it has.
+    /// The number of calls that found so.
     pub(crate) calls: u32,
-    /// Whether that has been an error.
-    pub(crate) is_told: bool,
+    /// True once a call has failed for it.
+    pub(crate) has_failed: bool,
 }
 
 /// What a worker asks of the layers above.

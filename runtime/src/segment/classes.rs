@@ -1,12 +1,12 @@
-//! Sizes: which blocks serve which objects.
+//! Size classes: the sizes of blocks, and the block size for an object.
 //!
-//! Sizes are rounded up so that a block's alignment is the largest power of two that divides its size; a block for a
-//! type aligned to 64 bytes is simply one whose size is a multiple of 64. So size alone names a list of free blocks. Up to 512
-//! bytes there is a size for each multiple of 8, from 16 on; beyond, four to each doubling, so at most a fifth of a block is unused.
+//! Sizes are rounded up so that a block's alignment is the largest power of two that divides its size: a block for a
+//! type aligned to 64 bytes has a size that is a multiple of 64. So size alone names a list of free blocks. Up to 512
+//! bytes there is a class for each multiple of 8, from 16 on; beyond, four to each doubling, so at most a fifth of a block is unused.
 
 use farfield_words::WORD_BYTES;
 
-/// The smallest block: a page of the pool made of it has room for a link and an entry.
+/// The smallest block. A page of the pool on such a block has room for a link and an entry.
 const SMALLEST_BYTES: u64 = 16;
 /// Blocks up to this size have a class for each multiple of 8.
 const FINE_BYTES: u64 = 512;
@@ -15,10 +15,10 @@ const FINE_CLASSES: usize = (FINE_BYTES / WORD_BYTES as u64) as usize;
 const PER_DOUBLING: usize = 4;
 /// The largest alignment that blocks can have.
 pub(crate) const MAX_ALIGN: u64 = 4096;
-/// The largest blocks that have a class. What is larger, or larger than half a chunk, has chunks of its own.
+/// The largest blocks with a class. Larger blocks, and those larger than half a chunk, have chunks of their own.
 const LARGEST_BYTES: u64 = FINE_BYTES << DOUBLINGS;
 const DOUBLINGS: u32 = 4;
-/// How many classes there are.
+/// The number of classes.
 pub(crate) const CLASSES: usize = FINE_CLASSES + DOUBLINGS as usize * PER_DOUBLING;
 
 /// The size of the blocks that serve objects of `bytes` bytes aligned to `align`.
@@ -59,7 +59,7 @@ const SIZES: [u16; CLASSES] = {
 pub(crate) struct Class(u8);
 
 impl Class {
-    /// The class of blocks of a size that [`block_bytes`] gives, if there is one.
+    /// The class of blocks of a size that [`block_bytes`] returns, if there is one.
     #[inline]
     pub(crate) fn of(block_bytes: u64) -> Option<Self> {
         if block_bytes > LARGEST_BYTES {
@@ -92,7 +92,7 @@ impl Class {
         u64::from(SIZES[usize::from(self.0)])
     }
 
-    /// How many words each has.
+    /// The number of words in each of its blocks.
     pub(crate) fn words(self) -> usize {
         self.bytes() as usize / WORD_BYTES
     }

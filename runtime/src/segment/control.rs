@@ -1,6 +1,6 @@
-//! The control block: the words at the front of each segment, and the records that other words lead to.
+//! The control block: the words at the front of each segment, and the records that other words point to.
 //!
-//! The [tables](records!) below are the layout. What they come to in bytes:
+//! The [tables](records!) below are the layout. In bytes:
 //!
 #![doc = include_str!("control.md")]
 //!
@@ -74,10 +74,10 @@ records! {
     Members [in segment 0, at Control.members]: 8176 bytes {
         evictions: u64 @ "the number of processes that were evicted",
         runs_of_groups: u64 @ "the number of runs of several processes",
-        debts: u64 @ "the number of processes that have ended without giving back all of their memory",
-        collected_debts: u64 @ "`debts` at the last collection",
+        unclean_exits: u64 @ "the number of processes that have ended without giving back all of their memory",
+        collected_exits: u64 @ "`unclean_exits` at the last collection",
         collector: u64 @ "the identity of the process that collects, plus 1; or 0",
-        swept_debts: u64 @ "`debts` at the last sweep",
+        swept_exits: u64 @ "`unclean_exits` at the last sweep",
         sweeper: u64 @ "the identity of the process that sweeps, plus 1; or 0",
         list_of_candidates: u64 @ "the address of the sweeper's list of candidates while members are to read it, or 0",
         swept_bytes: u64 @ "the bytes taken back by sweeps",
@@ -93,12 +93,12 @@ records! {
     Record [anywhere, as a value]: 64 bytes {
         state: u64 @ "the process's identity plus 1 and, while it is evicted, the evictor's; 0 if the record is free",
         gone: u64 @ "the identity plus 1 of the process that has gone, and a bit if only the first memory node knows yet; written by that node alone",
-        sign: u64 @ "the system's process number, and a count of heartbeats below it",
-        holds: u64 @ "about how many bytes the process's threads have in free blocks and in garbage",
+        heartbeat: u64 @ "the system's process number, and a count of heartbeats below it",
+        held_bytes: u64 @ "about how many bytes the process's threads have in free blocks and in garbage",
         group: u64 @ "the group that the process is a part of, the part, and the number of parts",
         round: u64 @ "the number of threads for a run of the group, the state of joining it, and the number of threads that have ended in it",
         run: u64 @ "the number of that run, written by the group's part 0, and the identity that it was written for",
-        attends: u64 @ "the sweep that the process has heard of, and how far it has answered",
+        sweep_answer: u64 @ "the number of the sweep that all threads of the process have heard of, and a bit once its vetoes are written",
     }
 
     /// A page of further slots and their records, on a block of its own.

@@ -1,10 +1,9 @@
-//! Decoding: from a word of far memory to what the runtime goes by.
+//! Decoding: from a word of far memory to a bounded value.
 //!
-//! Every process of the cluster can write anything, and memory fails. So no word of the runtime's own is used as it was read: each kind has one
-//! function that gives a value within its bounds, or [`Error::Corrupted`] with the word and its place. From there on no size, index or
-//! address needs another check: every address is one of memory that can be what it is taken for, every count is bounded by the memory or
-//! by the number of processes, and epochs are far from the end of their range. What is bounded so may still be wrong: a plausible word
-//! can not be told from a true one.
+//! Every process of the cluster can write any word, and memory fails. So no word of the runtime's own is used as it was read: each kind has one
+//! function that returns a value within its bounds, or [`Error::Corrupted`] with the word and its address. A decoded value needs no further
+//! check: an address points to memory with room for its data, a count is bounded by the memory or by the number of processes, and epochs are
+//! far from the end of their range. A bounded value may still be wrong: a plausible word can not be told from a true one.
 //!
 //! | words | decoded by |
 //! |---|---|
@@ -15,9 +14,10 @@
 //! | the pool's links and pages | `memory/pool` |
 //! | a list of candidates | `memory/candidates` |
 //!
-//! Words that only are compared or shown may be anything: announcements of epochs, who collects and who sweeps, counters of evictions, debts,
-//! requests and bytes, which are added with wrapping. A count of taken chunks goes past the end where threads find a segment full, and is cut
-//! off there. A memory node looks for records word by word; its arena checks each address, and a word that is not there counts as 0.
+//! Words that are only compared or shown may have any value: announcements of epochs, the collector and the sweeper, and counters of evictions,
+//! unclean exits, requests and bytes, which are added with wrapping. A count of taken chunks passes the number of chunks when threads find a
+//! segment full; readers clamp it. A memory node looks for records word by word; its arena checks each address, and a word out of bounds counts
+//! as 0.
 
 use super::control::{self, EpochPage, ListHead, MOST_PROCESSES};
 use crate::epoch::FIRST_EPOCH;
@@ -26,10 +26,10 @@ use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
-/// The last epoch that is taken for one: at a million a second it is 146,000 years away.
+/// The last valid epoch: at a million a second it is 146,000 years away.
 pub(crate) const LAST_EPOCH: u64 = 1 << 62;
 
-/// The error for a word that the runtime did not write, where there is a name for what it should be.
+/// The error for a word that the runtime did not write; `what` names the word.
 #[cold]
 pub(crate) fn corrupted_as(
     what: impl Into<Box<str>>,
@@ -54,7 +54,7 @@ pub(crate) fn epoch(word: u64) -> Result<u64> {
     Err(corrupted(control::epoch(), word, "epochs begin at 1 and never come so far"))
 }
 
-/// How many slots were ever used.
+/// The number of slots that were ever used.
 pub(crate) fn used_slots(word: u64) -> Result<usize> {
     if word <= MOST_PROCESSES as u64 {
         return Ok(word as usize);
@@ -62,17 +62,17 @@ pub(crate) fn used_slots(word: u64) -> Result<usize> {
     Err(corrupted(control::used_epoch_slots(), word, "there are not so many slots"))
 }
 
-/// Where a page of further slots is, if there is one.
+/// The address of a page of further slots, if there is one.
 pub(crate) fn slot_page(grid: &Grid, index: usize, word: u64) -> Result<Option<Address>> {
     optional_part(grid, control::epoch_page(index), word, EpochPage::BYTES)
 }
 
-/// Where a list of candidates is, if there is one: `at` is where that stands.
+/// The address of a list of candidates, if there is one. The word was read at `at`.
 pub(crate) fn list(grid: &Grid, at: Address, word: u64) -> Result<Option<Address>> {
     optional_part(grid, at, word, ListHead::BYTES)
 }
 
-/// The address of a part of the control block that lies among the objects of the first memory node.
+/// The address of a block of the library's own on the first memory node.
 fn optional_part(grid: &Grid, at: Address, word: u64, bytes: u64) -> Result<Option<Address>> {
     let part = Address::from_bits(word);
     if part.is_null() {
@@ -84,7 +84,7 @@ fn optional_part(grid: &Grid, at: Address, word: u64, bytes: u64) -> Result<Opti
     Err(corrupted(at, word, "nothing of its size can be there"))
 }
 
-/// What was chosen when the cluster was made.
+/// The options of the cluster.
 pub(crate) fn options(word: u64) -> Result<u64> {
     if word & !control::SWEEPS == 0 {
         return Ok(word);
@@ -92,7 +92,7 @@ pub(crate) fn options(word: u64) -> Result<u64> {
     Err(corrupted(control::options(), word, "there are no such options"))
 }
 
-/// Reads words as everything that is decoded, in clusters of several sizes, and uses what they are.
+/// Decodes words as each kind, in clusters of several sizes, and uses the values.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn any(words: &[u64]) {
     use farfield_words::geometry::Geometry;
@@ -120,7 +120,7 @@ proptest::proptest! {
     }
 }
 
-/// Words that are somewhere near what is allowed, as most corrupt ones are, or anything.
+/// Words near the valid ones, as most corrupt words are, or any words.
 #[cfg(test)]
 fn near_edges() -> impl proptest::strategy::Strategy<Value = u64> {
     use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! An entry of the directory: its state, its name and what it says, as words.
+//! An entry of the directory: from words to its state and its name, and back.
 
 use super::control::{self, DIRECTORY_ENTRIES, Entry, NAME_BYTES, NAME_WORDS};
 use super::decode::corrupted;
@@ -19,7 +19,7 @@ tagged_words! {
     }
 }
 
-/// The thread that an entry's state names, if it does.
+/// The thread that an entry's state names, if any.
 pub(crate) fn claimant(state: u64) -> Option<ThreadId> {
     match State::from_word(state) {
         Some(State::Naming(id) | State::Initialising(id)) => Some(id),
@@ -27,7 +27,7 @@ pub(crate) fn claimant(state: u64) -> Option<ThreadId> {
     }
 }
 
-/// The entries that threads work on: where each is, its name if it has one yet, and its thread. `peek` reads a word.
+/// The entries that threads work on: the address, the name if it has one yet, and the thread. `peek` reads a word.
 pub(crate) fn claims(peek: impl Fn(Address) -> u64) -> Vec<(Address, String, ThreadId)> {
     let claim = |index| {
         let entry = control::directory(index);
@@ -38,7 +38,7 @@ pub(crate) fn claims(peek: impl Fn(Address) -> u64) -> Vec<(Address, String, Thr
     (0..DIRECTORY_ENTRIES).filter_map(claim).collect()
 }
 
-/// A name as an entry holds it: its length in the first byte, then its bytes.
+/// A name as an entry has it: its length in the first byte, then its bytes.
 pub(crate) type PackedName = [u64; NAME_WORDS];
 
 pub(crate) fn pack(name: &str) -> PackedName {

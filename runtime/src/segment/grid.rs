@@ -1,12 +1,12 @@
-//! Chunks: what a segment is divided into.
+//! Chunks: the parts of a segment.
 //!
 //! Behind its header (and segment 0's control block) a segment has its chunks, and at its end the *chunk table*, a word for each. All
-//! have one size, a 64th of the segment rounded up to a power of two, 1 to 16 KiB; the last may be shorter. So in
-//! all segments of more than 512 KiB chunks are where they are in larger ones. A chunk's word is its header, kept apart so that blocks are aligned
-//! as they are and one READ gets all headers. [`Use`] has the words.
+//! have one size, a 64th of the segment rounded up to a power of two, 1 to 16 KiB; the last may be shorter. So chunks have the same addresses in
+//! all segments of more than 512 KiB. A chunk's word is its header. It is kept apart so that blocks need no extra alignment and one READ gets all
+//! headers. [`Use`] has the words.
 //!
-//! So objects need no header: where an object is says how large its block is. Free chunks that stand side by side are
-//! found as one run; there is nothing to coalesce.
+//! So objects need no header: the chunk of an object has the size of its block. Free chunks that lie side by side are
+//! found as one run; no coalescing is needed.
 
 use super::classes::{Class, block_align, block_bytes};
 use super::tagged::tagged_words;
@@ -29,20 +29,20 @@ tagged_words! {
     }
 }
 
-/// Chunks of a segment that stand side by side.
+/// Chunks of a segment that lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ChunkRun {
     pub(crate) segment: u16,
     pub(crate) first: u64,
     pub(crate) chunks: u64,
 }
 
-/// Where the chunks are.
+/// The addresses of chunks, blocks and words of the chunk table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     geometry: Geometry,
     shift: u32,
-    /// Where the chunks begin, and where the table does: in segment 0, and in the others.
+    /// The offsets of the first chunk and of the table: in segment 0, and in the others.
     origins: [u64; 2],
     tables: [u64; 2],
 }
@@ -71,31 +71,31 @@ impl Grid {
         self.geometry.segment_bytes()
     }
 
-    /// Where a segment's chunks begin.
+    /// The offset of a segment's first chunk.
     #[inline]
     pub(crate) fn origin(&self, segment: u16) -> u64 {
         self.origins[usize::from(segment > 0)]
     }
 
-    /// Where they end: behind is the chunk table.
+    /// The offset of the end of a segment's chunks, which is that of the chunk table.
     #[inline]
     pub(crate) fn limit(&self, segment: u16) -> u64 {
         self.tables[usize::from(segment > 0)]
     }
 
-    /// The bytes between.
+    /// The bytes of a segment's chunks.
     pub(crate) fn bytes(&self, segment: u16) -> u64 {
         self.limit(segment) - self.origin(segment)
     }
 
-    /// Whether all chunks of another are where they are in this one.
+    /// Returns whether all chunks of another grid have the same addresses in this one.
     pub(crate) fn extends(&self, other: &Self) -> bool {
         self.shift == other.shift
             && self.origins == other.origins
             && self.tables.iter().zip(other.tables).all(|(mine, its)| *mine >= its)
     }
 
-    /// How many chunks a segment has.
+    /// The number of chunks of a segment.
     pub(crate) fn chunks(&self, segment: u16) -> u64 {
         self.bytes(segment).div_ceil(self.chunk_bytes())
     }
@@ -111,15 +111,15 @@ impl Grid {
         Address::new(segment, self.origin(segment) + (chunk << self.shift))
     }
 
-    /// Where a chunk ends.
+    /// The offset of the end of a chunk.
     fn end(&self, segment: u16, chunk: u64) -> u64 {
         (self.origin(segment) + ((chunk + 1) << self.shift)).min(self.limit(segment))
     }
 
-    /// What the word of a chunk says.
+    /// The use of a chunk, from its word.
     ///
     /// # Errors
-    /// [`Error::Corrupted`](crate::Error::Corrupted) if it says nothing, or more than the segment has room for.
+    /// [`Error::Corrupted`](crate::Error::Corrupted) if the word is no use, or one that the segment has no room for.
     pub(crate) fn usage(&self, segment: u16, chunk: u64, word: u64) -> Result<Use> {
         let can_be = |usage: &Use| match *usage {
             Use::Large(chunks) => chunks <= self.chunks(segment).saturating_sub(chunk),
@@ -132,14 +132,14 @@ impl Grid {
         })
     }
 
-    /// Whether some bytes are all among a segment's chunks.
+    /// Returns whether some bytes all lie in a segment's chunks.
     pub(crate) fn has(&self, at: Address, bytes: u64) -> bool {
         u32::from(at.segment()) < self.geometry.segments()
             && at.offset() >= self.origin(at.segment())
             && at.offset().saturating_add(bytes) <= self.limit(at.segment())
     }
 
-    /// Whether an address is on a memory node.
+    /// Returns whether an address is on a memory node.
     pub(crate) fn is_on_node(&self, at: Address, node: u16) -> bool {
         self.geometry.segments_of(node).contains(&at.segment())
     }
@@ -155,7 +155,7 @@ impl Grid {
         Some(within / WORD_BYTES as u64).filter(|chunk| *chunk < self.chunks(at.segment()))
     }
 
-    /// The size of the block for an object: that of a class, or what it needs if it has chunks of its own.
+    /// The size of the block for an object: that of a class, or the object's if it has chunks of its own.
     #[inline]
     pub(crate) fn block_bytes(&self, bytes: u64, align: u64) -> u64 {
         let rounded = block_bytes(bytes, align);
@@ -179,7 +179,7 @@ impl Grid {
         (Address::new(segment, first), bytes - bytes % class.bytes())
     }
 
-    /// What is left of the blocks of `class` from `at` to the end of its chunk, in bytes.
+    /// The bytes of the blocks of `class` from `at` to the end of its chunk.
     pub(crate) fn rest(&self, at: Address, class: Class) -> u64 {
         let bytes = self.chunk_of(at).map_or(0, |chunk| self.end(at.segment(), chunk) - at.offset());
         bytes - bytes % class.bytes()
@@ -190,7 +190,7 @@ impl Grid {
         block_align(bytes).min(self.chunk_bytes())
     }
 
-    /// How many chunks of a segment hold a large block.
+    /// The number of chunks of a segment that a large block takes.
     pub(crate) fn chunks_for(&self, segment: u16, block_bytes: u64) -> u64 {
         // An alignment divides a chunk's size, so it is as far from the beginning of every chunk.
         let origin = self.origin(segment);
@@ -198,37 +198,37 @@ impl Grid {
         (block_bytes + padding).div_ceil(self.chunk_bytes())
     }
 
-    /// The block that a run of chunks is for a large object of `block_bytes` bytes, unless the run ends before.
-    pub(crate) fn large(&self, run: Run, align: u64) -> Block {
+    /// The large block in a run of chunks.
+    pub(crate) fn large(&self, run: ChunkRun, align: u64) -> Block {
         let start = self.start(run.segment, run.first);
         let address = Address::new(run.segment, start.offset().next_multiple_of(align));
         let end = self.end(run.segment, run.first + run.chunks - 1);
         Block { address, bytes: end.saturating_sub(address.offset()) }
     }
 
-    /// A block as it was allocated: one with chunks of its own ends where they do.
+    /// A block as it was allocated: one with chunks of its own ends at their end.
     #[inline]
     pub(crate) fn whole(&self, block: Block) -> Block {
         if block.bytes <= self.chunk_bytes() / 2 {
             return block;
         }
-        let end = |run: Run| self.end(run.segment, run.first + run.chunks - 1);
+        let end = |run: ChunkRun| self.end(run.segment, run.first + run.chunks - 1);
         let bytes = self.run_of(block).map_or(block.bytes, |run| end(run) - block.address.offset());
         Block { bytes, ..block }
     }
 
     /// The chunks that hold a large object.
-    pub(crate) fn run_of(&self, block: Block) -> Option<Run> {
+    pub(crate) fn run_of(&self, block: Block) -> Option<ChunkRun> {
         let first = self.chunk_of(block.address)?;
         let within = block.address.offset() - self.start(block.address.segment(), first).offset();
-        Some(Run {
+        Some(ChunkRun {
             segment: block.address.segment(),
             first,
             chunks: (within + block.bytes).div_ceil(self.chunk_bytes()),
         })
     }
 
-    /// Whether a block of `class` can begin at `at`, which is in a chunk of that class.
+    /// Returns whether a block of `class` can begin at `at`, which is in a chunk of that class.
     #[inline]
     pub(crate) fn begins_block(&self, at: Address, class: Class) -> bool {
         let Some(chunk) = self.chunk_of(at) else { return false };
@@ -241,7 +241,7 @@ impl Grid {
     }
 }
 
-/// What a grid computes from a geometry whose numbers anybody may have sent.
+/// Computes a grid from a geometry whose numbers an untrusted peer may have sent, and checks it.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn derive(geometry: Geometry) {
     let (segments, bytes, grid) = (geometry.segments(), geometry.segment_bytes(), Grid::new(geometry));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_where_they_are_in_larger_segments() {
+    fn chunks_have_the_same_addresses_in_larger_segments() {
         for (bytes, larger) in [(513 << 10, 1 << 20), (1 << 20, 1 << 30), ((1 << 28) - 8, 1 << 28)] {
             let (grid, larger) = (grid(bytes), grid(larger));
             for segment in [0, 1] {
@@ -323,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn a_large_block_knows_its_chunks() {
-        // Some begin their chunks where large blocks are aligned, some do not.
+    fn a_large_block_has_the_chunks_that_it_was_made_of() {
+        // In some of these segments the first chunk is aligned as a large block, in others it is not.
         let small = (50_000..70_000).step_by(8);
         for (segment, segment_bytes) in
             small.chain([1 << 22, 1 << 26]).flat_map(|bytes| [(0, bytes), (1, bytes)])
@@ -333,7 +333,7 @@ mod tests {
             for bytes in [grid.chunk_bytes() / 2 + 8, grid.chunk_bytes(), 5 * grid.chunk_bytes() + 8] {
                 for align in [8, 64, 1024] {
                     let bytes = grid.block_bytes(bytes, align);
-                    let run = Run { segment, first: 7, chunks: grid.chunks_for(segment, bytes) };
+                    let run = ChunkRun { segment, first: 7, chunks: grid.chunks_for(segment, bytes) };
                     let block = grid.large(run, grid.large_align(bytes));
                     assert!(block.bytes >= bytes && block.address.offset().is_multiple_of(align));
                     assert_eq!(grid.run_of(block), Some(run));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_says_what_a_chunk_is_for() {
+    fn uses_survive_their_word() {
         let class = Class::of(24).unwrap();
         let grid = grid(1 << 30);
         for usage in [Use::Untaken, Use::Free, Use::Large(60_000), Use::Continued, Use::Small(class)] {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_chunk_is_used_for_is_an_error() {
+    fn an_invalid_use_is_an_error() {
         let grid = grid(1 << 20);
         let last = grid.chunks(1) - 1;
         assert!(grid.usage(1, last, Use::Large(1).to_word()).is_ok());

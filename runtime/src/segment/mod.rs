@@ -1,18 +1,18 @@
-//! Segments: what the library's own words mean, and where they are.
+//! Segments: the layout of the library's own words, and their decoding.
 //!
-//! A segment has its control block in front, chunks of memory behind it, and the chunk table at its end. This room knows the place of each word
-//! and decodes it to a bounded value; it reads and writes nothing. The protocols by which words change are those of the rooms above.
+//! A segment has its control block in front, chunks of memory behind it, and the chunk table at its end. This room has the address of each word
+//! and decodes it to a bounded value. It reads and writes no far memory: the rooms above have the protocols by which words change.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
-//! | [`records`] | `records!`, which makes layouts of tables |
+//! | [`records`] | `records!`, which makes layouts from tables |
 //! | [`tagged`] | `tagged_words!`, the same for words with a tag |
 //! | [`control`] | the tables: header, directory, epochs, members, lists of candidates; names of words |
 //! | [`classes`] | the sizes of blocks |
 //! | [`grid`] | chunks and the chunk table |
 //! | [`record`] | a member's record |
 //! | [`entry`] | an entry of the directory |
-//! | [`walk`] | traversals that end, whatever links say |
+//! | [`walk`] | detection of cycles in traversals |
 //! | [`decode`] | from words to bounded values, or [`Error::Corrupted`](crate::Error::Corrupted) |
 
 pub(crate) mod classes;

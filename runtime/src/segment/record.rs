@@ -1,4 +1,4 @@
-//! A process's record in far memory: what its words say.
+//! A member's record in far memory: decoding, searching, and marking by the memory node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,14 +9,14 @@ use crate::error::Result;
 use crate::segment::decode;
 use farfield_words::Address;
 
-/// What a record's state says.
+/// The state of a record: its process and, while that is evicted, the evictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct RecordState {
     pub(crate) identity: Option<u32>,
     pub(crate) evicted_by: Option<u32>,
 }
 
-impl State {
+impl RecordState {
     pub(crate) fn of(identity: u32) -> u64 {
         Self { identity: Some(identity), evicted_by: None }.to_word()
     }
@@ -37,9 +37,9 @@ impl State {
 /// # Errors
 /// [`Error::Corrupted`] if the state names a process that can not exist. The other words may be anything: marks of processes that are gone and
 /// numbers of runs and sweeps are only compared, counts only shown and added.
-fn decode_record(places: Places, words: &[u64], last: u32) -> Result<Option<Seen>> {
+fn decode_record(places: Places, words: &[u64], last: u32) -> Result<Option<SeenMember>> {
     let words = Record::from_words(words);
-    let state = State::from_word(words.state);
+    let state = RecordState::from_word(words.state);
     let is_a_process = |identity: Option<u32>| identity.is_none_or(|identity| identity <= last);
     let nobody_is_evicted = state.identity.is_none() && state.evicted_by.is_some();
     if nobody_is_evicted || !is_a_process(state.identity) || !is_a_process(state.evicted_by) {
@@ -50,19 +50,19 @@ fn decode_record(places: Places, words: &[u64], last: u32) -> Result<Option<Seen
             "no process has such a number",
         ));
     }
-    Ok(state.identity.map(|identity| Seen { identity, places, words }))
+    Ok(state.identity.map(|identity| SeenMember { identity, places, words }))
 }
 
 /// A process as its record shows it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenMember {
     pub(crate) identity: u32,
     pub(crate) places: Places,
     /// The words of the record.
     pub(crate) words: Record,
 }
 
-impl Seen {
+impl SeenMember {
     /// Returns whether nothing of the process takes effect any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.words.gone == u64::from(self.identity) + 1
@@ -75,12 +75,12 @@ impl Seen {
 
     /// The system's number of the process.
     pub(crate) fn pid(&self) -> u32 {
-        (self.words.sign >> 32) as u32
+        (self.words.heartbeat >> 32) as u32
     }
 
     /// The number of heartbeats of the process.
     pub(crate) fn heartbeats(&self) -> u32 {
-        self.words.sign as u32
+        self.words.heartbeat as u32
     }
 
     /// The address of its epoch slot.
@@ -105,7 +105,7 @@ impl Seen {
     }
 }
 
-/// Where a process stands in far memory.
+/// The addresses of a member's slot and record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
     pub(crate) slot: Address,
@@ -113,26 +113,26 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Those of a number in the control block.
+    /// The places with a number, in the control block.
     pub(crate) fn here(number: usize) -> Self {
         Self { slot: control::epoch_slot(number), record: control::member(number) }
     }
 
-    /// Those of a number in a page of further ones.
+    /// The places with a number, in a page of further slots.
     pub(crate) fn in_page(page: Address, within: usize) -> Self {
         Self { slot: EpochPage::slot(page, within), record: EpochPage::record(page, within) }
     }
 }
 
-/// Set beside the identity of a process that is gone from the first memory node, and perhaps not from others.
+/// Set beside the identity of a process that is gone from the first memory node, and may not be gone from others.
 pub(crate) const HINT: u64 = 1 << 63;
 
-/// Where in a record's round the number of threads begins that have ended.
+/// The lowest bit of the number of ended threads in a record's round.
 pub(crate) const DEPARTED_SHIFT: u32 = 34;
 
-/// The processes of some records.
+/// Decodes records, and adds their processes to `members`.
 pub(crate) fn collect(
-    members: &mut Vec<Seen>,
+    members: &mut Vec<SeenMember>,
     records: &[u64],
     places: impl Fn(usize) -> Places,
     last: u32,
@@ -143,7 +143,7 @@ pub(crate) fn collect(
     Ok(())
 }
 
-/// Reads words as records.
+/// Decodes words as records, and uses the members.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn decode_any(words: &[u64]) {
     let mut members = Vec::new();
@@ -160,7 +160,7 @@ pub(crate) fn decode_any(words: &[u64]) {
     }
 }
 
-/// Where processes stand, looked for word by word.
+/// The places of all processes, read word by word.
 pub(crate) fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = Places> {
     let pages = (0..SLOT_PAGES).map(move |page| Address::from_bits(load(control::epoch_page(page))));
     let there = pages
@@ -169,12 +169,12 @@ pub(crate) fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = 
     (0..SLOTS_HERE).map(Places::here).chain(there)
 }
 
-/// Where a process stands, looked for word by word.
+/// The places of a process, read word by word.
 pub(crate) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Places> {
-    all_places(&load).find(|places| State::from_word(load(places.record)).identity == Some(identity))
+    all_places(&load).find(|places| RecordState::from_word(load(places.record)).identity == Some(identity))
 }
 
-/// Marks the record of a process that is gone. For the first memory node, which alone writes this word.
+/// Marks the record of a process that is gone. Called by the first memory node, which alone writes this word.
 pub(crate) fn mark<'a>(identity: u32, departure: Departure, word: impl Fn(Address) -> Option<&'a AtomicU64>) {
     let load = |at| word(at).map_or(0, |word| word.load(Ordering::SeqCst));
     let mark = u64::from(identity) + 1;

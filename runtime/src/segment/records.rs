@@ -9,7 +9,7 @@
 //!
 //! The place of a record is one of
 //! - `[in each segment]`: at the front of each. The functions take the segment's number;
-//! - `[in segment 0, at Record.field]`: inside another record, which is at the front of segment 0. The functions take nothing;
+//! - `[in segment 0, at Record.field]`: inside another record, which is at the front of segment 0. The functions have no parameter;
 //! - `[anywhere]`: the functions take the record's address, and are the struct's own;
 //! - `[anywhere, as a value]`: likewise, and a value of the struct is made of words, and words of it.
 
@@ -41,7 +41,7 @@ pub(crate) struct Row {
 }
 
 impl Layout {
-    /// Checks at compile time what offsets rely on.
+    /// Checks the assumptions of the offsets, at compile time.
     ///
     /// # Panics
     /// If the size is not `bytes`, if the record is not aligned as a word, or if its fields do not fill it in the order of the table.

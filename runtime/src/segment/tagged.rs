@@ -1,11 +1,11 @@
-//! `tagged_words!`: words whose low bits say what the others are, from one table.
+//! `tagged_words!`: words with a tag in their low bits and a payload above, from one table.
 
 use std::num::NonZeroU64;
 
 use super::classes::Class;
 use farfield_words::ThreadId;
 
-/// What the bits above a tag can be.
+/// A value that the bits above a tag can have.
 pub(crate) trait Payload: Sized {
     fn to_bits(self) -> u64;
     fn from_bits(bits: u64) -> Option<Self>;

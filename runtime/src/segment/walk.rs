@@ -1,19 +1,19 @@
-//! `Walk`: a traversal that ends, whatever links say.
+//! `Walk`: detection of cycles, so that each traversal ends.
 
 use farfield_words::Address;
 
 use super::decode::corrupted_as;
 use crate::error::Result;
 
-/// Notices when a traversal along links comes back to where it was.
+/// Detects that a traversal along links has come back to an object.
 ///
-/// A list that nobody has damaged has an end. One bit that flips in a link may make a cycle of it, and a traversal that never ends is worse
-/// than an error: it keeps its thread, its guard and with it everybody's reclamation. So a loop that follows links shows each object to a
-/// `Walk`. It is Brent's algorithm: it keeps one address, and replaces it after 1, 2, 4, 8 … steps; so a cycle of `n` objects behind `m`
-/// others is found after `3 * max(m, n)` steps at most. A step costs a comparison and a count, no round trip.
+/// A sound list has an end. One flipped bit in a link may turn it into a cycle, and a traversal that never ends is worse
+/// than an error: it blocks its thread, and its guard holds back the reclamation of the whole cluster. So a loop that follows links shows each
+/// object to a `Walk`. It is Brent's algorithm: it keeps one address, and replaces it after 1, 2, 4, 8 … steps. So a cycle of `n` objects behind
+/// `m` others is found after `3 * max(m, n)` steps at most. A step costs a comparison and a count, no round trip.
 ///
-/// Use one for each traversal from the beginning of a list, under one guard: an object that is retired meanwhile is not used anew, so no
-/// traversal of a sound list meets an address twice.
+/// Use one for each traversal from the beginning of a list, under one guard: the memory of an object that is retired meanwhile is not used again,
+/// so no traversal of a sound list meets an address twice.
 ///
 /// ```
 /// use farfield::prelude::*;
@@ -47,24 +47,24 @@ use crate::error::Result;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// Where the traversal was when it had taken the last power of two of steps.
+    /// The object at the last step whose number is a power of two.
     kept: Address,
     steps: u64,
-    /// After how many steps that is replaced.
+    /// The step at which it is replaced.
     until: u64,
 }
 
-/// What no traversal comes to: past the end of every segment.
+/// An address that no traversal visits: past the end of every segment.
 const NOWHERE: Address = Address::from_bits(u64::MAX);
 
 impl Walk {
-    /// At the beginning.
+    /// A walk at its beginning.
     #[inline]
     pub const fn new() -> Self {
         Self { kept: NOWHERE, steps: 0, until: 1 }
     }
 
-    /// The traversal has come to an address; an error if it was there before.
+    /// Visits an address. Returns an error if the traversal was there before.
     #[inline]
     pub(crate) fn visit_address(&mut self, at: Address) -> Result<()> {
         if at == self.kept {
@@ -77,7 +77,7 @@ impl Walk {
         Ok(())
     }
 
-    /// How many objects it has come to.
+    /// The number of objects that were visited.
     pub const fn steps(&self) -> u64 {
         self.steps
     }
@@ -103,7 +103,7 @@ impl Default for Walk {
 mod tests {
     use super::*;
 
-    /// How many steps it takes to notice that the object at `back` comes after the last of `objects`.
+    /// The number of steps until a link from the last of `objects` to the object at `back` is detected.
     fn steps_around(objects: u64, back: u64) -> u64 {
         let mut walk = Walk::new();
         let mut object = 0;

@@ -12,7 +12,7 @@ use super::{Shared, lock};
 use crate::error::Printable;
 use crate::io::Purpose;
 use crate::memory::process::Process;
-use crate::segment::record::Seen;
+use crate::segment::record::SeenMember;
 use farfield_fabric::stall::{self, Clock, DescribeWait, Waits};
 use farfield_words::Address;
 use farfield_words::ThreadId;
@@ -127,14 +127,14 @@ impl Shared {
     }
 
     /// Stores the members, for reports.
-    pub(crate) fn note_members(&self, members: &[Seen]) {
+    pub(crate) fn note_members(&self, members: &[SeenMember]) {
         if self.stall_limit.is_some() {
-            let other = |seen: &Seen| Other {
+            let other = |seen: &SeenMember| Other {
                 identity: seen.identity,
                 pid: seen.pid(),
                 is_gone: seen.is_gone(),
                 slot: seen.slot(),
-                attends: seen.words.attends,
+                attends: seen.words.sweep_answer,
             };
             *lock(&self.others.0) = members.iter().map(other).collect();
         }

@@ -21,12 +21,12 @@ impl ComputeThread {
     pub(crate) async fn answer_sweep(&self) -> Result<Option<u64>> {
         let Some(member) = self.process.member() else { return Ok(None) };
         let sweep_barrier = &self.process.sweep_barrier;
-        let [debts, collected, _, swept, sweeper, list] = self.read_array(control::debts()).await?;
-        let is_due = debts != collected && debts != swept;
+        let [exits, collected, _, swept, sweeper, list] = self.read_array(control::unclean_exits()).await?;
+        let is_due = exits != collected && exits != swept;
         // The list of a sweeper that has died stays.
         let is_free = sweeper == 0 || sweeper == u64::from(member.identity) + 1;
         let is_due = is_due && (is_free || !self.is_member(sweeper - 1).await?);
-        let debt = is_due.then_some(debts);
+        let debt = is_due.then_some(exits);
         if list == 0 {
             sweep_barrier.hear(None);
             return Ok(debt);
@@ -50,7 +50,7 @@ impl ComputeThread {
             None => self.receive_candidates(page, number, !head.not_ranges as usize).await?,
         };
         self.hear_of_sweep();
-        let attends = Record::attends(member.record());
+        let attends = Record::sweep_answer(member.record());
         let has_said = sweep_barrier.has_said();
         if has_said & !VETOES_REQUESTED != number {
             if self.has_process_heard(&candidates) {

@@ -142,13 +142,13 @@ impl ComputeThread {
     pub(crate) async fn sweep(&self, pace: &Pace) -> Result<SweepOutcome> {
         let Some(member) = self.process.member() else { return Ok(SweepOutcome::Nothing) };
         let me = member.identity;
-        let [debts, collected, _, swept, sweeper] = self.read_array(control::debts()).await?;
+        let [exits, collected, _, swept, sweeper] = self.read_array(control::unclean_exits()).await?;
         let left_bytes = self.read_word(control::left_bytes()).await?;
         let word = u64::from(me) + 1;
         // An earlier sweep of this process may have failed before it cleared the word.
         let is_free = sweeper == 0 || sweeper == word || !self.is_member(sweeper - 1).await?;
-        if debts == collected
-            || debts == swept
+        if exits == collected
+            || exits == swept
             || !is_free
             || self.compare_exchange_word(control::sweeper(), sweeper, word).await? != sweeper
         {
@@ -161,7 +161,7 @@ impl ComputeThread {
         };
         self.withdraw_list(pace).await?;
         if let Ok(SweepOutcome::Bytes(_)) = outcome {
-            self.write_word(control::swept_debts(), debts).await?;
+            self.write_word(control::swept_exits(), exits).await?;
             self.fetch_add_word(control::left_bytes(), left_bytes.wrapping_neg()).await?;
         }
         self.compare_exchange_word(control::sweeper(), word, 0).await?;
@@ -333,7 +333,7 @@ impl ComputeThread {
             if !self.is_still_valid(round, until).await? || members.iter().any(|member| member.is_gone()) {
                 return Ok(false);
             }
-            if members.iter().all(|member| member.words.attends == word) {
+            if members.iter().all(|member| member.words.sweep_answer == word) {
                 return Ok(true);
             }
             pace.park(self).await;

@@ -28,7 +28,7 @@ fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
     let run = next.run(1, async |ct| {
         {
             let mut given_up = pin!(ct.while_alone(async |_| std::future::pending().await));
-            let polled: Poll<Result<Result<(), Vec<Seen>>>> =
+            let polled: Poll<Result<Result<(), Vec<SeenMember>>>> =
                 given_up.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             assert!(polled.is_pending());
         }

@@ -9,17 +9,16 @@ use farfield_sim::Fault;
 fn states_survive_their_word() {
     for identity in [None, Some(0), Some(u32::MAX - 1)] {
         for evicted_by in [None, Some(0), Some(7)] {
-            let state = State { identity, evicted_by };
-            assert_eq!(State::from_word(state.to_word()), state);
+            let state = RecordState { identity, evicted_by };
+            assert_eq!(RecordState::from_word(state.to_word()), state);
         }
     }
-    assert_eq!(State::from_word(0), State { identity: None, evicted_by: None });
+    assert_eq!(RecordState::from_word(0), RecordState { identity: None, evicted_by: None });
 }
 
-/// Processes that die, and evict each other over it, which may die of that in turn: in the end nobody is left behind, and a slot
-/// whose record is free is 0.
+/// Processes die, and evictors die while they evict. In the end no dead process has a record, and a slot whose record is free is 0.
 #[test]
-fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
+fn a_dead_process_is_evicted_once_even_if_evictors_die() {
     let (mut evicted, mut died) = (0, 0);
     let seeds = if cfg!(debug_assertions) { 100 } else { 2000 };
     for seed in 0..seeds {
@@ -30,7 +29,7 @@ fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
             let chains = 10 + (seed * 31 + compute * 47) % 40;
             simulation.inject(Fault::crash(compute as usize).after_chains(chains));
         }
-        // Their keepers do so, too.
+        // Keepers evict, too.
         let ended = cluster.run_surviving(6, async |ct| {
             for _ in 0..30 {
                 ct.evict_gone(|_| false).await?;
@@ -42,7 +41,7 @@ fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
         let ended = ended.unwrap_or_else(|error| panic!("{url}: {error}"));
         died += ended.iter().filter(|ended| ended.is_none()).count();
         evicted += cluster.shared.world().unwrap().lock().peek(control::evictions());
-        // Others take the places of those who are gone, and the epoch goes on.
+        // New processes take the places of dead ones, and the epoch advances.
         let checked = cluster.run(6, async |ct| {
             ct.evict_gone(|_| false).await?;
             ct.barrier("evicted").await?;
@@ -55,7 +54,7 @@ fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
             }
             let member = ct.process.member().expect("there are others");
             let state = ct.read_word(member.record()).await?;
-            assert_eq!(state, State::of(member.identity), "{url}: a record was taken from its process");
+            assert_eq!(state, RecordState::of(member.identity), "{url}: a record was taken from its process");
             Ok(())
         });
         checked.unwrap_or_else(|error| panic!("{url}: {error}"));
@@ -68,6 +67,6 @@ fn whoever_dies_is_evicted_once_also_by_evictors_that_die() {
     }
     assert!(
         died as u64 == 4 * seeds && evicted >= died as u64,
-        "{died} died, {evicted} evictions by those who lived on"
+        "{died} died, {evicted} evictions by the survivors"
     );
 }
