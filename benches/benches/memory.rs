@@ -107,7 +107,7 @@ fn far_objects_crossing(cluster: &Cluster) -> Duration {
     let ends = pair::<RemotePtr<Object>>().map(|end| std::sync::Mutex::new(Some(end)));
     let started = Instant::now();
     let run = cluster.run(2, async |ct| {
-        let end = ends[ct.index()].lock().expect("nobody panics with it").take();
+        let end = ends[ct.index()].lock().expect("no thread panics while it holds the lock").take();
         let (to, from) = end.expect("each thread takes its own");
         for turn in 0..BATCHES {
             let mut batch = Vec::with_capacity(BATCH);

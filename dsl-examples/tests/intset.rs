@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> &str {
 fn report(words: &str) -> Value {
     let output = intset(&format!("--format json {words}"));
     assert!(output.status.success(), "{words}: {}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "", "no bar where nobody looks");
+    assert_eq!(text(&output.stderr), "", "no progress bar without a terminal");
     assert_eq!(text(&output.stdout).lines().count(), 1, "one object and nothing else");
     serde_json::from_slice(&output.stdout).unwrap()
 }

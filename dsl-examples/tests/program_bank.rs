@@ -1,5 +1,6 @@
-//! A bank: transfers take the locks of both accounts at once, in any order. The locks themselves refuse a transfer from an account to itself,
-//! so the program needs no check for it. The bank is compared with a sequential model; two planted mistakes are found.
+//! A bank: transfers take the locks of both accounts together, in any order. The runtime refuses to take an account's lock twice, so the
+//! program needs no check for a transfer from an account to itself. The bank is compared with a sequential model, which finds two planted
+//! mistakes.
 
 use farfield::Error;
 use farfield::prelude::*;
