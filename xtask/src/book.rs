@@ -1,9 +1,8 @@
-//! The book: built with mdBook, and checked for what mdBook lets pass.
+//! Builds the book with mdBook, and checks it further than mdBook does.
 //!
-//! mdBook reports a broken include in its log and goes on, and does not look at links at all. So the includes of every
-//! page are checked first, and what the listings show. Then the pages that mdBook made: no directive is left in them, each
-//! relative link leads to a page, and to a place on it, that exists; and the search finds every page. Rust code may not be typed into
-//! a page; it is included from files that are compiled and run.
+//! mdBook only logs a broken include, and does not check links. So this task first checks the includes of every page and the listings. Then
+//! it checks the generated pages: no directive remains, each relative link points to an existing page and anchor, and the search index
+//! contains every page. A page may not contain typed Rust code; code is included from files that are compiled and run.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -38,7 +37,7 @@ pub(crate) fn run() -> Result<(), String> {
     report(&faults)
 }
 
-/// Shows the book that was built.
+/// Opens the built book.
 pub(crate) fn open() -> Result<(), String> {
     let index = root().join("book/book/index.html");
     let index = index.to_str().ok_or("the workspace's path is not UTF-8")?;
@@ -58,14 +57,14 @@ fn build(book: &Path) -> Result<(), String> {
     built.map_err(|error| format!("{error:#}"))
 }
 
-/// Without mdBook this task runs itself again with it.
+/// Without mdBook the task runs itself with the feature.
 #[cfg(not(feature = "book"))]
 fn build(_: &Path) -> Result<(), String> {
     let words = ["cargo", "run", "--quiet", "--package", "xtask", "--features", "book", "--", "book"];
     crate::workspace::run(&words, &[])
 }
 
-/// What is wrong with the pages that were made in `folder` from those in `sources`.
+/// Checks the generated pages in `folder` against their `sources`.
 fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
     let mut texts = HashMap::new();
     for page in files(folder, "html") {
@@ -77,13 +76,13 @@ fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
     for (page, text) in &texts {
         let name = page.strip_prefix(folder).expect("below the folder");
         let source = sources.join(name).with_extension("md");
-        // The page that shows all others at once has their links, which lead from elsewhere; and mdBook's own search
-        // and error pages have none of ours.
+        // The print page has all other pages' links, relative to other folders. mdBook's error page and table of contents have no links of
+        // ours.
         if ["print.html", "404.html", "toc.html"].iter().any(|own| page.ends_with(own)) {
             continue;
         }
         if text.contains("{{#") {
-            faults.push(format!("{}: a directive is left", place(&source, page, "{{#")));
+            faults.push(format!("{}: a directive remains", place(&source, page, "{{#")));
         }
         if text.contains("class=\"boring\"") {
             faults.push(format!("{}: a listing has hidden lines", name.display()));
@@ -99,7 +98,7 @@ fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
                 anchor.is_empty() || anchors.get(&target).is_none_or(|anchors| anchors.contains(anchor));
             if !known || !placed {
                 let written = link.replacen(".html", ".md", 1);
-                faults.push(format!("{}: the link `{link}` leads nowhere", place(&source, page, &written)));
+                faults.push(format!("{}: the link `{link}` is broken", place(&source, page, &written)));
             }
         }
     }
@@ -107,10 +106,10 @@ fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
     Ok(faults)
 }
 
-/// The files of mdBook's search. Their names have hashes of what is in them.
+/// The files of mdBook's search. Their names contain hashes.
 const SEARCH: [&str; 4] = ["elasticlunr-", "mark-", "searcher-", "searchindex-"];
 
-/// What is missing for the search of the book that was made in `folder`: its programs, or pages of its index.
+/// The missing parts of the search in `folder`: its programs, or pages in its index.
 fn check_search(folder: &Path) -> Result<Vec<String>, String> {
     let scripts = files(folder, "js");
     let found = |start: &str| {
@@ -129,7 +128,7 @@ fn check_search(folder: &Path) -> Result<Vec<String>, String> {
     for page in files(folder, "html") {
         let name = page.strip_prefix(folder).expect("below the folder").to_string_lossy();
         let is_chapter = !["404.html", "index.html", "print.html", "toc.html"].contains(&&*name);
-        // An address in the index is the page's, with or without a heading.
+        // An address in the index is a page's, with or without an anchor.
         if is_chapter
             && ![format!("\"{name}\""), format!("\"{name}#")].iter().any(|page| index.contains(page))
         {
@@ -142,7 +141,7 @@ fn check_search(folder: &Path) -> Result<Vec<String>, String> {
     Ok(faults)
 }
 
-/// `file:line` of the first line that has `text`: of the page's source, or of the page itself if mdBook put it there.
+/// `file:line` of the first line with `text`: in the page's source, or in the generated page if mdBook inserted it.
 fn place(source: &Path, page: &Path, text: &str) -> String {
     let line_in = |file: &Path| {
         let content = std::fs::read_to_string(file).ok()?;
@@ -155,7 +154,7 @@ fn place(source: &Path, page: &Path, text: &str) -> String {
     format!("{}:{line}", file.strip_prefix(root()).unwrap_or(file).display())
 }
 
-/// Whether a link begins as `https:` does, and so leads out of the book.
+/// Returns whether a link begins with a scheme such as `https:`, and so points outside the book.
 fn has_scheme(link: &str) -> bool {
     link.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
 }
@@ -170,7 +169,7 @@ fn values<'a>(html: &'a str, attribute: &str) -> HashSet<&'a str> {
 mod tests {
     use super::*;
 
-    /// Checks two pages, of which the second is made from the source `source`; gives the faults.
+    /// Checks two pages, of which the second is generated from `source`; returns the faults.
     fn faults(second: &str, source: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_without_its_search_is_found() {
+    fn an_incomplete_search_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         std::fs::create_dir_all(folder.join("part")).unwrap();
@@ -221,16 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_link_and_hidden_line_is_found_where_it_was_written() {
+    fn broken_links_and_hidden_lines_are_found_at_their_source() {
         let page = r##"{{#include x}} <span class="boring"> <a href="../c.html">z</a> <a href="#gone"> <img src="gone.png">"##;
         let faults = faults(page, "text\n[z](../c.md)\n\n[y](#gone)\n");
         assert_eq!(faults.len(), 6, "{faults:?}");
         let has = |end: &str| faults.iter().any(|fault| fault.ends_with(end));
-        assert!(has("part/b.md:2: the link `../c.html` leads nowhere"), "{faults:?}");
-        assert!(has("part/b.md:4: the link `#gone` leads nowhere"), "{faults:?}");
-        assert!(has("part/b.html:1: the link `gone.png` leads nowhere"), "{faults:?}");
-        assert!(has("part/b.html:1: a directive is left"), "{faults:?}");
-        assert!(has("a.html:1: the link `part/b.html#here` leads nowhere"), "{faults:?}");
+        assert!(has("part/b.md:2: the link `../c.html` is broken"), "{faults:?}");
+        assert!(has("part/b.md:4: the link `#gone` is broken"), "{faults:?}");
+        assert!(has("part/b.html:1: the link `gone.png` is broken"), "{faults:?}");
+        assert!(has("part/b.html:1: a directive remains"), "{faults:?}");
+        assert!(has("a.html:1: the link `part/b.html#here` is broken"), "{faults:?}");
         assert!(has("part/b.html: a listing has hidden lines"), "{faults:?}");
     }
 }

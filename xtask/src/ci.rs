@@ -1,14 +1,14 @@
-//! What a change must pass.
+//! The steps that every change must pass.
 
 use std::time::Instant;
 
 use crate::workspace::{self, output, read, root};
 use crate::{book, corrupt, crash, fuzz, package, rdma, soak, tidy};
 
-/// Where loom's build goes: with its `cfg` every crate is another one, which would push the ordinary build out.
+/// Build folder of loom: its `cfg` changes every crate, and would evict the ordinary build.
 const LOOM_TARGET: &str = "target/loom";
 
-/// Runs every step, in order; says how long each took.
+/// Runs all steps in order, and prints the time of each.
 pub(crate) fn run() -> Result<(), String> {
     let skipped = root().join("target/skipped");
     match std::fs::remove_file(&skipped) {
@@ -34,7 +34,7 @@ pub(crate) fn run() -> Result<(), String> {
     step("model checking", || {
         workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
     })?;
-    // What takes thousands of seeds, and is not run where it is not optimised.
+    // Tests with thousands of seeds, which only optimised builds run.
     let members = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "evicted"];
     let programs =
         ["cargo", "test", "--release", "--quiet", "-p", "farfield-soak", "--test", "planted_runtime"];
@@ -62,7 +62,7 @@ pub(crate) fn run() -> Result<(), String> {
     step("crash test", || crash::run(&crash::Options::short()))?;
     step("corruption", || corrupt::run(&corrupt::Options::short()))?;
     step("soak", || soak::run(&soak::Options::short()))?;
-    // Tests that pass without having tested anything: see `runtime/tests/skip`.
+    // Tests that were skipped: see `runtime/tests/skip`.
     for line in std::fs::read_to_string(&skipped).unwrap_or_default().lines() {
         println!("== {line}");
     }
@@ -77,7 +77,7 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), Str
     Ok(())
 }
 
-/// The README's test command, so that the two can not drift apart.
+/// The README's test command, so that CI runs what the README says.
 fn test_command() -> Result<String, String> {
     let readme = read(&root().join("README.md"))?;
     let mut commands = readme.lines().filter(|line| line.starts_with("cargo "));
@@ -89,7 +89,7 @@ fn test_command() -> Result<String, String> {
     Ok(tests.to_owned())
 }
 
-/// The driver, short, for every structure: what it leaves behind must be sound.
+/// Short runs of `intset` for every structure; each verifies its set.
 fn sets() -> Result<(), String> {
     for structure in ["lazy-list", "harris-list", "hash-set"] {
         for (threads, tasks, share, cluster) in [

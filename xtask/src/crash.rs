@@ -1,29 +1,29 @@
-//! `cargo xtask crash-test`: processes that work on one cluster in shared memory, and are killed.
+//! `cargo xtask crash-test`: kills processes of a cluster in shared memory.
 //!
-//! Four processes work on a lazy list, a Harris list, a stack, a queue, and records of several words. Every 100 ms or so one of them, drawn at random, is
-//! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and go on. After each kill the
-//! epoch has to advance within two leases. At the end both lists must be in order, all operations of all processes linearizable, no lock
-//! held, and no memory lost: so nothing that was acknowledged is lost or doubled, and no record is read that is not whole, unless as one that a
-//! dead writer has left half-written. All of it is done twice:
-//! - in a cluster that is swept (`memnode --sweep`): after the last kill the memory of the dead has to come back while the others work
-//!   on. The figures are `crash.…`.
-//! - in one that is not: what the dead have left must stay within [`MOST_LEFT_PER_DEATH`], `farfield collect` is refused while others
-//!   live, and brings all of it back when none does. The figures are `crash.unswept.…`.
+//! Four processes operate on a lazy list, a Harris list, a stack, a queue, and records of several words. About every 100 ms a random one is
+//! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and continued. After each kill the epoch
+//! must advance within two leases. At the end both lists must be in order, the operations of all processes linearizable, no lock held, and
+//! no memory lost. So no acknowledged operation is lost or duplicated, and no read returns a partial record, except as half-written by a
+//! dead writer. The test runs twice:
+//! - with sweeping (`memnode --sweep`): after the last kill the memory of dead processes must be reclaimed while the others work. The
+//!   figures are `crash.…`.
+//! - without: the memory of dead processes must stay within [`MOST_LEFT_PER_DEATH`]. `farfield collect` is refused while processes live,
+//!   and reclaims all of it afterwards. The figures are `crash.unswept.…`.
 //!
-//! | figure | what it is |
+//! | figure | meaning |
 //! |---|---|
 //! | `crash.kills` | processes that were killed |
-//! | `crash.verified` | whether everything was right: 1 or 0 |
-//! | `crash.leaked_bytes` | the bytes of objects that are neither freed nor reachable from a root |
-//! | `crash.swept_bytes` | the bytes that were taken back from the dead while others lived |
-//! | `crash.swept_after_ms` | how long after the last kill there was nothing more to take back |
-//! | `crash.left_bytes` | what was found after that, when no process lived any more |
-//! | `crash.unswept.counted_bytes` | the bytes of the dead that `farfield status` counted before they were collected |
-//! | `crash.unswept.collected_bytes` | the bytes that `farfield collect` has brought back |
+//! | `crash.verified` | 1 if no fault was found, else 0 |
+//! | `crash.leaked_bytes` | bytes of objects that are neither freed nor reachable from a root |
+//! | `crash.swept_bytes` | bytes of dead processes that were swept while others lived |
+//! | `crash.swept_after_ms` | time from the last kill until all memory was swept |
+//! | `crash.left_bytes` | bytes that were found only later, when no process lived |
+//! | `crash.unswept.counted_bytes` | bytes of dead processes that `farfield status` counted before the collection |
+//! | `crash.unswept.collected_bytes` | bytes that `farfield collect` reclaimed |
 //! | `crash.operations` | operations of all processes that returned |
-//! | `crash.interrupted` | operations that their process was killed in |
-//! | `crash.half_written` | reads that found a record half-written by a process that was killed; it is written anew then |
-//! | `crash.longest_wait_ms` | the longest that the epoch took to advance after a kill |
+//! | `crash.interrupted` | operations whose process was killed |
+//! | `crash.half_written` | reads of records that a killed process left half-written; they are then rewritten |
+//! | `crash.longest_wait_ms` | longest time for the epoch to advance after a kill |
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -39,44 +39,44 @@ use crate::results::Format;
 use crate::workspace::process::{Pipes, Process};
 use crate::workspace::{run as command, target};
 
-/// How many processes, and how often one is killed.
+/// Options of the crash test.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How many processes to kill
+    /// Number of processes to kill
     #[arg(long, default_value_t = 200)]
     kills: u32,
-    /// How many to stop for a while
+    /// Number of processes to stop for a while
     #[arg(long, default_value_t = 0)]
     stops: u32,
-    /// In which way memory is taken back; both if none is given
+    /// How memory of dead processes is reclaimed; by default the test runs both ways
     #[arg(long, value_enum)]
     way: Option<Way>,
-    /// What the choices start from
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How to print the figures
+    /// Output format of the figures
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
 impl Options {
-    /// What every change has to pass.
+    /// The run that every change must pass.
     pub(crate) fn short() -> Self {
         Self { kills: 20, stops: 5, way: None, seed: 1, format: Format::Text }
     }
 }
 
-/// How memory of the dead is taken back.
+/// How memory of dead processes is reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
-    /// While others live
+    /// While other processes live
     Swept,
-    /// When no process lives
+    /// By `farfield collect`, when no process lives
     Collected,
 }
 
 impl Way {
-    /// So much memory that what all the dead leave fits in.
+    /// Enough memory for that of all dead processes.
     fn segment_bytes(self, kills: u32) -> u64 {
         match self {
             Self::Swept => 16 << 20,
@@ -84,7 +84,7 @@ impl Way {
         }
     }
 
-    /// What the figures are called.
+    /// The name of a figure.
     fn figure(self, name: &str) -> String {
         match self {
             Self::Swept => format!("crash.{name}"),
@@ -96,14 +96,15 @@ impl Way {
 const WORKERS: usize = 4;
 const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
 const LEASE: Duration = Duration::from_secs(1);
-/// How much of it may be found only when nobody lives: where numbers look like addresses.
+/// Most bytes that only a collection without processes finds: blocks to which numbers seem to point.
 const MOST_LEFT_BYTES: u64 = 4096;
-/// How long after the last kill all memory of the dead has come back, while the others live.
+/// Timeout after the last kill for sweeping all memory of dead processes.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
-/// How many bytes a worker leaves, on average: it has two threads, nodes of two sizes and four structures. See the book's chapter "When a client dies".
+/// Bytes that a dead worker leaves, on average: it has two threads, nodes of two sizes and four structures. See the book's chapter "When a
+/// client dies".
 const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
 const STOPPED: std::ops::Range<u64> = 50..1500;
-/// How long a program may take to begin or to end.
+/// Timeout for a program to start or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that prints the epoch on request.
@@ -149,7 +150,7 @@ impl Farfield {
         said[name].as_u64().ok_or_else(|| failed(&format_args!("it has no {name}")))
     }
 
-    /// What `farfield collect` does: the bytes that came back, or what it says against it.
+    /// Runs `farfield collect`: returns the bytes reclaimed, or its refusal.
     fn collect(&self) -> Result<u64, String> {
         let said = Command::new(&self.program).args(["collect", "--cluster", &self.url]).output();
         let said = said.map_err(|error| format!("farfield collect: {error}"))?;
@@ -161,7 +162,7 @@ impl Farfield {
         bytes.ok_or_else(|| format!("farfield collect said {said:?}"))
     }
 
-    /// Waits until all deaths are counted, or should be.
+    /// Waits until all deaths are counted, or the timeout; returns whether they are.
     fn wait_until_counted(&self, deaths: u64) -> Result<bool, String> {
         let began = Instant::now();
         while began.elapsed() <= SWEPT_WITHIN {
@@ -173,7 +174,7 @@ impl Farfield {
         Ok(false)
     }
 
-    /// Waits until all memory of the dead has come back, or should have; gives how long that took.
+    /// Waits until all memory of dead processes is swept, or the timeout; returns the time.
     fn wait_until_swept(&self) -> Result<Duration, String> {
         let began = Instant::now();
         while began.elapsed() <= SWEPT_WITHIN && self.figure("uncollected")? > 0 {
@@ -183,7 +184,7 @@ impl Farfield {
     }
 }
 
-/// The test as it runs.
+/// The state of the test.
 struct Test {
     program: PathBuf,
     url: String,
@@ -229,7 +230,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         Some("leaked_bytes") => *value == 0,
         _ => true,
     });
-    if right { Ok(()) } else { Err("the crash test has found something".to_owned()) }
+    if right { Ok(()) } else { Err("the crash test has found a fault".to_owned()) }
 }
 
 type Figures = Vec<(&'static str, u64)>;
@@ -245,12 +246,12 @@ fn start_memory_node(options: &Options, way: Way, programs: &Path, url: &str) ->
     let out = node.0.stdout.take().ok_or("the memory node has no output")?;
     let mut out = BufReader::new(out);
     out.read_line(&mut said).map_err(|error| format!("the memory node: {error}"))?;
-    // Not closed: it may say more.
+    // Kept open, since it may print more.
     node.0.stdout = Some(out.into_inner());
     if said.is_empty() { Err("the memory node did not start".to_owned()) } else { Ok(node) }
 }
 
-/// Kills and stops workers, and replaces those that were killed. Returns how long the epoch took to advance at most after a kill.
+/// Kills and stops workers, and replaces killed ones. Returns the longest time for the epoch to advance after a kill.
 fn kill_and_stop(
     options: &Options,
     test: &mut Test,
@@ -267,7 +268,7 @@ fn kill_and_stop(
         let chosen = test.rng.random_range(0..WORKERS);
         for (number, worker) in workers.iter_mut().enumerate() {
             if let Some(status) = worker.has_ended() {
-                return Err(format!("worker {number} has ended by itself: {status}"));
+                return Err(format!("worker {number} ended by itself: {status}"));
             }
         }
         if stops_before(act + 1) > stops_before(act) {
@@ -312,19 +313,19 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
     if way == Way::Swept {
         let swept_after = farfield.wait_until_swept()?;
         if swept_after > SWEPT_WITHIN {
-            faults.push(format!("the memory of the dead has not come back after {SWEPT_WITHIN:?}"));
+            faults.push(format!("the memory of dead processes was not swept within {SWEPT_WITHIN:?}"));
         }
         of_way.push(("swept_bytes", farfield.figure("swept_bytes")?));
         of_way.push(("swept_after_ms", swept_after.as_millis() as u64));
     } else {
         if !farfield.wait_until_counted(options.kills.into())? {
-            faults.push("not all who were killed have been evicted".to_owned());
+            faults.push("not all killed processes were evicted".to_owned());
         }
         if farfield.figure("uncollected")? < options.kills.into() {
             faults.push("not all deaths are counted".to_owned());
         }
         if farfield.figure("swept_bytes")? > 0 {
-            faults.push("memory was swept in a cluster that was not made so".to_owned());
+            faults.push("memory was swept in a cluster without sweeping".to_owned());
         }
         let pid = format!("(pid {})", workers[0].id());
         match farfield.collect() {
@@ -339,23 +340,25 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
     for (number, worker) in workers.iter_mut().enumerate() {
         worker.end(&format!("worker {number}"), PATIENCE)?;
     }
-    // A worker that ends while another keeps its garbage from being freed leaves that, too; the watch sweeps it.
+    // A worker that ends while another delays the reclamation of its garbage leaves memory, too; the watch sweeps it.
     if way == Way::Swept && farfield.wait_until_swept()? > SWEPT_WITHIN {
-        faults.push("what workers left that have ended has not come back".to_owned());
+        faults.push("the memory of ended workers was not swept".to_owned());
     }
     watch.end()?;
     if way == Way::Collected {
         let collected = farfield.collect()?;
         let most = u64::from(options.kills) * MOST_LEFT_PER_DEATH;
         if collected > most {
-            faults.push(format!("the dead have left {collected} bytes, more than {most}"));
+            faults.push(format!("dead processes have left {collected} bytes, more than {most}"));
         }
-        // What processes said that they held, less what was linked or freed since they said so.
+        // The count includes objects that were linked or freed after their process had counted them.
         if collected < counted / 2 {
-            faults.push(format!("of {counted} bytes that the dead held only {collected} have come back"));
+            faults.push(format!(
+                "only {collected} of the {counted} bytes that dead processes held were collected"
+            ));
         }
         if farfield.collect()? > 0 {
-            faults.push("a collection has left something".to_owned());
+            faults.push("a second collection has found memory".to_owned());
         }
         of_way.push(("collected_bytes", collected));
     }
@@ -368,13 +371,13 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
     let found = String::from_utf8_lossy(&judged.stdout);
     let figure = |name: &str| {
         let line = found.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.parse::<u64>().ok()).ok_or_else(|| format!("the judge gave no {name}"))
+        line.and_then(|value| value.parse::<u64>().ok()).ok_or_else(|| format!("the judge printed no {name}"))
     };
     faults.extend(found.lines().filter_map(|line| line.strip_prefix("fault ")).map(str::to_owned));
     if way == Way::Swept {
         let left_bytes = farfield.figure("collected_bytes")? - collected_before;
         if left_bytes > MOST_LEFT_BYTES {
-            faults.push(format!("{left_bytes} bytes of the dead did not come back while others lived"));
+            faults.push(format!("{left_bytes} bytes of dead processes were not swept while others lived"));
         }
         of_way.push(("left_bytes", left_bytes));
     }

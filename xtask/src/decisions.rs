@@ -1,4 +1,4 @@
-//! The pages of `docs/decisions`: numbered without gaps, of one form, each in the index.
+//! Checks the pages of `docs/decisions`: consecutive numbers, the same parts, and an entry in the index.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::workspace::{files, read};
 /// The parts of a page, in order.
 const PARTS: [&str; 3] = ["Context", "Decision", "Price"];
 
-/// The breaches of the pages in a folder.
+/// Checks the pages of a folder.
 pub(crate) fn breaches(folder: &Path) -> Result<Vec<String>, String> {
     let mut pages = Vec::new();
     for path in files(folder, "md") {
@@ -18,7 +18,7 @@ pub(crate) fn breaches(folder: &Path) -> Result<Vec<String>, String> {
     Ok(check(&pages))
 }
 
-/// The breaches of pages, which are sorted by name.
+/// Checks pages, sorted by name.
 fn check(pages: &[(String, String)]) -> Vec<String> {
     let mut breaches = Vec::new();
     let index = pages.iter().find(|(name, _)| name == "README.md").map_or("", |(_, text)| text);
@@ -57,7 +57,7 @@ fn check(pages: &[(String, String)]) -> Vec<String> {
     breaches
 }
 
-/// Whether a page's name is its number and a title in lower case.
+/// Returns whether a page's name is its number and a title in lower case.
 fn is_named(name: &str, number: &str) -> bool {
     let title = name.strip_prefix(number).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".md"));
     title.is_some_and(|title| {

@@ -1,7 +1,7 @@
-//! `cargo xtask epochs`: what deferring deletions costs as the number of nodes grows, in the simulator.
+//! `cargo xtask epochs`: the cost of deferred reclamation over the number of nodes, in the simulator.
 //!
-//! Runs `epoch_bench` and writes its table (CSV) and a plot (SVG) into the book. Times are virtual, so the files change only
-//! when Farfield does.
+//! Runs `epoch_bench`, and writes its table (CSV) and a plot (SVG) into the book. Times are virtual, so the files change only if Farfield
+//! changes.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use crate::tables::epochs::points;
 use crate::tables::{draw, folder};
 use crate::workspace::{output, run as command, write};
 
-/// Where the files go.
+/// Options of `cargo xtask epochs`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Up to so many nodes, from 1 in powers of two
+    /// Largest number of nodes; it grows from 1 in powers of two
     #[arg(long, default_value_t = 64)]
     max_nodes: u16,
-    /// Where the files go, if not into the book
+    /// Folder of the files; by default that of the book
     #[arg(long)]
     to: Option<PathBuf>,
 }

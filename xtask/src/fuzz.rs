@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz`: what Farfield reads from strangers, with whatever libFuzzer thinks of.
+//! `cargo xtask fuzz`: fuzzes the parsers of untrusted input with libFuzzer.
 //!
-//! The targets are in `runtime/fuzz`, as `cargo fuzz` has them; this builds them with the stable compiler, for which the coverage that
-//! libFuzzer is led by is an option like others. (With a nightly one, `cargo fuzz run url` in `runtime` adds a sanitizer.) What is found
-//! is a file in `runtime/fuzz/artifacts`, and a failure here.
+//! The targets are in `runtime/fuzz`, as for `cargo fuzz`. This task builds them with the stable compiler, whose coverage instrumentation
+//! for libFuzzer is an ordinary option. (With a nightly compiler, `cargo fuzz run url` in `runtime` adds a sanitizer.) An input that fails
+//! is written to `runtime/fuzz/artifacts`, and the task fails.
 
 use std::process::Command;
 
@@ -10,19 +10,19 @@ use clap::Args;
 
 use crate::workspace::{self, create_folder, root};
 
-/// How long to fuzz.
+/// The length of the run.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Seconds for each target
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Only the targets whose names begin so
+    /// Only targets whose names begin with this
     #[arg(long, value_name = "PREFIX")]
     only: Option<String>,
 }
 
 impl Options {
-    /// What every change has to pass.
+    /// The run that every change must pass.
     pub(crate) fn short() -> Self {
         Self { seconds: 5, only: None }
     }
@@ -31,7 +31,7 @@ impl Options {
 const TARGETS: [&str; 8] =
     ["url", "handshake", "welcome", "geometry", "checkpoint", "description", "words", "metrics"];
 
-/// What makes a program tell libFuzzer where it has been.
+/// Coverage instrumentation for libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let target = root().join("target/fuzz");
     let (manifest, target_text) = (fuzz.join("Cargo.toml"), target.display().to_string());
     let manifest = manifest.display().to_string();
-    // With a target named, build scripts and macros are built without the flags.
+    // With `--target`, build scripts and macros are built without the flags.
     let host = workspace::output(&["rustc", "--print", "host-tuple"])?;
     let host = host.trim();
     let build = ["cargo", "build", "--release", "--quiet", "--target", host, "--manifest-path", &manifest];
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let prefix = options.only.as_deref().unwrap_or_default();
     let chosen: Vec<&str> = TARGETS.into_iter().filter(|name| name.starts_with(prefix)).collect();
     if chosen.is_empty() {
-        return Err(format!("--only {prefix}: no target's name begins so"));
+        return Err(format!("--only {prefix}: no target has this prefix"));
     }
     for name in chosen {
         let program = target.join(host).join("release").join(name).display().to_string();
@@ -64,14 +64,14 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         let artifacts = format!("-artifact_prefix={artifacts}");
         let words =
             [&*program, &time, &artifacts, "-max_len=8192", "-timeout=5", "-verbosity=0", &found, &corpus];
-        // What it says of itself is long, and of interest only if something is found.
+        // Its log is long, and printed only after a failure.
         let ran =
             Command::new(words[0]).args(&words[1..]).output().map_err(|error| format!("{name}: {error}"))?;
         if !ran.status.success() {
             eprint!("{}", String::from_utf8_lossy(&ran.stderr));
-            return Err(format!("fuzzing {name} has found something: see runtime/fuzz/artifacts/{name}"));
+            return Err(format!("fuzzing {name} failed: see runtime/fuzz/artifacts/{name}"));
         }
-        println!("fuzz {name}: {} s, nothing found", options.seconds);
+        println!("fuzz {name}: {} s, no failure", options.seconds);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Relative links of the pages that are read in the repository: each leads to a file, and to a heading, that exists.
+//! Checks the relative links of the repository's pages: each must point to an existing file and heading.
 //!
-//! The book's pages are not checked here: their links lead to pages that mdBook makes ([`book`](crate::book)).
+//! The book's links point to pages that mdBook generates: [`book`](crate::book) checks them.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) fn broken(root: &Path) -> Result<Vec<String>, String> {
 pub(crate) fn relative(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
-        // Every second part stands between backquotes: code.
+        // Every second part is between backquotes: code.
         let words = line.split('`').step_by(2).collect::<Vec<_>>().concat();
         let inline = words.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let defined = words.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, link)| link);
@@ -45,7 +45,7 @@ pub(crate) fn relative(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The lines of a page that are no blocks of code, with their numbers.
+/// The lines of a page outside code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -55,12 +55,12 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What is wrong with a link of a page.
+/// The fault of a link on a page.
 fn fault(page: &Path, link: &str) -> Option<&'static str> {
     let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
     let target = if path.is_empty() { page.to_owned() } else { resolved(page, path) };
     if !target.exists() {
-        return Some("leads to no file");
+        return Some("points to no file");
     }
     let is_page = target.extension().is_some_and(|extension| extension == "md");
     if anchor.is_empty() || !is_page {
@@ -69,10 +69,10 @@ fn fault(page: &Path, link: &str) -> Option<&'static str> {
     let text = std::fs::read_to_string(target).unwrap_or_default();
     let mut headings = prose(&text).filter_map(|(_, line)| line.strip_prefix('#'));
     let is_there = headings.any(|heading| slug(heading.trim_start_matches('#').trim()) == anchor);
-    (!is_there).then_some("leads to no heading")
+    (!is_there).then_some("points to no heading")
 }
 
-/// The path that a link on a page leads to.
+/// The path that a link on a page points to.
 pub(crate) fn resolved(page: &Path, link: &str) -> PathBuf {
     let mut target = page.parent().expect("a page is in a folder").to_owned();
     for component in Path::new(link).components() {
@@ -85,7 +85,7 @@ pub(crate) fn resolved(page: &Path, link: &str) -> PathBuf {
     target
 }
 
-/// The anchor that a forge gives a heading.
+/// The anchor that a forge generates for a heading.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -97,7 +97,7 @@ mod tests {
     use crate::workspace::root;
 
     #[test]
-    fn every_link_of_the_repository_leads_to_something() {
+    fn the_repository_has_no_broken_link() {
         assert_eq!(broken(&root()), Ok(vec![]));
     }
 
@@ -111,11 +111,11 @@ mod tests {
         std::fs::write(folder.join("README.md"), links).unwrap();
         assert_eq!(broken(folder), Ok(vec![]));
         for (page, link, why) in [
-            ("README.md", "[x](docs/gone.md)", "leads to no file"),
-            ("ARCHITECTURE.md", "[x]: docs/part/gone.md", "leads to no file"),
-            ("CHANGELOG.md", "![x](gone.svg)", "leads to no file"),
-            ("CONTRIBUTING.md", "[x](docs/part/c.md#gone)", "leads to no heading"),
-            ("docs/part/d.md", "[x](README.md)", "leads to no file"),
+            ("README.md", "[x](docs/gone.md)", "points to no file"),
+            ("ARCHITECTURE.md", "[x]: docs/part/gone.md", "points to no file"),
+            ("CHANGELOG.md", "![x](gone.svg)", "points to no file"),
+            ("CONTRIBUTING.md", "[x](docs/part/c.md#gone)", "points to no heading"),
+            ("docs/part/d.md", "[x](README.md)", "points to no file"),
         ] {
             let sound = std::fs::read_to_string(folder.join(page)).unwrap_or_default();
             std::fs::write(folder.join(page), format!("text\n\n{link}\n")).unwrap();

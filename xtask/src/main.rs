@@ -42,33 +42,33 @@ enum Task {
     Tidy(tidy::Options),
     /// Build the book and check its includes and links
     Book {
-        /// Show it in a browser
+        /// Open it in a browser
         #[arg(long)]
         open: bool,
     },
     /// Package every crate that users depend on, and build each from its archive
     Package,
-    /// Make the book's drawings from their texts
+    /// Generate the book's drawings from their texts
     Drawings,
     /// Measure the figures that the project claims
     Results(results::Options),
     /// Soak the example structures in the simulator, and hunt planted bugs
     SimSoak(soak::Options),
-    /// Test over RDMA: on a device of this host, or in a virtual machine with one in software
+    /// Test over RDMA, on a device of this host or in a virtual machine with a software device
     RdmaTest(rdma::Options),
-    /// Kill processes that work on one cluster in shared memory, and look at what they leave
+    /// Kill processes of a cluster in shared memory, and check the structures, the memory and the logs
     CrashTest(crash::Options),
-    /// Corrupt live far memory, word by word, and look at how programs and tools fare
+    /// Corrupt words of live far memory, and check how programs and tools end
     Corrupt(corrupt::Options),
-    /// Fuzz the parsers of what comes from strangers
+    /// Fuzz the parsers of untrusted input
     Fuzz(fuzz::Options),
-    /// Run the tests that attack the arguments for `unsafe` under address sanitizer, if there is a nightly compiler
+    /// Run the tests of unsafe code under address sanitizer; needs a nightly compiler
     Sanitize,
-    /// Sweep threads and memory nodes in the simulator
+    /// Measure throughput and latency over threads and memory nodes in the simulator
     Scaling(scaling::Options),
-    /// Measure what deferring deletions costs on more and more simulated nodes
+    /// Measure the cost of deferred reclamation over the number of simulated nodes
     Epochs(epochs::Options),
-    /// Draw a table of `scaling` or `epochs`
+    /// Plot a table of `scaling` or `epochs`
     #[cfg(feature = "plot")]
     #[command(hide = true)]
     Plot(tables::plot::Options),

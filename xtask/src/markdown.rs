@@ -1,8 +1,8 @@
-//! Reading the book's sources: includes, fences.
+//! Checks the book's sources: includes and code blocks.
 
 use std::path::{Path, PathBuf};
 
-/// An `{{#include path:anchor}}` and where it stands.
+/// An `{{#include path:anchor}}` and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Include {
     pub(crate) line: usize,
@@ -31,21 +31,21 @@ pub(crate) fn includes(text: &str) -> Vec<Include> {
     found
 }
 
-/// What is wrong with an include, given the folder of its page.
+/// The fault of an include on a page in `folder`.
 pub(crate) fn broken(include: &Include, folder: &Path) -> Option<String> {
     let path = folder.join(&include.path);
     let Ok(text) = std::fs::read_to_string(&path) else {
         return Some(format!("includes `{}`, which does not exist", include.path.display()));
     };
     let anchor = include.anchor.as_ref()?;
-    // In Markdown the mark is a comment with an end.
+    // In Markdown the mark is inside a comment.
     let marks = |line: &str| line.trim().trim_end_matches("-->").trim_end().to_owned();
     let has = |mark: &str| text.lines().any(|line| marks(line).ends_with(&format!("{mark}: {anchor}")));
     let whole = has("ANCHOR") && has("ANCHOR_END");
     (!whole).then(|| format!("includes `{}`, which has no anchor `{anchor}`", include.path.display()))
 }
 
-/// What a listing shows that its readers do not need: hidden lines of a doc example, and doc examples of the source.
+/// Lines of a listing that distract readers: hidden lines of a doc example, and doc examples of the source.
 pub(crate) fn noise(include: &Include, folder: &Path) -> Option<String> {
     if include.path.extension().is_none_or(|extension| extension != "rs") {
         return None;
@@ -67,7 +67,7 @@ pub(crate) fn noise(include: &Include, folder: &Path) -> Option<String> {
     Some(format!("the listing `{what}` has {why}: `{found}`"))
 }
 
-/// The lines that an include shows.
+/// The lines of an include.
 fn listing<'a>(text: &'a str, anchor: Option<&str>) -> impl Iterator<Item = &'a str> {
     let mut shown = text.lines();
     let end = anchor.map(|anchor| {
@@ -78,11 +78,11 @@ fn listing<'a>(text: &'a str, anchor: Option<&str>) -> impl Iterator<Item = &'a 
     shown.take_while(move |line| end.as_ref().is_none_or(|end| !line.trim_end().ends_with(end)))
 }
 
-/// What a block of a page may be that is not Rust: no compiler would have an opinion on it.
+/// Languages of code blocks besides Rust: those that need no compiler.
 const OTHER_BLOCKS: &[&str] = &["console", "text", "toml"];
 
-/// The blocks of code that nothing checks, by the line where they begin, and what is wrong with each: Rust must be
-/// included, and a block must say what it is, lest Rust hide in one.
+/// Code blocks that are not checked, by line, and why. Rust must be included, and every block must name its language, so that no Rust is
+/// hidden.
 pub(crate) fn unsound_blocks(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut block: Option<(usize, bool)> = None;

@@ -1,17 +1,17 @@
 //! Packages: `cargo xtask package` builds every crate that users depend on from the archive that cargo would publish.
 //!
-//! The file list of each package must have its licences, its README and its manifest; a licence is a link to the workspace's file, which cargo
-//! replaces by the text.
+//! Each package must contain its licences, its README and its manifest. A licence is a link to the workspace's file, which cargo replaces
+//! by the text.
 //!
-//! The crates depend on each other, and none is published yet. Cargo's own verification serves their archives to each other, but keeps the sources
-//! of an unpublished version that it has unpacked once, so a second run would build against old sources. Therefore the archives are packaged without
-//! verification, unpacked into a workspace of their own, and built there.
+//! The crates depend on each other, and none is published yet. Cargo's own verification resolves them from the archives, but keeps the
+//! unpacked sources of an unpublished version, so a second run would build old sources. Therefore the archives are created without
+//! verification, unpacked into a separate workspace, and built there.
 
 use std::path::Path;
 
 use crate::workspace::{self, output, root, target};
 
-/// The crates that users depend on, with their folders: those without `publish = false`.
+/// The crates that users depend on (those without `publish = false`), with their folders.
 const PACKAGES: [(&str, &str); 7] = [
     ("farfield-words", "runtime/words"),
     ("farfield-fabric", "runtime/fabric"),
@@ -21,9 +21,9 @@ const PACKAGES: [(&str, &str); 7] = [
     ("farfield-testing", "runtime/testing"),
     ("farfield-cli", "cli"),
 ];
-/// The files that every package has.
+/// Files that every package must contain.
 const FILES: [&str; 4] = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
-/// The lines that every manifest has, by their beginnings.
+/// Beginnings of lines that every manifest must contain.
 const METADATA: [&str; 7] = [
     "description = ",
     "license.workspace",
@@ -51,7 +51,7 @@ pub(crate) fn run() -> Result<(), String> {
     build_archives()
 }
 
-/// Unpacks the archives into a workspace, in which each crate stands for its published version, and builds it.
+/// Unpacks the archives into a workspace in which each crate replaces its published version, and builds it.
 fn build_archives() -> Result<(), String> {
     let archives = target().join("package");
     let folder = archives.join("unpacked");
@@ -64,7 +64,7 @@ fn build_archives() -> Result<(), String> {
     let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("the workspace's path is no text");
     for (package, _) in PACKAGES {
         let archive = text(&archives.join(format!("{}.crate", unpacked(package))))?;
-        // With the time of unpacking: the archive has one time for all files and versions, by which cargo would take them for built.
+        // `-m` sets the time of unpacking: all archives have the same time, so cargo would consider changed files built.
         workspace::run(&["tar", "-xzmf", &archive, "-C", &text(&folder)?], &[])?;
     }
     std::fs::write(folder.join("Cargo.toml"), manifest()).map_err(failed)?;
@@ -75,7 +75,7 @@ fn build_archives() -> Result<(), String> {
     workspace::run(&command, &[("CARGO_TARGET_DIR", &built)])
 }
 
-/// The folder that a package's archive has.
+/// The folder inside a package's archive.
 fn unpacked(package: &str) -> String {
     format!("{package}-{}", env!("CARGO_PKG_VERSION"))
 }
@@ -95,12 +95,12 @@ fn manifest() -> String {
     )
 }
 
-/// The required files that a package's list lacks.
+/// The required files that are missing in a package's list.
 fn missing_files(listed: &str) -> impl Iterator<Item = &'static str> + '_ {
     FILES.into_iter().filter(|file| !listed.lines().any(|line| line == *file))
 }
 
-/// The required lines that a manifest lacks.
+/// The required lines that are missing in a manifest.
 fn missing_metadata(manifest: &str) -> impl Iterator<Item = &'static str> + '_ {
     METADATA.into_iter().filter(|start| !manifest.lines().any(|line| line.starts_with(start)))
 }

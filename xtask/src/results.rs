@@ -1,7 +1,7 @@
-//! Measures the project's figures, prints them, and writes the tables that show them.
+//! Measures the project's figures, prints them, and writes their tables.
 //!
-//! The book's table has all figures, the README's the few of [`HEADLINES`]. Both are written from one measurement, and
-//! [`breaches`] compares them with the table that the book's values give: no row of either is typed by hand.
+//! The book's table has all figures, and the README's has the [`HEADLINES`]. Both are written from one measurement. [`breaches`] compares
+//! them with the tables generated from the book's values, so no row can be typed by hand.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -12,37 +12,37 @@ use serde_json::{Map, Number, Value};
 use crate::figures::{FIGURES, Figure, HEADLINES, Source};
 use crate::workspace::{self, Measured, measured, output, read, root, write};
 
-/// How to measure and print.
+/// Options of `cargo xtask results`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Only the figures whose names begin with this
     #[arg(long, value_name = "PREFIX")]
     only: Option<String>,
-    /// How to print them
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write the tables of the book and of README.md anew
+    /// Rewrite the tables of the book and of README.md
     #[arg(long)]
     update_tables: bool,
-    /// Write both tables anew with the values that the book's has, as after a change of a description; measure nothing
+    /// Rewrite both tables with the book's values, for example after a change of a description; measure nothing
     #[arg(long, conflicts_with_all = ["only", "format", "update_tables"])]
     reword_tables: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// `name value unit`, a line each
+    /// Lines of `name value unit`
     Text,
     /// One JSON object of names and values
     Json,
 }
 
-/// The book's table, below the workspace.
+/// The book's table, relative to the workspace.
 const BOOK: &str = "book/src/results/figures.md";
-/// Where the table begins and ends in the README.
+/// The markers of the README's table.
 const BEGIN: &str = "<!-- results: begin -->\n";
 const END: &str = "<!-- results: end -->";
-/// The most lines of the README's table.
+/// Most lines of the README's table.
 const SHORT: usize = 15;
 const _: () = assert!(HEADLINES.len() + 2 <= SHORT, "the README's table is short");
 
@@ -78,10 +78,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.update_tables { write_tables(&machine()?, &measured) } else { Ok(()) }
 }
 
-/// What the commands did that have been run: several figures may come from one.
+/// Measured commands; several figures may come from one.
 type Runs = HashMap<&'static str, Measured>;
 
-/// Runs the figure's command, unless that has been done, and takes the value from what it did.
+/// Runs the figure's command, unless it has been run, and extracts the value.
 fn measure(figure: &Figure, runs: &mut Runs) -> Result<Number, String> {
     let failed = |why: String| format!("{}: {why}", figure.name);
     if !runs.contains_key(figure.command) {
@@ -98,13 +98,13 @@ fn measure(figure: &Figure, runs: &mut Runs) -> Result<Number, String> {
         Source::Printed => value(figure, &run.printed),
         Source::Seconds => rounded(run.seconds).ok_or_else(|| failed("no time".to_owned())),
         Source::PeakMib => {
-            let peak = run.peak_kib.ok_or_else(|| failed("this system does not tell".to_owned()))?;
+            let peak = run.peak_kib.ok_or_else(|| failed("this system does not report it".to_owned()))?;
             Ok(Number::from(peak.div_ceil(1024)))
         }
     }
 }
 
-/// The figure's value in what its command printed: a number as JSON has it, so neither an infinity nor none at all.
+/// The figure's value in its command's output: a JSON number, so no infinity and no NaN.
 fn value(figure: &Figure, printed: &str) -> Result<Number, String> {
     let value = printed.lines().find_map(|line| line.trim().strip_prefix(figure.name)?.trim().parse().ok());
     value.ok_or_else(|| format!("{}: `{}` did not print it", figure.name, figure.command))
@@ -112,7 +112,7 @@ fn value(figure: &Figure, printed: &str) -> Result<Number, String> {
 
 /// Figures and their values.
 type Values<'a> = [(&'a Figure, Number)];
-/// What the book's table records: the machine, and the values.
+/// The machine and the values of the book's table.
 type Recorded = (String, Vec<(&'static Figure, Number)>);
 
 /// Writes both tables.
@@ -132,14 +132,14 @@ fn table(machine: &str, values: &Values<'_>) -> String {
     table
 }
 
-/// The README's table: of all values, the headlines.
+/// The README's table: the headlines among the values.
 fn short(machine: &str, values: &Values<'_>) -> Result<String, String> {
     let value_of = |name: &&str| values.iter().find(|(figure, _)| figure.name == *name).cloned();
     let chosen: Option<Vec<_>> = HEADLINES.iter().map(value_of).collect();
     Ok(table(machine, &chosen.ok_or("the values have not all figures of the README")?))
 }
 
-/// The README with another table.
+/// Replaces the README's table.
 fn with_table(readme: &str, table: &str) -> Result<String, String> {
     let missing = || "README.md: the markers of the results table are missing".to_owned();
     let (before, rest) = readme.split_once(BEGIN).ok_or_else(missing)?;
@@ -147,7 +147,7 @@ fn with_table(readme: &str, table: &str) -> Result<String, String> {
     Ok(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
-/// The machine and the values of the book's table, which must have every figure once and no other.
+/// The machine and the values of the book's table, which must have every figure exactly once.
 fn recorded(table: &str) -> Result<Recorded, String> {
     let machine = table.lines().find_map(|line| line.strip_prefix("Measured on ")?.strip_suffix('.'));
     let machine = machine.ok_or(format!("{BOOK}: does not say on what it was measured"))?;
@@ -164,7 +164,7 @@ fn recorded(table: &str) -> Result<Recorded, String> {
     Ok((machine.to_owned(), values))
 }
 
-/// The breaches of the two tables: each must be as `--update-tables` writes it from the book's values.
+/// Compares both tables with those that `--update-tables` would write from the book's values.
 pub(crate) fn breaches(book: &str, readme: &str) -> Vec<String> {
     let check = || {
         let (machine, values) = recorded(book)?;
@@ -180,12 +180,12 @@ pub(crate) fn breaches(book: &str, readme: &str) -> Vec<String> {
     check().unwrap_or_else(|error: String| vec![error])
 }
 
-/// The breaches of the repository's tables.
+/// Checks the repository's tables.
 pub(crate) fn check_tables() -> Result<Vec<String>, String> {
     Ok(breaches(&read(&root().join(BOOK))?, &read(&root().join("README.md"))?))
 }
 
-/// What the figures were measured on.
+/// The machine on which figures are measured.
 fn machine() -> Result<String, String> {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no_figure() {
+    fn a_figure_must_be_a_number() {
         for printed in ["", "ui.cases many", "ui.cases NaN", "ui.cases inf", "ui.cases", "ui.cases.most 3"] {
             let error = value(&UI_CASES, printed).unwrap_err();
             assert!(
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(run(&options), Err("--only moon: no figure's name begins so".to_owned()));
     }
 
-    /// A book's and a README's table with some values.
+    /// Tables of the book and the README with some values.
     fn tables() -> (String, String) {
         let values: Vec<_> =
             FIGURES.iter().zip(1u64..).map(|(figure, value)| (figure, value.into())).collect();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_show_what_one_measurement_gave() {
+    fn both_tables_show_one_measurement() {
         let (book, readme) = tables();
         assert_eq!(breaches(&book, &readme), [""; 0]);
         let (machine, values) = recorded(&book).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_into_a_table_is_found() {
+    fn manual_edits_of_a_table_are_found() {
         let (book, readme) = tables();
         let row = |name: &str| format!("| `{name}` | ");
         let first = row(HEADLINES[0]);

@@ -1,26 +1,26 @@
-//! `cargo xtask sanitize`: the tests that attack the arguments for `unsafe`, under address sanitizer.
+//! `cargo xtask sanitize`: runs the tests of unsafe code under address sanitizer.
 //!
-//! Where a comment argues why a pointer may be followed, a test follows it in the cases that the argument excludes, or nearly: the last word, a
-//! buffer that has just been given back, an object that moved, a future that was dropped in flight. Without a sanitizer most wrong
-//! accesses look right. With it, what is freed, out of bounds, or on a stack frame that is gone is found where it happens.
+//! Where a comment proves that a pointer is valid, a test uses it at the limits of the proof: the last word, a buffer just after its
+//! release, an object that moved, a future that was dropped in flight. Most invalid accesses go unnoticed without a sanitizer. It detects
+//! accesses to freed memory, out of bounds, or to a dead stack frame where they happen.
 //!
-//! | what | by which test |
+//! | subject | tests |
 //! |---|---|
-//! | far memory's bounds and alignment, buffers on the stack, requests of RDMA, chains given up, connections lost, the conformance suite on the host and in shared memory | the library's own |
+//! | bounds and alignment of far memory, stack buffers, RDMA requests, abandoned chains, lost connections, the conformance suite on the host and in shared memory | the library's unit tests |
 //! | casts of words to plain data, padding, generated layouts | `macro_*`, `versioned` |
-//! | allocation and reclamation: an object that is freed and used again | `memory`, `local_epoch`, `cached` |
-//! | futures that are dropped, threads that end with chains in flight | `chain`, `locks`, `runs`, `client` |
-//! | mappings that outlive threads and processes, killed ones among them | `shm`, `killed` |
-//! | the epochs that the benchmarks compare with | `farfield-benches` |
+//! | allocation and reclamation: an object that is freed and reused | `memory`, `local_epoch`, `cached` |
+//! | dropped futures, threads that end with chains in flight | `chain`, `locks`, `runs`, `client` |
+//! | mappings that outlive threads and processes, also killed ones | `shm`, `killed` |
+//! | the epoch implementations that benchmarks compare with | `farfield-benches` |
 //!
-//! What it can not see: far memory itself is one mapping, so a wrong address inside it is a word like another. The tests of
-//! `fabric/host/arena` therefore compare addresses. Memory that was never written is not tracked either, nor are data races: both
-//! sanitizers need a standard library that was built with them, so the sources of one, which a toolchain does not bring by itself.
+//! Limits: far memory is one mapping, so a wrong address inside it is valid for the sanitizer; the tests of `fabric/host/arena` therefore
+//! compare addresses. Uninitialised memory and data races are not detected: both sanitizers need a standard library built with them, hence
+//! its sources, which toolchains do not include.
 //!
-//! `allocator` is left out, which takes six minutes with it, and has no `unsafe` of its own; and what measures time.
+//! `allocator` is omitted: it takes six minutes under the sanitizer and contains no `unsafe`. So are tests that measure time.
 //!
-//! Needs a nightly compiler, and is skipped where there is none. It takes two and a half minutes of processor time once the dependencies are
-//! built, so it is no part of `cargo xtask ci`: run it after a change to `unsafe`, or to what such a block relies on.
+//! The task needs a nightly compiler, and is skipped without one. It takes two and a half minutes of processor time after the dependencies
+//! are built, so it is not part of `cargo xtask ci`. Run it after a change of `unsafe` code, or of code that such a block relies on.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,10 +30,10 @@ use crate::workspace::{self, create_folder, output, root, target, write};
 const TOOLCHAIN: &str = "nightly";
 const FLAGS: &str = "-Zsanitizer=address";
 
-/// The library's crates, whose own tests are run. `unsafe` is in the first two.
+/// The library's crates, whose unit tests are run. `unsafe` is in the first two.
 const LIBRARY: &[&str] = &["farfield-words", "farfield-fabric", "farfield-sim", "farfield"];
 
-/// The library's tests that are programs of their own.
+/// The library's integration tests.
 const TESTS: &[&str] = &[
     "cached",
     "chain",
@@ -50,11 +50,11 @@ const TESTS: &[&str] = &[
     "versioned",
 ];
 
-/// What tests leak on purpose: a process that dies drops nothing, and a program may forget a guard.
+/// Intended leaks: a process that dies drops nothing, and a program may forget a guard.
 const LEAKS: &str = "leak:whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out\n\
                      leak:a_write_that_is_leaked_ends_with_its_thread\n";
 
-/// A program that the sanitizer must find at fault, since otherwise it finds nothing at all.
+/// A program with a fault that the sanitizer must detect; otherwise its silence means nothing.
 const FAULTY: &str = "
 fn main() {
     let freed = Box::new(std::env::args().count());
@@ -82,11 +82,11 @@ pub(crate) fn run() -> Result<(), String> {
         ("RUSTFLAGS", FLAGS),
         ("CARGO_TARGET_DIR", &*folder),
         ("LSAN_OPTIONS", &*options),
-        // A pointer into the frame of a function that has returned is found, too.
+        // Also detect pointers into the frames of functions that have returned.
         ("ASAN_OPTIONS", "detect_stack_use_after_return=1"),
     ];
     let host = output(&["rustc", "--print", "host-tuple"])?;
-    // With a target named, build scripts and macros are built without the flags.
+    // With `--target`, build scripts and macros are built without the flags.
     let cargo = ["rustup", "run", TOOLCHAIN, "cargo", "test", "--quiet", "--target", host.trim()];
     let mut library: Vec<&str> = [&cargo[..], &["--lib"]].concat();
     library.extend(LIBRARY.iter().flat_map(|package| ["--package", package]));
@@ -114,13 +114,13 @@ fn nightly() -> Option<String> {
     asked.status.success().then(|| version.trim().to_owned())
 }
 
-/// Whether rdma-core can be linked.
+/// Returns whether rdma-core can be linked.
 fn has_rdma() -> bool {
     let asked = Command::new("pkg-config").args(["--exists", "libibverbs", "librdmacm"]).status();
     asked.is_ok_and(|status| status.success())
 }
 
-/// A use of freed memory is reported.
+/// Checks that a use of freed memory is reported.
 fn finds_a_fault(folder: &Path) -> Result<(), String> {
     let (source, program) = (folder.join("faulty.rs"), folder.join("faulty"));
     write(&source, FAULTY)?;
@@ -133,5 +133,5 @@ fn finds_a_fault(folder: &Path) -> Result<(), String> {
     if said.contains("heap-use-after-free") {
         return Ok(());
     }
-    Err(format!("the sanitizer of {TOOLCHAIN} finds no use of freed memory: it is of no use"))
+    Err(format!("the sanitizer of {TOOLCHAIN} does not detect a use of freed memory"))
 }

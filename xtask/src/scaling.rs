@@ -1,8 +1,8 @@
-//! `cargo xtask scaling`: how a structure scales, in the simulator.
+//! `cargo xtask scaling`: the scaling of a structure, in the simulator.
 //!
-//! Runs `intset` for each number of compute threads and memory nodes, two at a time, and writes what it reports as a table
-//! (CSV) and as a plot (SVG) into the book. Times are virtual: a run's figures depend on its program and its seed and on
-//! nothing else, so the files change only when Farfield does.
+//! Runs `intset` for each number of compute threads and memory nodes, several runs in parallel, and writes the results as a table (CSV) and
+//! a plot (SVG) into the book. Times are virtual, and a run's figures depend only on its program and seed. So the files change only if
+//! Farfield changes.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -15,27 +15,27 @@ use crate::tables::scaling::{Point, table};
 use crate::tables::{draw, folder};
 use crate::workspace::{output, run as command, write};
 
-/// What to sweep.
+/// Options of `cargo xtask scaling`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The structure
+    /// Structure to measure
     #[arg(long, default_value = "hash-set")]
     structure: String,
-    /// Up to so many compute threads, from 1 in powers of two
+    /// Largest number of compute threads; it grows from 1 in powers of two
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     max_threads: u32,
-    /// Up to so many memory nodes, from 1 in powers of two
+    /// Largest number of memory nodes; it grows from 1 in powers of two
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 12))]
     max_nodes: u32,
     /// Operations of each thread
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
     ops: u32,
-    /// Where the files go, if not into the book
+    /// Folder of the files; by default that of the book
     #[arg(long)]
     to: Option<PathBuf>,
 }
 
-/// Sweeps, and writes the files.
+/// Measures all points, and writes the files.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     command(&["cargo", "build", "--release", "--quiet", "--bin", "intset"], &[])?;
     let folder = folder(options.to.as_deref())?;
@@ -51,7 +51,7 @@ fn powers(most: u32) -> Vec<u32> {
     (0..32).map(|shift| 1 << shift).take_while(|power| *power <= most).collect()
 }
 
-/// Runs every point, the largest first, so that none is left for the end.
+/// Measures all points, the largest first, so that the last ones are short.
 fn sweep(options: &Options) -> Result<Vec<Point>, String> {
     let nodes = powers(options.max_nodes);
     let mut wanted: Vec<(u32, u32)> = powers(options.max_threads)
@@ -88,7 +88,7 @@ fn measure(options: &Options, threads: u32, nodes: u32) -> Result<Point, String>
     point(threads, nodes, &printed).ok_or_else(|| format!("`intset` on {url} printed {printed}"))
 }
 
-/// What a report says; nothing if it is not verified, or not a simulated run's.
+/// The point of a report; none if it is not verified, or not from a simulated run.
 fn point(threads: u32, nodes: u32, printed: &str) -> Option<Point> {
     let report: Value = serde_json::from_str(printed).ok()?;
     report["verified"].as_bool().filter(|verified| *verified)?;

@@ -1,7 +1,7 @@
-//! Rules that the compiler does not know.
+//! Rules about source text that the compiler does not check.
 //!
-//! Each rule looks at lines of source. None has exceptions that a file could give itself: what is allowed stands in the
-//! lists below. The tests plant a breach of each rule and see it found.
+//! Each rule checks lines of source. A file can not exempt itself: the lists below have all exceptions. The tests plant a breach of each
+//! rule, which must be found.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,24 +11,24 @@ use crate::imports::{Graph, Level, Packages};
 use crate::workspace::{files, output, read, report, root};
 use crate::{decisions, drawings, links, results};
 
-/// In place of a crate's name.
+/// The value of `--imports` for all crates.
 const ALL: &str = "all";
 
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Print what each room imports, of one crate or of all, instead of checking
+    /// Print the imports of each room, of one crate or of all, instead of checking
     #[arg(long, value_name = "CRATE", num_args = 0..=1, default_missing_value = ALL)]
     imports: Option<String>,
     /// Print the public items that documentation hides, instead of checking
     #[arg(long, conflicts_with = "imports")]
     hidden: bool,
-    /// With `--imports`: print what each file imports
+    /// With `--imports`: print the imports of each file
     #[arg(long, requires = "imports")]
     files: bool,
 }
 
-/// Files that may contain `unsafe`; each of them does.
+/// Files that may contain `unsafe`; each must contain it.
 const UNSAFE_FILES: &[&str] = &[
     "runtime/fabric/src/host/arena.rs",
     "runtime/fabric/src/host/mod.rs",
@@ -51,18 +51,18 @@ const UNSAFE_FILES: &[&str] = &[
     "xtask/src/sanitize.rs",
 ];
 
-/// What only a fabric may do: tell the time, start threads, draw from a generator that no seed repeats.
+/// Only fabrics may use these: clocks, threads, and unseeded random numbers.
 const FABRIC_ONLY: &[&str] =
     &["Instant::now", "SystemTime", "thread::spawn", "thread::Builder", "thread::scope", "rand::rng()"];
 
-/// The crates of the library. Some may not exist yet.
+/// The library's crates.
 const LIBRARY: &[&str] = &["runtime/src/", "runtime/words/src/", "runtime/fabric/src/", "runtime/sim/src/"];
-/// The one of them that [`FABRIC_ONLY`] does not bind.
+/// The library's crate that [`FABRIC_ONLY`] does not bind.
 const FABRICS: &str = "runtime/fabric/src/";
-/// What is built on the library, and is bound, too.
+/// Code that uses the library and is bound, too.
 const STRUCTURES: &str = "dsl-examples/src/";
 
-/// A folder, and a crate that its public interface does not name: that crate's major versions would be ours.
+/// A folder, and a crate that its public interface must not name, since that crate's major versions would become ours.
 const PRIVATE_CRATES: &[(&str, &str)] = &[
     ("runtime/src/", "rand"),
     ("runtime/fabric/src/", "rand"),
@@ -70,8 +70,8 @@ const PRIVATE_CRATES: &[(&str, &str)] = &[
     ("runtime/testing/src/", "todc_utils"),
 ];
 
-/// What waits by itself, and not because something that it awaits does: a future written by hand, a thread that blocks, a retry loop. Each in
-/// the library stands in ARCHITECTURE.md's table of waits, with the clock that ends it.
+/// Leaf waits: futures written by hand, blocking threads, retry loops, rather than waits for another future. ARCHITECTURE.md's table of
+/// waits lists each one of the library, with the clock that ends it.
 const LEAF_WAITS: &[&str] = &[
     "poll_fn(",
     " Future for ",
@@ -99,20 +99,20 @@ const LEAF_WAITS: &[&str] = &[
     "pace.park(",
 ];
 
-/// The one file of the library that prints: see its head.
+/// The only file of the library that prints: see its head.
 const PRINTS: &str = "runtime/fabric/src/stall/mod.rs";
-/// Where programs' attributes are made of the library, which report errors as programs do.
+/// The file that generates programs' attributes, which print errors as programs do.
 const PROGRAMS: &str = "runtime/src/entry.rs";
-/// How printing looks.
+/// Code that prints.
 const PRINTING: &[&str] = &["println!(", "print!(", "stderr()", "stdout()"];
 
-/// What is left over from work in progress.
+/// Remains of unfinished work.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!("];
 
-/// What a test prints that finds nothing to test: hidden, since the test passes.
+/// Text that a test prints when it has nothing to test: it passes, so its output is hidden.
 const SILENT: &[&str] = &["SKIPPED:", "NOT TESTED"];
 
-/// Checks every source file, or prints what an option asks for.
+/// Checks every source file, or prints the list that an option selects.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let packages = packages()?;
     let graph = Graph::new(&packages)?;
@@ -139,19 +139,19 @@ fn packages() -> Result<Packages, String> {
     Packages::new(&metadata, sources.collect::<Result<BTreeMap<_, _>, String>>()?)
 }
 
-/// A file's path from the workspace's folder.
+/// A file's path relative to the workspace's folder.
 fn relative(path: &Path) -> String {
     path.strip_prefix(root()).expect("below the root").to_string_lossy().replace('\\', "/")
 }
 
-/// The breaches of the rules about lines.
+/// Checks the rules about lines.
 fn rules() -> Result<Vec<String>, String> {
     let root = root();
     let mut breaches = Vec::new();
     let mut waits = Vec::new();
     for path in files(&root, "rs") {
         let name = relative(&path);
-        // The rules themselves name what they forbid, and snapshots are no source.
+        // This file names what it forbids, and snapshots are no source.
         if name != "xtask/src/tidy.rs" && !name.ends_with(".expanded.rs") {
             let text = read(&path)?;
             breaches.extend(check(&name, &text));
@@ -182,7 +182,7 @@ fn rules() -> Result<Vec<String>, String> {
     Ok(breaches)
 }
 
-/// The Rust that the workspace needs.
+/// The oldest Rust that the workspace supports.
 fn needed_rust(manifest: &str) -> Result<String, String> {
     let said = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
     let said = said.ok_or("Cargo.toml: no line begins with `rust-version = `")?;
@@ -196,7 +196,7 @@ fn rust_versions(line: &str) -> impl Iterator<Item = &str> {
     words.filter(move |word| is_about_rust && word.starts_with("1.") && word.len() > 2)
 }
 
-/// Where a file names another Rust than the workspace needs.
+/// The places where a file names a version of Rust that is not the oldest supported one.
 fn other_rust(name: &str, text: &str, needed: &str) -> Vec<String> {
     let lines = (1..).zip(text.lines());
     let others = lines.flat_map(|(number, line)| rust_versions(line).map(move |version| (number, version)));
@@ -206,7 +206,7 @@ fn other_rust(name: &str, text: &str, needed: &str) -> Vec<String> {
     others.map(breach).collect()
 }
 
-/// The breaches in one file.
+/// Checks one file.
 fn check(name: &str, text: &str) -> Vec<String> {
     let mut breaches = Vec::new();
     let in_library = is_library(name);
@@ -218,7 +218,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
     let last = without_tests(name, text).lines().count();
     let is_test = name.contains("tests/") && !name.starts_with("ui-tests/cases/");
     for (number, line) in (1..).zip(text.lines()) {
-        // loom has a module `thread` too, which starts none.
+        // loom's module `thread` starts no threads.
         let code = line.split("//").next().unwrap_or_default().replace("loom::thread", "loom");
         let mut breach = |rule: String| breaches.push(format!("{name}:{number}: {rule}"));
         for word in UNFINISHED.iter().filter(|word| line.contains(**word)) {
@@ -237,7 +237,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
             breach("`unsafe` belongs in one of the few files that xtask/src/tidy.rs lists".to_owned());
         }
         if name.starts_with("runtime/tests/skip/") {
-            // The one place that says so.
+            // The module that prints this text.
         } else if SILENT.iter().any(|word| line.contains(word)) {
             breach("a test that does not find its subject calls `skip` (runtime/tests/skip)".to_owned());
         }
@@ -245,7 +245,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
             breach("a test that returns early passes: `skip` says so".to_owned());
         }
         if line.contains("/home/") || line.contains("/root/") {
-            breach("a path of somebody's machine".to_owned());
+            breach("a path of a developer's machine".to_owned());
         }
     }
     for (_, private) in PRIVATE_CRATES.iter().filter(|(folder, _)| name.starts_with(folder)) {
@@ -260,10 +260,10 @@ fn check(name: &str, text: &str) -> Vec<String> {
     breaches
 }
 
-/// Where a public item's declaration names a crate or what is imported from it: the line where the item begins, and the word.
+/// Public declarations that name a crate or an item imported from it: the item's first line, and the word.
 ///
-/// A declaration is what stands from `pub` to the `{`, `;`, `=` or `,` that ends it. Not looked at: items that are public in a crate or
-/// module only, and bodies.
+/// A declaration extends from `pub` to the `{`, `;`, `=` or `,` that ends it. Items with restricted visibility, and bodies, are not
+/// checked.
 fn exposed(text: &str, of: &str) -> Vec<(usize, String)> {
     let words = |code: &str| {
         let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
@@ -272,7 +272,7 @@ fn exposed(text: &str, of: &str) -> Vec<(usize, String)> {
     let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
     let mut theirs = vec![of.to_owned()];
     for line in code.iter().filter(|line| line.trim_start().starts_with(&format!("use {of}::"))) {
-        // The last word of each path is what is imported.
+        // The last word of each path is the imported name.
         let paths = line.split(['{', '}', ',', ';']).filter_map(|path| words(path).pop());
         theirs.extend(paths.filter(|word| word != "self"));
     }
@@ -297,7 +297,7 @@ fn exposed(text: &str, of: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The part of a file that is not its tests.
+/// The part of a file before its tests.
 fn without_tests<'a>(file: &str, text: &'a str) -> &'a str {
     let is_test = file.contains("tests") || file.contains("/conformance/");
     let ends = ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(all(test, not(loom)))]\nmod tests {"];
@@ -305,23 +305,23 @@ fn without_tests<'a>(file: &str, text: &'a str) -> &'a str {
     if is_test { "" } else { &text[..end.unwrap_or(text.len())] }
 }
 
-/// Returns whether a file is one of the library's.
+/// Returns whether a file belongs to the library.
 fn is_library(name: &str) -> bool {
     LIBRARY.iter().any(|folder| name.starts_with(folder))
 }
 
-/// A file of the library, as ARCHITECTURE.md's table of waits has it: without `runtime/` and `src/`.
+/// A file's name in ARCHITECTURE.md's table of waits: without `runtime/` and `src/`.
 fn short(name: &str) -> String {
     name.replacen("runtime/", "", 1).replacen("src/", "", 1)
 }
 
-/// How many lines of a file of the library wait by themselves.
+/// Number of leaf waits in a file of the library.
 fn leaf_waits(file: &str, text: &str) -> usize {
     let code = without_tests(file, text).lines().map(|line| line.split("//").next().unwrap_or_default());
     code.filter(|line| LEAF_WAITS.iter().any(|wait| line.contains(wait))).count()
 }
 
-/// The files whose waits are not those of the table in ARCHITECTURE.md, whose rows begin with the file and the number of its waits.
+/// The files whose number of waits differs from ARCHITECTURE.md's table, whose rows begin with the file and the number.
 fn unlisted_waits(found: &[(String, usize)], architecture: &str) -> Vec<String> {
     let rows = architecture.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split('|');
@@ -347,12 +347,12 @@ fn unlisted_waits(found: &[(String, usize)], architecture: &str) -> Vec<String> 
     breaches
 }
 
-/// Whether a line has the keyword, not a longer name such as that of a lint.
+/// Returns whether a line contains the keyword, not only a longer name such as that of a lint.
 fn is_unsafe(code: &str) -> bool {
     code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe")
 }
 
-/// The README's example must be the one that the library's documentation tests.
+/// Checks that the README's example is the one in the library's documentation, which is tested.
 fn readme_example(readme: &str, library: &str) -> Vec<String> {
     let documented: String =
         library.lines().filter_map(|line| line.strip_prefix("//!")).fold(String::new(), |mut text, line| {

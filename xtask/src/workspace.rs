@@ -1,4 +1,4 @@
-//! The workspace: where it is, its files, and commands run in it.
+//! The workspace: its files, and commands run in it.
 
 pub(crate) mod process;
 
@@ -14,17 +14,17 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a member of the workspace").to_owned()
 }
 
-/// Where cargo puts what it builds here: `target`, or where `CARGO_TARGET_DIR` says.
+/// Cargo's build folder: `target`, or `CARGO_TARGET_DIR`.
 pub(crate) fn target() -> PathBuf {
     target_in(std::env::var_os("CARGO_TARGET_DIR"))
 }
 
-/// Cargo takes it from the folder that it is run in, which is the workspace's.
+/// A relative `CARGO_TARGET_DIR` starts at cargo's current folder, which is the workspace's.
 fn target_in(variable: Option<OsString>) -> PathBuf {
     root().join(variable.filter(|path| !path.is_empty()).unwrap_or_else(|| "target".into()))
 }
 
-/// The files below `folder` with this extension, by path, without what builds leave behind.
+/// The files below `folder` with this extension, sorted by path, without build products.
 pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -63,7 +63,7 @@ pub(crate) fn create_folder(path: &Path) -> Result<(), String> {
     std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// No fault is fine, one is the error; several are printed, each on a line of its own, so that the error is one line.
+/// Returns no fault as success, and one as the error. Several are printed, a line each, and the error is their number.
 pub(crate) fn report(faults: &[String]) -> Result<(), String> {
     match faults {
         [] => Ok(()),
@@ -77,14 +77,14 @@ pub(crate) fn report(faults: &[String]) -> Result<(), String> {
     }
 }
 
-/// Runs a command in the workspace; its output goes where ours does.
+/// Runs a command in the workspace, with this process's stdout and stderr.
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
     let status =
         command(words, variables).status().map_err(|error| format!("`{}`: {error}", words.join(" ")))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` failed", words.join(" "))) }
 }
 
-/// Runs a command in the workspace and gives what it prints on stdout.
+/// Runs a command in the workspace; returns its stdout.
 pub(crate) fn output(words: &[&str]) -> Result<String, String> {
     let failed = |why: String| format!("`{}`: {why}", words.join(" "));
     let output = command(words, UNWATCHED)
@@ -97,14 +97,14 @@ pub(crate) fn output(words: &[&str]) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|error| failed(error.to_string()))
 }
 
-/// What a command printed on stdout, how long it took, and how much memory it had at most, as far as the system tells.
+/// A command's stdout, its time, and its peak memory if the system reports it.
 pub(crate) struct Measured {
     pub(crate) printed: String,
     pub(crate) seconds: f64,
     pub(crate) peak_kib: Option<u64>,
 }
 
-/// Where times may be measured, nothing is looked at besides.
+/// Without reports of stalls, since times may be measured.
 const UNWATCHED: &[(&str, &str)] = &[("FARFIELD_STALL", "0")];
 
 /// Runs a command in the workspace and measures it.
@@ -124,7 +124,7 @@ pub(crate) fn measured(words: &[&str]) -> Result<Measured, String> {
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kib = None;
     let ended = loop {
-        // The highest that it has been so far, so the last look before its end counts.
+        // The system reports the peak until now, so the last sample before the end counts.
         let seen = std::fs::read_to_string(&status).ok().and_then(|status| high_water_kib(&status));
         peak_kib = peak_kib.max(seen);
         match child.try_wait().map_err(|error| failed(error.to_string()))? {
@@ -148,7 +148,7 @@ pub(crate) fn high_water_kib(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// A command that runs in the workspace. A program below `target/` is where cargo puts it.
+/// A command in the workspace. Programs below `target/` are in cargo's build folder.
 fn command(words: &[&str], variables: &[(&str, &str)]) -> Command {
     let program = match words[0].strip_prefix("target/") {
         Some(built) => target().join(built).into_os_string(),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_where_cargo_puts_them() {
+    fn programs_are_in_cargos_build_folder() {
         assert_eq!(target_in(None), root().join("target"));
         assert_eq!(target_in(Some("".into())), root().join("target"));
         assert_eq!(target_in(Some("elsewhere".into())), root().join("elsewhere"));

@@ -1,12 +1,11 @@
 //! A drawing as SVG text, in the colours of the page that includes it.
 //!
-//! Inside a page of the book, the custom properties of mdBook's theme give the colours. Alone, the drawing sets these
-//! properties itself, light or dark as the reader's system asks. Labels have the width of a monospaced font, so the canvas
-//! can refuse those that do not fit.
+//! On a page of the book, the custom properties of mdBook's theme define the colours. A drawing that is opened alone defines them itself,
+//! light or dark as the system requests. Labels have the width of a monospaced font, so the canvas can reject labels that do not fit.
 
 use std::fmt::Write;
 
-/// The height of letters, and the width of one: the widest of the usual monospaced fonts.
+/// The height of letters, and the width of a letter in the widest usual monospaced font.
 const LETTER: f64 = 12.0;
 const LETTER_WIDTH: f64 = LETTER * 0.61;
 
@@ -30,22 +29,22 @@ svg.drawing .accent-head { stroke: none; fill: var(--links); }
 </style>
 "#;
 
-/// What a shape or a line means.
+/// The style of a shape or a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
-    /// A line, or a box, of the drawing's ordinary colour.
+    /// An ordinary line or box.
     Plain,
-    /// A box that stands out.
+    /// A highlighted box.
     Filled,
-    /// A box or line of a thing that is not in use.
+    /// A box or line of an unused thing.
     Faint,
     /// A box with a warning.
     Marked,
-    /// A line that stands out.
+    /// A highlighted line.
     Accent,
 }
 
-/// Where a label's position is.
+/// The part of a label at its position.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -67,7 +66,7 @@ impl Canvas {
         Self { name, width, height, body: String::new(), faults: Vec::new() }
     }
 
-    /// A label whose line of letters stands on `y`.
+    /// A label with its baseline at `y`.
     pub(super) fn label(&mut self, x: f64, y: f64, anchor: Anchor, text: &str) {
         self.write_label(x, y, anchor, text, "");
     }
@@ -91,7 +90,7 @@ impl Canvas {
         let _ = writeln!(self.body, r#"<text x="{x}" y="{y}" text-anchor="{anchor}"{class}>{text}</text>"#);
     }
 
-    /// A box with a label in its middle, which must fit.
+    /// A box with a centred label, which must fit.
     pub(super) fn labelled(&mut self, [x, y, width, height]: [f64; 4], look: Look, text: &str) {
         if width_of(text) > width - 4.0 || LETTER > height {
             self.faults.push(format!("{}: the label `{text}` is wider than its box", self.name));
@@ -118,13 +117,13 @@ impl Canvas {
         let _ = writeln!(self.body, r#"<path class="{class}" d="M{x1} {y1} L{x2} {y2}"/>"#);
     }
 
-    /// A line with a head at its end.
+    /// A line with an arrow head.
     pub(super) fn arrow(&mut self, from: [f64; 2], to: [f64; 2], look: Look) {
         self.line(from, to, look);
         self.head(to, [to[0] - from[0], to[1] - from[1]], look);
     }
 
-    /// An arrow that passes below what stands between its ends.
+    /// An arrow that passes below the things between its ends.
     pub(super) fn arc(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], depth: f64, look: Look) {
         let class = line_class(look);
         let low = y1.max(y2) + depth;
@@ -145,7 +144,7 @@ impl Canvas {
         );
     }
 
-    /// The SVG. Its title and description are for readers who do not see it.
+    /// The SVG, with a title and a description for screen readers.
     pub(super) fn finish(self, title: &str, description: &str) -> Result<String, String> {
         if let Some(fault) = self.faults.first() {
             return Err(fault.clone());
@@ -160,7 +159,7 @@ impl Canvas {
     }
 }
 
-/// A number of things, to be multiplied by the size of one.
+/// A number of things, as a factor.
 pub(super) fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

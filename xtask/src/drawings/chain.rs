@@ -1,13 +1,13 @@
-//! An insertion as a timeline: each step a round trip, or a chain of them.
+//! An insertion as a timeline, one operation at a time and in chains.
 //!
-//! The text is a simulated run's trace: a test of `farfield-examples` writes it (`book_drawings.rs`).
+//! The text is the trace of a simulated run, which a test of `farfield-examples` writes (`book_drawings.rs`).
 
 use super::canvas::{Anchor, Canvas, Look, count};
 
 const TOP: f64 = 70.0;
 /// The height of a round trip.
 const TRIP: f64 = 64.0;
-/// A panel's width, and where in it the thread, the NIC and the memory node stand.
+/// A panel's width, and the positions of the thread, the NIC and the memory node in it.
 const PANEL: f64 = 380.0;
 const THREAD: f64 = 40.0;
 const NIC: f64 = 110.0;
@@ -63,7 +63,7 @@ pub(super) fn draw(text: &str) -> Result<String, String> {
     canvas.finish("An insertion, one operation at a time and in chains", &description)
 }
 
-/// One round trip from `top` on: a doorbell, the operations in order, and one completion.
+/// Draws one round trip from `top` on: a doorbell, the operations in order, and one completion.
 fn trip(canvas: &mut Canvas, left: f64, top: f64, operations: &[&str]) {
     let spacing = 12.0;
     let first = top + 10.0;

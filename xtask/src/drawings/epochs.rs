@@ -1,8 +1,8 @@
 //! Guards and epochs over time: when a retired object is freed.
 //!
-//! Each line of the text is the next event. The drawing applies the rules of the runtime's epochs to them, and refuses a text that breaks
-//! one: the epoch advances from `e` only while each guard shows `e`; a tag is the epoch of the retiring thread's
-//! guard, plus one; memory with tag `t` is freed at epoch `t + 2` or later.
+//! Each line of the text is the next event. The drawing applies the rules of epochs, and rejects a text that breaks one: the epoch advances
+//! from `e` only while each guard shows `e`; a tag is the epoch of the retiring thread's guard, plus one; memory with tag `t` is freed at
+//! epoch `t + 2` or later.
 
 use super::canvas::{Anchor, Canvas, Look, count};
 
@@ -11,24 +11,24 @@ const EVENT: f64 = 56.0;
 const LANE: f64 = 54.0;
 const TOP: f64 = 16.0;
 const FIRST_EPOCH: usize = 1;
-/// After its tag, so many epochs pass until memory is used again.
+/// Number of epochs after its tag until memory is reused.
 const GRACE: usize = 2;
 
-/// A thread, and its guards: from one event to another, with the epoch that its slot shows.
+/// A thread, and its guards: the first and last event, and the epoch that its slot shows.
 struct Thread<'a> {
     name: &'a str,
     guards: Vec<(usize, Option<usize>, usize)>,
 }
 
-/// What happened when.
+/// The events.
 #[derive(Default)]
 struct Timeline<'a> {
     threads: Vec<Thread<'a>>,
-    /// Where the epoch has advanced, and where it could not.
+    /// The events at which the epoch advanced, and at which it could not.
     advances: Vec<usize>,
     refusals: Vec<(usize, &'a str)>,
     unlinked: Option<usize>,
-    /// With the tag.
+    /// The event and the tag.
     retired: Option<(usize, usize)>,
     freed: Option<usize>,
     events: usize,
@@ -48,7 +48,7 @@ impl<'a> Timeline<'a> {
         FIRST_EPOCH + self.advances.len()
     }
 
-    /// A thread whose guard shows another epoch than the current one.
+    /// A thread whose guard shows an epoch other than the current one.
     fn behind(&self) -> Option<&'a str> {
         let epoch = self.epoch();
         let is_behind = |thread: &&Thread<'_>| {
@@ -90,7 +90,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-/// Where an event is.
+/// The position of an event.
 fn x_of(event: usize) -> f64 {
     LEFT + count(event) * EVENT + EVENT / 2.0
 }
@@ -142,7 +142,7 @@ pub(super) fn draw(text: &str) -> Result<String, String> {
     let advances = timeline.advances.iter().map(|at| (*at, "advance"));
     let refusals = timeline.refusals.iter().map(|(at, _)| (*at, "no advance"));
     for (at, event) in events.into_iter().chain(advances).chain(refusals) {
-        // Neighbours stand in two lines.
+        // Neighbours are on two lines.
         let y = height - 24.0 + count(at % 2) * 16.0;
         canvas.label(x_of(at), y, Anchor::Middle, event);
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_breaks_a_rule_of_the_epochs_is_refused() {
+    fn a_text_that_breaks_a_rule_of_epochs_is_rejected() {
         for (sound, broken, why) in [
             ("epoch stays\n", "epoch advances\n", "a guard shows an older epoch"),
             (

@@ -1,24 +1,24 @@
 //! A struct's layout in far memory, and in its handle.
 //!
-//! The text is what the macro computes: a test of `farfield-examples` writes it (`book_reference.rs`).
+//! The text is computed by the macro, and a test of `farfield-examples` writes it (`book_reference.rs`).
 
 use super::canvas::{Anchor, Canvas, Look, count};
 
 const ROW: f64 = 26.0;
-/// Where the words of far memory begin, and the width of a byte.
+/// The left edge of far memory, and the width of a byte.
 const LEFT: f64 = 70.0;
 const TOP: f64 = 50.0;
 const BYTE: f64 = 42.0;
 const HANDLE: f64 = 520.0;
 const HANDLE_WIDTH: f64 = 220.0;
 
-/// What a field is.
+/// The kind of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Part of it is in the handle.
+    /// A copy is in the handle.
     Frozen,
     Place,
-    /// Its length is in the handle; its elements have so many bytes.
+    /// Its length is in the handle; its elements have this number of bytes.
     Tail(usize),
 }
 
@@ -132,7 +132,7 @@ pub(super) fn draw(text: &str) -> Result<String, String> {
     canvas.finish(&format!("The layout of {} in far memory and in its handle", layout.name), &description)
 }
 
-/// The bytes from `start` to `end`, row by row; rows that are full are one box.
+/// Draws the bytes from `start` to `end`, row by row; consecutive full rows are one box.
 fn segments(canvas: &mut Canvas, start: usize, end: usize, look: Look, text: &str) {
     let mut at = start;
     while at < end {

@@ -1,13 +1,13 @@
-//! The book's drawings: SVG that is made from small texts, so that it stays true.
+//! The book's drawings: SVG generated from small texts.
 //!
-//! | drawing | made from | which is written by |
+//! | drawing | source | written by |
 //! |---|---|---|
 //! | `layout.svg` | `book/drawings/layout.txt` | a test, from what `#[remote]` computes for a struct |
 //! | `chain.svg` | `chain.txt` | a test, from the trace of a simulated run |
 //! | `removal.svg` | `removal.txt` | likewise |
-//! | `epochs.svg` | `epochs.txt` | hand; the drawing refuses what the rules of epochs forbid |
+//! | `epochs.svg` | `epochs.txt` | hand; the drawing rejects texts that break a rule of epochs |
 //!
-//! The drawings are committed, and `cargo xtask tidy` draws them anew to compare them.
+//! The drawings are committed, and `cargo xtask tidy` compares them with newly generated ones.
 
 mod canvas;
 mod chain;
@@ -19,13 +19,13 @@ use std::path::Path;
 
 use crate::workspace::{read, root, write};
 
-/// Makes a drawing of its text.
+/// Generates a drawing from its text.
 type Draw = fn(&str) -> Result<String, String>;
 
 const DRAWINGS: &[(&str, Draw)] =
     &[("layout", layout::draw), ("chain", chain::draw), ("removal", removal::draw), ("epochs", epochs::draw)];
 
-/// Draws all.
+/// Generates all drawings.
 pub(crate) fn run() -> Result<(), String> {
     drawn(&root())?.into_iter().try_for_each(|(path, svg)| write(&root().join(path), svg))
 }
@@ -40,7 +40,7 @@ fn drawn(root: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(drawings)
 }
 
-/// The committed drawings of a workspace that differ from those of their texts, or are on no page of the book.
+/// The committed drawings that differ from generated ones, or are on no page of the book.
 pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let mut pages = String::new();
     for page in crate::workspace::files(&root.join("book/src"), "md") {
@@ -49,7 +49,7 @@ pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let mut breaches = Vec::new();
     for (path, svg) in drawn(root)? {
         if std::fs::read_to_string(root.join(&path)).unwrap_or_default() != svg {
-            breaches.push(format!("{path}: not what `cargo xtask drawings` makes"));
+            breaches.push(format!("{path}: differs from what `cargo xtask drawings` generates"));
         }
         let include = path.strip_prefix("book/src/").expect("it is in the book");
         if !pages.contains(&format!("{{{{#include {include}}}}}")) {
@@ -66,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_drawings_are_those_that_are_made() {
+    fn the_committed_drawings_are_up_to_date() {
         assert_eq!(breaches(&root()), Ok(vec![]));
         assert_eq!(drawn(&root()), drawn(&root()), "the same text makes the same drawing");
     }
 
     #[test]
-    fn a_drawing_that_is_not_true_is_found() {
+    fn an_outdated_drawing_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         for part in ["book/drawings", "book/src/drawings"] {
@@ -92,7 +92,10 @@ mod tests {
 
         let svg = "book/src/drawings/chain.svg";
         std::fs::write(folder.join(svg), read(&folder.join(svg)).unwrap().replace("NIC", "CPU")).unwrap();
-        assert_eq!(breaches(folder).unwrap(), [format!("{svg}: not what `cargo xtask drawings` makes")]);
+        assert_eq!(
+            breaches(folder).unwrap(),
+            [format!("{svg}: differs from what `cargo xtask drawings` generates")]
+        );
         copy(svg);
 
         let text = "book/drawings/removal.txt";
@@ -102,7 +105,10 @@ mod tests {
         )
         .unwrap();
         let found = breaches(folder).unwrap();
-        assert_eq!(found, ["book/src/drawings/removal.svg: not what `cargo xtask drawings` makes"]);
+        assert_eq!(
+            found,
+            ["book/src/drawings/removal.svg: differs from what `cargo xtask drawings` generates"]
+        );
         copy(text);
 
         std::fs::write(folder.join("book/src/page.md"), page.replace("epochs.svg", "epoch.svg")).unwrap();

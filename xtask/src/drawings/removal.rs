@@ -1,18 +1,18 @@
-//! The lazy list while a node is removed: which nodes are locked, marked and linked after each step.
+//! The lazy list during a removal: the nodes that are locked, marked and linked after each step.
 //!
-//! The text is a simulated run's trace: a test of `farfield-examples` writes it (`book_drawings.rs`). The steps are drawn by
-//! applying its operations to the list, so a picture shows the list as the run had it.
+//! The text is the trace of a simulated run, which a test of `farfield-examples` writes (`book_drawings.rs`). The drawing applies its
+//! operations to the list, so each picture shows the list of that run.
 
 use super::canvas::{Anchor, Canvas, Look, count};
 
 const PANEL: f64 = 96.0;
-/// Where the nodes begin, the distance between two, and a node's size.
+/// The left edge of the nodes, the distance between two, and a node's size.
 const LEFT: f64 = 282.0;
 const DISTANCE: f64 = 122.0;
 const WIDTH: f64 = 78.0;
 const HEIGHT: f64 = 32.0;
 
-/// A node of the list: its name, the node that its link names, and its flags.
+/// A node of the list: its name, the node that it links to, and its flags.
 #[derive(Clone)]
 struct Node<'a> {
     name: &'a str,
@@ -22,14 +22,14 @@ struct Node<'a> {
     is_retired: bool,
 }
 
-/// The list as it is after a step, and what the step was.
+/// The list after a step, and the step's description.
 struct Step<'a> {
     operations: Vec<&'a str>,
     what: &'static str,
     nodes: Vec<Node<'a>>,
 }
 
-/// The steps of a removal: of those operations that change the list.
+/// The steps of a removal: the operations that change the list.
 fn steps(text: &str) -> Option<Vec<Step<'_>>> {
     let mut lines = text.lines();
     let names = lines.next()?.strip_prefix("list ")?.split(' ');
@@ -76,7 +76,7 @@ fn steps(text: &str) -> Option<Vec<Step<'_>>> {
             }
             _ => return None,
         };
-        // Operations of one kind are one picture.
+        // Consecutive operations of one kind are one picture.
         match steps.last_mut() {
             Some(step) if step.what == what => {
                 step.operations.push(operation);

@@ -12,7 +12,7 @@ use super::hidden::{self, Hidden, is_hidden, is_hidden_module};
 use super::modules::{Associated, Binding, Kind, Mention, Module, ModuleId, Path, Tree};
 use super::packages::Packages;
 
-/// Macros whose tokens are code of the crate that they are expanded in.
+/// Macros whose tokens are code of the crate in which they are expanded.
 const QUOTES: &[&str] = &["quote", "quote_spanned", "parse_quote", "parse_quote_spanned"];
 
 /// Reads all modules of all targets.
@@ -36,7 +36,7 @@ fn add_module(tree: &mut Tree, package: usize, file: &str, parent: Option<Module
     tree.modules.len() - 1
 }
 
-/// Reads a file as the content of `module`. Its submodules are in `folder`.
+/// Reads a file as the contents of `module`. Its submodules are in `folder`.
 fn read_file(
     tree: &mut Tree,
     sources: &BTreeMap<String, String>,
@@ -55,19 +55,19 @@ fn read_file(
     collector.failed.map_or(Ok(()), Err)
 }
 
-/// Returns whether a file is the entrance of a room.
+/// Returns whether a file may be a room's facade.
 fn may_be_facade(file: &str, sources: &BTreeMap<String, String>) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     ["lib.rs", "main.rs", "mod.rs"].contains(&name) || is_beside_folder(file, sources)
 }
 
-/// Returns whether `foo.rs` stands beside a folder `foo` with sources.
+/// Returns whether `foo.rs` is beside a folder `foo` with sources.
 fn is_beside_folder(file: &str, sources: &BTreeMap<String, String>) -> bool {
     let folder = format!("{}/", file.trim_end_matches(".rs"));
     sources.range(folder.clone()..).next().is_some_and(|(next, _)| next.starts_with(&folder))
 }
 
-/// Returns whether an item of a facade declares modules or re-exports, and does nothing else.
+/// Returns whether an item of a facade only declares modules or re-exports.
 fn is_declaration(item: &Item) -> bool {
     is_left_out(attributes(item))
         || match item {
@@ -76,7 +76,7 @@ fn is_declaration(item: &Item) -> bool {
             }
             Item::Use(import) => !matches!(import.vis, Visibility::Inherited),
             Item::Macro(call) => call.mac.path.is_ident("compile_error"),
-            // An assertion about the target.
+            // A compile-time assertion.
             Item::Const(item) => item.ident == "_",
             Item::ExternCrate(_) => true,
             _ => false,
@@ -87,7 +87,7 @@ struct Collector<'a> {
     tree: &'a mut Tree,
     sources: &'a BTreeMap<String, String>,
     module: ModuleId,
-    /// Where the files of the module's submodules are.
+    /// The folder of the module's submodules.
     folder: String,
     is_facade: bool,
     failed: Option<String>,
@@ -99,7 +99,7 @@ impl Collector<'_> {
     }
 
     fn bind(&mut self, name: &syn::Ident, binding: Binding) {
-        // `as _` names nothing, and `_` in a pattern is no path.
+        // `as _` binds no name.
         if name == "_" {
             if let Binding::Import(path) = binding {
                 self.here().unnamed.push(path);
@@ -152,7 +152,7 @@ impl Collector<'_> {
         self.failed = self.failed.take().or(read.err());
     }
 
-    /// One leaf of a `use` tree after the other.
+    /// Records each leaf of a `use` tree.
     fn import(&mut self, tree: &UseTree, before: &Path, is_counted: bool) {
         let mut path = before.clone();
         match tree {
@@ -185,11 +185,11 @@ impl Collector<'_> {
         }
     }
 
-    /// Every path in a macro's tokens: identifiers with `::` between them, also a single one.
+    /// Records every path in a macro's tokens: identifiers joined by `::`, also single ones.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path = Path::default();
         let mut line = 0;
-        // What stands before the next token.
+        // The kind of token before the next one.
         let mut before = Before::Nothing;
         for token in tokens {
             let next = match &token {
@@ -259,19 +259,19 @@ impl Collector<'_> {
     }
 }
 
-/// What a token of a macro follows.
+/// The kind of token before another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
     Segment,
-    /// The first of two.
+    /// The first of two colons.
     Colon,
     Colons,
     Dot,
     Dollar,
 }
 
-/// The paths of `{a, b::c}`, without anything that is nested deeper.
+/// The paths of `{a, b::c}`, without deeper nesting.
 fn leaves(tokens: TokenStream) -> Vec<Vec<String>> {
     let mut found = vec![Vec::new()];
     for token in tokens {
@@ -368,7 +368,7 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     }
 
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
-        // Doc comments and the arguments of macros name what is not imported here; the path may be a crate's.
+        // Doc comments and arguments of attributes import nothing, but an attribute's path may name a crate.
         if attribute.path().segments.len() > 1 {
             let line = attribute.path().segments[0].ident.span().start().line;
             self.mention(path(attribute.path()), line, Kind::Macro);
@@ -483,7 +483,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// The folder that a file or folder is in.
+/// The folder of a file or folder.
 pub(super) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }

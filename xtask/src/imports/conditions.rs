@@ -1,11 +1,11 @@
-//! Which code is part of no ordinary build.
+//! Code that no ordinary build compiles.
 
 use syn::{Attribute, Meta};
 
-/// Options that are on only in tests, in fuzzing and in documentation.
+/// Options that are set only in tests, fuzzing and documentation.
 const OFF: &[&str] = &["test", "fuzzing", "doc", "doctest"];
 
-/// Returns whether the attributes keep an item out of every ordinary build.
+/// Returns whether attributes exclude an item from every ordinary build.
 pub(super) fn is_left_out(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
@@ -14,7 +14,7 @@ pub(super) fn is_left_out(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The value of a condition, or `None` if it differs from build to build.
+/// The value of a condition, or `None` if it depends on the build.
 fn value(condition: &Meta) -> Option<bool> {
     let parts = || match condition {
         Meta::List(list) => list

@@ -1,20 +1,20 @@
-//! Public items that documentation hides, because they serve only another of our crates or generated code.
+//! Public items that documentation hides: they serve only another of our crates, or generated code.
 //!
-//! Counted are items with `#[doc(hidden)]` that are `pub`: functions, types, constants, modules, methods, fields, variants, items of traits, exported
-//! macros, and each name of a re-export. In a hidden module that is `pub`, every public item counts, with or without the attribute. A glob
-//! there is a breach: it would hide how many names it brings.
+//! Counted are `pub` items with `#[doc(hidden)]`: functions, types, constants, modules, methods, fields, variants, items of traits,
+//! exported macros, and each name of a re-export. In a hidden `pub` module every public item counts, with or without the attribute. A glob
+//! in it is a breach, since it hides the number of names.
 
 use syn::spanned::Spanned;
 use syn::{Attribute, Fields, ImplItem, Item, ItemMod, Meta, TraitItem, UseTree, Visibility};
 
-/// How many hidden public items each crate has. A crate that is not listed has none.
+/// The number of hidden public items of each crate; 0 if it is not listed.
 pub(super) const LISTED: &[(&str, usize)] =
     &[("farfield", 53), ("farfield-words", 3), ("farfield-macros", 1)];
 
 /// A public item that is hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hidden {
-    /// An index of the list of packages.
+    /// Index of the package.
     pub(super) package: usize,
     pub(super) file: String,
     pub(super) line: usize,
@@ -52,7 +52,7 @@ pub(super) fn is_hidden(attributes: &[Attribute]) -> bool {
     attributes.iter().any(hides)
 }
 
-/// The hidden public names that an item brings, and their lines. `is_inside` is true in a hidden module.
+/// The hidden public names of an item, and their lines. `is_inside` is true in a hidden module.
 pub(super) fn names(item: &Item, is_inside: bool) -> Vec<(usize, String)> {
     let (vis, attributes, name) = match item {
         Item::Const(item) => (&item.vis, &item.attrs, &item.ident),
@@ -102,7 +102,7 @@ pub(super) fn names(item: &Item, is_inside: bool) -> Vec<(usize, String)> {
     members(item).into_iter().map(|(line, member)| (line, format!("{name}::{member}"))).collect()
 }
 
-/// The hidden members of an item that is not hidden itself.
+/// The hidden members of an item that is not hidden.
 fn members(item: &Item) -> Vec<(usize, String)> {
     match item {
         Item::Trait(item) => {
@@ -158,7 +158,7 @@ fn line(of: &impl Spanned) -> usize {
     of.span().start().line
 }
 
-/// Crates whose number of hidden items is not the listed one, and globs among them.
+/// Crates whose number of hidden items differs from the list, and globs among them.
 pub(super) fn check(package: &str, hidden: &[&Hidden], listed: &[(&str, usize)]) -> Vec<String> {
     let expected = listed.iter().find(|(name, _)| *name == package).map_or(0, |(_, count)| *count);
     let globs = hidden.iter().filter(|one| one.is_glob());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_or_private_does_not_count() {
+    fn documented_and_private_items_do_not_count() {
         for code in [
             "pub fn f() {}",
             "#[doc(hidden)]\nfn f() {}",

@@ -1,7 +1,6 @@
 //! The order of crates, and of rooms in a crate.
 
-/// The workspace's crates: each depends only on crates that stand before it. A crate that the workspace does not have yet may stand here; a crate
-/// of the workspace that does not stand here is a breach.
+/// The workspace's crates: each depends only on crates before it. A crate of the workspace that is not listed is a breach.
 pub(super) const CRATES: &[&str] = &[
     "farfield-macros",
     "farfield-words",
@@ -18,7 +17,7 @@ pub(super) const CRATES: &[&str] = &[
     "xtask",
 ];
 
-/// Crates whose rooms are in layers, from the lowest to the highest. A folder stands for all rooms below it that have no entry of their own.
+/// Crates with layers of rooms, from the lowest to the highest. A folder includes all rooms below it that have no entry of their own.
 pub(super) const ROOMS: &[(&str, &[&str])] = &[
     (
         "farfield",

@@ -1,4 +1,4 @@
-//! The tree of modules: what each declares, and what it names.
+//! The tree of modules: their declarations, and the names that they use.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ pub(super) type ModuleId = usize;
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) modules: Vec<Module>,
-    /// The module at the root of each package's library, with the library's name.
+    /// The root module of each package's library, with the library's name.
     pub(super) libraries: BTreeMap<usize, (String, ModuleId)>,
-    /// Where each `macro_rules!` of a package is defined, by package and name.
+    /// The module of each `macro_rules!`, by package and name.
     pub(super) macros: BTreeMap<(usize, String), ModuleId>,
     /// Functions and constants of `impl Type` blocks.
     pub(super) associated: Vec<Associated>,
@@ -21,41 +21,41 @@ pub(super) struct Tree {
     pub(super) hidden: Vec<Hidden>,
 }
 
-/// A module: a file, or one inside a file.
+/// A module: a file, or an inline module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// An index of the list of packages.
+    /// Index of the package.
     pub(super) package: usize,
     pub(super) file: String,
     pub(super) parent: Option<ModuleId>,
-    /// Whether it only declares modules and re-exports.
+    /// True if it only declares modules and re-exports.
     pub(super) is_facade: bool,
-    /// Whether documentation hides its public items.
+    /// True if documentation hides its public items.
     pub(super) is_hidden: bool,
-    /// What it declares and imports. A name may stand for a module and for a function.
+    /// Its declarations and imports. A name may denote both a module and a function.
     pub(super) names: BTreeMap<String, Vec<Binding>>,
-    /// What it imports `as _`: traits, for their methods.
+    /// Its imports `as _`: traits, for their methods.
     pub(super) unnamed: Vec<Path>,
-    /// The modules all of whose names it imports.
+    /// The modules of its glob imports.
     pub(super) globs: Vec<Path>,
     pub(super) mentions: Vec<Mention>,
 }
 
-/// What a name stands for in a module.
+/// The meaning of a name in a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Binding {
     Module(ModuleId),
-    /// An item that is defined here. Only a type can have further segments behind it.
+    /// An item defined here. Only a type can be followed by further segments.
     Item {
         is_type: bool,
     },
     Import(Path),
 }
 
-/// A path of the source.
+/// A path in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Path {
-    /// Whether it begins with `::`.
+    /// True if it begins with `::`.
     pub(super) is_global: bool,
     pub(super) segments: Vec<String>,
 }
@@ -67,7 +67,7 @@ impl std::fmt::Display for Path {
     }
 }
 
-/// A path that the code of a module names.
+/// A path that the code of a module uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mention {
     pub(super) path: Path,
@@ -75,15 +75,15 @@ pub(super) struct Mention {
     pub(super) kind: Kind,
 }
 
-/// Where a path stands.
+/// The context of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Code,
-    /// The name of a macro that is called.
+    /// The name in a macro call.
     Macro,
     /// A leaf of a `use` tree.
     Import,
-    /// What stands in front of a `*`.
+    /// The path before a `*`.
     Glob,
 }
 

@@ -1,9 +1,9 @@
-//! What a path stands for.
+//! Name resolution.
 
 use super::modules::{Associated, Binding, Kind, Mention, ModuleId, Path, Tree};
 use super::packages::Packages;
 
-/// What a path leads to.
+/// The meaning of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Meaning {
     Module(ModuleId),
@@ -13,11 +13,11 @@ pub(super) enum Meaning {
         name: String,
         is_type: bool,
     },
-    /// Something of another crate of the workspace, by its index.
+    /// A crate of the workspace, by its index.
     Crate(usize),
 }
 
-/// Finds what names stand for.
+/// Resolves names.
 pub(super) struct Names<'a> {
     tree: &'a Tree,
     packages: &'a Packages,
@@ -28,17 +28,17 @@ impl<'a> Names<'a> {
         Self { tree, packages }
     }
 
-    /// Everything that a mention in `module` may stand for. Nothing if it is of no crate of the workspace, or a local name.
+    /// All meanings of a mention in `module`; none if it names no crate of the workspace, or a local variable.
     pub(super) fn of(&self, mention: &Mention, module: ModuleId) -> Vec<Meaning> {
         let mut found = self.resolve(&mention.path, module, &mut Vec::new());
         if mention.kind == Kind::Glob {
-            // Traits without a name, which are imported for their methods only.
+            // Traits imported without a name, for their methods only.
             let unnamed: Vec<Meaning> = found.iter().flat_map(|meaning| self.unnamed(meaning)).collect();
             found.extend(unnamed);
         }
         let [only] = mention.path.segments.as_slice() else { return found };
         if mention.kind == Kind::Macro && found.is_empty() {
-            // `macro_rules!` are in scope by the order of the text, also across modules.
+            // `macro_rules!` are in textual scope, also across modules.
             let package = self.tree.modules[module].package;
             let defined = self.tree.macros.get(&(package, only.clone()));
             found.extend(defined.map(|&module| Meaning::Item { module, name: only.clone(), is_type: false }));
@@ -46,14 +46,14 @@ impl<'a> Names<'a> {
         found
     }
 
-    /// What a module re-exports `as _`.
+    /// The re-exports `as _` of a module.
     fn unnamed(&self, of: &Meaning) -> Vec<Meaning> {
         let Meaning::Module(module) = of else { return vec![] };
         let paths = self.tree.modules[*module].unnamed.iter();
         paths.flat_map(|path| self.resolve(path, *module, &mut Vec::new())).collect()
     }
 
-    /// `visited` has the names that are being looked up, so that globs that import each other end.
+    /// `visited` contains the names being resolved, so that mutual globs end.
     fn resolve(&self, path: &Path, from: ModuleId, visited: &mut Vec<(ModuleId, String)>) -> Vec<Meaning> {
         let Some((first, rest)) = path.segments.split_first() else { return vec![] };
         let mut found =
@@ -69,10 +69,10 @@ impl<'a> Names<'a> {
                     Meaning::Module(module) => {
                         let names = self.lookup(module, segment, visited);
                         let of = &self.tree.modules[module];
-                        // What a facade re-exports from outside the workspace is in no room.
+                        // A facade's re-export from outside the workspace belongs to no room.
                         let is_foreign = of.is_facade && of.names.contains_key(segment);
                         if names.is_empty() && !is_foreign {
-                            // A macro's work, or a re-export from outside: it is this module's.
+                            // The name comes from a macro, or from a re-export from outside: it belongs to this module.
                             next.push(Meaning::Item { module, name: segment.clone(), is_type: true });
                         }
                         next.extend(names);
@@ -105,7 +105,7 @@ impl<'a> Names<'a> {
         if found.is_empty() { self.external(name, from) } else { found }
     }
 
-    /// A crate, by its name in the code of another.
+    /// A crate, by its name in another crate's code.
     fn external(&self, name: &str, from: ModuleId) -> Vec<Meaning> {
         let package = self.tree.modules[from].package;
         if let Some((library, root)) = self.tree.libraries.get(&package)
@@ -120,10 +120,10 @@ impl<'a> Names<'a> {
         index.map(Meaning::Crate).into_iter().collect()
     }
 
-    /// What a name stands for in a module: what it declares or imports, else what its globs do.
+    /// The meaning of a name in a module: its declarations and imports first, then its globs.
     fn lookup(&self, module: ModuleId, name: &str, visited: &mut Vec<(ModuleId, String)>) -> Vec<Meaning> {
         let key = (module, name.to_owned());
-        // `pub use random::random;` beside `mod random;`: the first segment is no import.
+        // In `pub use random::random;` beside `mod random;`, the first segment is the module.
         let is_nested = visited.contains(&key);
         visited.push(key);
         let here = &self.tree.modules[module];
@@ -135,7 +135,7 @@ impl<'a> Names<'a> {
                 Binding::Item { is_type } => {
                     found.push(Meaning::Item { module, name: name.to_owned(), is_type: *is_type });
                 }
-                // `use farfield;` and the like stand for the crate, not for themselves.
+                // `use farfield;` imports the crate.
                 Binding::Import(path) if path.segments == [name] => found.extend(self.external(name, module)),
                 Binding::Import(path) => found.extend(self.resolve(path, module, visited)),
             }
@@ -153,7 +153,7 @@ impl<'a> Names<'a> {
         found
     }
 
-    /// Where the type of an `impl` block is defined, and its name.
+    /// The module and the name of an `impl` block's type.
     pub(super) fn type_of(&self, associated: &Associated) -> Option<(ModuleId, String)> {
         let found = self.resolve(&associated.of, associated.module, &mut Vec::new());
         found.into_iter().find_map(|meaning| match meaning {
@@ -162,7 +162,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// The module whose `impl` block has this function or constant of a type.
+    /// The module of the `impl` block with this function or constant of a type.
     fn associated(
         &self,
         module: ModuleId,

@@ -1,4 +1,4 @@
-//! The workspace's packages, as cargo describes them.
+//! The workspace's packages, as described by cargo.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use serde_json::Value;
 pub(crate) struct Package {
     /// Its name in its manifest.
     pub(super) name: String,
-    /// Its folder, from the workspace's.
+    /// Its folder, relative to the workspace.
     pub(super) folder: String,
-    /// What cargo builds from it, without tests.
+    /// Its build targets, without tests.
     pub(super) targets: Vec<Target>,
-    /// The packages of the workspace that it depends on outside tests, by their names in its code.
+    /// The packages of the workspace that it depends on, except for tests, by their names in its code.
     pub(super) dependencies: BTreeMap<String, String>,
 }
 
 /// A library, a program, a benchmark or a build script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// Its root file, from the workspace's folder.
+    /// Its root file, relative to the workspace.
     pub(super) root: String,
-    /// The name by which the package's other targets import it.
+    /// The name by which other targets of the package import it.
     pub(super) library: Option<String>,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Target {
 #[derive(Debug, Default)]
 pub(crate) struct Packages {
     pub(super) packages: Vec<Package>,
-    /// The text of each file, by its path from the workspace's folder.
+    /// The text of each file, by its path relative to the workspace.
     pub(super) sources: BTreeMap<String, String>,
 }
 
 impl Packages {
-    /// Reads what `cargo metadata --no-deps` prints. `sources` has each `.rs` file of the workspace.
+    /// Parses the output of `cargo metadata --no-deps`. `sources` has each `.rs` file of the workspace.
     pub(crate) fn new(metadata: &str, sources: BTreeMap<String, String>) -> Result<Self, String> {
         let metadata: Value = serde_json::from_str(metadata).map_err(|error| format!("metadata: {error}"))?;
         let root = text(&metadata, "workspace_root")?;

@@ -1,4 +1,4 @@
-//! The graph of rooms, and that of files: which imports which, and where there are cycles.
+//! The graphs of rooms, files and crates, and their cycles.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::modules::{Kind, Mention, Module, Tree};
 use super::names::{Meaning, Names};
 use super::packages::Packages;
 
-/// Everything that rooms, files and crates import.
+/// The imports of all rooms, files and crates.
 pub(crate) struct Graph<'a> {
     packages: &'a Packages,
     /// By package: each room's imports of other rooms.
@@ -20,21 +20,21 @@ pub(crate) struct Graph<'a> {
     /// By package: its imports of other crates, by their index.
     crates: Vec<BTreeMap<usize, BTreeSet<Import>>>,
     hidden: Vec<Hidden>,
-    /// By package: types with `impl` blocks in other rooms than their own, and how many functions and constants these have in which room.
+    /// By package: types with `impl` blocks in rooms other than their own; for each room, the number of functions and constants.
     spread: Vec<BTreeMap<String, BTreeMap<String, usize>>>,
 }
 
-/// What a graph is made of.
+/// The nodes of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Rooms,
     Files,
 }
 
-/// The imports of each room or file, by what is imported. Both are named by their paths from the package's folder, without `src/`.
+/// The imports of each room or file, by target. Both are named by paths relative to the package's folder, without `src/`.
 pub(super) type Edges = BTreeMap<String, BTreeMap<String, BTreeSet<Import>>>;
 
-/// A place of the source that names an item of another room or crate.
+/// A place in the source that names an item of another room or crate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Import {
     file: String,
@@ -94,7 +94,7 @@ impl<'a> Graph<'a> {
                         Meaning::Crate(of) => {
                             self.crates[module.package].entry(of).or_default().insert(import.clone());
                         }
-                        // What is named through it counts.
+                        // The items named through it count.
                         Meaning::Module(_) => {}
                     }
                 }
@@ -102,7 +102,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// A path as people are told it: from the package's folder, without `src/`.
+    /// A path for messages: relative to the package's folder, without `src/`.
     fn inside(&self, package: usize, path: &str) -> String {
         let inside = path.strip_prefix(&self.packages.packages[package].folder).unwrap_or(path);
         let inside = inside.trim_start_matches('/');
@@ -110,7 +110,7 @@ impl<'a> Graph<'a> {
         if inside.is_empty() { ".".to_owned() } else { inside.to_owned() }
     }
 
-    /// The room of each module. Folders that have tests only are no rooms.
+    /// The room of each module. Folders with only tests are no rooms.
     fn rooms_of_modules(&self, tree: &Tree) -> Vec<String> {
         let folders: BTreeSet<&str> = tree.modules.iter().map(|module| parent(&module.file)).collect();
         let room = |module: &Module| {
@@ -122,7 +122,7 @@ impl<'a> Graph<'a> {
         tree.modules.iter().map(room).collect()
     }
 
-    /// Every breach of the rules, a line each.
+    /// All breaches of the rules, a line each.
     pub(crate) fn check(&self) -> Vec<String> {
         let mut breaches = self.upward_crates(layers::CRATES);
         for (at, package) in self.packages.packages.iter().enumerate() {
@@ -148,7 +148,7 @@ impl<'a> Graph<'a> {
         self.hidden.iter().filter(|hidden| hidden.package == package).collect()
     }
 
-    /// The hidden public items of each crate, for people.
+    /// Lists the hidden public items of each crate.
     pub(crate) fn list_hidden(&self) -> String {
         let mut text = String::new();
         for (at, package) in self.packages.packages.iter().enumerate() {
@@ -163,7 +163,7 @@ impl<'a> Graph<'a> {
         text
     }
 
-    /// Crates that import one that does not stand before them in `order`, and crates that are not in it.
+    /// Crates that import one that is not before them in `order`, and crates that are not in it.
     fn upward_crates(&self, order: &[&str]) -> Vec<String> {
         let layer = |package: &str| order.iter().position(|name| *name == package);
         let mut breaches = Vec::new();
@@ -192,7 +192,7 @@ impl<'a> Graph<'a> {
         breaches
     }
 
-    /// What each room or file imports, for people: of one crate, or of all.
+    /// Lists the imports of each room or file, of one crate or of all.
     pub(crate) fn list(&self, of: Option<&str>, level: Level) -> Result<String, String> {
         let mut text = String::new();
         let (edges, unit) = match level {
@@ -229,7 +229,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The example that is shown.
+/// The import that messages quote.
 fn first(imports: &BTreeSet<Import>) -> &Import {
     imports.first().expect("an edge has an import")
 }
@@ -239,7 +239,7 @@ fn import(file: &str, mention: &Mention) -> Import {
     Import { file: file.to_owned(), line: mention.line, path: format!("{}{star}", mention.path) }
 }
 
-/// The sets of two or more rooms each of which imports each other one, if by way of others.
+/// The strongly connected components of two or more rooms.
 fn cycles(rooms: &Edges) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&String, BTreeSet<String>> =
         rooms.keys().map(|room| (room, reachable(rooms, room))).collect();
@@ -252,7 +252,7 @@ fn cycles(rooms: &Edges) -> Vec<BTreeSet<String>> {
     found
 }
 
-/// The rooms that a room imports, and those that these import, and so on. Itself only if it is in a cycle.
+/// The rooms that a room imports, directly or indirectly; itself only if it is in a cycle.
 fn reachable(rooms: &Edges, from: &String) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut next = vec![from];
@@ -262,7 +262,7 @@ fn reachable(rooms: &Edges, from: &String) -> BTreeSet<String> {
     found
 }
 
-/// A line for each import between rooms of a cycle: where it is, and how its room is imported in turn.
+/// A line for each import between rooms of a cycle: its place, and the path back.
 fn explain(rooms: &Edges, cycle: &BTreeSet<String>) -> Vec<String> {
     let mut lines = Vec::new();
     for from in cycle {
@@ -280,12 +280,12 @@ fn explain(rooms: &Edges, cycle: &BTreeSet<String>) -> Vec<String> {
     lines
 }
 
-/// A line for each import that is part of a cycle.
+/// A line for each import in a cycle.
 fn cyclic_imports(edges: &Edges) -> Vec<String> {
     cycles(edges).iter().flat_map(|cycle| explain(edges, cycle)).collect()
 }
 
-/// The shortest way from one room to another that it reaches.
+/// The shortest path from one room to another that it reaches.
 fn way<'a>(rooms: &'a Edges, from: &'a String, to: &String) -> Vec<&'a String> {
     let mut before: BTreeMap<&String, &String> = BTreeMap::new();
     let mut next = VecDeque::from([from]);
@@ -307,7 +307,7 @@ fn way<'a>(rooms: &'a Edges, from: &'a String, to: &String) -> Vec<&'a String> {
     steps
 }
 
-/// Imports of rooms of a higher layer, and rooms that are in no layer. A room is in the layer of the folder that it is in.
+/// Imports of rooms of a higher layer, and rooms without a layer. A room has the layer of its folder.
 fn upward_rooms(name: &str, rooms: &Edges, order: &[&str]) -> Vec<String> {
     let layer = |room: &str| {
         let holds = |folder: &&str| room == *folder || room.starts_with(&format!("{folder}/"));

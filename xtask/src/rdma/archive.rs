@@ -1,8 +1,7 @@
-//! The guest's file system, as the kernel takes it: a cpio archive in the "newc" format.
+//! The guest's file system in the form that the kernel unpacks: a cpio archive in the "newc" format.
 //!
-//! Written here rather than by the host's `cpio`, because an archive may then hold the console's device node without
-//! anybody being root, and need not lie in a folder first. It is not compressed: an emulated processor would take longer to
-//! unpack it than to copy it.
+//! It is written here, not by the host's `cpio`, so that the archive can contain the console's device node without root privileges, and
+//! needs no folder. It is not compressed: an emulated processor unpacks more slowly than it copies.
 //!
 //! The format is that of the kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`.
 
@@ -18,7 +17,7 @@ const LINK: u32 = 0o120_777;
 /// The device that the first process of a guest writes to: major and minor number.
 const CONSOLE: (u32, u32) = (5, 1);
 
-/// An archive under way. Paths are absolute; the folders above them come by themselves.
+/// An archive that is being written. Paths are absolute; their parent folders are added automatically.
 pub(super) struct Archive<W> {
     out: W,
     inode: u32,
@@ -30,7 +29,7 @@ impl<W: Write> Archive<W> {
         Self { out, inode: 0, present: BTreeSet::new() }
     }
 
-    /// Whether the path has been added.
+    /// Returns whether the path has been added.
     pub(super) fn has(&self, path: &str) -> bool {
         self.present.contains(path)
     }
@@ -58,7 +57,7 @@ impl<W: Write> Archive<W> {
         self.add(path, CHARACTER_DEVICE, CONSOLE, &[])
     }
 
-    /// Ends the archive and gives back what it was written to.
+    /// Ends the archive and returns the writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.entry("TRAILER!!!", 0, (0, 0), &[])?;
         self.out.flush()?;
@@ -67,7 +66,7 @@ impl<W: Write> Archive<W> {
 
     fn add(&mut self, path: &str, mode: u32, device: (u32, u32), bytes: &[u8]) -> io::Result<()> {
         if !self.present.insert(path.to_owned()) {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{path} is there twice")));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{path} is added twice")));
         }
         if let Some((folder, _)) = path.rsplit_once('/') {
             self.directory(folder)?;
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_come_before_what_is_in_them_and_once() {
+    fn folders_are_added_once_before_their_contents() {
         let mut archive = Archive::new(Vec::new());
         archive.program("/usr/bin/a", b"a").unwrap();
         archive.program("/usr/bin/b", b"b").unwrap();
@@ -132,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_there_twice_is_named() {
+    fn a_path_that_is_added_twice_is_named() {
         let mut archive = Archive::new(Vec::new());
         archive.file("/a", b"").unwrap();
-        assert!(archive.file("/a", b"").unwrap_err().to_string().contains("/a is there twice"));
+        assert!(archive.file("/a", b"").unwrap_err().to_string().contains("/a is added twice"));
     }
 
     #[test]
-    fn a_header_has_what_the_format_says() {
+    fn a_header_follows_the_format() {
         let mut archive = Archive::new(Vec::new());
         archive.console("/console").unwrap();
         let text = text(archive);

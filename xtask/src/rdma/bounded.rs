@@ -1,4 +1,4 @@
-//! Commands of the host that end in time, whatever they do.
+//! Commands of the host with a timeout.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::workspace::process::Process;
 
-/// What a command prints on stdout; an error, in one line, if it fails or takes longer than `limit`.
+/// A command's stdout; a one-line error if it fails or takes longer than `limit`.
 pub(super) fn output(command: &mut Command, limit: Duration) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |why: String| format!("{name}: {why}");
@@ -34,24 +34,24 @@ pub(super) fn logged(
 ) -> Result<Option<ExitStatus>, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| format!("{name}: {error}");
-    // A file rather than a pipe: what the command leaves running could keep a pipe open for ever.
+    // A file, not a pipe: a background process of the command could keep a pipe open for ever.
     let copy = log.try_clone().map_err(failed)?;
     let child = command.stdin(Stdio::null()).stdout(log).stderr(copy).spawn().map_err(failed)?;
     Ok(Process(child).wait(limit))
 }
 
-/// Whether a program is on the path.
+/// Returns whether a program is on the path.
 pub(super) fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Reads a pipe to its end, so that whoever writes to it never waits.
+/// Reads a pipe to its end, so that its writer never blocks.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What was read before an error is still the best there is.
+            // Keep what was read before an error.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -76,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_by_the_last_line_of_stderr() {
+    fn an_error_is_the_last_line_of_stderr() {
         let error = output(&mut shell("echo one >&2; echo two >&2; exit 3"), LONG).unwrap_err();
         assert_eq!(error, "sh: two");
         assert!(output(&mut shell("exit 3"), LONG).unwrap_err().contains('3'));
     }
 
     #[test]
-    fn what_takes_too_long_is_stopped() {
+    fn a_command_is_stopped_after_its_timeout() {
         let error = output(Command::new("sleep").arg("1000"), Duration::from_millis(20)).unwrap_err();
         assert!(error.starts_with("sleep: stopped"), "{error}");
     }

@@ -1,19 +1,18 @@
-//! What a guest tells the host, over its console.
+//! The guest's messages to the host, over its console.
 //!
-//! The console carries everything: the kernel's messages, what the programs print, and between them marks, which `guest`'s
-//! first process writes. A mark is `@@`, a word that no program can know, for it is drawn for each run, and what follows on
-//! the line:
+//! The console carries the kernel's messages, the programs' output, and marks that the guest's first process writes. A mark consists of
+//! `@@`, a random word drawn for each run, which programs do not know, and the rest of the line:
 //!
-//! | mark | means |
+//! | mark | meaning |
 //! |---|---|
 //! | `ready` | there is an RDMA device with an address |
 //! | `begin N` | test N begins |
 //! | `end N CODE MS` | test N has ended with this exit code, after so many milliseconds |
-//! | `tell WORDS` | a test asks the host for something |
+//! | `tell WORDS` | a test sends a request to the host |
 //! | `broken WHY` | the guest could not be set up |
-//! | `done` | there is nothing more to do |
+//! | `done` | all tests have ended |
 
-/// What a line of the console means.
+/// A line of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Ready,
@@ -30,11 +29,11 @@ pub(super) enum Event {
     Done,
     /// The console has ended: the machine is off.
     Closed,
-    /// Not a mark.
+    /// A line without a mark.
     Text(String),
 }
 
-/// Reads lines; knows the word that makes a mark.
+/// Parses lines; knows the run's random word.
 #[derive(Clone)]
 pub(super) struct Reader {
     mark: String,
@@ -43,11 +42,11 @@ pub(super) struct Reader {
 impl Reader {
     /// For marks with this word.
     pub(super) fn new(word: &str) -> Self {
-        // The word alone is no mark: it stands on the kernel's command line, which the kernel prints.
+        // The blank is part of the mark: the word itself is on the kernel's command line, which the kernel prints.
         Self { mark: format!("@@{word} ") }
     }
 
-    /// What a line says: a mark, text, or, when a program did not end its last line, text and then a mark.
+    /// The events of a line: a mark, text, or text and a mark if a program did not end its last line.
     pub(super) fn read(&self, line: &str) -> Vec<Event> {
         let line = line.trim_end_matches(['\r', '\n']);
         let Some((text, mark)) = line.split_once(&self.mark) else {
@@ -58,7 +57,7 @@ impl Reader {
     }
 }
 
-/// What follows the mark's word.
+/// Parses the rest of a mark.
 fn parse(mark: &str) -> Option<Event> {
     let (name, rest) = mark.split_once(' ').unwrap_or((mark, ""));
     let mut words = rest.split_whitespace();
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_makes_no_sense_is_named() {
+    fn an_unknown_mark_is_named() {
         for mark in ["end 3", "end x 0 0", "begin", "begin -1", "over"] {
             let events = read(&format!("@@7f3a {mark}"));
             assert_eq!(events, [Event::Broken(format!("unknown mark: {mark}"))]);

@@ -1,6 +1,6 @@
-//! The figures: what the tests measured, as ratios of what was measured next to it in the same boot.
+//! The figures: ratios of measurements next to each other in the same boot.
 //!
-//! The test that measures prints a line `@ KIND …` for each measurement; see `scripts/measure.sh`.
+//! The measuring test prints a line `@ KIND …` for each measurement; see `scripts/measure.sh`.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use serde_json::{Map, Value};
 use super::report::Report;
 use super::suite::MEASURE;
 
-/// The columns of perftest's tables that are used: the median of a latency, and millions of messages a second.
+/// Columns of perftest's tables: the median of a latency, and million messages a second.
 const LATENCY_COLUMN: usize = 4;
 const RATE_COLUMN: usize = 4;
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Default)]
 struct Measured {
     /// Medians of the minimal loop, in microseconds: READ, WRITE, CAS, FAA.
     raw: Vec<[f64; 4]>,
-    /// The mean of its READs.
+    /// The mean of the loop's READs.
     raw_reads: Vec<f64>,
-    /// What of them stood before each ping, and the ping's medians.
+    /// For each ping: the loop's medians before it, and the ping's medians.
     pings: Vec<([f64; 4], [f64; 4])>,
     /// READs a second.
     rates: Vec<f64>,
-    /// Of perftest.
+    /// Figures of perftest.
     perftest_rates: Vec<f64>,
     perftest_reads: Vec<f64>,
     perftest_atomics: Vec<f64>,
-    /// Name, verbs and microseconds for each operation, and how many measurements of the loop stood before.
+    /// For each operation: name, verbs, microseconds, and the number of the loop's measurements before it.
     sets: Vec<(String, f64, f64, usize)>,
 }
 
 const OPERATIONS: [&str; 4] = ["read", "write", "cas", "faa"];
 
-/// The figures in what the tests did.
+/// Computes the figures from the tests' output.
 pub(super) fn figures(reports: &[Report]) -> Result<Map<String, Value>, String> {
     let mut figures = Map::new();
     let passed = reports.iter().filter(|report| report.passed()).count();
@@ -54,7 +54,9 @@ fn measured(printed: &str) -> Result<Measured, String> {
         let Some((kind, rest)) = line.strip_prefix("@ ").and_then(|line| line.split_once(' ')) else {
             continue;
         };
-        measured.add(kind, rest).ok_or_else(|| format!("{MEASURE} printed what makes no sense: {line}"))?;
+        measured
+            .add(kind, rest)
+            .ok_or_else(|| format!("{MEASURE} printed a line that can not be parsed: {line}"))?;
     }
     Ok(measured)
 }
@@ -95,7 +97,7 @@ impl Measured {
 }
 
 fn of(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
-    let missing = || format!("{MEASURE} has not printed everything");
+    let missing = || format!("{MEASURE} has not printed all measurements");
     let mut figures = Vec::new();
     for (index, name) in OPERATIONS.iter().enumerate() {
         let ratios = measured.pings.iter().map(|(raw, ping)| ping[index] / raw[index]).collect();
@@ -115,7 +117,7 @@ fn of(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
     figures.push(("rdma.message_rate.ratio_to_perftest".to_owned(), rate));
     let mut sets: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (name, verbs, us, before) in &measured.sets {
-        // The loop ran before it and after it.
+        // The loop ran before and after it.
         let around = measured.raw_reads.get(before.wrapping_sub(1)..=*before).ok_or_else(missing)?;
         let (of_verbs, of_reads) = sets.entry(name).or_default();
         of_verbs.push(*verbs);
@@ -128,7 +130,7 @@ fn of(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
     Ok(figures)
 }
 
-/// A number in a row of a table.
+/// A number in a column of a table's row.
 fn column(row: &str, column: usize) -> Option<f64> {
     row.split_whitespace()
         .nth(column)?
@@ -163,7 +165,7 @@ mod tests {
 "#;
 
     #[test]
-    fn figures_are_ratios_of_what_stands_side_by_side() {
+    fn figures_are_ratios_of_adjacent_measurements() {
         let figures: Map<String, Value> = of(&measured(PRINTED).unwrap())
             .unwrap()
             .into_iter()
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_makes_no_sense_is_an_error() {
+    fn missing_or_malformed_measurements_are_errors() {
         assert!(of(&measured("").unwrap()).is_err());
         let error = measured(&PRINTED.replace("0.025000", "nan")).err().unwrap();
         assert!(error.contains("@ bandwidth"), "{error}");

@@ -1,4 +1,4 @@
-//! Guests: the machines of a scenario, and what each is to do.
+//! Guests: the machines of a scenario, and their tasks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 /// One machine of a scenario.
 pub(super) struct Guest {
     pub(super) name: &'static str,
-    /// On its only network, in whose first 24 bits all guests agree.
+    /// Its address; all guests are in one /24 network.
     pub(super) address: &'static str,
     pub(super) network: Network,
     pub(super) role: Role,
 }
 
-/// Where a guest's network leads.
+/// The connection of a guest's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
-    /// To the other guest.
+    /// Connected to the other guest.
     Wire,
     Nowhere,
 }
 
-/// What a guest does once it is up.
+/// The task of a guest after it has booted.
 pub(super) enum Role {
-    /// These, in turn; then it is done.
+    /// Tests, in order.
     Tests(Vec<Test>),
-    /// Something for the others, until they are done.
+    /// A service for other guests, until their tests have ended.
     Service(String),
 }
 
@@ -36,7 +36,7 @@ impl Guest {
         }
     }
 
-    /// Keeps only some of its tests.
+    /// Keeps the tests that `wanted` selects.
     pub(super) fn keep(&mut self, wanted: impl FnMut(&Test) -> bool) {
         if let Role::Tests(tests) = &mut self.role {
             tests.retain(wanted);
@@ -52,18 +52,18 @@ pub(super) struct Test {
     pub(super) limit: Duration,
 }
 
-/// What is run together: tests of one machine, or of several on one wire.
+/// Machines that run together: one, or several on one wire.
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) guests: Vec<Guest>,
-    /// Programs of this host that the guests get, with the libraries that they are linked to.
+    /// Programs of this host that the guests get, with their shared libraries.
     pub(super) programs: Vec<PathBuf>,
 }
 
 /// Functions that every test can call.
 ///
 /// - `perftest PROGRAM FLAGS` runs a program of perftest against itself.
-/// - `memnode PORT FLAGS` starts a memory node; `set_is_sound FLAGS` drives a set and fails unless it is whole afterwards;
-///   `refuses TEXT COMMAND` fails unless the command refuses with that text.
-/// - `tell WORDS` asks the host for something: `tell off GUEST` powers another guest off.
+/// - `memnode PORT FLAGS` starts a memory node; `set_is_sound FLAGS` runs a set and fails unless it is verified afterwards;
+///   `refuses TEXT COMMAND` fails unless the command ends with an error that contains the text.
+/// - `tell WORDS` sends a request to the host: `tell off GUEST` powers another guest off.
 pub(super) const PRELUDE: &str = include_str!("scripts/prelude.sh");

@@ -1,8 +1,8 @@
 //! RDMA devices of this host, and tests on them.
 //!
-//! Devices are found in `/sys/class/infiniband`, so that nothing has to be installed to find that there are none. Used is
-//! a port that is active and has a global identifier made of an IPv4 address (RoCE version 2): from that the tests know
-//! the address under which the device reaches itself.
+//! Devices are found in `/sys/class/infiniband`, so that no tool is needed to find that there are none. The tests use a port that is active
+//! and has a global identifier derived from an IPv4 address (RoCE version 2). From that they know the address at which the device reaches
+//! itself.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -19,7 +19,7 @@ use crate::workspace::read;
 /// Where the kernel lists devices.
 const DEVICES: &str = "/sys/class/infiniband";
 
-/// What the tests need of the host, with the packages that have it.
+/// Tools that the tests need on the host, with their packages.
 pub(super) const TOOLS: &[(&str, &str)] = &[("ib_read_lat", "perftest"), ("ibv_devinfo", "ibverbs-utils")];
 
 /// A device that tests can use.
@@ -31,14 +31,14 @@ pub(super) struct Device {
     pub(super) kind: DeviceKind,
 }
 
-/// What a device is. The better kind comes first.
+/// The kind of a device. The preferred kind comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DeviceKind {
     Hardware,
     Software,
 }
 
-/// The device to use: hardware first, then the name.
+/// The device to use: hardware first, then by name.
 pub(super) fn device() -> Option<Device> {
     best(Path::new(DEVICES))
 }
@@ -50,7 +50,7 @@ fn best(folder: &Path) -> Option<Device> {
     devices.into_iter().next()
 }
 
-/// What tests need to know of a device; `None` if they cannot use it.
+/// The device's properties; `None` if tests can not use it.
 fn usable(device: &Path) -> Option<Device> {
     let port = device.join("ports/1");
     if !read(&port.join("state")).ok()?.contains("ACTIVE") {
@@ -66,18 +66,18 @@ fn usable(device: &Path) -> Option<Device> {
         kind.contains("v2").then_some((index, address))
     })?;
     let name = device.file_name()?.to_str()?.to_owned();
-    // A device in software has no hardware that it belongs to.
+    // A software device has no hardware parent.
     let is_hardware = device.join("device").exists();
     let kind = if is_hardware { DeviceKind::Hardware } else { DeviceKind::Software };
     Some(Device { name, gid_index, address, kind })
 }
 
-/// The address that a global identifier is made of.
+/// The IPv4 address in a global identifier.
 fn address(gid: &str) -> Option<Ipv4Addr> {
     gid.parse::<std::net::Ipv6Addr>().ok()?.to_ipv4_mapped()
 }
 
-/// Runs the tests one after the other.
+/// Runs the tests in order.
 pub(super) fn run(
     device: &Device,
     tests: &[Test],
@@ -99,7 +99,7 @@ pub(super) fn run(
         }
         let limit = test.limit.min(left);
         let mut command = Command::new("timeout");
-        // This ends what the script has started too, unlike a signal to the script alone.
+        // This also ends background processes of the script, unlike a signal to the script alone.
         command.args(["--signal=KILL", &format!("{}", limit.as_secs_f64()), "sh", "-ec"]);
         command.arg(format!("{PRELUDE}\n{}", test.command)).env("PATH", &path);
         command.env("RDMA_DEVICE", &device.name).env("RDMA_GID_INDEX", device.gid_index.to_string());
@@ -109,7 +109,7 @@ pub(super) fn run(
         let file = File::create(&log).map_err(failed)?;
         let status = bounded::logged(&mut command, file, limit + Duration::from_secs(5))?;
         let took = started.elapsed();
-        // A process that `timeout` kills takes it along: then there is no code.
+        // `timeout` ends itself with the same signal: then there is no exit code.
         let code = status.map(|status| status.code().unwrap_or(137));
         let outcome = code.map_or(Outcome::TimedOut, |code| outcome(code, took, limit));
         let printed = std::fs::read(&log).map_err(failed)?;
@@ -119,12 +119,12 @@ pub(super) fn run(
         }
         reports.push(Report { name: test.name.clone(), outcome, took, printed });
     }
-    // It is in a folder of ours; nothing depends on its being gone.
+    // A leftover file is harmless.
     let _ = std::fs::remove_file(&log);
     Ok(reports)
 }
 
-/// Where programs are found: first those that the run brings along.
+/// The search path: the folders of the run's programs first.
 fn search_path(programs: &[PathBuf]) -> Result<std::ffi::OsString, String> {
     let mut folders = Vec::new();
     for program in programs {

@@ -1,4 +1,4 @@
-//! The file system that guests boot into.
+//! The file system of the guests.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,20 +23,20 @@ const PROGRAMS: &[&str] = &[
     "usr/bin/ib_read_bw",
 ];
 
-/// Folders of the packages that have shared libraries.
+/// Folders of the packages with shared libraries.
 const LIBRARIES: &[&str] = &["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
 
-/// Libraries that programs may load by name, so that no program's list has them.
+/// Libraries that programs load by name at run time, so `ldd` does not list them.
 const LOADED_BY_NAME: &[&str] = &["libibverbs.so.1", "librdmacm.so.1"];
 
-/// Where libibverbs looks for the part of it that knows a device, and for which there are.
+/// The folders of libibverbs' providers for devices, and of their list.
 const PROVIDERS: &str = "usr/lib/x86_64-linux-gnu/libibverbs";
 const PROVIDER_LIST: &str = "etc/libibverbs.d";
 
-/// How long the loader may take to name a program's libraries.
+/// Timeout of `ldd`.
 const LDD: Duration = Duration::from_secs(20);
 
-/// Writes the file system of a scenario's guests; they share one, and each finds its plan by its name.
+/// Writes the file system of a scenario's guests. They share it, and each finds its plan by its name.
 pub(super) fn write(scenario: &Scenario, unpacked: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", to.display());
     let file = File::create(to).map_err(failed)?;
@@ -64,7 +64,7 @@ struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// What any Linux has.
+    /// The files of any Linux.
     fn system(&mut self) -> std::io::Result<()> {
         for folder in ["/bin", "/dev", "/etc", "/proc", "/sys", "/tmp", "/usr/bin"] {
             self.archive.directory(folder)?;
@@ -77,7 +77,7 @@ impl Image<'_> {
         self.archive.file("/etc/passwd", b"root:x:0:0:root:/tmp:/bin/sh\n")
     }
 
-    /// The kernel's modules, with a list that says in which order to load them.
+    /// The kernel's modules, with a list of the order in which to load them.
     fn modules(&mut self, network: Network) -> Result<(), String> {
         let (_, folder) = packages::kernel(self.unpacked)?;
         let names = match network {
@@ -93,7 +93,7 @@ impl Image<'_> {
         self.archive.file("/modules/order", order.as_bytes()).map_err(|error| error.to_string())
     }
 
-    /// rxe's provider, and the libraries that are loaded by name.
+    /// The provider for rxe, and the libraries that are loaded by name.
     fn provider(&mut self) -> Result<(), String> {
         let folder = self.unpacked.join(PROVIDERS);
         let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -119,7 +119,7 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// A program and the libraries that it is linked to.
+    /// A program and its shared libraries.
     fn program(&mut self, path: &Path) -> Result<(), String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.copy(path, &format!("/usr/bin/{name}"))?;
@@ -134,7 +134,7 @@ impl Image<'_> {
         ldd.arg(of).env("LD_LIBRARY_PATH", folders);
         let printed = match bounded::output(&mut ldd, LDD) {
             Ok(printed) => printed,
-            // A program that is linked to nothing is complete.
+            // A static program needs no libraries.
             Err(why) if why.contains("not a dynamic executable") => return Ok(()),
             Err(why) => return Err(format!("{}: {why}", of.display())),
         };
@@ -144,7 +144,7 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// A library, or the loader, whose name is its whole path.
+    /// A library, or the loader, whose name is its path.
     fn library(&mut self, name: &str, path: &Path) -> Result<(), String> {
         let to = if name.starts_with('/') { name.to_owned() } else { format!("/lib/{name}") };
         if self.archive.has(&to) { Ok(()) } else { self.copy(path, &to) }
@@ -155,7 +155,7 @@ impl Image<'_> {
         self.archive.program(to, &std::fs::read(from).map_err(failed)?).map_err(failed)
     }
 
-    /// What a guest is to do, where its first process looks for it.
+    /// A guest's tests or service, for its first process.
     fn plan(&mut self, guest: &Guest) -> std::io::Result<()> {
         let folder = format!("/plan/{}", guest.name);
         self.archive.directory("/plan")?;
@@ -173,7 +173,7 @@ impl Image<'_> {
     }
 }
 
-/// The libraries in what `ldd` prints, by name; an error that names one that is missing.
+/// The libraries in the output of `ldd`, by name; an error names a missing one.
 fn linked(printed: &str) -> Result<BTreeMap<String, PathBuf>, String> {
     let mut libraries = BTreeMap::new();
     for line in printed.lines().map(str::trim) {
@@ -182,7 +182,7 @@ fn linked(printed: &str) -> Result<BTreeMap<String, PathBuf>, String> {
                 return Err(format!("{name}: no package has it and neither has the host"));
             }
             Some((name, found)) => (name, found),
-            // The loader has no other name than its path.
+            // The loader's name is its path.
             None if line.starts_with('/') => (line, line),
             None => continue,
         };

@@ -1,7 +1,7 @@
-//! A virtual machine: one `qemu`, its console, and its end.
+//! A virtual machine: one `qemu` process and its console.
 //!
-//! A machine ends when it is dropped, as a real one does when its plug is pulled. Should this process be killed, the kernel
-//! ends the machine: it runs under `setpriv --pdeathsig`.
+//! A machine is powered off when it is dropped. If this process is killed, the kernel ends the machine: it runs under `setpriv
+//! --pdeathsig`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,19 +16,19 @@ use super::console::{Event, Reader};
 use super::guest::{Guest, Network};
 use crate::workspace::process::Process;
 
-/// What the host needs for machines, with the packages that have it.
+/// Tools that machines need on the host, with their packages.
 pub(super) const TOOLS: &[(&str, &str)] = &[(QEMU, "qemu-system-x86"), ("setpriv", "util-linux")];
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Fits test programs of tens of megabytes, twice: the archive and the file system that the kernel makes of it.
+/// Enough for test programs of tens of megabytes, twice: in the archive, and in the kernel's file system.
 const MEMORY_MIB: &str = "1024";
 
-/// All that there is, but for the feature that makes the kernel copy byte by byte: its RDMA device copies by processor, and an
-/// emulated processor shows others the words of such a copy half-written, which no hardware does.
+/// All features except those with which the kernel copies byte by byte. The software RDMA device copies by processor, and an emulated
+/// processor would expose half-written words, which no hardware does.
 const CPU: &str = "max,-erms,-fsrm";
 
-/// How a machine's processors come about.
+/// How a machine's processors are implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Acceleration {
     /// The host's processors, by KVM
@@ -38,7 +38,7 @@ pub(super) enum Acceleration {
 }
 
 impl Acceleration {
-    /// KVM if this process may use it. Whether it works shows only when a machine boots.
+    /// KVM if this process may use it. Whether it works shows only at boot.
     pub(super) fn best() -> Self {
         let kvm = File::options().read(true).write(true).open("/dev/kvm");
         if kvm.is_ok() { Self::Kvm } else { Self::Tcg }
@@ -52,16 +52,16 @@ impl Acceleration {
     }
 }
 
-/// What all machines of a run have in common.
+/// Settings of all machines of a run.
 pub(super) struct Plan<'a> {
     pub(super) kernel: &'a Path,
     pub(super) archive: &'a Path,
-    /// Where the ends of the wire are.
+    /// The folder of the wire's sockets.
     pub(super) folder: &'a Path,
     pub(super) acceleration: Acceleration,
-    /// The word of this run's marks.
+    /// The random word of this run's marks.
     pub(super) mark: &'a str,
-    /// Whether the kernel tells what it does while it boots.
+    /// True if the kernel prints its messages at boot.
     pub(super) talkative: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Powers a machine on; what its console says goes to `events` with `number`, last of all that it has closed.
+    /// Powers a machine on. The events of its console go to `events` with `number`; the last one is that the console has closed.
     ///
     /// `peer` is the guest at the other end of the wire, if there is one.
     pub(super) fn start(
@@ -98,7 +98,7 @@ impl Machine {
         command.arg("-kernel").arg(plan.kernel).arg("-initrd").arg(plan.archive);
         command.args(["-append", &kernel_line(plan, guest)]);
         if let Some(peer) = peer {
-            // Datagrams between two sockets: either end may come and go without the other noticing, as on a real wire.
+            // Datagrams between two sockets: either end may disappear unnoticed, as on a real wire.
             let end = |guest: &Guest| plan.folder.join(format!("wire-{}", guest.name)).display().to_string();
             let wire = format!(
                 "dgram,id=wire,local.type=unix,local.path={},remote.type=unix,remote.path={}",
@@ -120,7 +120,7 @@ impl Machine {
             let mut line = Vec::new();
             while console.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
                 for event in reader.read(&String::from_utf8_lossy(&line)) {
-                    // Nobody listens any more when the run is over.
+                    // The receiver is gone when the run is over.
                     let _ = events.send((number, event));
                 }
                 line.clear();
@@ -131,10 +131,10 @@ impl Machine {
     }
 }
 
-/// The kernel's command line. The kernel makes variables of its first process of those that it does not know.
+/// The kernel's command line. The kernel passes unknown words as variables to its first process.
 fn kernel_line(plan: &Plan<'_>, guest: &Guest) -> String {
     format!(
-        // An emulated processor's time stamp counter is good, but the kernel does not trust it.
+        // An emulated processor's time stamp counter is reliable, but the kernel does not assume it.
         "console=ttyS0 tsc=reliable clocksource=tsc panic=-1 loglevel={} \
          FARFIELD_MARK={} FARFIELD_GUEST={} FARFIELD_ADDRESS={} FARFIELD_WIRE={}",
         if plan.talkative { 7 } else { 1 },

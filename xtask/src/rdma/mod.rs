@@ -1,8 +1,7 @@
-//! `cargo xtask rdma-test`: tests over RDMA, on a machine that may have none.
+//! `cargo xtask rdma-test`: tests over RDMA, also on machines without a device.
 //!
-//! They run where RDMA is: on hardware of this host, or on its device in software (rxe), or else in a virtual machine that
-//! has one. The machine is built from the packages of the host's distribution, which are downloaded once and unpacked,
-//! not installed:
+//! The tests run on a device of this host, in hardware or software (rxe), or else in a virtual machine with a software device. The machine
+//! is built from packages of the host's distribution, which are downloaded once and unpacked, not installed:
 //!
 //! ```text
 //! packages ─► image (archive, modules) ─► machine ─► console ─► scenario ─► report
@@ -10,8 +9,8 @@
 //! is made of   it boots into                          says       late         FAILED
 //! ```
 //!
-//! Whatever a test does, the run ends: each test has a limit, which the guest enforces, then the host; and the whole run
-//! has one. To add a test, see `suite`.
+//! Every run ends: each test has a time limit, enforced by the guest and then by the host, and so has the whole run. To add a test, see
+//! `suite`.
 
 mod archive;
 mod bounded;
@@ -41,37 +40,37 @@ pub(crate) use self::programs::{FEATURES, PACKAGES, TARGET};
 use self::report::Report;
 use self::scenario::{Failure, Manner};
 
-/// What to run, where, and how to print.
+/// Options of `cargo xtask rdma-test`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to run
+    /// Machine to run on
     #[arg(long = "where", value_enum, default_value_t = Place::Auto)]
     place: Place,
-    /// Only the tests whose names begin with this; `connections` takes minutes and runs only if it is named
+    /// Only tests whose names begin with this; `connections` takes minutes and runs only if it is named
     #[arg(long, value_name = "PREFIX", conflicts_with = "script")]
     only: Option<String>,
-    /// Run this shell script instead of the tests, where they would run and with what they have
+    /// Run this shell script instead of the tests, in the same environment
     #[arg(long, value_name = "PATH")]
     script: Option<PathBuf>,
-    /// Run each test so many times in one boot: for what happens once in many runs
+    /// Number of runs of each test in one boot, for rare failures
     #[arg(long, default_value_t = 1, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-    /// Processes that compute beside each test, where it runs: for what happens on a busy machine only
+    /// Processes that compute during each test, for failures that need a busy machine
     #[arg(long, default_value_t = 0, value_name = "PROCESSES", value_parser = clap::value_parser!(u32).range(0..=64))]
     busy: u32,
-    /// The time limit of the whole run, in seconds
+    /// Time limit of the whole run, in seconds
     #[arg(long, default_value_t = LIMIT_S, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: u64,
-    /// How the virtual machine runs; if not given, with KVM if that works
+    /// Acceleration of the virtual machine; by default KVM if it works
     #[arg(long, value_enum)]
     accel: Option<Acceleration>,
-    /// Download the packages of the virtual machine anew
+    /// Download the virtual machine's packages again
     #[arg(long)]
     refresh: bool,
-    /// Show what the tests print, and the machine's console
+    /// Show the tests' output and the machine's console
     #[arg(long)]
     verbose: bool,
-    /// How to print the results
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -94,13 +93,13 @@ impl Options {
     }
 }
 
-/// The time limit of a whole run, in seconds, if nobody says.
+/// Default time limit of a whole run, in seconds.
 const LIMIT_S: u64 = 900;
 
 /// Where tests run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Place {
-    /// On a device of this host if it has one, hardware first; else in a virtual machine
+    /// On a device of this host, hardware first; without one, in a virtual machine
     Auto,
     /// On a device of this host
     Host,
@@ -116,7 +115,7 @@ enum Format {
     Json,
 }
 
-/// Runs the tests and prints what became of them.
+/// Runs the tests and prints their results.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(options.limit);
     let prefix = options.only.as_deref().unwrap_or_default();
@@ -175,7 +174,7 @@ fn in_machines(scenarios: &[&Scenario], options: &Options, end: Instant) -> Resu
             match scenario::run(scenario, &manner) {
                 Ok(ended) => break ended,
                 Err(Failure::Boot(why)) if options.accel.is_none() && acceleration == Acceleration::Kvm => {
-                    eprintln!("without KVM, since with it {why}");
+                    eprintln!("without KVM: with it, {why}");
                     acceleration = Acceleration::Tcg;
                 }
                 Err(Failure::Boot(why) | Failure::Other(why)) => return Err(why),
@@ -202,7 +201,7 @@ fn print(options: &Options, reports: &[Report]) {
     }
 }
 
-/// The figures, and an error if a test failed.
+/// Prints the figures; returns an error if a test failed.
 fn conclude(reports: &[Report], options: &Options) -> Result<(), String> {
     let figures = figures::figures(reports)?;
     match options.format {
@@ -220,10 +219,10 @@ fn conclude(reports: &[Report], options: &Options) -> Result<(), String> {
 }
 
 fn refuse_none<T>(chosen: &[T], prefix: &str) -> Result<(), String> {
-    if chosen.is_empty() { Err(format!("--only {prefix}: no test's name begins so")) } else { Ok(()) }
+    if chosen.is_empty() { Err(format!("--only {prefix}: no test has this prefix")) } else { Ok(()) }
 }
 
-/// An error that says how to get what is missing.
+/// Returns an error that names missing tools and their packages.
 fn require(tools: &[(&str, &str)]) -> Result<(), String> {
     let missing: Vec<_> = tools.iter().filter(|(program, _)| !bounded::is_there(program)).collect();
     if missing.is_empty() {
@@ -249,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_what_installs_it() {
+    fn missing_tools_are_named_with_their_packages() {
         assert_eq!(require(&[("cargo", "cargo")]), Ok(()));
         let error = require(&[("no-such-tool", "its-package"), ("cargo", "cargo")]).unwrap_err();
         assert_eq!(
@@ -260,6 +259,6 @@ mod tests {
 
     #[test]
     fn a_prefix_of_no_test_is_named() {
-        assert_eq!(refuse_none::<Test>(&[], "moon"), Err("--only moon: no test's name begins so".to_owned()));
+        assert_eq!(refuse_none::<Test>(&[], "moon"), Err("--only moon: no test has this prefix".to_owned()));
     }
 }

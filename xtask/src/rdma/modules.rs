@@ -1,15 +1,14 @@
-//! The kernel's modules: which the guest loads, and in which order.
+//! The kernel's modules that the guest loads, in order.
 //!
-//! A kernel's package has no `modules.dep`: `depmod` writes that when a kernel is installed, from what each module says of
-//! itself. We read the same line of the modules, `depends=`, and need no `depmod`.
+//! A kernel's package has no `modules.dep`: `depmod` writes it at installation, from the modules' own `depends=` lines. This module reads
+//! the same lines, and needs no `depmod`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::workspace::files;
 
-/// What the guest loads for RDMA in software. The checksums come first: rxe asks for them by what they do, not by name, so
-/// they are nobody's dependencies.
+/// The modules for RDMA in software. The checksums come first: rxe requests them by algorithm, not by name, so no module depends on them.
 pub(super) const RDMA: &[&str] = &[
     "crc32_generic",
     "crc32c_generic",
@@ -26,14 +25,14 @@ pub(super) const RDMA: &[&str] = &[
     "dummy",
 ];
 
-/// What it loads besides for a wire to another guest.
+/// Further modules for a wire to another guest.
 pub(super) const WIRE: &[&str] = &["virtio_pci", "virtio_net"];
 
-/// The modules of a kernel: their files by name.
+/// The module files of a kernel, by name.
 pub(super) struct Modules(BTreeMap<String, PathBuf>);
 
 impl Modules {
-    /// Those below a kernel's folder.
+    /// The modules below a kernel's folder.
     pub(super) fn of(folder: &Path) -> Self {
         let named = |path: PathBuf| {
             let name = path.file_stem()?.to_str()?.replace('-', "_");
@@ -42,9 +41,9 @@ impl Modules {
         Self(files(folder, "ko").into_iter().filter_map(named).collect())
     }
 
-    /// These modules and all that they depend on, each after what it depends on, with their contents.
+    /// These modules and their dependencies in order of loading, with their contents.
     ///
-    /// A module without a file is built into the kernel, or missing, which loading those that need it will tell.
+    /// A module without a file is built into the kernel, or missing; then loading its dependents fails.
     pub(super) fn in_order(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, String> {
         let mut order = Vec::new();
         for name in names {
@@ -78,9 +77,9 @@ impl Modules {
     }
 }
 
-/// The modules that a module says it depends on.
+/// The dependencies that a module lists.
 fn depends(module: &[u8]) -> Vec<String> {
-    // The section of such lines, `.modinfo`, has them one after the other, each ended by a zero.
+    // The section `.modinfo` consists of such lines, each ended by a zero.
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };
     let value = module[at + KEY.len()..].split(|byte| *byte == 0).next().unwrap_or_default();
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_depends_on_is_read_from_it() {
+    fn dependencies_are_read_from_the_module() {
         assert_eq!(depends(&module("ib_core,udp_tunnel")), ["ib_core", "udp_tunnel"]);
         assert_eq!(depends(&module("")), [""; 0]);
         assert_eq!(depends(b"no module"), [""; 0]);
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_module_comes_once_and_after_what_it_depends_on() {
+    fn each_module_is_loaded_once_after_its_dependencies() {
         let folder =
             Folder::new(&[("rxe", "core,tunnel"), ("core", "built_in"), ("tunnel", "core"), ("x", "")]);
         assert_eq!(folder.order(&["rxe", "core"]).unwrap(), ["core", "tunnel", "rxe"]);

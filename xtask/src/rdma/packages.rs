@@ -1,11 +1,10 @@
-//! The packages that the virtual machine is made of: which, where they are kept, and how they get there.
+//! The packages of the virtual machine, and their cache.
 //!
-//! They are downloaded by `apt-get download` and unpacked into a folder of their own; nothing is installed, so nobody has to
-//! be root. The C library and the loader come from the host, as do those of the programs that are built on it: apt names
-//! packages of the same distribution, so the two fit.
+//! They are downloaded by `apt-get download` and unpacked into a folder; nothing is installed, so no root privileges are needed. The C
+//! library and the loader come from the host, as do the libraries of programs that are built on it: apt's packages are of the same
+//! distribution, so they match.
 //!
-//! What has been downloaded stays until the list below changes or somebody asks for newer packages: a run that finds the list
-//! unchanged asks no server, not even for the versions.
+//! Downloaded packages are kept until the list below changes or `--refresh` is given. A run with an unchanged list contacts no server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,14 +13,14 @@ use std::time::Duration;
 use super::bounded;
 use crate::workspace::{create_folder, read, root};
 
-/// The package whose only dependency is the kernel's current one.
+/// The package that depends on the current kernel.
 const KERNEL: &str = "linux-image-amd64";
 
-/// All other packages. What the guest needs of them is chosen in `guest`.
+/// All other packages. `image` selects files from them.
 const PACKAGES: &[&str] = &[
-    // A shell and the usual commands, in one static program.
+    // A shell and the usual commands in one static program.
     "busybox-static",
-    // `ip` and `rdma`, with the libraries that they are linked to.
+    // `ip` and `rdma`, with their libraries.
     "iproute2",
     "libbpf1",
     "libbsd0",
@@ -30,13 +29,13 @@ const PACKAGES: &[&str] = &[
     "libmd0",
     "libmnl0",
     "zlib1g",
-    // Verbs, the provider for rxe, and what they are linked to.
+    // Verbs, the provider for rxe, and their libraries.
     "ibverbs-providers",
     "libibverbs1",
     "libnl-3-200",
     "libnl-route-3-200",
     "librdmacm1",
-    // What measures and shows devices, and what it is linked to.
+    // Programs that measure and list devices, with their libraries.
     "ibverbs-utils",
     "libibumad3",
     "libpci3",
@@ -44,7 +43,7 @@ const PACKAGES: &[&str] = &[
     "perftest",
 ];
 
-/// What of the kernel's package the guest can have a use for; the rest is hundreds of megabytes of drivers.
+/// Parts of the kernel's package that the guest may need; the rest is hundreds of megabytes of drivers.
 const KERNEL_PARTS: &[&str] = &[
     "./boot/vmlinuz-*",
     "./lib/modules/*/kernel/arch",
@@ -57,27 +56,27 @@ const KERNEL_PARTS: &[&str] = &[
     "./lib/modules/*/kernel/net",
 ];
 
-/// How long downloading, and unpacking one package, may take.
+/// Timeouts for downloading, and for unpacking a package.
 const DOWNLOAD: Duration = Duration::from_secs(600);
 const UNPACK: Duration = Duration::from_secs(120);
 
-/// What the host must have before anything can be downloaded, with the packages that have it.
+/// Tools that downloading needs on the host, with their packages.
 pub(super) const TOOLS: &[(&str, &str)] =
     &[("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg"), ("tar", "tar"), ("ldd", "libc-bin")];
 
-/// Where everything that this command keeps lies.
+/// The folder of cached files.
 pub(super) fn cache() -> PathBuf {
     root().join("target/rdma-testbed")
 }
 
-/// The folder with the unpacked packages, after downloading them if they are not there.
+/// The folder with the unpacked packages; downloads them if necessary.
 pub(super) fn unpacked(refresh: bool) -> Result<PathBuf, String> {
     let folder = cache().join("packages");
     let record = folder.join("packages.txt");
     if !refresh && std::fs::read_to_string(&record).is_ok_and(|record| Record::parse(&record).is_current()) {
         return Ok(folder.join("root"));
     }
-    // Made beside its place and moved there whole, so that what is there is complete.
+    // They are unpacked beside the folder and moved as a whole, so that the folder is always complete.
     let fresh = cache().join(format!("packages.{}", std::process::id()));
     let made = download(&fresh).and_then(|record| {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -88,13 +87,13 @@ pub(super) fn unpacked(refresh: bool) -> Result<PathBuf, String> {
         std::fs::rename(&fresh, &folder).map_err(failed)
     });
     if made.is_err() {
-        // What is left is of no use; that it cannot be removed either is not the error to report.
+        // A leftover folder is harmless, and the download's error is reported instead.
         let _ = std::fs::remove_dir_all(&fresh);
     }
     made.map(|()| folder.join("root"))
 }
 
-/// Downloads and unpacks the packages into `folder`; the packages themselves are not kept.
+/// Downloads the packages and unpacks them into `folder`; the package files are deleted.
 fn download(folder: &Path) -> Result<Record, String> {
     let unpacked = folder.join("root");
     create_folder(&unpacked)?;
@@ -120,9 +119,9 @@ fn download(folder: &Path) -> Result<Record, String> {
     Ok(Record { asked: asked(), files })
 }
 
-/// Unpacks a package, or only these parts of it.
+/// Unpacks a package, or the given parts of it.
 fn unpack(package: &Path, into: &Path, parts: &[&str]) -> Result<(), String> {
-    // A package's files as a tar archive go from one program to the other; a shell connects them.
+    // A shell connects the two programs by a pipe.
     let script = "dpkg-deb --fsys-tarfile \"$0\" | tar --extract --directory \"$1\" --wildcards \"${@:2}\"";
     bounded::output(
         Command::new("bash").args(["-o", "pipefail", "-c", script]).arg(package).arg(into).args(parts),
@@ -132,7 +131,7 @@ fn unpack(package: &Path, into: &Path, parts: &[&str]) -> Result<(), String> {
     .map_err(|why| format!("{}: {why}", package.display()))
 }
 
-/// The kernel that the package without one depends on, in what `apt-cache depends` prints.
+/// The kernel package in the output of `apt-cache depends`.
 fn kernel_package(depends: &str) -> Option<String> {
     depends.lines().find_map(|line| {
         let name = line.trim().strip_prefix("Depends:")?.trim();
@@ -140,12 +139,12 @@ fn kernel_package(depends: &str) -> Option<String> {
     })
 }
 
-/// What is asked for, in a line.
+/// The list of packages, as a line.
 fn asked() -> String {
     [&[KERNEL], PACKAGES, KERNEL_PARTS].concat().join(" ")
 }
 
-/// What lies in the folder: what was asked for, and the packages' files, whose names have the versions.
+/// A record of the cache: the list, and the packages' files, whose names contain the versions.
 #[derive(Debug, PartialEq, Eq)]
 struct Record {
     asked: String,
@@ -177,7 +176,7 @@ pub(super) fn kernel(unpacked: &Path) -> Result<(PathBuf, PathBuf), String> {
     Ok((only(unpacked.join("boot"), "vmlinuz-")?, only(unpacked.join("lib/modules"), "")?))
 }
 
-/// The packages' versions, for the report.
+/// The kernel's version, for the report.
 pub(super) fn kernel_version(unpacked: &Path) -> String {
     let record = unpacked.parent().map(|folder| read(&folder.join("packages.txt")));
     let record = record.and_then(Result::ok).unwrap_or_default();

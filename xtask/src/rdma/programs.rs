@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::workspace::{output, root};
 
-/// Where the build goes: with other features every crate is another one, which would push the ordinary build out.
+/// Build folder: other features change every crate, and would evict the ordinary build.
 pub(crate) const TARGET: &str = "target/verbs";
-/// What is built, and the features that make it speak RDMA.
+/// The packages that are built, and their features for RDMA.
 pub(crate) const PACKAGES: &[&str] =
     &["farfield-fabric", "farfield", "farfield-cli", "farfield-examples", "farfield-benches"];
 pub(crate) const FEATURES: &str =
@@ -14,11 +14,11 @@ pub(crate) const FEATURES: &str =
 
 /// The programs.
 const PROGRAMS: &[&str] = &["farfield", "intset", "raw_verbs"];
-/// What the fabrics' tests are called where they run: linked to rdma-core, and loading it.
+/// The names of the fabrics' tests in the test bed: linked to rdma-core, and loading it.
 pub(super) const TESTS: &str = "farfield-tests";
 pub(super) const TESTS_DLOPEN: &str = "farfield-tests-dlopen";
 
-/// Builds them, as benches are built because some are measured, and says where they are.
+/// Builds the programs, with the profile of benches since some are measured; returns their paths.
 pub(super) fn build() -> Result<Vec<PathBuf>, String> {
     eprintln!("building the programs with RDMA");
     let mut arguments = vec!["cargo", "build", "--profile", "bench", "--quiet", "--features", FEATURES];
@@ -33,7 +33,7 @@ pub(super) fn build() -> Result<Vec<PathBuf>, String> {
     Ok(programs)
 }
 
-/// The fabrics' own tests as a program, the conformance suite among them; under a name that does not change.
+/// Builds the fabrics' own tests, the conformance suite among them, as a program with a fixed name.
 fn tests(feature: &str, name: &str) -> Result<PathBuf, String> {
     let command = format!(
         "cargo test --quiet --package farfield-fabric --lib --features {feature} --target-dir {TARGET} --no-run --message-format json"
@@ -43,7 +43,7 @@ fn tests(feature: &str, name: &str) -> Result<PathBuf, String> {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message.get("executable")?.as_str().map(PathBuf::from)
     });
-    let built = built.next_back().ok_or("cargo does not say where the tests are")?;
+    let built = built.next_back().ok_or("cargo printed no path of the tests")?;
     let named = built.with_file_name(name);
     let failed = |error: std::io::Error| format!("{}: {error}", named.display());
     std::fs::copy(&built, &named).map_err(failed)?;

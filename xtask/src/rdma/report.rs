@@ -1,4 +1,4 @@
-//! What became of the tests, and how it is printed.
+//! The results of tests, and how they are printed.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ pub(super) enum Outcome {
     /// With this exit code.
     Failed(i32),
     TimedOut,
-    /// It did not end, or not begin, for this reason.
+    /// It did not start or end, for this reason.
     Lost(String),
 }
 
-/// A test and what became of it.
+/// A test and its result.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) name: String,
@@ -32,7 +32,7 @@ impl Report {
         self.outcome == Outcome::Passed
     }
 
-    /// A line, and if the test failed what it printed.
+    /// One line; for a failed test also its output.
     pub(super) fn text(&self) -> String {
         let (name, took) = (&self.name, self.took.as_secs_f64());
         let line = match &self.outcome {
@@ -45,9 +45,9 @@ impl Report {
     }
 }
 
-/// How a script's exit code and time are to be understood.
+/// Classifies a script's exit code and time.
 ///
-/// What exceeds its limit is killed, but not all that is killed has exceeded it.
+/// A test that exceeds its limit is killed, but not every killed test exceeded its limit.
 pub(super) fn outcome(code: i32, took: Duration, limit: Duration) -> Outcome {
     match code {
         0 => Outcome::Passed,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_killed_at_its_limit_has_timed_out() {
+    fn only_a_test_killed_at_its_limit_has_timed_out() {
         let (short, long) = (Duration::from_secs(1), Duration::from_secs(60));
         assert_eq!(outcome(0, long, short), Outcome::Passed);
         assert_eq!(outcome(137, long, long), Outcome::TimedOut);

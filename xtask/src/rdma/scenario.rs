@@ -1,7 +1,6 @@
-//! A run of a scenario: machines are powered on, watched and powered off.
+//! Runs a scenario: powers machines on, watches them, and powers them off.
 //!
-//! Nothing here waits without a bound: whatever a guest does or fails to do, the next deadline of each machine and that of
-//! the whole run are known, and whoever misses one loses its power.
+//! Every wait is bounded: each machine and the whole run have a deadline, and a machine that misses it is powered off.
 
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -14,39 +13,39 @@ use super::machine::{Acceleration, Machine, Plan};
 use super::packages;
 use super::report::{Outcome, Report, outcome};
 
-/// How long a machine may take to boot, and to get from one test to the next.
+/// Timeout for booting.
 const BOOT: Duration = Duration::from_secs(120);
-/// With KVM that is a matter of seconds; where it is there but does not work, nothing happens at all.
+/// KVM boots in seconds; if KVM is present but does not work, the machine prints nothing.
 const BOOT_BY_KVM: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// How much later than the guest the host finds that a test has exceeded its limit: the guest can tell more about it.
+/// The host enforces a test's limit later than the guest, whose report has more information.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What a scenario came to.
+/// The result of a scenario.
 pub(super) struct Ended {
     pub(super) reports: Vec<Report>,
-    /// Until the last machine was ready.
+    /// Time until the last machine was ready.
     pub(super) boot: Duration,
 }
 
 /// Why a scenario has no reports.
 pub(super) enum Failure {
-    /// A machine did not come up: with another acceleration it may.
+    /// A machine did not boot; another acceleration may work.
     Boot(String),
     Other(String),
 }
 
-/// How to run.
+/// Settings of a run.
 pub(super) struct Manner<'a> {
     pub(super) unpacked: &'a Path,
     pub(super) acceleration: Acceleration,
     pub(super) verbose: bool,
-    /// When the whole run must be over.
+    /// The deadline of the whole run.
     pub(super) end: Instant,
 }
 
-/// Runs a scenario to its end.
+/// Runs a scenario.
 pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Failure> {
     // In the system's folder for temporary files, since the path of a socket must be short.
     let folder = tempfile::Builder::new().prefix("farfield-rdma-").tempdir();
@@ -103,7 +102,7 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::Other("no machine can be heard any more".to_owned()));
+                return Err(Failure::Other("all consoles have closed".to_owned()));
             }
         }
         if let Some(one) = watched.iter().find(|one| matches!(one.state, State::NeverUp)) {
@@ -112,7 +111,7 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
     }
     let mut reports: Vec<Report> =
         watched.iter_mut().flat_map(|one| std::mem::take(&mut one.reports)).collect();
-    // A test that failed may have done so because of what a service says.
+    // The cause of a failure may be in a service's output.
     let said: String = watched.iter().filter(|one| one.is_service()).map(Watched::service_text).collect();
     if let Some(failed) = reports.iter_mut().find(|report| !report.passed()) {
         failed.printed.push_str(&said);
@@ -120,22 +119,22 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
     Ok(Ended { reports, boot })
 }
 
-/// A machine and what it has done so far. `M` is a [`Machine`], which is powered off when it is dropped.
+/// A machine and its reports. `M` is a [`Machine`], which is powered off when it is dropped.
 struct Watched<'a, M> {
     guest: &'a Guest,
     state: State<M>,
-    /// What came since the last test began, or, from a service, since ever.
+    /// The output since the last test began; of a service, all output.
     printed: String,
     reports: Vec<Report>,
 }
 
-/// What a machine is doing, and until when it may.
+/// The state of a machine, with its deadline.
 enum State<M> {
     Booting {
         machine: M,
         until: Instant,
     },
-    /// Up, and in no test. Only a service may stay so for ever.
+    /// Between tests. Only a service has no deadline.
     Ready {
         machine: M,
         until: Option<Instant>,
@@ -149,12 +148,12 @@ enum State<M> {
     },
     /// Off. Each of its tests has a report.
     Off,
-    /// Off before it was up.
+    /// Off before it had booted.
     NeverUp,
 }
 
 impl<M> State<M> {
-    /// When the next mark must have come.
+    /// The time by which the next mark must arrive.
     fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Booting { until, .. } | Self::Testing { until, .. } => Some(*until),
@@ -175,7 +174,7 @@ impl<'a, M> Watched<'a, M> {
         matches!(self.guest.role, Role::Service(_))
     }
 
-    /// Returns whether the run is not over without it.
+    /// Returns whether the run must wait for it.
     fn is_awaited(&self) -> bool {
         match self.state {
             State::Booting { .. } | State::NeverUp => true,
@@ -211,8 +210,8 @@ impl<'a, M> Watched<'a, M> {
             }
             Event::Tell(_) => {}
             Event::Broken(why) => self.lose(&why),
-            Event::Done => self.lose("the machine had nothing more to do"),
-            Event::Closed => self.lose("the machine went off by itself"),
+            Event::Done => self.lose("the machine ended before all tests had run"),
+            Event::Closed => self.lose("the machine powered itself off"),
         }
     }
 
@@ -235,7 +234,7 @@ impl<'a, M> Watched<'a, M> {
         }
     }
 
-    /// A deadline is over.
+    /// Handles a missed deadline.
     fn expire(&mut self) {
         if let State::Testing { since, .. } = self.state {
             self.report(Outcome::TimedOut, since.elapsed());
@@ -245,7 +244,7 @@ impl<'a, M> Watched<'a, M> {
         }
     }
 
-    /// Powers the machine off; what has not been tested is lost for this reason.
+    /// Powers the machine off; the remaining tests are lost for this reason.
     fn lose(&mut self, why: &str) {
         if let State::Testing { since, .. } = self.state {
             self.report(Outcome::Lost(why.to_owned()), since.elapsed());
@@ -267,20 +266,20 @@ impl<'a, M> Watched<'a, M> {
 
     fn why_not_up(&self) -> String {
         let last = self.printed.lines().rev().find(|line| !line.trim().is_empty());
-        let last = last.map_or("it said nothing", str::trim);
+        let last = last.map_or("no output", str::trim);
         format!("the machine {} did not come up: {last} (--verbose shows all)", self.guest.name)
     }
 
     fn service_text(&self) -> String {
-        format!("the machine {} said:\n{}", self.guest.name, self.printed)
+        format!("output of the machine {}:\n{}", self.guest.name, self.printed)
     }
 }
 
-/// Does what a test asks for.
+/// Executes a test's request.
 fn obey<M>(words: &str, watched: &mut [Watched<'_, M>]) -> Result<(), String> {
     let name = words.strip_prefix("off ").map(str::trim);
     let one = watched.iter_mut().find(|one| Some(one.guest.name) == name);
-    let one = one.ok_or_else(|| format!("a test asks for what there is not: {words}"))?;
+    let one = one.ok_or_else(|| format!("unknown request of a test: {words}"))?;
     one.lose("it was powered off");
     Ok(())
 }
@@ -292,7 +291,7 @@ fn show(guest: &Guest, event: &Event) {
     }
 }
 
-/// A word for marks that no program knows: it changes with the time and the process.
+/// A word for marks that programs do not know: it depends on the time and the process.
 fn mark() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{:08x}{:x}", since.subsec_nanos(), std::process::id())
@@ -349,14 +348,14 @@ mod tests {
         watched.take(Event::Ready);
         watched.take(Event::Begin { test: 0 });
         watched.take(Event::Closed);
-        let why = "the machine went off by itself";
+        let why = "the machine powered itself off";
         let expected = [
             ("one".to_owned(), Outcome::Lost(why.to_owned())),
             ("two".to_owned(), Outcome::Lost(format!("not run: {why}"))),
         ];
         assert_eq!(outcomes(&watched), expected);
         assert!(!watched.is_awaited() && watched.state.deadline().is_none());
-        // What was on its way when it went off changes nothing.
+        // Events that were in flight when it went off are ignored.
         for event in
             [Event::Ready, Event::Begin { test: 1 }, Event::End { test: 1, code: 0, ms: 1 }, Event::Done]
         {
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_never_up_says_why() {
+    fn a_machine_that_does_not_boot_reports_the_reason() {
         let guest = guest(&["one"]);
         let mut watched = Watched::new(&guest, (), Acceleration::Kvm);
         watched.take(Event::Broken("no device".to_owned()));

@@ -1,9 +1,9 @@
-//! What is tested: each test a command, a name and a limit.
+//! The tests: each has a command, a name and a limit.
 //!
-//! A test is a script for the shell, so that it can start a server in the background and a client after it. It fails with
-//! the first command that fails. Where it runs, in a guest or on the host, it finds these variables:
+//! A test is a shell script, so that it can start a server in the background and then a client. It fails with the first command that fails.
+//! In a guest or on the host it has these variables:
 //!
-//! | variable | what |
+//! | variable | meaning |
 //! |---|---|
 //! | `RDMA_DEVICE` | the device to use |
 //! | `RDMA_GID_INDEX` | the index of the device's global identifier that belongs to the address |

@@ -1,9 +1,9 @@
 //! The table of `cargo xtask epochs`: a row for each mode, share of remote objects and number of nodes.
 
-/// The first line of the table.
+/// The header of the table.
 pub(crate) const HEADER: &str = "mode,remote_percent,nodes,ns_per_op,retired,freed_while_running,trace_hash";
 
-/// What is plotted of a row.
+/// The plotted columns of a row.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(not(any(feature = "plot", test)), allow(dead_code))] // only the plot looks at them
 pub(crate) struct Point {

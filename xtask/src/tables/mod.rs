@@ -1,6 +1,6 @@
-//! Tables of measurements, as they are kept in the book, and their plots.
+//! Tables of measurements in the book, and their plots.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
 //! | `csv` | tables as CSV |
 //! | `scaling`, `epochs` | the rows of a table, written and read |
@@ -28,7 +28,7 @@ pub(crate) fn draw(title: &str, csv: &Path, svg: &Path) -> Result<(), String> {
     plot::run(&plot::Options { title: title.to_owned(), csv: csv.to_owned(), svg: svg.to_owned() })
 }
 
-/// Without the plotting crate this task runs itself again with it, for the plot alone.
+/// Without the plotting crate the task runs itself with the feature, for the plot only.
 #[cfg(not(feature = "plot"))]
 pub(crate) fn draw(title: &str, csv: &Path, svg: &Path) -> Result<(), String> {
     let (csv, svg) = (csv.to_string_lossy(), svg.to_string_lossy());

@@ -1,4 +1,4 @@
-//! Plots: the tables of `cargo xtask scaling` and `cargo xtask epochs` as curves.
+//! Plots the tables of `cargo xtask scaling` and `cargo xtask epochs`.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use super::scaling::Point;
 use super::{epochs, scaling};
 use crate::workspace::{read, write};
 
-/// What to draw, and where.
+/// Options of the plot.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What the plot is called
+    /// Title of the plot
     pub(crate) title: String,
     /// The table
     pub(crate) csv: PathBuf,
@@ -34,11 +34,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     write(&options.svg, svg)
 }
 
-/// The size of a panel, in pixels; two stand beside each other.
+/// The size of a panel, in pixels; each row has two.
 const SIZE: (u32, u32) = (480, 420);
 const FONT: &str = "sans-serif";
 
-/// A picture with its own axes.
+/// A diagram with its own axes.
 struct Panel {
     title: String,
     horizontal: &'static str,
@@ -46,10 +46,10 @@ struct Panel {
     curves: Vec<Curve>,
 }
 
-/// What it is called, and its points.
+/// A curve's name and points.
 type Curve = (String, Vec<(f64, f64)>);
 
-/// Throughput and latency, with a curve for each number of memory nodes.
+/// Throughput and latency over threads, with a curve for each number of memory nodes.
 fn of_scaling(title: &str, points: &[Point]) -> Vec<Panel> {
     let mut nodes: Vec<u32> = points.iter().map(|point| point.nodes).collect();
     nodes.sort_unstable();
@@ -80,7 +80,7 @@ fn of_scaling(title: &str, points: &[Point]) -> Vec<Panel> {
     ]
 }
 
-/// Time against the number of nodes, a panel for each mode, with a curve for each share of remote objects.
+/// Time over the number of nodes, a panel for each mode, with a curve for each share of remote objects.
 fn of_epochs(points: &[epochs::Point]) -> Vec<Panel> {
     let mut modes: Vec<&str> = points.iter().map(|point| point.mode.as_str()).collect();
     modes.dedup();
@@ -160,7 +160,7 @@ fn draw(panel: &Panel, area: &Area<'_, '_>) -> Result<(), Box<dyn std::error::Er
     Ok(())
 }
 
-/// Numbers with their prefix: `512`, `20k`, `1.5M`.
+/// Numbers with a prefix: `512`, `20k`, `1.5M`.
 struct Short;
 
 impl ValueFormatter<f64> for Short {
@@ -189,7 +189,7 @@ mod tests {
         {
             assert!(svg.contains(text), "{text}");
         }
-        // Axes are lines, too, but thinner.
+        // Axes are thinner lines.
         let lines = |part: &str| svg.lines().filter(|line| line.contains(part)).count();
         let curves =
             svg.lines().filter(|line| line.contains("<polyline") && line.contains("stroke-width=\"2\""));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// What one run reported.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Point {
     pub(crate) threads: u32,
@@ -11,7 +11,7 @@ pub(crate) struct Point {
     pub(crate) duration_us: u64,
     /// Operations a second of virtual time.
     pub(crate) ops_per_sec: u64,
-    /// Of a `get`, in round trips.
+    /// Median latency of a `get`, in round trips.
     pub(crate) p50_rtts: f64,
     pub(crate) p99_rtts: f64,
     pub(crate) trace_hash: String,

@@ -1,4 +1,4 @@
-//! Processes of other programs, while they run.
+//! Child processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,19 +7,19 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a process is looked at that is waited for.
+/// Period of polling a process.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A process that is killed if it is not waited for.
+/// A child process that is killed when it is dropped.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    /// Starts a program whose standard input and output are ours to use.
+    /// Starts a program with pipes for its standard input and output.
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
         Self::spawn(Command::new(program).args(arguments))
     }
 
-    /// The same, of a command.
+    /// Starts a command with pipes for its standard input and output.
     pub(crate) fn spawn(command: &mut Command) -> Result<Self, String> {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         started.map(Self).map_err(|error| format!("{}: {error}", command.get_program().display()))
@@ -38,7 +38,7 @@ impl Process {
         self.0.try_wait().ok().flatten()
     }
 
-    /// Waits for its end, but no longer than `patience`.
+    /// Waits for its end, for at most `patience`.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         loop {
@@ -50,7 +50,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end, which has to be a good one.
+    /// Waits for its end, which must be a success.
     pub(crate) fn end(&mut self, what: &str, patience: Duration) -> Result<(), String> {
         match self.wait(patience) {
             Some(status) if status.success() => Ok(()),
@@ -91,7 +91,7 @@ impl Pipes {
         self.answers.recv_timeout(patience).ok()
     }
 
-    /// Closes the process's standard input, which tells it to end.
+    /// Closes the process's standard input, by which it is told to end.
     pub(crate) fn close(&mut self) {
         self.requests = None;
     }

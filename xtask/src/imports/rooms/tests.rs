@@ -1,11 +1,11 @@
-//! Planted cycles and upward imports must be found; innocent trees must pass.
+//! Planted cycles and upward imports are found; trees without breaches pass.
 
 use std::collections::BTreeMap;
 
 use super::super::packages::{Package, Target};
 use super::*;
 
-/// Crates of the files given, each with a library or a program. `dependencies` are those of the second name on the first.
+/// Crates of these files, each with a library or a program. `dependencies` are those of the second name on the first.
 fn workspace(files: &[(&str, &str)], dependencies: &[(&str, &str)]) -> Packages {
     let sources: BTreeMap<String, String> =
         files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
@@ -29,7 +29,7 @@ fn workspace(files: &[(&str, &str)], dependencies: &[(&str, &str)]) -> Packages 
     Packages { packages, sources }
 }
 
-/// What is wrong with the rooms of the crate `x`, whose files are given from its folder `src`.
+/// The breaches in the crate `x` with these files below `src`.
 fn breaches(files: &[(&str, &str)]) -> Vec<String> {
     let files: Vec<(String, &str)> =
         files.iter().map(|(path, text)| (format!("x/src/{path}"), *text)).collect();
@@ -115,7 +115,7 @@ fn files_of_tests_are_left_out() {
         breaches(&[ROOT, facade, A_ITEM, ("a/tests.rs", test), ("a/more.rs", test), B, B_ITEM]),
         [""; 0]
     );
-    // A folder that has tests only is no room, and no room of its own for the file beside it.
+    // A folder with only tests is no room, nor does it make one of the file beside it.
     let item = ("b/item.rs", "use super::other::O;\npub struct B(O);\n#[cfg(test)]\nmod tests;\n");
     let other = ("b/other.rs", "use super::B;\npub struct O;\n");
     let facade = ("b/mod.rs", "mod item;\nmod other;\npub use item::B;\n");
@@ -160,7 +160,7 @@ fn a_facade_does_not_define_what_comes_from_outside() {
     let a = ("a/mod.rs", "pub struct A(crate::Arc<u8>);\n");
     let user = ("user.rs", "use crate::a::A;\n");
     assert_eq!(breaches(&[root, a, user]), [""; 0]);
-    // A file that does more than a facade is what others import.
+    // A file that is more than a facade is imported itself.
     let user = ("user.rs", "use crate::a::A;\npub use std::rc::Rc;\npub struct U(A);\n");
     let a = ("a/mod.rs", "pub struct A(crate::user::Rc<u8>);\n");
     assert_eq!(breaches(&[root, a, user]).len(), 2);
