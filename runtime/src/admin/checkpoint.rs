@@ -166,7 +166,7 @@ impl Cluster {
     /// This process must be the cluster's only member, and other processes can not join meanwhile, so the cluster is quiescent.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] if the file can not be written. [`Error::InvalidArgument`] if there are other members, runs are under way, or the
+    /// [`Error::Checkpoint`] if the file can not be written. [`Error::InvalidArgument`] if there are other members, runs are active, or the
     /// cluster is private to this process.
     pub fn checkpoint(&self, path: &Path) -> Result<u64> {
         self.alone("checkpoint", async |ct| save(ct, path).await)

@@ -17,7 +17,7 @@
 //! next owner is notified again, also if this owner dies or fails in the middle.
 //!
 //! A guard that is dropped by a panic leaves the same mark: the panic may have occurred between two changes. A release whose memory node does not
-//! answer has an unknown outcome, and is retried: by [`LockGuard::release`], whose error contains the guard, or by the thread in the background (see
+//! answer has an unknown outcome, and is retried: by [`LockGuard::release`], whose error contains the guard, or by the background thread (see
 //! `io/compensation.rs`).
 //!
 //! # Locks of the same thread

@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::io::operations::*;
 use crate::io::{TaskState, block_on};
 use crate::session::run::Run;
-use crate::session::runs::{Computing, UnderWay};
+use crate::session::runs::{ActiveRun, Computing};
 use crate::session::{Cluster, ComputeThread};
 use farfield_fabric::host::ThreadReservation;
 
@@ -64,7 +64,7 @@ impl Drop for AtWork {
 pub(super) struct ClientThread {
     pub(super) cluster: Cluster,
     pub(super) run: Arc<Run>,
-    pub(super) reserved: Arc<(UnderWay, ThreadReservation)>,
+    pub(super) reserved: Arc<(ActiveRun, ThreadReservation)>,
     pub(super) end: EndNotice,
 }
 

@@ -257,7 +257,7 @@ impl Cluster {
         let shared = &self.shared;
         let reserved = run::reserve(shared, threads)?;
         shared.check_memory_node()?;
-        let under_way = self.begin_run()?;
+        let active = self.begin_run()?;
         let _joint = self.group.as_ref().map(|_| self.begin_joint_run()).transpose()?;
         shared.backing.prepare(threads)?;
         let _span = tracing::debug_span!("run", threads).entered();
@@ -278,13 +278,13 @@ impl Cluster {
                     }
                 },
             );
-            drop(under_way);
+            drop(active);
             return Ok(results?.into_iter().map(Some).collect());
         };
         let computing = Computing::begin(shared);
         let ran =
             sim::simulate(world, threads, run.id_of(0).number().get(), &Simulated::new(self, run, body));
-        drop((computing, under_way));
+        drop((computing, active));
         let ran = ran?;
         let sound = |ran: &ThreadOutcome<Result<R>>| matches!(ran, ThreadOutcome::Returned(Ok(_)));
         if ran.iter().all(sound) {

@@ -144,7 +144,8 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
     let shared = &ct.cluster().shared;
     let lease = shared.lease();
     // On a network a tick costs more, so ticks are rarer.
-    let (shortest, longest) = if shared.shuts_out() { (lease / 16, lease / 8) } else { (TICK, MAX_TICK) };
+    let (shortest, longest) =
+        if shared.disconnects_silent() { (lease / 16, lease / 8) } else { (TICK, MAX_TICK) };
     let mut leases = Leases { lease, seen: HashMap::new(), sweeps };
     let mut goes_on = true;
     if let Some((collection, joined)) = startup.take() {

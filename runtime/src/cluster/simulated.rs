@@ -47,7 +47,7 @@ impl<R: Send, B: AsyncFn(&ComputeThread) -> Result<R> + Sync> sim::Body for Simu
     }
 
     fn died(&self, thread: usize) {
-        self.run.died(thread);
+        self.run.thread_died(thread);
         self.run.depart();
         self.run.account(thread, Metrics::default());
     }
@@ -122,7 +122,7 @@ async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
         let evicted = ct.evict_gone(|_| false).await;
         let has_evicted = matches!(evicted, Ok(1..));
         if has_evicted && phase == Phase::Keeping {
-            ct.run.needs_last_keeper();
+            ct.run.release_last_keeper();
         }
         let attended = if sweeps { ct.answer_sweep().await } else { Ok(None) };
         // A link may be cut: the next tick retries.
@@ -142,7 +142,7 @@ async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
             let is_settled = !is_busy && !has_evicted && !has_failed;
             match phase {
                 _ if !is_settled => {}
-                Phase::Keeping if checks_losses && ct.run.is_over() && ct.run.becomes_last_keeper() => {
+                Phase::Keeping if checks_losses && ct.run.is_over() && ct.run.claim_last_keeper() => {
                     (phase, patience) = (Phase::WaitsForOthers, PATIENCE);
                 }
                 Phase::Keeping => break,

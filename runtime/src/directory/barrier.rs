@@ -89,13 +89,13 @@ impl ComputeThread {
         let mut looks = 0_u32;
         loop {
             // The order matters: a thread that arrived and then ended must be counted before its end is seen.
-            let mut departed = self.run.anyone_departed() && !self.has(Plant::EndlessBarrier);
+            let mut departed = self.run.has_departures() && !self.has(Plant::EndlessBarrier);
             looks += 1;
             if let Some(joint) = self.run.joint()
                 && looks.is_multiple_of(LOOKS_PER_SEARCH)
             {
                 self.cluster().shared.check_memory_node()?;
-                departed |= joint.anyone_departed(self).await?;
+                departed |= joint.has_departures(self).await?;
             }
             let word = self.read_word(at).await?;
             // Another run has reset the word, so this run is over, and all its threads had arrived.
@@ -119,7 +119,7 @@ impl ComputeThread {
         let mut backoff = Retry::for_peers(self.worker());
         loop {
             // The order matters: a thread that arrived and then ended must be counted before its end is seen.
-            let departed = self.run.anyone_departed();
+            let departed = self.run.has_departures();
             let Err(count) = self.run.pass(name, complete) else { return Ok(()) };
             if departed {
                 let arrived = count - (complete - threads);

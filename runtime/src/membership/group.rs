@@ -56,7 +56,7 @@ impl Cluster {
         if name.contains('/') {
             return invalid("its name contains `/`, which stands between it and the name of a barrier");
         }
-        if parts > 1 && !self.shared.has_strangers() {
+        if parts > 1 && !self.shared.is_shared() {
             return invalid("the cluster is one process's own: several need `shm:` or `rdma:`");
         }
         let mut cluster = self.clone();
@@ -74,11 +74,11 @@ impl Cluster {
             let value = format!("of {}", self.url()).into();
             Err(Error::from(error::InvalidArgument { argument: what, value, reason }))
         };
-        if !self.shared.has_strangers() {
+        if !self.shared.is_shared() {
             return invalid("it is for clusters that several processes can share");
         }
-        if self.shared.runs_under_way() > 0 {
-            return invalid("runs are under way");
+        if self.shared.active_runs() > 0 {
+            return invalid("runs are active");
         }
         let run = Arc::new(Run::in_background(self)?);
         let ct = ComputeThread::new(self, &run, 0);
@@ -258,7 +258,7 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
 
 impl Joint {
     /// Returns whether a part has ended, or a thread of it.
-    pub(crate) async fn anyone_departed(&self, ct: &ComputeThread) -> Result<bool> {
+    pub(crate) async fn has_departures(&self, ct: &ComputeThread) -> Result<bool> {
         let members = ct.members().await?;
         let is_there = |identity: &u32| {
             members.iter().any(|member| {

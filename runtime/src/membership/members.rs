@@ -141,7 +141,7 @@ impl ComputeThread {
     /// The thread ends. Its process leaves if it was the last.
     pub(crate) async fn leave_members(&self) {
         self.finish_step().await;
-        self.run.leaves(self.index());
+        self.run.thread_leaves(self.index());
         if self.process.thread_is_gone().is_some() {
             self.leave_for_good().await;
         }
@@ -245,7 +245,7 @@ impl ComputeThread {
         let mut has_asked = false;
         for member in members.iter().filter(|member| member.identity != me && !member.is_gone()) {
             let is_silent = silent(member);
-            if member.is_hinted() || (is_silent && shared.shuts_out()) {
+            if member.is_hinted() || (is_silent && shared.disconnects_silent()) {
                 tracing::info!(process = member.identity, "asking for a silent process to be shut out");
                 has_asked |= shared.is_process_gone(member.identity) == Some(true);
             }
@@ -266,7 +266,7 @@ impl ComputeThread {
                 continue;
             }
             // Before the record is free: if this process dies afterwards, another evictor would not find it.
-            self.run.evicted(gone.identity);
+            self.run.process_evicted(gone.identity);
             self.fetch_add_word(control::evictions(), 1).await?;
             self.fetch_add_word(control::unclean_exits(), 1).await?;
             self.fetch_add_word(control::left_bytes(), gone.words.held_bytes).await?;

@@ -75,7 +75,7 @@ impl ThreadHeap {
         process: Arc<Process>,
         geometry: Geometry,
         policy: Policy,
-        (thread, number_of_process): (usize, usize),
+        (thread, process_index): (usize, usize),
         watch: Option<Watch>,
     ) -> Self {
         let grid = Grid::new(geometry);
@@ -95,7 +95,7 @@ impl ThreadHeap {
             grid,
             nodes: (0..geometry.nodes()).map(|_| RefCell::new(NodeCache::new(first_segment))).collect(),
             policy,
-            own_node: (number_of_process % usize::from(geometry.nodes())) as u16,
+            own_node: (process_index % usize::from(geometry.nodes())) as u16,
             next_node: Cell::new((thread % usize::from(geometry.nodes())) as u16),
             page_words,
             page_class: Class::of((page_words * WORD_BYTES) as u64)

@@ -112,7 +112,7 @@ impl Worker {
     /// The thread is about to end where other processes may hold pointers: waits, for a while, until what it has retired can be
     /// freed, and what others of its process have left. The rest is for whoever comes next.
     pub(crate) async fn leave_garbage(&self) {
-        if !self.has_strangers {
+        if !self.is_shared {
             return;
         }
         let mut backoff = Retry::for_holder(self).bounded();

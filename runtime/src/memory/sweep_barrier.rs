@@ -321,7 +321,7 @@ impl Worker {
         self.process.veto_spare(grid, candidates);
         lock(&self.process.sweep_barrier.written).veto(candidates);
         self.orphans.for_each(|limbo| limbo.veto(candidates));
-        self.run_hooks().veto_left(grid, candidates);
+        self.run_hooks().veto_departed(grid, candidates);
     }
 
     /// Forgets what this thread and the ended ones of its process have written: nothing of it will be linked.

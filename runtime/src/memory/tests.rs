@@ -42,7 +42,7 @@ impl Contents for Fresh {
 struct NoRun;
 
 impl RunHooks for NoRun {
-    fn veto_left(&self, _: &Grid, _: &Candidates) {}
+    fn veto_departed(&self, _: &Grid, _: &Candidates) {}
     fn describes(&self, _: Purpose<'_>) -> DescribeWait {
         Box::new(|_| String::new())
     }
@@ -86,7 +86,7 @@ fn workers<const N: usize>() -> [Worker; N] {
             eager: None,
             orphans: Arc::new(Orphans::default()),
             failures: Arc::new(Failures::default()),
-            has_strangers: false,
+            is_shared: false,
             index_here: index,
             run_hooks: Box::new(NoRun),
         };

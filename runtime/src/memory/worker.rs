@@ -64,7 +64,7 @@ pub(crate) struct HeldBack {
 /// What a worker asks of the layers above.
 pub(crate) trait RunHooks {
     /// Vetoes blocks that processes of the same run keep which have left.
-    fn veto_left(&self, grid: &Grid, candidates: &Candidates);
+    fn veto_departed(&self, grid: &Grid, candidates: &Candidates);
 
     /// What a wait is for, as a function that says so when a report is made.
     fn describes(&self, purpose: Purpose<'_>) -> DescribeWait;
@@ -91,7 +91,7 @@ pub struct Worker {
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) failures: Arc<Failures>,
     /// True if processes that this one does not know may use the cluster.
-    pub(crate) has_strangers: bool,
+    pub(crate) is_shared: bool,
     /// Its number among the threads of the run that are in this process.
     pub(crate) index_here: usize,
     run_hooks: Box<dyn RunHooks>,
@@ -105,7 +105,7 @@ pub(crate) struct WorkerParts {
     pub(crate) eager: Option<Arc<Eager>>,
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) failures: Arc<Failures>,
-    pub(crate) has_strangers: bool,
+    pub(crate) is_shared: bool,
     pub(crate) index_here: usize,
     pub(crate) run_hooks: Box<dyn RunHooks>,
 }
@@ -119,7 +119,7 @@ impl Worker {
             eager,
             orphans,
             failures,
-            has_strangers,
+            is_shared,
             index_here,
             run_hooks,
         } = parts;
@@ -137,7 +137,7 @@ impl Worker {
             freed_at: Cell::default(),
             orphans,
             failures,
-            has_strangers,
+            is_shared,
             index_here,
             run_hooks,
         }

@@ -112,7 +112,7 @@ impl Backing {
     }
 
     /// Returns whether independent processes may use the cluster concurrently.
-    pub(crate) fn has_strangers(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.identity().is_some()
     }
 
@@ -127,7 +127,7 @@ impl Backing {
     }
 
     /// Returns whether a process whose lease has expired can be disconnected while it is alive.
-    pub(crate) fn shuts_out(&self) -> bool {
+    pub(crate) fn disconnects_silent(&self) -> bool {
         match self {
             #[cfg(feature = "_verbs")]
             Self::Verbs(_) => true,

@@ -1,4 +1,4 @@
-//! A run of several processes: which group it belongs to, and what its parts have agreed on.
+//! A run of several processes: its group, and the agreement between its parts.
 
 use farfield_words::Address;
 
@@ -15,30 +15,31 @@ pub(crate) struct Group {
     pub(crate) parts: u16,
 }
 
-/// What the parts of a group have agreed on for a run.
+/// A run of a group, as its parts have agreed on it.
 #[derive(Debug)]
 pub(crate) struct Joint {
     pub(crate) group: Group,
-    /// Tells the run from others.
+    /// The run's number in the group.
     pub(crate) number: u64,
-    /// The threads of the parts before this one, and of all.
+    /// The number of threads in the parts before this one.
     pub(crate) first: usize,
+    /// The number of threads in all parts.
     pub(crate) threads: usize,
-    /// The processes.
+    /// The identities of the processes.
     pub(crate) roster: Vec<u32>,
     /// This process's record.
     pub(crate) record: Address,
 }
 
 impl Group {
-    /// What a barrier of the group's is called in the directory. The group's name has no `/`, so no two groups share one.
+    /// Returns the name in the directory of the group's barrier `name`. A group's name contains no `/`, so the names of two groups differ.
     pub(crate) fn qualify(&self, name: &str) -> String {
         format!("{}/{name}", self.name)
     }
 }
 
 impl Joint {
-    /// A thread of this part has ended.
+    /// Counts a thread of this part as ended, in the process's record.
     pub(crate) fn depart(&self, ct: &Worker) {
         let mut chain = ct.empty_chain();
         chain.fetch_add(Record::round(self.record), 1 << DEPARTED_SHIFT);

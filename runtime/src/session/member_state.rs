@@ -19,7 +19,7 @@ pub(crate) enum MemberState {
 }
 
 impl Shared {
-    /// Checks the connection to the memory node that admits processes and knows which are gone.
+    /// Checks the connection to the memory node that admits processes and detects their ends.
     pub(crate) fn look_for_memory_node(&self) {
         if self.member_state.load() == MemberState::Connected
             && self.backing.is_lost()
@@ -29,19 +29,20 @@ impl Shared {
                 .is_ok()
         {
             tracing::warn!(
-                "the memory node has ended: the memory and locks of processes that have gone stay taken"
+                "the memory node has ended: memory and locks of dead processes are no longer released"
             );
         }
     }
 
-    /// The process has found that it was evicted.
+    /// Records that this process was evicted.
     pub(crate) fn note_eviction(&self) {
         self.member_state.store(MemberState::Evicted);
     }
 
+    /// Checks that waits for other processes can end.
+    ///
     /// # Errors
-    /// [`Error::CannotConnect`] if that memory node has ended: a wait for another process might never end;
-    /// [`Error::Evicted`].
+    /// [`Error::CannotConnect`] if the memory node that detects the ends of processes has ended; [`Error::Evicted`].
     pub(crate) fn check_memory_node(&self) -> Result<()> {
         match self.member_state.load() {
             MemberState::Connected => Ok(()),
@@ -56,34 +57,34 @@ impl Shared {
         }
     }
 
-    /// Returns whether a process has gone, if its memory node says so.
+    /// Returns whether a process has ended; `None` if its memory node is unreachable.
     pub(crate) fn is_process_gone(&self, identity: u32) -> Option<bool> {
         self.backing.is_gone(identity)
     }
 
-    /// The longest time between two heartbeats of a live process.
+    /// Returns the longest time between two heartbeats of a live process.
     pub(crate) fn lease(&self) -> Duration {
         self.backing.lease().unwrap_or_default()
     }
 
-    /// The highest number that a process can have. A simulated process has the number of its first thread.
+    /// Returns the highest possible identity of a process. A simulated process has the number of its first thread.
     pub(crate) fn last_process(&self) -> u32 {
-        if self.has_strangers() { LAST_OF_SEVERAL as u32 } else { u32::MAX - 1 }
+        if self.is_shared() { LAST_OF_SEVERAL as u32 } else { u32::MAX - 1 }
     }
 
-    /// Returns whether a silent process can be shut out while it lives.
-    pub(crate) fn shuts_out(&self) -> bool {
-        self.backing.shuts_out()
+    /// Returns whether a live process with an expired lease can be disconnected.
+    pub(crate) fn disconnects_silent(&self) -> bool {
+        self.backing.disconnects_silent()
     }
 
-    /// The thread has ended.
+    /// Frees the identity of an ended thread.
     pub(crate) fn end_identity(&self, thread: ThreadId) {
         self.identities.end(thread);
     }
 
-    /// The process of a thread, if the cluster may have others than this one.
+    /// Returns the process of a thread, if the cluster is shared.
     pub(crate) fn process_of(&self, thread: ThreadId) -> Option<u32> {
-        self.has_strangers().then_some((thread.number().get() >> LOCAL_BITS) as u32)
+        self.is_shared().then_some((thread.number().get() >> LOCAL_BITS) as u32)
     }
 
     /// Returns whether a thread of this process is running.

@@ -2,12 +2,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`state`] | [`Cluster`], and what all threads of a process share |
+//! | [`state`] | [`Cluster`], and the state that all threads of a process share |
 //! | [`url`] | cluster URLs and their options |
 //! | [`backing`] | the location of far memory, and the endpoints of threads |
 //! | [`contents`] | the words that memory nodes write |
-//! | [`member_state`] | how this process stands with its cluster |
-//! | [`run`], [`runs`] | the threads of one run; the runs under way |
+//! | [`member_state`] | whether this process is connected or evicted |
+//! | [`run`], [`runs`] | the threads of one run; the active runs |
 //! | [`group`] | a run of several processes |
 //! | [`thread`] | [`ComputeThread`] |
 //! | [`tasks`], [`random`] | the interface to programs: tasks, time, memory, random numbers |

@@ -1,4 +1,4 @@
-//! Runs: the threads of one `cluster.run`, and which of them are still there.
+//! Runs: the threads of one `cluster.run`, their processes and their barriers.
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -18,14 +18,14 @@ use farfield_fabric::host::ThreadReservation;
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
-/// How many threads a simulated run has at most: they take about 4 GiB.
+/// The limit of threads in a simulated run: they take about 4 GiB.
 const MOST_SIMULATED: usize = 1 << 18;
 
-/// Checks how many threads a run is to have, and reserves them unless they are simulated. Every limit that depends on the number
-/// of threads alone is checked here, before any of them is started.
+/// Checks the number of threads of a run, and reserves them unless they are simulated. All limits that depend only on this number are checked here,
+/// before any thread starts.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for none and for too many, naming the limit.
+/// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 threads and for too many; the message names the limit.
 pub(crate) fn reserve(shared: &Shared, threads: usize) -> Result<ThreadReservation> {
     let refused = |value: String, reason| {
         Err(Error::from(error::InvalidArgument { argument: "threads", value: value.into(), reason }))
@@ -56,40 +56,40 @@ pub(crate) fn reserve(shared: &Shared, threads: usize) -> Result<ThreadReservati
 /// The threads of one [`Cluster::run`].
 pub(crate) struct Run {
     cluster: Cluster,
-    /// Tells this run from others of the cluster.
+    /// The run's number in this process.
     number: u64,
     threads: usize,
-    /// The identity of thread 0; the others follow.
+    /// The identity of thread 0. The others have consecutive ones.
     first_id: NonZeroU64,
-    /// The processes that the threads are in, and how many threads each has.
+    /// The processes of the run's threads.
     processes: Vec<Arc<Process>>,
     threads_per_process: usize,
-    /// What advances their epochs, in a simulator that does.
+    /// Eager reclamation, if the simulator does it.
     eager: Option<Arc<Eager>>,
     /// True if the processes end with the run.
     has_own_processes: bool,
-    /// Threads that have ended.
+    /// The number of ended threads.
     departed: AtomicU64,
-    /// Which threads no longer count as their process's, where they are simulated: one may die while it leaves.
-    gone: Vec<AtomicBool>,
-    /// True once a simulated keeper is the last, which looks for losses when all threads have ended.
+    /// For each simulated thread, true if its process no longer counts it. A thread may die while it leaves.
+    uncounted: Vec<AtomicBool>,
+    /// True if a simulated keeper is the last one. It checks for lost memory after all threads have ended.
     has_last_keeper: AtomicBool,
     kind: RunKind,
-    /// The barriers that threads wait at, where they are counted here.
+    /// The barriers of runs in one process.
     barriers: Mutex<HashMap<Box<str>, Arrivals>>,
 }
 
-/// The origin of a run.
+/// The kind of a run.
 enum RunKind {
-    /// The program's, in this process alone.
+    /// A run of the program in this process.
     Local,
     /// This process's part of a run of several processes.
     Joint(Joint),
-    /// The library's own, of one thread that computes nothing.
+    /// A run of the library with one background thread.
     Background,
 }
 
-/// The numbers of threads that have arrived at a barrier, and that have gone on from it.
+/// The numbers of threads that have arrived at a barrier, and that have passed it.
 #[derive(Default)]
 struct Arrivals {
     arrived: u64,
@@ -121,11 +121,11 @@ impl Run {
             has_own_processes: shared.process.is_none(),
             kind: joint.map_or(RunKind::Local, RunKind::Joint),
             departed: AtomicU64::new(0),
-            gone: (0..simulated_threads).map(|_| AtomicBool::new(false)).collect(),
+            uncounted: (0..simulated_threads).map(|_| AtomicBool::new(false)).collect(),
             has_last_keeper: AtomicBool::new(false),
             barriers: Mutex::default(),
         };
-        // What threads of earlier runs held is for those of this one's first process.
+        // The first process takes over the free blocks of earlier runs.
         run.processes[0].give_spare(std::mem::take(&mut *lock(&shared.spare)));
         if run.has_own_processes {
             run.processes[0].give_quarantined(std::mem::take(&mut *lock(&shared.quarantined)));
@@ -133,40 +133,41 @@ impl Run {
         Ok(run)
     }
 
-    /// A run of the library's own, of one thread that computes nothing.
+    /// Makes a run of the library with one background thread.
     pub(crate) fn in_background(cluster: &Cluster) -> Result<Self> {
         let mut run = Self::new(cluster, 1, None)?;
         run.kind = RunKind::Background;
         Ok(run)
     }
 
-    pub(crate) fn is_in_background(&self) -> bool {
+    pub(crate) fn is_background(&self) -> bool {
         matches!(self.kind, RunKind::Background)
     }
 
-    /// What the [keeper](super::keeper) belongs to: a run of one thread, in the process that all runs are in.
+    /// Makes the run of the [keeper](crate::cluster::keeper): one thread in the process of all runs.
     pub(crate) fn of_keeper(cluster: &Cluster) -> Result<Self> {
         let run = Self::in_background(cluster)?;
-        // It was counted when the process was made.
+        // The process has counted this thread since its creation.
         run.processes[0].add_threads(1_usize.wrapping_neg());
         Ok(run)
     }
 
+    /// Returns the identity of a thread.
     pub(crate) fn id_of(&self, index: usize) -> ThreadId {
         ThreadId::new(self.first_id.saturating_add(index as u64))
     }
 
-    /// The number of the process that a thread is in.
-    pub(crate) fn number_of_process(&self, index: usize) -> usize {
-        index / self.threads_per_process
+    /// Returns the index of a thread's process. Only simulated runs have several processes.
+    pub(crate) fn process_index(&self, thread: usize) -> usize {
+        thread / self.threads_per_process
     }
 
-    /// The process that a thread is in.
+    /// Returns the process of a thread.
     pub(crate) fn process_of(&self, index: usize) -> &Arc<Process> {
-        &self.processes[self.number_of_process(index)]
+        &self.processes[self.process_index(index)]
     }
 
-    /// The process of the run that has a slot, by its number among them: only simulated runs have more than one.
+    /// Returns the run's process with this epoch slot, and its index.
     pub(crate) fn process_in_slot(&self, slot: Address) -> Option<(usize, &Process)> {
         self.processes
             .iter()
@@ -175,11 +176,11 @@ impl Run {
             .find(|(_, process)| process.has_slot(slot))
     }
 
-    /// A thread has died, and nothing of it takes effect any more.
-    pub(crate) fn died(&self, index: usize) {
+    /// Records the death of a simulated thread. None of its operations is in flight.
+    pub(crate) fn thread_died(&self, index: usize) {
         let process = self.process_of(index);
-        // One that died while it left was the last, or another is, or will be.
-        let is_leaving = self.gone[index].swap(true, Ordering::Relaxed);
+        // A thread that died while it left is already uncounted.
+        let is_leaving = self.uncounted[index].swap(true, Ordering::Relaxed);
         let last = if is_leaving {
             process.is_gone().filter(|_| process.has_no_thread())
         } else {
@@ -193,10 +194,10 @@ impl Run {
         }
     }
 
-    /// A thread leaves: it is about not to count as its process's any more.
-    pub(crate) fn leaves(&self, index: usize) {
-        if let Some(gone) = self.gone.get(index) {
-            gone.store(true, Ordering::Relaxed);
+    /// Records that a thread leaves: its process is about to uncount it.
+    pub(crate) fn thread_leaves(&self, index: usize) {
+        if let Some(uncounted) = self.uncounted.get(index) {
+            uncounted.store(true, Ordering::Relaxed);
         }
     }
 
@@ -204,17 +205,17 @@ impl Run {
         self.eager.as_ref()
     }
 
-    /// A process has been evicted, if it is one of this run.
-    pub(crate) fn evicted(&self, identity: u32) {
+    /// Records an eviction, if the process belongs to this run.
+    pub(crate) fn process_evicted(&self, identity: u32) {
         self.eager.as_ref().inspect(|eager| eager.evicted_identity(identity));
     }
 
-    /// The threads of the run, those of other processes among them.
+    /// Returns the number of threads in the run, including those of other processes.
     pub(crate) fn threads(&self) -> usize {
         self.joint().map_or(self.threads, |joint| joint.threads)
     }
 
-    /// The threads of other processes that come before this one's.
+    /// Returns the index of this process's first thread in the run.
     pub(crate) fn threads_before(&self) -> usize {
         self.joint().map_or(0, |joint| joint.first)
     }
@@ -230,7 +231,7 @@ impl Run {
         self.joint().map_or(self.number, |joint| joint.number)
     }
 
-    /// A thread arrives at a barrier; returns how many arrivals complete its use.
+    /// Counts an arrival at a barrier. Returns the number of arrivals at which the barrier opens.
     pub(crate) fn arrive(&self, barrier: &str) -> u64 {
         let mut barriers = lock(&self.barriers);
         let arrivals = barriers.entry(barrier.into()).or_default();
@@ -238,8 +239,10 @@ impl Run {
         arrivals.arrived.next_multiple_of(self.threads as u64)
     }
 
-    /// Whether the use of a barrier is complete that so many arrivals complete; otherwise how many there are. Its last thread to ask
-    /// forgets the barrier, which can begin anew: all that have arrived have gone on.
+    /// Passes a barrier that has opened at `complete` arrivals. The last thread to pass removes the barrier, so that its name can be used again.
+    ///
+    /// # Errors
+    /// The number of arrivals, if it is less than `complete`.
     pub(crate) fn pass(&self, barrier: &str, complete: u64) -> Result<(), u64> {
         let mut barriers = lock(&self.barriers);
         let Some(arrivals) = barriers.get_mut(barrier) else { return Ok(()) };
@@ -253,28 +256,28 @@ impl Run {
         Ok(())
     }
 
-    /// Whether any thread has ended, so that nobody can expect all of them to arrive anywhere.
-    pub(crate) fn anyone_departed(&self) -> bool {
+    /// Returns whether a thread has ended. A barrier then waits in vain.
+    pub(crate) fn has_departures(&self) -> bool {
         self.departed.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether all threads have ended their work or died.
+    /// Returns whether all threads have ended or died.
     pub(crate) fn is_over(&self) -> bool {
         self.departed.load(Ordering::SeqCst) >= self.threads as u64
     }
 
-    /// Makes the simulated keeper that calls this the last one, unless there is one; returns whether it is now.
-    pub(crate) fn becomes_last_keeper(&self) -> bool {
+    /// Makes the calling simulated keeper the last one. Returns false if another is.
+    pub(crate) fn claim_last_keeper(&self) -> bool {
         !self.has_last_keeper.swap(true, Ordering::SeqCst)
     }
 
-    /// The last keeper may have died: another takes its place.
-    pub(crate) fn needs_last_keeper(&self) {
+    /// Lets another keeper become the last one, since that one may have died.
+    pub(crate) fn release_last_keeper(&self) {
         self.has_last_keeper.store(false, Ordering::SeqCst);
     }
 
-    /// Vetoes what processes that have left keep for later runs: free blocks of their ended threads, and those that are kept out of use.
-    pub(crate) fn veto_left(&self, grid: &Grid, candidates: &Candidates) {
+    /// Vetoes the blocks that processes have kept for later runs when they left: free blocks of ended threads, and quarantined blocks.
+    pub(crate) fn veto_departed(&self, grid: &Grid, candidates: &Candidates) {
         if self.has_own_processes {
             self.processes.iter().filter(|process| process.has_left()).for_each(|process| {
                 process.veto_spare(grid, candidates);
@@ -282,12 +285,12 @@ impl Run {
         }
     }
 
-    /// A thread has ended its work: others need not expect it anywhere.
+    /// Records the end of a thread's work. Barriers no longer wait for it.
     pub(crate) fn depart(&self) {
         self.departed.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A thread exists no more. It had counted `metrics`.
+    /// Adds the metrics of an ended thread to the totals, and frees its identity.
     pub(crate) fn account(&self, index: usize, metrics: Metrics) {
         let shared = &self.cluster.shared;
         *lock(&shared.totals) += metrics;
@@ -296,7 +299,7 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// A run that was given up leaves processes behind that have not left.
+    /// Hands the free blocks on, and evicts processes that a cancelled run has not taken out of the cluster.
     fn drop(&mut self) {
         if !self.has_own_processes {
             return;
@@ -320,7 +323,7 @@ impl Drop for Run {
     }
 }
 
-/// Processes for a run: one of this process's threads, or where compute nodes are simulated one for each.
+/// Makes the processes of a run: one, or one for each simulated compute node.
 fn own_processes(
     shared: &Shared,
     first_id: u64,

@@ -1,16 +1,16 @@
-//! The runs of a process that are under way, and what their ended threads had retired.
+//! The active runs of a process, and the objects that their ended threads have retired.
 //!
-//! Several runs may be under way at once, started by different threads of the program. Threads, indices and barriers are each run's
-//! own; memory and roots are the cluster's. Refused are
-//! - a run inside a run: it would block a compute thread, with its guards, its tasks and what it has not posted yet, for as long as
-//!   other threads compute, which may be waiting for just that;
-//! - a second run of a group in one process: the process's record describes one.
+//! Several runs may be active concurrently, started by different threads of the program. Each run has its own threads, indices and barriers; memory
+//! and roots belong to the cluster. Two kinds of run are refused:
+//! - a run inside a run: it would block a compute thread, with its guards, its tasks and its unposted operations, while the new run's threads may
+//!   wait for them;
+//! - a second run of a group in one process: the process's record describes only one.
 //!
-//! # When what ended threads had retired may be freed
+//! # Freeing the objects of ended threads
 //!
-//! Where a process is alone it frees everything at the end of its last run. Both are under one lock: runs are counted, and garbage is
-//! taken, while none is counted. So the garbage that is taken was unlinked before any run that is under way had begun, and no thread
-//! of such a run can find it.
+//! A process that is alone in its cluster frees all retired objects when its last active run ends. One lock protects the count of runs and the
+//! taking of the limbo lists, and they are taken only while the count is 0. So every taken object was unlinked before any active run began, and no
+//! thread of such a run can reach it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,18 +27,14 @@ use farfield_sim::NO_THREAD;
 /// The runs of a process.
 #[derive(Default)]
 pub(crate) struct Runs {
-    counted: Mutex<Counted>,
-    /// Whether a run of a group is under way.
+    /// The number of active runs.
+    active: Mutex<usize>,
+    /// True while a run of a group is active.
     is_joint: AtomicBool,
 }
 
-#[derive(Default)]
-struct Counted {
-    under_way: usize,
-}
-
 thread_local! {
-    /// The clusters in whose runs this thread of the system computes.
+    /// The clusters in whose runs this system thread computes.
     static COMPUTES_IN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -46,7 +42,7 @@ fn key(shared: &Shared) -> usize {
     std::ptr::from_ref(shared).addr()
 }
 
-/// This thread of the system computes in a run.
+/// Marks this system thread as computing in a run.
 pub(crate) struct Computing;
 
 impl Computing {
@@ -62,23 +58,23 @@ impl Drop for Computing {
     }
 }
 
-/// A run that is under way; dropped at its end, also when a thread of it panicked.
-pub(crate) struct UnderWay(Arc<Shared>);
+/// Counts a run as active until it is dropped, also after a panic.
+pub(crate) struct ActiveRun(Arc<Shared>);
 
-impl Drop for UnderWay {
+impl Drop for ActiveRun {
     fn drop(&mut self) {
-        let mut counted = lock(&self.0.runs.counted);
-        counted.under_way -= 1;
-        let orphans = self.0.take_if_quiescent(&counted);
-        drop(counted);
+        let mut active = lock(&self.0.runs.active);
+        *active -= 1;
+        let orphans = self.0.take_if_quiescent(*active);
+        drop(active);
         self.0.free_all(orphans);
     }
 }
 
-/// A run of a group that is under way in this process.
-pub(crate) struct JointUnderWay<'a>(&'a Runs);
+/// Claims the process's record for a run of a group until it is dropped.
+pub(crate) struct ActiveJointRun<'a>(&'a Runs);
 
-impl Drop for JointUnderWay<'_> {
+impl Drop for ActiveJointRun<'_> {
     fn drop(&mut self) {
         self.0.is_joint.store(false, Ordering::Release);
     }
@@ -89,66 +85,66 @@ fn refused(value: &str, reason: &'static str) -> Error {
 }
 
 impl Cluster {
-    /// Counts a run as under way.
+    /// Counts a run as active.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the calling thread computes in a run of this cluster.
-    pub(crate) fn begin_run(&self) -> Result<UnderWay> {
+    pub(crate) fn begin_run(&self) -> Result<ActiveRun> {
         let shared: &Arc<Shared> = &self.shared;
         if COMPUTES_IN.with_borrow(|clusters| clusters.contains(&key(shared))) {
             let reason = "it would block the compute thread that starts it: start it on a thread of its own";
             return Err(refused("inside a run of the same cluster", reason));
         }
-        lock(&shared.runs.counted).under_way += 1;
-        Ok(UnderWay(Arc::clone(shared)))
+        *lock(&shared.runs.active) += 1;
+        Ok(ActiveRun(Arc::clone(shared)))
     }
 
     /// Claims the process's record for a run of a group.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if one is under way.
-    pub(crate) fn begin_joint_run(&self) -> Result<JointUnderWay<'_>> {
+    /// [`Error::InvalidArgument`] if one is active.
+    pub(crate) fn begin_joint_run(&self) -> Result<ActiveJointRun<'_>> {
         let runs = &self.shared.runs;
         if runs.is_joint.swap(true, Ordering::AcqRel) {
-            let reason = "a process takes part in one at a time: wait for the other, or connect once more";
+            let reason = "a process runs one at a time: wait for its end, or connect a second time";
             return Err(refused("a second one of a group", reason));
         }
-        Ok(JointUnderWay(runs))
+        Ok(ActiveJointRun(runs))
     }
 
-    /// Frees everything that the threads of earlier runs had retired, and gives how many objects. The end of the last run does
-    /// so by itself; only one that was still under way then leaves something to do. No round trip.
+    /// Frees all objects that the threads of earlier runs have retired. Returns their number. The end of the last active run does so automatically.
+    /// No round trip.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if a run is under way: its threads may hold pointers.
+    /// [`Error::InvalidArgument`] if a run is active: its threads may hold pointers.
     pub fn clear(&self) -> Result<u64> {
-        let counted = lock(&self.shared.runs.counted);
-        if counted.under_way > 0 {
-            let value = format!("with {} runs under way", counted.under_way).into();
-            let reason = "threads may hold pointers to what would be freed";
+        let active = lock(&self.shared.runs.active);
+        if *active > 0 {
+            let value = format!("with {} active runs", *active).into();
+            let reason = "their threads may hold pointers to retired objects";
             return Err(Error::from(error::InvalidArgument { argument: "clear", value, reason }));
         }
-        let orphans = self.shared.take_if_quiescent(&counted);
-        drop(counted);
+        let orphans = self.shared.take_if_quiescent(*active);
+        drop(active);
         Ok(self.shared.free_all(orphans))
     }
 }
 
 impl Shared {
-    /// How many runs are under way.
-    pub(crate) fn runs_under_way(&self) -> usize {
-        lock(&self.runs.counted).under_way
+    /// Returns the number of active runs.
+    pub(crate) fn active_runs(&self) -> usize {
+        *lock(&self.runs.active)
     }
 
-    /// Takes what ended threads had retired if no thread is left. Where other processes may be at work it waits for a run of this one.
-    fn take_if_quiescent(&self, counted: &Counted) -> Vec<Limbo> {
-        if counted.under_way > 0 || self.has_strangers() {
+    /// Takes the limbo lists of ended threads if no run is active. In a shared cluster the threads of a later run adopt them.
+    fn take_if_quiescent(&self, active: usize) -> Vec<Limbo> {
+        if active > 0 || self.is_shared() {
             return Vec::new();
         }
         self.orphans.take()
     }
 
-    /// Frees what no thread can hold.
+    /// Frees retired objects that no thread can reach.
     fn free_all(&self, orphans: Vec<Limbo>) -> u64 {
         if orphans.is_empty() {
             return 0;

@@ -42,7 +42,7 @@ impl Shared {
     fn holder(&self, token: u64, asks: ThreadId) -> String {
         match ThreadId::of_token(token) {
             None if token == 0 => "which was free when it was last tried".to_owned(),
-            None => "which an owner that died has left".to_owned(),
+            None => "which a dead owner has left locked".to_owned(),
             Some(owner) if owner == asks => "held by this thread itself, for another of its tasks".to_owned(),
             Some(owner) => format!("held by {}", self.thread(owner)),
         }
@@ -78,7 +78,7 @@ impl Shared {
                     Some((_, thread)) => {
                         format!("thread {thread} on compute node {node} is behind, with a guard")
                     }
-                    None => format!("compute node {node} is behind, which does nothing"),
+                    None => format!("compute node {node} is behind and idle"),
                 },
                 None => match self.others.find(|other| other.slot == slot) {
                     Some(other) => format!("{}, is behind", self.process_in_words(other.identity)),
@@ -95,9 +95,7 @@ impl Shared {
         let (sweep_barrier, said) = (&process.sweep_barrier, process.sweep_barrier.has_said());
         let silent = sweep_barrier.silent_threads();
         if sweep_barrier.is_called() && silent > 0 {
-            return format!(
-                "{silent} threads of this process do nothing with far memory, and have not answered"
-            );
+            return format!("{silent} idle threads of this process have not answered");
         }
         match self.others.find(|other| sweep_barrier.is_called() && !other.is_gone && other.attends != said) {
             Some(other) => format!("{}, has not answered", self.process_in_words(other.identity)),
@@ -188,12 +186,9 @@ impl Cluster {
                 format!("a collection, checkpoint or sweep of {}", shared.process_in_words(process as u32))
             }),
             Purpose::Sweep => Box::new(move |_| {
-                format!(
-                    "its sweep of what dead members have left to go on; {}",
-                    shared.sweep_in_words(&run, &process)
-                )
+                format!("its sweep of dead members' memory; {}", shared.sweep_in_words(&run, &process))
             }),
-            Purpose::Pool => Box::new(|_| "what it gives back to get to the pool".to_owned()),
+            Purpose::Pool => Box::new(|_| "the return of its surplus blocks to the pool".to_owned()),
         }
     }
 }

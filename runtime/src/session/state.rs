@@ -1,4 +1,4 @@
-//! A process's connection to a cluster, and what all of its threads share.
+//! A process's connection to a cluster, and the state that its threads share.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -25,7 +25,7 @@ use crate::memory::worker::Orphans;
 
 /// A connection to far memory, from which compute threads are started.
 ///
-/// Cloning it is cheap and gives the same cluster.
+/// Clones are cheap and refer to the same cluster.
 ///
 /// ```
 /// use farfield::prelude::*;
@@ -40,69 +40,70 @@ use crate::memory::worker::Orphans;
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) shared: Arc<Shared>,
-    /// The keeper, if there is one and this is not its own.
+    /// The keeper thread of this process, in all handles except the keeper's own.
     #[allow(dead_code)] // it ends when it is dropped
     pub(crate) keeper: Option<Arc<BackgroundThread>>,
-    /// Which part of a group of processes this one is in the runs that are started here.
+    /// The group whose part this process runs, for runs that this handle starts.
     pub(crate) group: Option<Arc<Group>>,
 }
 
-/// What all threads of a process share of a cluster. Off the data path, but for `backing` and `collector`, to which each
-/// thread has its own reference.
+/// The state of a cluster that all threads of a process share. It is off the data path, except `backing` and `collector`, to which each thread has
+/// its own reference.
 pub(crate) struct Shared {
     pub(crate) url: Box<str>,
     pub(crate) config: Config,
     pub(crate) backing: Backing,
     pub(crate) collector: crate::epoch::primitive::Arc<Collector>,
-    /// The process, where it is one for as long as it is connected; where it is simulated, each run has several.
+    /// The process of all runs; `None` on `sim:`, where each run makes its own processes.
     pub(crate) process: Option<Arc<Process>>,
     pub(crate) member_state: AtomicCell<MemberState>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) runs: Runs,
-    /// Free blocks that the threads of ended runs held, where a process is there for a run only.
+    /// Free blocks of the processes of ended runs.
     pub(crate) spare: Mutex<Spare>,
-    /// Blocks that simulated runs have kept out of use.
+    /// Quarantined blocks of ended simulated runs.
     pub(crate) quarantined: Mutex<Spare>,
     pub(crate) identities: Arc<Identities>,
     pub(crate) failures: Arc<Failures>,
-    /// What ended threads had retired.
+    /// The limbo lists of ended threads.
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) next_run: AtomicU64,
-    /// What ended threads had counted.
+    /// The summed metrics of ended threads.
     pub(crate) totals: Mutex<Metrics>,
-    /// After what time a wait is reported, and what such a report needs to know of other processes.
+    /// The time after which a wait is reported as a stall.
     pub(crate) stall_limit: Option<Duration>,
+    /// The other members, for reports of stalls.
     pub(crate) others: stalls::Others,
 }
 
 impl Cluster {
-    /// The same, for the keeper: it ends when all others are gone.
+    /// Returns a handle for the keeper, which ends when all other handles are dropped.
     pub(crate) fn without_keeper(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), keeper: None, group: None }
     }
 
-    /// The URL it was connected with.
+    /// Returns the URL of the cluster.
     pub fn url(&self) -> &str {
         &self.shared.url
     }
 
-    /// Whether far memory is this process's own: empty when it was connected to, and gone with it (`local:`, `sim:`). Otherwise
-    /// others may use it at the same time, and have used it before (`shm:`, `rdma:`).
+    /// Returns whether far memory belongs to this process alone: it is empty at first, and freed with the last handle (`local:`, `sim:`). Otherwise
+    /// other processes may use it concurrently, and may have used it before (`shm:`, `rdma:`).
     pub fn is_private(&self) -> bool {
-        !self.shared.has_strangers()
+        !self.shared.is_shared()
     }
 
-    /// How many memory nodes there are.
+    /// Returns the number of memory nodes.
     pub fn nodes(&self) -> usize {
         usize::from(self.shared.config.geometry.nodes())
     }
 
-    /// What all threads that have ended asked of far memory, together.
+    /// Returns the summed metrics of all ended threads.
     pub fn metrics(&self) -> Metrics {
         *lock(&self.shared.totals)
     }
 
-    /// The simulator's side of the cluster, if it is a simulated one (`sim:`).
+    /// Returns the simulator's interface, on `sim:`.
     pub fn simulation(&self) -> Option<Simulation> {
         self.shared.world().cloned().map(Simulation::new)
     }
@@ -115,27 +116,28 @@ impl fmt::Debug for Cluster {
 }
 
 impl Shared {
-    /// How many threads share a process, unless it is all of them.
+    /// Returns the number of threads in each simulated process.
     pub(crate) fn threads_per_process(&self) -> Option<usize> {
         self.world().map(|world| world.lock().config().threads_per_node as usize)
     }
 
-    /// Where the network is simulated.
+    /// Returns the simulated world, on `sim:`.
     pub(crate) fn world(&self) -> Option<&sim::SharedWorld> {
         self.backing.world()
     }
 
-    /// Whether processes that this one knows nothing of may be at work in the cluster.
-    pub(crate) fn has_strangers(&self) -> bool {
-        self.backing.has_strangers()
+    /// Returns whether independent processes may use the cluster concurrently.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.backing.is_shared()
     }
 
+    /// Makes the endpoint of a thread.
     pub(crate) fn endpoint(&self, seed: u64, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Endpoint {
         self.backing.endpoint(&self.config, seed, thread, stalls)
     }
 }
 
-/// Locks what is whole at every moment, also when a thread panicked.
+/// Locks a mutex and ignores poisoning: its value is consistent even if a thread has panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,7 +26,7 @@ use crate::segment::grid::Grid;
 /// [`Guard`](crate::Guard), which dereferences to it. It is not `Sync`: counters, caches and retired objects belong to one thread and need no
 /// synchronisation.
 pub struct ComputeThread {
-    /// Its I/O, its heap and its part in epochs.
+    /// Its I/O, heap and epochs.
     worker: Worker,
     /// Buffers for the results of [`Chain`](crate::Chain)s.
     pub(crate) results: ResultsPool,
@@ -47,8 +47,8 @@ struct HooksOfRun {
 }
 
 impl RunHooks for HooksOfRun {
-    fn veto_left(&self, grid: &Grid, candidates: &Candidates) {
-        self.run.veto_left(grid, candidates);
+    fn veto_departed(&self, grid: &Grid, candidates: &Candidates) {
+        self.run.veto_departed(grid, candidates);
     }
 
     fn describes(&self, purpose: Purpose<'_>) -> DescribeWait {
@@ -65,8 +65,8 @@ impl ComputeThread {
         let seed = shared.config.seed.wrapping_add(id.number().get().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let stalls = shared.waits_of(|| {
             let pid = std::process::id();
-            if run.is_in_background() {
-                format!("the thread in the background ({id}) of pid {pid}")
+            if run.is_background() {
+                format!("the background thread ({id}) of pid {pid}")
             } else {
                 format!("thread {} ({id}) of pid {pid}", run.threads_before() + index)
             }
@@ -76,11 +76,11 @@ impl ComputeThread {
             Arc::clone(&process),
             shared.config.geometry,
             shared.config.policy,
-            (run.threads_before() + index, run.number_of_process(index)),
+            (run.threads_before() + index, run.process_index(index)),
             shared.watch(&task),
         );
         let io = IoParts {
-            endpoint: shared.endpoint(seed, (!run.is_in_background()).then_some(index), stalls.clone()),
+            endpoint: shared.endpoint(seed, (!run.is_background()).then_some(index), stalls.clone()),
             epoch: Collector::register(&process.collector, index),
             identities: Arc::clone(&shared.identities),
             sleepers: Arc::clone(&process.sleepers),
@@ -98,7 +98,7 @@ impl ComputeThread {
             eager: run.eager().cloned(),
             orphans: Arc::clone(&shared.orphans),
             failures: Arc::clone(&shared.failures),
-            has_strangers: shared.has_strangers(),
+            is_shared: shared.is_shared(),
             index_here: index,
             run_hooks: Box::new(HooksOfRun {
                 cluster: cluster.clone(),
@@ -217,7 +217,7 @@ impl fmt::Debug for ComputeThread {
 }
 
 impl Drop for ComputeThread {
-    /// The thread leaves its run: no thread waits for it any more, and the process's other threads adopt its limbo list.
+    /// Leaves the run: no thread waits for this one any more, and the process's other threads adopt its limbo list.
     fn drop(&mut self) {
         self.abandon_step();
         self.give_up_compensations();

@@ -250,7 +250,7 @@ fn a_sweep_in_the_simulator_that_waits_for_a_guard_is_reported_with_who_keeps_it
         assert_eq!(run.unwrap(), [Some(()), None, Some(())]);
         return;
     }
-    let about = "its sweep of what dead members have left to go on; ";
+    let about = "its sweep of dead members' memory; ";
     let lines = stalls(TEST, "sweep", "sim:dead=marked,sweep=yes,leaks=ignore", "50ms", &[about]);
     assert_told_each_time(
         &lines,

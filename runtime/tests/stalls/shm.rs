@@ -193,11 +193,8 @@ fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
             let pid = holder.id();
             let mut joins = start(TEST, "joins", url, "50ms");
             let (mut is_stopped, mut lines) = (true, Vec::new());
-            let keeper = [
-                "the thread in the background (0x",
-                "task 0: ",
-                "a collection, checkpoint or sweep of process ",
-            ];
+            let keeper =
+                ["the background thread (0x", "task 0: ", "a collection, checkpoint or sweep of process "];
             let of_main = ["the keeper to join the cluster, which blocks the thread `"];
             let is_told = |lines: &[String], what: &[&str]| {
                 lines.iter().any(|line| what.iter().all(|what| line.contains(what)))
@@ -246,16 +243,10 @@ fn a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported() {
         |url| {
             let holder = start_holder(TEST, "holds a guard", url, "0");
             let behind = format!("(pid {}), which is alive, is behind", holder.id());
-            let lines = stalls(
-                TEST,
-                "leaves",
-                url,
-                "20ms",
-                &["the thread in the background", "the thread `keeper` to end"],
-            );
+            let lines =
+                stalls(TEST, "leaves", url, "20ms", &["the background thread", "the thread `keeper` to end"]);
             end(holder);
-            let keeper: Vec<_> =
-                lines.iter().filter(|line| line.contains("the thread in the background")).collect();
+            let keeper: Vec<_> = lines.iter().filter(|line| line.contains("the background thread")).collect();
             assert!(!keeper.is_empty(), "{lines:#?}");
             assert!(
                 keeper.iter().all(|line| line.contains("the epoch is ") && line.contains(&behind)),
@@ -324,14 +315,14 @@ fn a_sweep_that_waits_is_reported_with_what_it_waits_for() {
         run.unwrap();
         return;
     }
-    let keeper = ["the thread in the background (0x", "its sweep of what dead members have left to go on; "];
+    let keeper = ["the background thread (0x", "its sweep of dead members' memory; "];
     let (line, other) = reported_of_a_sweep(TEST, "sleeps");
     assert_told(
         &[line],
         &[keeper[0], keeper[1], &format!("(pid {other}), which is alive, has not answered")],
     );
     let (line, _) = reported_of_a_sweep(TEST, "computes");
-    assert_told(&[line], &[keeper[0], keeper[1], "1 threads of this process do nothing with far memory"]);
+    assert_told(&[line], &[keeper[0], keeper[1], "1 idle threads of this process"]);
 }
 
 #[test]
@@ -351,7 +342,7 @@ fn a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
         let line = line.into_iter().find(|line| line.contains("its sweep of what dead members have left"));
         end(holder);
         let told = [
-            "the thread in the background (0x",
+            "the background thread (0x",
             "to go on; the epoch is ",
             "thread 0 of this process is behind, with a guard",
         ];
