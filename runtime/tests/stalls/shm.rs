@@ -275,9 +275,7 @@ fn reported_of_a_sweep(test: &str, survivor: &str) -> (String, u32) {
             victim.kill().unwrap();
             victim.wait().unwrap();
             let lines = BufReader::new(survivor.stderr.take().unwrap()).lines();
-            told = lines
-                .map(Result::unwrap)
-                .find(|line| line.contains("its sweep of what dead members have left"));
+            told = lines.map(Result::unwrap).find(|line| line.contains("its sweep of dead members' memory"));
             signal(&stopped, "CONT");
             end(stopped);
             end(survivor);
@@ -339,11 +337,11 @@ fn a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
         victim.kill().unwrap();
         victim.wait().unwrap();
         let line = BufReader::new(holder.stderr.take().unwrap()).lines().map(|line| line.unwrap());
-        let line = line.into_iter().find(|line| line.contains("its sweep of what dead members have left"));
+        let line = line.into_iter().find(|line| line.contains("its sweep of dead members' memory"));
         end(holder);
         let told = [
             "the background thread (0x",
-            "to go on; the epoch is ",
+            "memory; the epoch is ",
             "thread 0 of this process is behind, with a guard",
         ];
         assert_told(&[line.expect("a line about the sweep")], &told);
