@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::format::Format;
 
-/// How to print them.
+/// Options of `farfield devices`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How to print them
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -27,13 +27,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn atomics(device: &DeviceInfo) -> &'static str {
     match device.atomics {
         Atomics::None => "none",
-        Atomics::Device => "among operations through it",
-        Atomics::Global => "with respect to the processors too",
-        _ => "of another kind",
+        Atomics::Device => "atomic among operations through this device",
+        Atomics::Global => "atomic also with respect to processors",
+        _ => "unknown",
     }
 }
 
-/// The port and its identifier that a connection would use: one that is up, with an address of RoCE version 2 if it has one.
+/// The port that a connection would use, and the index of its identifier: the first port that is up, and its RoCE version 2 address if it has
+/// one.
 fn used(device: &DeviceInfo) -> Option<(&PortInfo, Option<u32>)> {
     let port = device.ports.iter().find(|port| port.is_up).filter(|_| device.unusable.is_none())?;
     let best =
@@ -56,7 +57,7 @@ fn show(device: &DeviceInfo) {
         }
     }
     match (&device.unusable, used) {
-        (Some(why), _) => println!("  not used: {why}"),
+        (Some(reason), _) => println!("  not used: {reason}"),
         (None, None) => println!("  not used: no port is up"),
         (None, Some(_)) => {}
     }

@@ -1,8 +1,8 @@
-//! How commands print.
+//! Output formats.
 
 use clap::ValueEnum;
 
-/// How to print.
+/// An output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people

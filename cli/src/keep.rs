@@ -8,29 +8,29 @@ use farfield::{Cluster, Result};
 
 use crate::look::on_one_thread;
 
-/// Whom to evict.
+/// Options of `farfield evict`.
 #[derive(Args)]
 pub(crate) struct EvictOptions {
-    /// The cluster, such as shm:NAME
+    /// URL of the cluster, such as shm:NAME
     cluster: String,
-    /// The process, by its number in `farfield status`
+    /// Number of the process, as `farfield status` shows it
     process: u32,
 }
 
-/// What to collect.
+/// Options of `farfield collect`.
 #[derive(Args)]
 pub(crate) struct CollectOptions {
-    /// The cluster, such as shm:NAME
+    /// URL of the cluster, such as shm:NAME
     #[arg(long)]
     cluster: String,
 }
 
-/// What to write or read.
+/// Options of `farfield checkpoint` and `farfield restore`.
 #[derive(Args)]
 pub(crate) struct FileOptions {
-    /// The cluster, such as shm:NAME
+    /// URL of the cluster, such as shm:NAME
     cluster: String,
-    /// The file
+    /// File of the checkpoint
     file: PathBuf,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn evict(options: &EvictOptions) -> Result<()> {
 
 pub(crate) fn collect(options: &CollectOptions) -> Result<()> {
     let bytes = Cluster::collect(&options.cluster)?;
-    println!("{bytes} bytes came back");
+    println!("{bytes} bytes reclaimed");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! `farfield status`, `roots` and `dump`: what there is to see of a cluster.
+//! `farfield status`, `roots` and `dump`: the state of a cluster.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,53 +12,53 @@ use serde_json::{Value, json};
 
 use crate::format::Format;
 
-/// What to look at, and how often.
+/// Options of `farfield status`.
 #[derive(Args)]
 pub(crate) struct StatusOptions {
-    /// The cluster, such as shm:NAME
+    /// URL of the cluster, such as shm:NAME
     cluster: String,
-    /// Show it again every so many seconds, until interrupted
+    /// Repeat the output at this interval, until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u64).range(1..))]
     watch: Option<u64>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// What to list.
+/// Options of `farfield roots`.
 #[derive(Args)]
 pub(crate) struct RootsOptions {
-    /// The cluster, such as shm:NAME
+    /// URL of the cluster, such as shm:NAME
     cluster: String,
-    /// How to print them
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// What to print.
+/// Options of `farfield dump`.
 #[derive(Args)]
 pub(crate) struct DumpOptions {
-    /// The cluster, such as shm:NAME
+    /// URL of the cluster, such as shm:NAME
     cluster: String,
-    /// The root's name
+    /// Name of the root
     root: String,
-    /// How many links to follow
+    /// Number of links to follow
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(..=1000))]
     depth: u16,
-    /// How many fields, elements and objects to print at most; of each object, what is in its first MiB
+    /// Most fields, elements and objects to print; of each object only the first MiB is read
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     limit: u32,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// Runs something on one compute thread of a cluster.
+/// Runs `body` on one compute thread of a cluster.
 pub(crate) fn on_one_thread<R: Send>(
     cluster: &Cluster,
     body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
 ) -> Result<R> {
-    cluster.run(1, body)?.pop().ok_or_else(|| Error::other("the thread gave nothing"))
+    cluster.run(1, body)?.pop().ok_or_else(|| Error::other("the thread returned no result"))
 }
 
 pub(crate) fn status(options: &StatusOptions) -> Result<()> {
@@ -106,12 +106,12 @@ pub(crate) fn dump(options: &DumpOptions) -> Result<()> {
     Ok(())
 }
 
-/// A status as text, given the processes of the last look.
+/// Formats a status. `before` are the processes of the previous one: a process without a new heartbeat is marked.
 fn status_text(status: &Status, before: &[MemberStatus]) -> String {
     let mut text = format!("epoch {}, {} evictions", status.epoch, status.evictions);
     let bytes = status.swept_bytes + status.collected_bytes;
     if bytes > 0 {
-        let _ = write!(text, ", {bytes} bytes taken back from the dead");
+        let _ = write!(text, ", {bytes} bytes reclaimed from dead processes");
     }
     if status.uncollected > 0 {
         let (bytes, deaths) = (status.uncollected_bytes, status.uncollected);
@@ -124,8 +124,8 @@ fn status_text(status: &Status, before: &[MemberStatus]) -> String {
         let is_silent = before.contains(member);
         let remark = match (member.is_this, member.is_gone) {
             (true, _) => "  this one",
-            (_, true) => "  has ended, to be evicted",
-            _ if is_silent => "  gives no sign of life",
+            (_, true) => "  ended, not yet evicted",
+            _ if is_silent => "  no new heartbeat",
             _ => "",
         };
         let _ = writeln!(
@@ -212,7 +212,7 @@ fn status_json(status: &Status) -> Value {
     })
 }
 
-/// How far to the right what is inside other things begins at most: it may be very deep.
+/// The largest indentation of nested values, in columns: a thousand may be nested.
 const MOST_INDENT: usize = 100;
 
 fn show(object: &Dumped, indent: usize, text: &mut String) {
@@ -234,7 +234,7 @@ fn show_value(value: &DumpedValue, indent: usize, text: &mut String) {
         DumpedValue::Plain(value) => writeln!(text, "{}", Printable(value)),
         DumpedValue::Text(value) => writeln!(text, "{value:?}"),
         DumpedValue::Lock(0) => writeln!(text, "free"),
-        DumpedValue::Lock(1) => writeln!(text, "free, left by an owner that died"),
+        DumpedValue::Lock(1) => writeln!(text, "free, its owner died"),
         DumpedValue::Lock(word) => writeln!(text, "held by thread {:#x}", word >> 16),
         DumpedValue::Pointer { address, marks, target, is_cut, .. } => {
             let cut = if *is_cut { " (not followed: --limit)" } else { "" };
@@ -267,7 +267,7 @@ fn show_value(value: &DumpedValue, indent: usize, text: &mut String) {
     };
 }
 
-/// A type's name without the paths in it.
+/// A type's name without paths.
 fn short(name: &str) -> String {
     let mut short = String::new();
     let mut word = String::new();
@@ -294,7 +294,7 @@ fn object_json(object: &Dumped) -> Value {
     ])
 }
 
-/// An object of these values, which `json!` would copy with all that is in them.
+/// A JSON object of these values. `json!` would copy each value and all values in it.
 fn map<const N: usize>(values: [(&str, Value); N]) -> Value {
     Value::Object(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }

@@ -1,4 +1,12 @@
-//! The `farfield` command.
+//! The command `farfield`.
+//!
+//! | module | subcommands |
+//! |---|---|
+//! | `memnode`, `metrics` | `memnode`: hosts segments, and serves metrics over HTTP |
+//! | `look` | `status`, `roots`, `dump`: show the state of a cluster |
+//! | `keep` | `evict`, `collect`, `checkpoint`, `restore`: maintain a cluster |
+//! | `ping` | `ping`: measures times of operations |
+//! | `devices` (with RDMA) | `devices`: lists RDMA devices |
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use farfield::error::Printable;
 
-/// Memory nodes, and what there is to see of a cluster.
+/// Run memory nodes, inspect clusters, and write and restore checkpoints.
 #[derive(Parser)]
 #[command(name = "farfield", version)]
 struct Args {
@@ -27,41 +35,41 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Host segments and let processes in until told to stop (Ctrl-C, SIGTERM)
+    /// Host segments and admit processes until interrupted (Ctrl-C, SIGTERM)
     Memnode(memnode::Options),
     /// Show a cluster's processes, epoch, memory and roots
     Status(look::StatusOptions),
     /// List a cluster's roots with their types
     Roots(look::RootsOptions),
-    /// Print the object that a root names, field by field, and what it leads to
+    /// Print a root's object field by field, and the objects that its links point to
     Dump(look::DumpOptions),
     /// Evict a process that has ended without leaving
     Evict(keep::EvictOptions),
-    /// Take back the memory that dead processes have left in a cluster that nobody uses
+    /// Reclaim the memory of dead processes, while no process uses the cluster
     Collect(keep::CollectOptions),
-    /// Write a cluster that nobody uses to a file
+    /// Write all objects and roots to a file, while no process uses the cluster
     Checkpoint(keep::FileOptions),
-    /// Fill a new, empty cluster from such a file
+    /// Fill a new, empty cluster from a checkpoint
     Restore(keep::FileOptions),
-    /// Print what a shell needs to complete this command
+    /// Print a shell's completion script for this command
     Completions {
-        /// The shell
+        /// Shell of the script
         shell: Shell,
     },
-    /// Print how long round trips to each memory node take
+    /// Measure the times of operations on each memory node
     Ping(ping::Options),
-    /// List the RDMA devices of this machine and what Farfield would use
+    /// List the RDMA devices of this machine, and the ports and addresses that connections use
     #[cfg(feature = "_verbs")]
     Devices(devices::Options),
     /// List the RDMA devices of this machine (not in this build: it needs the feature `verbs`)
     #[cfg(not(feature = "_verbs"))]
-    Devices(Anything),
+    Devices(Ignored),
 }
 
-/// The arguments of a command that is not there.
+/// The arguments of a subcommand that this build does not have. All are accepted, so that the error names the missing feature.
 #[cfg(not(feature = "_verbs"))]
 #[derive(clap::Args)]
-struct Anything {
+struct Ignored {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -12,36 +12,36 @@ use farfield::{Error, Result, shm};
 
 use crate::metrics;
 
-/// What to host, where, and for whom.
+/// Options of `farfield memnode`.
 #[derive(Args)]
 #[command(group(ArgGroup::new("where").required(true)))]
 pub(crate) struct Options {
-    /// The cluster to host, in memory that processes of this machine share
+    /// Cluster to host, in memory that processes of this machine share
     #[arg(long, value_name = "shm:NAME", group = "where")]
     cluster: Option<String>,
-    /// Where to listen for RDMA: an address of the device to use, and a port (0: any)
+    /// Address to listen at for RDMA connections: one of the device to use, and a port (0: any)
     #[arg(long, value_name = "ADDR:PORT", group = "where")]
     listen: Option<SocketAddr>,
-    /// How many memory nodes the segments are divided among, on shm: only
+    /// Number of memory nodes that the segments are divided among; only with --cluster
     #[arg(long, default_value_t = 1, value_name = "N")]
     nodes: u16,
-    /// How many segments each has
+    /// Number of segments of each memory node
     #[arg(long, default_value_t = 1, value_name = "N")]
     segments: u16,
-    /// The size of each, such as 64MiB or 1GiB
+    /// Size of each segment, such as 64MiB or 1GiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE", value_parser = farfield::parse_size)]
     segment_size: u64,
-    /// The file with the cluster's secret, readable by its owner only
+    /// File with the cluster's secret, readable by its owner only
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Serve metrics there: /metrics for Prometheus, /metrics.json
+    /// Address to serve metrics at over HTTP: /metrics for Prometheus, /metrics.json
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
-    /// Take back memory of processes that have died while others live: programs then have to hold what they have unlinked and
-    /// keep without a guard
+    /// Reclaim memory of dead processes while others live; programs must then hold the unlinked objects that they keep
+    /// without a guard
     #[arg(long)]
     sweep: bool,
-    /// How many milliseconds a process may go without a sign of life
+    /// Milliseconds without a heartbeat after which a process is evicted
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     lease: u64,
 }
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Prints a line. Whoever reads it may be gone; the memory node stays.
+/// Prints a line. A closed pipe is no error: the memory node continues.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
@@ -105,7 +105,7 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
         options.segments,
         options.segment_size,
         node.device(),
-        if options.secret_file.is_some() { "" } else { ", for anybody: no --secret-file" }
+        if options.secret_file.is_some() { "" } else { ", for all clients: no --secret-file" }
     ));
     if let Some(address) = metrics {
         say(&format!("metrics on http://{address}/metrics"));

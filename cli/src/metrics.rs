@@ -1,11 +1,11 @@
-//! `farfield memnode --metrics ADDR`: how a cluster stands, for programs that watch it.
+//! `farfield memnode --metrics ADDR`: a memory node's metrics over HTTP, for monitoring.
 //!
-//! `GET /metrics` answers in the text format of Prometheus, `GET /metrics.json` with one JSON object. Whoever reaches the address may
-//! ask; nothing can be changed there.
+//! `GET /metrics` answers in the text format of Prometheus, `GET /metrics.json` with one JSON object. Clients are not authenticated; they can
+//! change nothing.
 //!
-//! Strangers may reach the address, so what each may take is bounded: [`CONNECTIONS`] at a time, [`HEAD_BYTES`] for a request,
-//! [`HEAD`] to send it and [`CONNECTION`] until the connection is closed. A request's body is not read. So clients that say nothing
-//! hold others up for [`HEAD`] at most, and all of them together take less than a megabyte.
+//! An untrusted client may connect, so its resources are bounded: [`CONNECTIONS`] at a time, [`HEAD_BYTES`] for a request, [`HEAD_TIMEOUT`]
+//! to send it, and [`CONNECTION_TIMEOUT`] until the connection is closed. A request's body is not read. So silent clients delay others by
+//! [`HEAD_TIMEOUT`] at most, and all clients together take less than a megabyte.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -28,18 +28,18 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-/// How many clients are served at a time; others wait.
+/// Limit of concurrent connections. Further clients wait.
 const CONNECTIONS: usize = 64;
-/// How many bytes a request may have, up to its body.
+/// Limit of a request's bytes, up to its body.
 const HEAD_BYTES: usize = 8192;
-/// How long a client may take for its request.
-const HEAD: Duration = Duration::from_secs(2);
-/// How long a connection may last.
-const CONNECTION: Duration = Duration::from_secs(10);
-/// How long no connection is accepted after the system has refused to: it may be out of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Timeout for a client to send its request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of a connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after an accept that failed: the process may be out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves metrics in the background, as long as the program runs; gives where.
+/// Serves metrics on a thread until the process ends; returns the address.
 pub(crate) fn serve(address: SocketAddr, observer: Observer) -> Result<SocketAddr> {
     let failed = |error: std::io::Error| Error::other(format!("--metrics {address}: {error}"));
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
@@ -60,19 +60,19 @@ async fn accept(listener: TcpListener, observer: Arc<Observer>) {
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            sleep(PAUSE).await;
+            sleep(ACCEPT_PAUSE).await;
             continue;
         };
         let observer = Arc::clone(&observer);
         tokio::spawn(async move {
-            // Who has asked may be gone, or ask for nonsense, which hyper answers.
-            let _ = timeout(CONNECTION, answer_all(stream, &observer)).await;
+            // The client may have disconnected. Hyper answers malformed requests.
+            let _ = timeout(CONNECTION_TIMEOUT, answer_all(stream, &observer)).await;
             drop(permit);
         });
     }
 }
 
-/// Answers what comes over a connection: one request.
+/// Answers the only request of a connection.
 pub(crate) async fn answer_all(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     observer: &Observer,
@@ -82,7 +82,7 @@ pub(crate) async fn answer_all(
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service)
@@ -108,17 +108,17 @@ fn prometheus(metrics: &NodeMetrics) -> String {
     let mut one = |name: &str, kind: &str, help: &str, value: u64| {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
     };
-    one("farfield_epoch", "counter", "The epoch of reclamation.", metrics.epoch);
-    one("farfield_joined_total", "counter", "Processes that have been let in.", metrics.joined);
-    one("farfield_connected", "gauge", "Processes that are there.", metrics.connected);
+    one("farfield_epoch", "counter", "Epoch of reclamation.", metrics.epoch);
+    one("farfield_joined_total", "counter", "Processes that were admitted.", metrics.joined);
+    one("farfield_connected", "gauge", "Processes that are connected.", metrics.connected);
     one("farfield_refused_total", "counter", "Processes that were refused.", metrics.refused);
-    one("farfield_evictions_total", "counter", "Processes that ended without leaving.", metrics.evictions);
-    let help = "Memory that was taken back from processes that had ended.";
+    one("farfield_evictions_total", "counter", "Processes that were evicted.", metrics.evictions);
+    let help = "Bytes reclaimed from dead processes.";
     one("farfield_taken_back_bytes_total", "counter", help, metrics.taken_back_bytes);
-    let help = "About the memory of processes that have ended, which has not been taken back.";
+    let help = "Estimated bytes of dead processes that are not yet reclaimed.";
     one("farfield_uncollected_bytes", "gauge", help, metrics.uncollected_bytes);
     let name = "farfield_heap_bytes";
-    let _ = writeln!(text, "# HELP {name} Memory of a memory node, by use.\n# TYPE {name} gauge");
+    let _ = writeln!(text, "# HELP {name} Heap bytes of a memory node, by use.\n# TYPE {name} gauge");
     for usage in &metrics.heap {
         for (kind, bytes) in
             [("size", usage.size_bytes), ("live", usage.live_bytes), ("cached", usage.cached_bytes)]

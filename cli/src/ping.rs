@@ -1,4 +1,4 @@
-//! `farfield ping`: how long round trips take.
+//! `farfield ping`: times of single operations, and rates of concurrent READs.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use serde_json::json;
 
 use crate::format::Format;
 
-/// What to ping, and how often.
+/// Options of `farfield ping`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The cluster, such as rdma://host:port,host:port
+    /// URL of the cluster, such as rdma://host:port,host:port
     cluster: String,
-    /// How many operations of each kind
+    /// Number of operations of each kind on each memory node
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// Also measure how many READs of 64 bytes a second so many tasks do
+    /// Also measure the rate of READs of 64 bytes by this number of tasks
     #[arg(long, value_name = "TASKS", value_parser = clap::value_parser!(u16).range(1..))]
     rate: Option<u16>,
-    /// How to print the times
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// What the operations are done to.
+/// The object of the timed operations.
 #[remote]
 struct Target {
     word: Atomic<u64>,
 }
 
-/// What READs of a rate are of: 64 bytes.
+/// The object of the READs of a rate: 64 bytes.
 #[remote]
 struct Line {
     words: [u64; 8],
 }
 
-/// READs of each task whose rate is measured.
+/// Number of READs of each task when a rate is measured.
 const READS_PER_TASK: u32 = 2000;
 
 /// The operations, in the order in which they are printed.
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         };
         Ok((nodes, rate))
     })?;
-    let (nodes, rate) = times.pop().ok_or_else(|| Error::other("the thread gave nothing"))?;
+    let (nodes, rate) = times.pop().ok_or_else(|| Error::other("the thread returned no result"))?;
     match options.format {
         Format::Text => {
             for (node, times) in nodes.iter().enumerate() {
@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// How many READs of 64 bytes a second tasks of a thread do, all on the first memory node.
+/// Measures the READs of 64 bytes a second by tasks of one thread, all on the first memory node.
 async fn rate(ct: &ComputeThread, tasks: u16) -> Result<f64> {
     let line = Line::new_in(ct.on_node(0), Line::init([0; 8])).await?.write(ct).await?;
     let began = ct.now();
@@ -107,12 +107,12 @@ async fn rate(ct: &ComputeThread, tasks: u16) -> Result<f64> {
     Ok(f64::from(READS_PER_TASK) * f64::from(tasks) / took.as_secs_f64())
 }
 
-/// How long each operation on a memory node took, by kind.
+/// Measures the time of each operation on a memory node, by kind.
 async fn ping(ct: &ComputeThread, node: usize, count: u32) -> Result<[Vec<Duration>; 4]> {
     let target = Target::new_in(ct.on_node(node as u16), Target::init()).await?.write(ct).await?;
     let word = target.word();
     let mut times: [Vec<Duration>; 4] = std::array::from_fn(|_| Vec::with_capacity(count as usize));
-    // Kinds take turns, so that what disturbs the machine disturbs them alike.
+    // Kinds take turns, so that other load on the machine affects all equally.
     for round in 0..u64::from(count) {
         for (kind, times) in times.iter_mut().enumerate() {
             let began = ct.now();
@@ -129,7 +129,7 @@ async fn ping(ct: &ComputeThread, node: usize, count: u32) -> Result<[Vec<Durati
     Ok(times)
 }
 
-/// The least, the median, the 90th and 99th percentile, and the largest, in microseconds.
+/// The minimum, the median, the 90th and 99th percentile, and the maximum, in microseconds.
 fn percentiles(times: &[Duration]) -> [f64; 5] {
     let mut times = times.to_vec();
     times.sort_unstable();

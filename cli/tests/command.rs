@@ -1,4 +1,4 @@
-//! The command as its users call it. What needs an RDMA device is tested in the test bed.
+//! The command on simulated clusters, and its error messages. `cargo xtask rdma-test` tests it on RDMA devices.
 
 use std::process::{Command, Output};
 
@@ -58,7 +58,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
 
 #[cfg(not(feature = "verbs"))]
 #[test]
-fn a_build_without_rdma_says_so() {
+fn an_error_without_rdma_names_the_missing_feature() {
     for arguments in [&["memnode", "--listen", "10.0.0.1:7000"][..], &["devices"]] {
         let output = farfield(arguments);
         assert_eq!(output.status.code(), Some(2));

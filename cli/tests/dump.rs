@@ -1,7 +1,7 @@
-//! `farfield dump`: it shows all, or says where it stopped.
+//! `farfield dump`: it prints all values, or the number that it omits.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::large_futures)] // of an object of a thousand words
+#![allow(clippy::large_futures)] // they contain an object of a thousand words
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -26,7 +26,7 @@ impl Node {
         Self(child, url)
     }
 
-    /// What `farfield dump` prints.
+    /// Runs `farfield dump`; returns its output.
     fn dump(&self, words: &str) -> String {
         let arguments = ["dump", &self.1].into_iter().chain(words.split_whitespace());
         let output = Command::new(FARFIELD).args(arguments).output().unwrap();
@@ -58,30 +58,30 @@ struct Numbers {
     tail: Tail<u64>,
 }
 
-/// Numbers that are their indices.
+/// Creates an object whose numbers equal their indices.
 async fn numbers(count: u64, ct: &ComputeThread) -> Result<RemotePtr<Numbers>> {
     let init = Numbers::init((0..count).collect::<Vec<_>>()).array(std::array::from_fn(|index| index as u64));
     Numbers::new_in(ct, init).await?.write(ct).await
 }
 
 #[test]
-fn a_thousand_elements_are_a_thousand() {
+fn a_thousand_elements_are_all_printed() {
     let node = Node::start("thousand");
     node.publish("numbers", async |ct| numbers(1000, ct).await);
     let text = node.dump("numbers");
     assert_eq!(text.matches(": 1000 elements\n").count(), 2, "{text}");
     let all: Vec<String> = (0..1000).map(|index| format!("    [{index}] {index}\n")).collect();
     assert_eq!(text.matches(&all.concat()).count(), 2);
-    assert!(!text.contains("more") && text.lines().count() == 2003, "nothing is left out, nothing is added");
+    assert!(!text.contains("more") && text.lines().count() == 2003, "no line is missing or added");
     let shown: serde_json::Value = serde_json::from_str(&node.dump("numbers --format json")).unwrap();
     assert_eq!(shown["fields"]["tail"], json!((0..1000).collect::<Vec<_>>()));
 }
 
 #[test]
-fn where_it_stops_it_says_so() {
+fn a_dump_at_its_limit_counts_the_omitted_values() {
     let node = Node::start("stops");
     node.publish("numbers", async |ct| numbers(20_000, ct).await);
-    // The object, the array and the tail are values, too.
+    // The object, the array and the tail count as values.
     let text = node.dump("numbers");
     assert!(text.contains("  tail: 20000 elements\n") && text.contains("    [8996] 8996\n"), "{text}");
     assert!(text.ends_with("    … and 11003 more (--limit)\n"), "{}", &text[text.len() - 100..]);
@@ -94,7 +94,7 @@ fn where_it_stops_it_says_so() {
     let shown: serde_json::Value = serde_json::from_str(&node.dump("numbers --format json")).unwrap();
     assert_eq!(shown["fields"]["tail"]["omitted"], 11003);
 
-    // More than is read of an object.
+    // Only the first MiB of an object is read.
     node.publish("many", async |ct| numbers(300_000, ct).await);
     let text = node.dump("many --limit 1000000");
     assert!(
@@ -141,7 +141,7 @@ struct Chained {
 }
 
 #[test]
-fn as_many_links_are_followed_as_were_asked_for() {
+fn links_are_followed_up_to_the_depth() {
     let node = Node::start("links");
     node.publish("chain", async |ct| {
         let mut first = RemotePtr::NULL;
@@ -155,7 +155,7 @@ fn as_many_links_are_followed_as_were_asked_for() {
         let text = node.dump(&format!("chain --depth {depth}"));
         assert!(text.matches("number: ").count() == depth + 1 && !text.contains("--limit"));
     }
-    // A thousand nodes inside each other would be megabytes of indentation.
+    // The indentation of a thousand nested nodes would take megabytes.
     for depth in [3, 1000] {
         let as_json = node.dump(&format!("chain --depth {depth} --format json"));
         assert_eq!(as_json.matches("\"number\":").count(), depth + 1);

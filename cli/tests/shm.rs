@@ -1,4 +1,4 @@
-//! The command on a cluster in shared memory, as its users call it.
+//! The command on a cluster in shared memory.
 
 #![cfg(target_os = "linux")]
 
@@ -62,7 +62,7 @@ fn status_lists_processes_memory_and_roots() {
 }
 
 #[test]
-fn what_can_not_be_is_one_line() {
+fn each_mistake_is_an_error_of_one_line() {
     let node = Node::start("mistakes");
     for (arguments, says) in [
         (&["memnode", "--cluster", &node.1][..], "a memory node serves a cluster of this name already"),
@@ -73,7 +73,7 @@ fn what_can_not_be_is_one_line() {
         (&["evict", &node.1, "12345"], "no process of this number"),
         (&["restore", &node.1, "/nowhere/at/all"], "No such file"),
         (&["checkpoint", "local:", "/tmp/x"], "for clusters that several processes can share"),
-        (&["status", "shm:nobody-serves-this"], "no memory node serves it"),
+        (&["status", "shm:not-served"], "no memory node serves it"),
     ] {
         let output = farfield(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -82,7 +82,7 @@ fn what_can_not_be_is_one_line() {
 }
 
 #[test]
-fn a_killed_memory_node_leaves_its_name_when_its_memory_is_no_longer_used() {
+fn the_name_of_a_killed_memory_node_is_free_when_no_process_uses_its_memory() {
     let mut killed = Node::start("killed");
     let cluster = farfield::Cluster::connect(&killed.1).unwrap();
     killed.0.kill().unwrap();
@@ -93,11 +93,11 @@ fn a_killed_memory_node_leaves_its_name_when_its_memory_is_no_longer_used() {
     assert!(said(&refused).contains(says), "{}", said(&refused));
     std::mem::forget(killed); // it has ended already
     drop(cluster);
-    // A process that another test has just forked has the file open, too, until it is another program.
+    // A process that another test has just forked has the file open, too, until it executes its program.
     assert!((0..1000).any(|_| Node::try_start("killed").is_some()), "the name is free again");
 }
 
-/// Asks for a page, as a browser does.
+/// Requests a page.
 fn get(address: &str, page: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -106,7 +106,7 @@ fn get(address: &str, page: &str) -> String {
     text
 }
 
-/// A memory node that serves metrics, and where.
+/// A memory node that serves metrics, and their address.
 fn start_with_metrics(name: &str) -> (Node, String) {
     let url = format!("shm:cli-{name}-{}", std::process::id());
     let start = ["memnode", "--cluster", &url, "--segment-size", "1MiB", "--metrics", "127.0.0.1:0"];
@@ -118,7 +118,7 @@ fn start_with_metrics(name: &str) -> (Node, String) {
 }
 
 #[test]
-fn metrics_are_served_in_two_forms() {
+fn metrics_are_served_as_text_and_as_json() {
     let (node, address) = start_with_metrics("metrics");
     assert!(farfield(&["status", &node.1]).status.success());
     let text = get(&address, "/metrics");
@@ -134,26 +134,26 @@ fn metrics_are_served_in_two_forms() {
 }
 
 #[test]
-fn clients_that_say_nothing_do_not_keep_others_from_metrics() {
+fn silent_clients_do_not_keep_others_from_metrics() {
     let (_node, address) = start_with_metrics("silent");
     let mut silent: Vec<_> = (0..63).map(|_| TcpStream::connect(&address).unwrap()).collect();
     for stream in silent.iter_mut().take(20) {
         stream.write_all(b"GET /metrics HTT").unwrap();
     }
-    assert!(get(&address, "/metrics").contains("farfield_epoch"), "one more is served beside them");
+    assert!(get(&address, "/metrics").contains("farfield_epoch"), "another client is served");
     let mut last = silent.pop().unwrap();
-    assert!(last.read_to_end(&mut Vec::new()).is_ok(), "and theirs are closed in the end");
+    assert!(last.read_to_end(&mut Vec::new()).is_ok(), "connections of silent clients are closed");
 }
 
 #[test]
-fn a_request_for_metrics_without_end_is_cut_off() {
+fn an_endless_request_for_metrics_is_cut_off() {
     let (node, address) = start_with_metrics("endless");
     let mut stream = TcpStream::connect(&address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
     let line = format!("{}: {}\r\n", "x".repeat(100), "y".repeat(900));
     let sent = (0..65_536).take_while(|_| stream.write_all(line.as_bytes()).is_ok()).count();
-    // What the system keeps for the connection is some megabytes.
-    assert!(sent < 65_536, "64 MiB of one header were taken");
+    // The system buffers some megabytes for the connection.
+    assert!(sent < 65_536, "64 MiB of headers were accepted");
     assert!(get(&address, "/metrics").contains("farfield_epoch"));
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.0.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -161,7 +161,7 @@ fn a_request_for_metrics_without_end_is_cut_off() {
     assert!(peak < 32 << 10, "{peak} KiB");
 }
 
-/// How much of a processor a process's first thread has used so far, in the system's ticks, and how often it has gone to sleep.
+/// Processor time of a process's first thread, in the system's ticks, and the number of its sleeps.
 fn ticks_and_sleeps(pid: u32) -> (u64, u64) {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/{file}")).unwrap();
     let (stat, status) = (read("stat"), read("status"));
@@ -188,12 +188,12 @@ fn a_memory_node_without_descriptors_waits_for_some() {
     while std::fs::read_dir(&folder).unwrap().count() < 24 {
         std::thread::yield_now();
     }
-    // The first thread accepts. Each of its pauses is a sleep; if it spins it uses ticks, and never sleeps.
+    // The first thread accepts connections. Each of its pauses is a sleep. A thread that spins uses ticks and never sleeps.
     let before = ticks_and_sleeps(node.0.id());
     loop {
         let (ticks, sleeps) = ticks_and_sleeps(node.0.id());
         let used = ticks - before.0;
-        assert!(used < 20, "{used} ticks while there was nothing to do");
+        assert!(used < 20, "{used} ticks while no connection could be accepted");
         if sleeps - before.1 >= 5 {
             break;
         }
@@ -205,7 +205,7 @@ fn a_memory_node_without_descriptors_waits_for_some() {
 }
 
 #[test]
-fn shells_are_told_what_there_is() {
+fn completion_scripts_contain_the_subcommands() {
     for shell in ["bash", "zsh", "fish"] {
         let output = farfield(&["completions", shell]);
         assert!(String::from_utf8_lossy(&output.stdout).contains("checkpoint"), "{shell}");

@@ -1,4 +1,4 @@
-# A memory node goes away: killed, or told to stop. Whoever uses it hears so within its timeout.
+# A memory node ends, by SIGKILL or SIGTERM. Its clients fail within their timeout.
 for signal in KILL TERM; do
     memnode 7001
     code=0
@@ -13,6 +13,6 @@ for signal in KILL TERM; do
     [ $took -le 8 ]
     wait $memnode || [ $signal = KILL ]
 done
-# It is started again: what a program knew of it is gone, and a new program finds it.
+# A new memory node at the same address serves new programs.
 memnode 7001
 set_is_sound --structure lazy-list --num-ops 400 --cluster rdma://$RDMA_ADDRESS:7001

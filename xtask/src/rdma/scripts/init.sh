@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # The first process of a guest. The kernel hands it, as variables from its command line: FARFIELD_MARK, the word of this
-# run's marks (xtask/src/rdma/console.rs lists them); FARFIELD_GUEST, whose folder below /plan says what to do;
-# FARFIELD_ADDRESS; and FARFIELD_WIRE, which is 1 if there is a wire to another guest.
+# run's marks (xtask/src/rdma/console.rs lists them); FARFIELD_GUEST, the name of the folder below /plan with its
+# tests or service; FARFIELD_ADDRESS; and FARFIELD_WIRE, which is 1 if there is a wire to another guest.
 export PATH=/usr/bin:/bin HOME=/tmp
 /bin/busybox --install -s /bin
 mount -t devtmpfs none /dev
@@ -20,7 +20,7 @@ mark() {
 end() {
     mark "$@"
     poweroff -f
-    # The last process must not end before the machine does.
+    # The kernel panics if its first process ends.
     sleep 60
 }
 
@@ -36,7 +36,7 @@ now() {
 }
 
 while read -r module; do
-    insmod "/modules/$module.ko" || give_up "the kernel does not take the module $module"
+    insmod "/modules/$module.ko" || give_up "the kernel can not load the module $module"
 done </modules/order
 
 netdev=eth0
@@ -46,10 +46,10 @@ if [ "$FARFIELD_WIRE" != 1 ]; then
 fi
 ip link set lo up
 ip address add "$FARFIELD_ADDRESS/24" dev $netdev || give_up "no address for $netdev"
-ip link set $netdev up || give_up "$netdev does not come up"
+ip link set $netdev up || give_up "can not activate $netdev"
 rdma link add rxe0 type rxe netdev $netdev || give_up "no RDMA device on $netdev"
 
-# Only an address of IPv4 gives a global identifier of this form, and which has it depends on what came before.
+# The global identifier of the IPv4 address has this form. Its index depends on the order in which addresses were added.
 index=
 for try in 1 2 3 4 5 6 7 8 9 10; do
     for file in /sys/class/infiniband/rxe0/ports/1/gids/*; do
@@ -65,10 +65,10 @@ export RDMA_DEVICE=rxe0 RDMA_GID_INDEX=$index RDMA_ADDRESS=$FARFIELD_ADDRESS
 # A test that does not find the device fails.
 export FARFIELD_REQUIRE=rdma
 
-# What waits for too long says so, before a test's limit ends it.
+# Long waits are reported before a test reaches its limit.
 export FARFIELD_STALL=5s
 
-# Messages of the kernel would fall into what the programs print; a test that fails shows the last ones.
+# Messages of the kernel would mix with the programs' output. A failing test prints the last ones.
 dmesg -n 1
 mark ready
 plan=/plan/$FARFIELD_GUEST
@@ -86,7 +86,7 @@ while [ -f "$plan/$test" ]; do
     timeout -s KILL "$(cat "$plan/$test.limit")" sh -e "$plan/$test"
     code=$?
     spent=$(($(now) - start))
-    # Whatever the test has left running; it does not reach the first process.
+    # Kills all processes that the test has left running. The kernel exempts the first process.
     kill -9 -1 2>/dev/null
     if [ $code != 0 ]; then
         echo "the kernel's last messages:"

@@ -1,6 +1,6 @@
-# Bad input: a line that names it, and exit code 2.
+# Invalid input is an error of one line that names it, with exit code 2.
 cluster=rdma://$RDMA_ADDRESS:7001
-refuses "$RDMA_ADDRESS:7001: nobody listens there" farfield ping $cluster
+refuses "$RDMA_ADDRESS:7001: no memory node listens there" farfield ping $cluster
 refuses "10.9.9.9:7001: " farfield ping "rdma://10.9.9.9:7001?timeout=1s"
 refuses "10.0.0.77:7001: " farfield ping "rdma://10.0.0.77:7001?timeout=1s"
 refuses "listening address is 10.0.0.77:7001: no RDMA device" farfield memnode --listen 10.0.0.77:7001
@@ -17,21 +17,21 @@ chmod 600 secret
 echo "open barley" >other
 chmod 600 other
 memnode 7001 --secret-file secret
-refuses "listening address is $RDMA_ADDRESS:7001: somebody listens there already" farfield memnode --listen $RDMA_ADDRESS:7001
+refuses "listening address is $RDMA_ADDRESS:7001: another program listens there already" farfield memnode --listen $RDMA_ADDRESS:7001
 refuses "does not know the cluster's secret" farfield ping "$cluster"
 refuses "does not know the cluster's secret" farfield ping "$cluster?secret-file=other"
 refuses "segments is 0" farfield memnode --listen $RDMA_ADDRESS:7002 --segments 0
 refuses "segment size is 64" farfield memnode --listen $RDMA_ADDRESS:7002 --segment-size 64
-# A program that speaks another protocol.
+# A client with another protocol does not disturb the memory node.
 timeout 10 ib_read_lat -R -p 7001 $PERFTEST "$RDMA_ADDRESS" >/dev/null 2>&1 && exit 1
 farfield ping "$cluster?secret-file=secret" --count 20 >/dev/null
-# Somebody who may do less.
+# A user with fewer permissions.
 echo "nobody:x:65534:65534:nobody:/tmp:/bin/sh" >>/etc/passwd
 chmod 600 /dev/infiniband/*
 refuses "no permission for /dev/infiniband" su nobody -s /bin/sh -c "farfield devices"
 chmod 666 /dev/infiniband/*
 refuses "RLIMIT_MEMLOCK, 1048576 bytes" su nobody -s /bin/sh -c "ulimit -l 1024; farfield memnode --listen $RDMA_ADDRESS:7003 --segment-size 16MiB"
-# The device is taken away from a memory node; then there is none at all.
+# The device is removed while a memory node uses it. Afterwards the machine has no device.
 rdma link delete rxe0
 code=0
 wait $memnode || code=$?

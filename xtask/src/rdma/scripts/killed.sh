@@ -1,5 +1,5 @@
-# A compute process is killed while it holds locks. The memory node serves the others as before, also those who look at what it
-# has left behind, which is whole but for the locks.
+# A compute process is killed while it holds locks. The memory node continues to serve other processes, which find the structures intact and
+# take over the locks.
 memnode 7001
 cluster=rdma://$RDMA_ADDRESS:7001
 for round in 1 2 3; do

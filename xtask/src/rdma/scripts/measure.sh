@@ -1,4 +1,4 @@
-# What things take, in one boot: a line for each, which the host reads. Comparable ones stand next to each other.
+# Measures times and rates in one boot; the host parses a line for each. Measurements that are compared are adjacent.
 export FARFIELD_STALL=0
 memnode 7001
 cluster=rdma://$RDMA_ADDRESS:7001

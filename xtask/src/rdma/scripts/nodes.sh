@@ -1,4 +1,4 @@
-# Several memory nodes, a secret, and each way of sharing queue pairs.
+# Several memory nodes, a secret, and each policy for sharing queue pairs.
 echo "open sesame" >secret
 chmod 600 secret
 memnode 7001 --secret-file secret

@@ -1,4 +1,4 @@
-# The memory node's machine loses its power: nobody tells the client, who must find out by itself.
+# The memory node's machine loses power without a message to the client, which must detect it by its timeout.
 code=0
 began=$(date +%s)
 (sleep 3; tell off server) &
@@ -9,7 +9,7 @@ cat error.txt
 [ $code = 2 ]
 grep -q "memory node 0 did not answer within 3000000 us" error.txt
 [ $took -le 15 ]
-# Long before that it has said what it waits for: an operation, and what the lane has in flight.
+# Long before its timeout the client reports what it waits for: an operation, and the lane's requests in flight.
 grep -q "farfield: stalled: thread [01] .* in flight; the lane to memory node 0" error.txt
 grep -q "farfield: stalled: .* in flight; the lane to memory node 0, whose queue pair is .*, without a completion for" error.txt
 grep -q "requests posted in all, [0-9]* of them in flight; .* credits in use: [0-9]* of [0-9]* requests" error.txt

@@ -1,4 +1,4 @@
-# Identifier, device; with -F perftest does not complain of a processor whose clock it cannot tell.
+# Device and global identifier. With -F perftest accepts a processor of unknown clock frequency.
 PERFTEST="-d $RDMA_DEVICE -x $RDMA_GID_INDEX -F"
 
 await_port() {
@@ -6,7 +6,7 @@ await_port() {
     # 4853 is perftest's port, 18515; 0A is the state of a socket that listens.
     until cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':4853 [0:]* 0A'; do
         tries=$((tries + 1))
-        [ $tries -lt 100 ] || { echo "nobody listens on port 18515"; return 1; }
+        [ $tries -lt 100 ] || { echo "no process listens on port 18515"; return 1; }
         sleep 0.1
     done
 }
@@ -20,7 +20,7 @@ perftest() {
     if await_port && $program $PERFTEST "$@" "$RDMA_ADDRESS" && wait $server; then
         rm "$log"
     else
-        echo "the server said:"
+        echo "output of the server:"
         cat "$log"
         rm "$log"
         kill $server 2>/dev/null
@@ -28,7 +28,7 @@ perftest() {
     fi
 }
 
-# Starts a memory node on this port, and waits until it listens; its process is $memnode.
+# Starts a memory node on this port, and waits until it listens. Its process id is in $memnode.
 memnode() {
     port=$1
     shift
@@ -46,7 +46,7 @@ memnode() {
     done
 }
 
-# Drives a set; what it prints must say that all is well.
+# Runs operations on a set. The program must report that the set is verified.
 set_is_sound() {
     intset --key-ub 64 --prefill 50 --insert 20 --remove 20 "$@" >set.txt
     grep -q "verified *true" set.txt || { cat set.txt; return 1; }

@@ -1,5 +1,5 @@
-# A memory node and a compute node, two processes: every structure, with one and two threads, one and eight tasks. The timeout is for a
-# machine that is busy otherwise: the connection manager sends what was lost again after four seconds.
+# A memory node and a compute node, two processes: every structure, with one and two threads, one and eight tasks. The timeout allows for a
+# busy machine: the connection manager resends a lost message after four seconds.
 memnode 7001
 for structure in lazy-list lazy-list-naive harris-list hash-set; do
     for threads in 1 2; do

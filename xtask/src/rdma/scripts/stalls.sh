@@ -1,5 +1,5 @@
-# What stalls says so, over RDMA. Tasks that contend for a few locks wait for longer than a short limit, and say who holds them. A memory node is
-# stopped: who wants to connect says what it waits for. (What a lane has in flight is looked at where a machine loses its power.)
+# Stalls are reported over RDMA. Tasks that contend for a few locks wait for longer than a short limit, and report the locks' owners. A client
+# that connects to a stopped memory node reports what it waits for. (pair_off.sh checks the report of a lane's requests in flight.)
 memnode 7001
 cluster=rdma://$RDMA_ADDRESS:7001
 FARFIELD_STALL=20ms timeout 50 intset --structure lazy-list --key-ub 4 --insert 50 --remove 50 --threads 2 --tasks 8 --num-ops 2000 \
