@@ -84,7 +84,7 @@ fn pair<T>() -> [End<T>; 2] {
     [(to_second, from_second), (to_first, from_first)]
 }
 
-const PEER: &str = "the other thread is there";
+const PEER: &str = "the other thread is running";
 
 fn boxes_crossing() -> Duration {
     let started = Instant::now();

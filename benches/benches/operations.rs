@@ -1,6 +1,6 @@
 //! Single operations on the embedded fabric against the same operations of raw atomics.
 //!
-//! Held equal: the memory model (sequentially consistent words), the words touched and their order, the number of
+//! Held equal: the memory model (sequentially consistent words), the accessed words and their order, the number of
 //! different objects (64, all in the first cache), the thread, the build. Farfield adds to each operation: the check of the
 //! address, a counter, a result or an error, and one poll of a future.
 //!
@@ -48,7 +48,7 @@ struct Four {
     fourth: Atomic<u64>,
 }
 
-/// The raw counterpart: as many words as the largest object has.
+/// The raw counterpart, with as many words as the largest object.
 type Raw = Vec<[AtomicU64; 64]>;
 
 struct Objects {

@@ -1,6 +1,6 @@
 //! Data structures over far memory, as a user of Farfield writes them.
 //!
-//! | structure | what it is | after |
+//! | structure | description | after |
 //! |---|---|---|
 //! | [`LazyList`] | ordered set; `get` takes no lock, updates lock two nodes | Heller et al., 2005 |
 //! | [`LazyListNaive`] | the same with a round trip for each step, for comparison | |

@@ -1,5 +1,5 @@
-//! The programs of the book's chapters on several processes. Each process is a part of this one with its own connection, number and
-//! keeper; the parts share only the memory.
+//! The programs of the book's chapters on several processes. A thread of this process with its own connection, number and keeper stands for
+//! each process. The threads share only the memory.
 
 #![cfg(target_os = "linux")]
 

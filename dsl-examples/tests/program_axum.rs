@@ -65,7 +65,7 @@ async fn serve(listener: TcpListener, client: Client, stop: impl Future<Output =
     let keys = get(contains).put(insert).delete(remove);
     let app = Router::new().route("/keys/{key}", keys).with_state(client.clone());
     axum::serve(listener, app).with_graceful_shutdown(stop).await.expect("the listener works");
-    client.shutdown().await.expect("this is no call");
+    client.shutdown().await.expect("it is not called from a call");
 }
 // ANCHOR_END: serve
 

@@ -99,7 +99,7 @@ async fn push_and_pop(ct: &ComputeThread) -> Result<()> {
             left.push(entry);
         }
         assert!(left.is_sorted(), "the smallest comes first: {left:?}");
-        assert_eq!(entries.load(ct).await?, left.len() as u64, "what went in and did not come out");
+        assert_eq!(entries.load(ct).await?, left.len() as u64, "the entries that were pushed and not popped");
         assert_eq!(sum.load(ct).await?, left.iter().sum());
     }
     Ok(())

@@ -61,7 +61,7 @@ fn fill(cluster: &Cluster, threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Counts the boxes on all shelves again and again while the fillers work. Returns the last count.
+/// Counts the boxes on all shelves repeatedly while the fillers work. Returns the last count.
 fn take_stock(cluster: &Cluster, threads: usize) -> Result<u64> {
     let counts = cluster.run(threads, async |ct| {
         let store = store(ct).await?;

@@ -1,4 +1,4 @@
-//! The allocator: what is freed serves whoever needs it next, whatever its size and whoever freed it.
+//! The allocator: freed memory serves other threads, other processes, and objects of other sizes.
 
 use farfield::prelude::*;
 use farfield::{Error, Remote};
@@ -20,7 +20,7 @@ struct Long {
     words: Tail<u64>,
 }
 
-/// Allocates objects until there is no room; gives their addresses.
+/// Allocates objects until memory is full, and returns their addresses.
 async fn fill<T: Remote>(
     ct: &ComputeThread,
     new: impl AsyncFn() -> Result<Owned<T>>,
@@ -47,7 +47,7 @@ async fn free_all<T: Remote>(ct: &ComputeThread, objects: Vec<RemotePtr<T>>) -> 
 }
 
 #[test]
-fn what_waiting_threads_keep_serves_others() {
+fn blocks_cached_by_waiting_threads_serve_others() {
     for url in ["local:size=256KiB", "local:size=256KiB,delay=4", "local:size=128KiB,nodes=2,segments=2"] {
         let cluster = Cluster::connect(url).unwrap();
         cluster
@@ -58,7 +58,7 @@ fn what_waiting_threads_keep_serves_others() {
                         let bytes: u64 = ct.heap_use().await?.iter().map(|usage| usage.size_bytes).sum();
                         let filled = nodes.len() as u64 * 64;
                         let left = bytes - filled;
-                        assert!(left < 8 * 64, "{left} bytes of {bytes} are left in turn {turn}, {url}");
+                        assert!(left < 8 * 64, "{left} bytes of {bytes} are unused in turn {turn}, {url}");
                         free_all(ct, nodes).await?;
                     }
                     ct.barrier("filled and freed").await?;
@@ -70,8 +70,8 @@ fn what_waiting_threads_keep_serves_others() {
 }
 
 #[test]
-fn what_one_process_frees_serves_another() {
-    // Each thread is a process of its own; the pool is all that they share.
+fn memory_freed_by_one_process_serves_another() {
+    // Each thread is a process of its own. They share only the pool.
     let cluster = Cluster::connect("sim:size=64KiB,threads-per-node=1").unwrap();
     let filled = cluster.run(3, async |ct| {
         let mut filled = (0, 0);
@@ -86,13 +86,13 @@ fn what_one_process_frees_serves_another() {
         Ok(filled)
     });
     let filled = filled.unwrap();
-    // What a process keeps while it waits, another gets when that one hears of it with its next step: 16 blocks at most.
-    assert_eq!(filled[0].0, filled[0].1, "all of it");
+    // A waiting process returns its cached blocks, at most 16, when it sees the request with its next step.
+    assert_eq!(filled[0].0, filled[0].1, "the whole heap");
     assert!(filled.iter().all(|(count, all)| count + 2 * 16 >= *all), "{filled:?}");
 }
 
 #[test]
-fn memory_serves_objects_of_another_size() {
+fn freed_memory_serves_objects_of_another_size() {
     for url in ["local:size=256KiB", "local:size=8MiB", "local:size=64KiB", "sim:size=64KiB"] {
         let cluster = Cluster::connect(url).unwrap();
         cluster
@@ -102,7 +102,7 @@ fn memory_serves_objects_of_another_size() {
                     let count = nodes.len();
                     free_all(ct, nodes).await?;
                     let wide = fill(ct, async || Wide::new_in(ct, Wide::init([0; 16])).await).await?;
-                    // Of 128 bytes each, which begin at multiples of that: 7 and not 8 of them in a chunk of 1 KiB.
+                    // A chunk of 1 KiB has 7 and not 8 blocks of 128 bytes, since they begin at multiples of 128.
                     let lost = if url.contains("size=64KiB") { count / 16 } else { 0 };
                     assert_eq!(wide.len(), count / 2 - lost, "after {count}, {url}");
                     free_all(ct, wide).await?;
@@ -114,7 +114,7 @@ fn memory_serves_objects_of_another_size() {
 }
 
 #[test]
-fn neighbouring_chunks_become_one_object() {
+fn adjacent_free_chunks_serve_one_large_object() {
     for url in ["local:size=4MiB", "local:size=4MiB,delay=4", "sim:size=4MiB"] {
         let cluster = Cluster::connect(url).unwrap();
         cluster
@@ -123,7 +123,7 @@ fn neighbouring_chunks_become_one_object() {
                     let long =
                         async |words: usize| Long::new_in(ct, Long::init(round, vec![round; words])).await;
                     let many = fill(ct, async || long(12_000).await).await?;
-                    assert_eq!(many.len(), 42, "of 6 chunks each, of 255");
+                    assert_eq!(many.len(), 42, "of 255 chunks, 6 for each object");
                     free_all(ct, many).await?;
                     let one = long(515_000).await?.write(ct).await?;
                     let full = long(12_000).await.map(drop).unwrap_err();
@@ -131,7 +131,7 @@ fn neighbouring_chunks_become_one_object() {
                     ct.delete(one).await?;
                     let small = fill_with_nodes(ct).await?;
                     let bytes = ct.heap_use().await?[0].size_bytes;
-                    assert_eq!(small.len() as u64, bytes / 64, "all of it");
+                    assert_eq!(small.len() as u64, bytes / 64, "the whole heap");
                     free_all(ct, small).await?;
                 }
                 Ok(())
@@ -165,7 +165,7 @@ fn a_tail_is_freed_without_a_round_trip() {
                     g.sched_reclaim(long).await?;
                     reads.push((ct.metrics() - before).chains);
                 }
-                // Each chunk the first time that the process sees it; those of large objects always.
+                // The process reads each chunk's record once, and that of a large object every time.
                 assert_eq!(reads, [1, 1, 0, 1, 1]);
             }
             ct.barrier("retired").await
@@ -179,7 +179,7 @@ struct Table {
 }
 
 #[farfield::test]
-async fn the_use_of_memory_is_known(ct: &ComputeThread) -> Result<()> {
+async fn heap_use_counts_live_and_cached_bytes(ct: &ComputeThread) -> Result<()> {
     let [before] = ct.heap_use().await?[..] else { panic!("one node") };
     assert_eq!((before.live_bytes, before.cached_bytes), (0, 0));
     let node = Node::new_in(ct, Node::init(1, [0; 7])).await?;
@@ -194,7 +194,7 @@ async fn the_use_of_memory_is_known(ct: &ComputeThread) -> Result<()> {
 }
 
 #[farfield::test(cluster = "local:size=256KiB")]
-async fn what_is_no_object_is_refused(ct: &ComputeThread) -> Result<()> {
+async fn deleting_an_address_without_an_object_is_refused(ct: &ComputeThread) -> Result<()> {
     #[remote(align = 4096)]
     struct Aligned {
         word: u64,
@@ -208,7 +208,7 @@ async fn what_is_no_object_is_refused(ct: &ComputeThread) -> Result<()> {
         let refused = ct.delete(at(address)).await.unwrap_err().to_string();
         assert!(refused.contains("no object begins there"), "{refused}");
     }
-    // A node where no blocks of its size are.
+    // A node's address among blocks of another size.
     let foreign = RemotePtr::<Node>::from_address(long.address());
     assert!(ct.delete(foreign).await.is_err());
     ct.delete(long).await?;
@@ -233,8 +233,8 @@ async fn an_alignment_over_that_of_a_chunk_is_refused(ct: &ComputeThread) -> Res
     Ok(())
 }
 
-/// What several processes do with a table of objects of all sizes, in memory that is short: the simulator looks whether any two
-/// overlap, whether any is used after it is freed, and whether any is lost.
+/// Several processes replace objects of all sizes in a table, in memory that is short. The simulator checks that no two objects
+/// overlap, that none is used after it is freed, and that none is lost.
 async fn churn(ct: &ComputeThread, turns: u64) -> Result<()> {
     let table =
         ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await).await?;
@@ -266,7 +266,7 @@ async fn churn(ct: &ComputeThread, turns: u64) -> Result<()> {
 }
 
 #[test]
-fn nothing_is_lost_or_handed_out_twice() {
+fn no_block_is_lost_or_allocated_twice() {
     for seed in 0..if cfg!(debug_assertions) { 30 } else { 2000 } {
         let nodes = 1 + seed % 2;
         let url = format!(
@@ -275,12 +275,12 @@ fn nothing_is_lost_or_handed_out_twice() {
         );
         let cluster = Cluster::connect(&url).unwrap();
         cluster.run(4, async |ct| churn(ct, 60).await).unwrap_or_else(|error| panic!("{url}: {error}"));
-        everything_comes_back(&cluster, &url);
+        assert_all_memory_is_reusable(&cluster, &url);
     }
 }
 
 #[test]
-fn nothing_is_handed_out_twice_when_processes_die() {
+fn no_block_is_allocated_twice_when_processes_die() {
     let mut died = 0;
     let seeds = if cfg!(debug_assertions) { 60 } else { 4000 };
     for seed in 0..seeds {
@@ -289,13 +289,13 @@ fn nothing_is_handed_out_twice_when_processes_die() {
             format!("sim:seed={seed},size=56KiB,max-retired=1MiB,threads-per-node={},{faults}", 1 + seed % 2);
         let cluster = Cluster::connect(&url).unwrap();
         let ended = cluster.run_surviving(4, async |ct| match churn(ct, 40).await {
-            // Nobody can know whether what was cut off has taken effect.
+            // The outcome of an operation that a cut interrupts is unknown.
             Err(Error::NodeUnreachable { .. } | Error::BarrierBroken { .. }) => Ok(()),
             result => result,
         });
         match ended {
             Ok(ended) => died += ended.iter().filter(|ended| ended.is_none()).count(),
-            // Before the thread's own work, or after.
+            // The run failed before or after the thread's own work.
             Err(Error::NodeUnreachable { .. }) => {}
             Err(error) => panic!("{url}: {error}"),
         }
@@ -304,7 +304,7 @@ fn nothing_is_handed_out_twice_when_processes_die() {
 }
 
 #[test]
-fn nothing_is_lost_by_threads() {
+fn threads_lose_no_block() {
     for url in [
         "local:size=128KiB,max-retired=1MiB",
         "local:size=128KiB,max-retired=1MiB,nodes=2",
@@ -315,7 +315,7 @@ fn nothing_is_lost_by_threads() {
         for _ in 0..3 {
             cluster.run(4, async |ct| ct.tasks(3, async |_| churn_some(ct).await).await.map(drop)).unwrap();
         }
-        everything_comes_back(&cluster, url);
+        assert_all_memory_is_reusable(&cluster, url);
     }
 }
 
@@ -323,8 +323,8 @@ async fn churn_some(ct: &ComputeThread) -> Result<()> {
     if ct.task() == 0 { churn(ct, 200).await } else { Ok(()) }
 }
 
-/// Frees what is left, and allocates one object as large as a whole segment.
-fn everything_comes_back(cluster: &Cluster, url: &str) {
+/// Frees the table's objects, and allocates an object as large as a whole segment.
+fn assert_all_memory_is_reusable(cluster: &Cluster, url: &str) {
     let whole = cluster.run(1, async |ct| {
         let g = &ct.pin();
         let table = ct.lookup::<Table>("table").await?;
@@ -343,7 +343,7 @@ fn everything_comes_back(cluster: &Cluster, url: &str) {
         let live: u64 = usage.iter().map(|usage| usage.live_bytes).sum();
         assert_eq!(live, 128, "the table, {url}: {usage:?}");
         let chunk = (usage[0].size_bytes / 32).next_power_of_two().clamp(1024, 16 * 1024);
-        // All but the chunks of the table and of what made it.
+        // All but two chunks: the table's, and one of its creation.
         let words = (usage[0].size_bytes - 2 * chunk) / 8 - 16;
         let node = (usage.len() - 1) as u16;
         for node in [0, node] {

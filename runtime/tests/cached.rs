@@ -1,4 +1,4 @@
-//! `Cached`: what it saves, what it keeps, and what the simulator says of an object that is gone.
+//! `Cached`: the round trips that it saves, the handles that it keeps, and the simulator's report of a handle to a freed object.
 
 use farfield::error::Error;
 use farfield::prelude::*;
@@ -37,15 +37,15 @@ async fn a_hit_costs_no_round_trip_and_the_bound_holds(ct: &ComputeThread) -> Re
     }
     assert_eq!(read(3).await?, 1);
     assert_eq!(cache.len(), 3, "full");
-    assert_eq!(read(0).await?, 0, "it was used last");
-    assert_eq!(read(2).await?, 1, "it was used longest ago");
+    assert_eq!(read(0).await?, 0, "it was used most recently");
+    assert_eq!(read(2).await?, 1, "it was used least recently");
     assert_eq!((cache.hits(), cache.misses(), cache.evictions()), (4, 5, 2));
     cache.forget(buckets[0]);
     assert_eq!(read(0).await?, 1);
     cache.clear();
     assert!(cache.is_empty());
     assert!(cache.get(RemotePtr::NULL, ct).await.is_err());
-    assert!(cache.is_empty(), "what failed is not cached");
+    assert!(cache.is_empty(), "a failed attachment is not cached");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Chains from outside: order, round trips, what becomes of locks and objects in them.
+//! Chains from outside: their order, their round trips, and their locks and objects.
 
 #![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
 
@@ -22,7 +22,7 @@ async fn node(key: u64, on: u16, ct: &ComputeThread) -> Result<RemotePtr<Node>> 
     Node::new_in(ct.on_node(on), Node::init(key, 9)).await?.write(ct).await
 }
 
-/// Runs where operations are ready at once, where they are not, and where they are counted.
+/// Runs `body` where operations are ready immediately, where they are not, and where they are counted.
 fn everywhere(body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
     for url in ["local:nodes=2,size=1MiB", "local:nodes=2,size=1MiB,delay=7", EXACT] {
         let cluster = Cluster::connect(url).unwrap();
@@ -32,7 +32,7 @@ fn everywhere(body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
     }
 }
 
-/// How many round trips something takes; nothing where time is real.
+/// Returns the number of round trips that `work` takes, or `None` where time is real.
 async fn round_trips<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<Option<u128>> {
     let before = ct.now();
     work().await?;
@@ -46,7 +46,7 @@ fn takes(found: Option<u128>, expected: u128) {
 }
 
 #[test]
-fn every_operation_gives_its_result() {
+fn every_operation_returns_its_result() {
     everywhere(async |ct| {
         let (one, two) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
         let g = &ct.pin();
@@ -129,7 +129,7 @@ fn an_object_is_published_with_its_link() {
 }
 
 #[test]
-fn a_chain_that_is_dropped_gives_everything_back() {
+fn a_dropped_chain_releases_its_locks_and_frees_its_objects() {
     everywhere(async |ct| {
         let root = node(1, 0, ct).await?;
         let g = &ct.pin();
@@ -145,7 +145,7 @@ fn a_chain_that_is_dropped_gives_everything_back() {
             }
             other => panic!("{other:?}"),
         }
-        // The release was posted by the guard; the object is freed, or this test's end would find it.
+        // The guard posted the release. The object was freed, or the check at the end of this test would find it.
         let lock = root.lock().acquire(ct).await?;
         assert!(root.next().load(g).await?.is_null());
         lock.release().await?;
@@ -154,7 +154,7 @@ fn a_chain_that_is_dropped_gives_everything_back() {
 }
 
 #[test]
-fn a_lock_that_nobody_looks_for_is_given_back() {
+fn a_lock_whose_result_is_not_read_is_released() {
     everywhere(async |ct| {
         let (one, two) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
         let g = &ct.pin();
@@ -218,7 +218,7 @@ fn locks_are_taken_together_or_not_at_all() {
     });
 }
 
-/// Tasks of several threads take the same locks in different orders; nobody waits for ever, and nobody is disturbed.
+/// Tasks of several threads take the same locks in different orders: no task waits forever, and no update is lost.
 #[farfield::test(sim, seeds = 0..50, threads = 3)]
 async fn locks_in_any_order_exclude(ct: &ComputeThread) -> Result<()> {
     let one = ct.root_or_init("one", async || node(1, 0, ct).await).await?;
@@ -250,7 +250,7 @@ async fn locks_in_any_order_exclude(ct: &ComputeThread) -> Result<()> {
 // ---- posting without waiting -----------------------------------------------------------------------------------
 
 #[test]
-fn what_is_posted_is_done_before_what_comes_next() {
+fn a_posted_chain_takes_effect_before_later_operations() {
     everywhere(async |ct| {
         let root = node(1, 0, ct).await?;
         let lock = root.lock().acquire(ct).await?;
@@ -273,7 +273,7 @@ fn what_is_posted_is_done_before_what_comes_next() {
 }
 
 #[test]
-fn a_chain_over_several_nodes_is_not_posted_without_waiting() {
+fn post_refuses_a_chain_over_several_memory_nodes() {
     everywhere(async |ct| {
         let (here, there) = (node(1, 0, ct).await?, node(2, 1, ct).await?);
         let g = &ct.pin();
@@ -291,7 +291,7 @@ fn a_chain_over_several_nodes_is_not_posted_without_waiting() {
 }
 
 #[test]
-fn the_error_of_what_was_posted_is_not_lost() {
+fn the_next_operation_returns_the_error_of_a_posted_chain() {
     let wrong = || RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits();
     let cluster = Cluster::connect(EXACT).unwrap();
     let run = cluster.run(1, async |ct| {
@@ -308,13 +308,13 @@ fn the_error_of_what_was_posted_is_not_lost() {
         ct.sleep(std::time::Duration::from_micros(10)).await;
         assert!(
             matches!(ct.lookup::<Node>("x").await, Err(Error::InvalidPointer(_))),
-            "the next operation has it"
+            "the next operation returns it"
         );
         assert!(matches!(ct.lookup::<Node>("x").await, Err(Error::RootNotFound(_))), "and only the next");
         Ok(())
     });
     run.unwrap();
-    // Where operations are done at once, so is this one.
+    // Where operations complete immediately, `post` returns the error.
     let cluster = Cluster::connect("local:size=1MiB").unwrap();
     let run = cluster.run(1, async |ct| {
         let g = &ct.pin();
@@ -326,7 +326,7 @@ fn the_error_of_what_was_posted_is_not_lost() {
 }
 
 #[test]
-fn a_failed_chain_releases_its_locks_all_the_same() {
+fn a_failed_chain_releases_its_locks() {
     everywhere(async |ct| {
         let root = node(1, 0, ct).await?;
         let lock = root.lock().acquire(ct).await?;
@@ -340,9 +340,9 @@ fn a_failed_chain_releases_its_locks_all_the_same() {
     });
 }
 
-/// A release that is under way keeps the object that it writes to.
+/// A release in flight keeps its object from being freed.
 #[test]
-fn what_is_posted_keeps_its_object() {
+fn a_posted_release_protects_its_object() {
     let cluster = Cluster::connect("sim:timeout=1ms").unwrap();
     let run = cluster.run(2, async |ct| {
         let root = ct.root_or_init("root", async || node(1, 0, ct).await).await?;
@@ -361,7 +361,7 @@ fn what_is_posted_keeps_its_object() {
             let g = &ct.pin();
             g.sched_reclaim(root.shared(g)).await?;
         }
-        // Nobody is pinned but the WRITE. (If it were not, it would be a use after free.)
+        // Only the WRITE in flight is pinned. Without its pin this would be a use after free.
         for _ in 0..5 {
             assert_eq!(ct.try_reclaim().await, 0);
         }
@@ -373,7 +373,7 @@ fn what_is_posted_keeps_its_object() {
 }
 
 #[test]
-fn only_a_peek_may_look_at_what_is_freed() {
+fn only_a_peek_may_read_freed_memory() {
     let looks = async |ct: &ComputeThread, peeks: bool| {
         let root = node(1, 0, ct).await?;
         ct.delete(root).await?;
@@ -381,12 +381,12 @@ fn only_a_peek_may_look_at_what_is_freed() {
         let mut chain = g.chain();
         let seen = if peeks { chain.peek(root) } else { chain.read(root) };
         chain.submit().await?;
-        seen.get().map(|seen| assert_eq!(seen.key, 1, "nobody has used the memory again"))
+        seen.get().map(|seen| assert_eq!(seen.key, 1, "the memory has not been reused"))
     };
     Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, true).await).unwrap();
     let read = Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, false).await);
     assert!(matches!(read, Err(Error::Simulation(_))), "{read:?}");
-    // A peek at what never was an object is no guess.
+    // A peek is refused where no object ever was.
     let wild = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
         let g = &ct.pin();
         let mut chain = g.chain();
@@ -396,9 +396,9 @@ fn only_a_peek_may_look_at_what_is_freed() {
     assert!(matches!(wild, Err(Error::Simulation(_))), "{wild:?}");
 }
 
-/// Two new nodes that lead to each other, on one memory node or two, linked by one CAS.
+/// Two new nodes that point to each other, on one memory node or two, linked by one CAS.
 #[test]
-fn new_objects_that_lead_to_each_other_are_written_by_one_chain() {
+fn new_objects_that_point_to_each_other_are_written_by_one_chain() {
     everywhere(async |ct| {
         let list = node(0, 0, ct).await?;
         let g = &ct.pin();
@@ -419,7 +419,7 @@ fn new_objects_that_lead_to_each_other_are_written_by_one_chain() {
                 assert_eq!((found.key().read(g).await?, next.key().read(g).await?), (1, 2));
                 assert_eq!(next.next().load(g).await?, found);
             } else {
-                // Nothing holds them: they are new again, can be edited, and are freed when they are dropped.
+                // No link holds them: they are unpublished again, can be edited, and are freed when they are dropped.
                 let (mut first, second) = (first.take()?, second.take()?);
                 assert_eq!((first.as_ptr(), second.as_ptr()), before);
                 first.set(|node| node.key(), 3);
@@ -428,7 +428,7 @@ fn new_objects_that_lead_to_each_other_are_written_by_one_chain() {
                 ct.delete(first).await?;
             }
         }
-        // A chain that is dropped frees what it was to write; what was never written is not to be had.
+        // A dropped chain frees the objects that it was to write; they cannot be taken back.
         let dropped = Node::new_in(ct.on_node(0), Node::init(4, 9)).await?;
         let at = dropped.as_ptr();
         let mut chain = g.chain();
@@ -446,9 +446,9 @@ fn new_objects_that_lead_to_each_other_are_written_by_one_chain() {
     });
 }
 
-/// What the simulator says of a program that takes back what a link holds.
+/// The simulator reports a program that takes back an object that a link holds.
 #[test]
-fn an_object_that_is_linked_and_taken_back_is_used_after_it_was_freed() {
+fn taking_back_a_linked_object_is_found_as_a_use_after_free() {
     let run = Cluster::connect("sim:seed=1").unwrap().run(1, async |ct| {
         let list = node(0, 0, ct).await?;
         let g = &ct.pin();

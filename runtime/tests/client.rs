@@ -35,7 +35,7 @@ impl Wake for Unpark {
     }
 }
 
-/// The plainest executor: one future, and a thread that sleeps.
+/// The simplest executor: one future, and a thread that sleeps.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -59,7 +59,7 @@ fn client_of(url: &str, threads: usize, tasks: usize, queue: usize) -> Client {
     Cluster::connect(url).unwrap().client_with(&options).unwrap()
 }
 
-/// Work that has begun when the receiver has something, and goes on when the sender is used or dropped.
+/// Work that sends to the receiver when it begins, and continues when the sender is used or dropped.
 fn gate() -> (impl AsyncFnOnce(&ComputeThread) -> Result<()> + Send, mpsc::Receiver<()>, oneshot::Sender<()>)
 {
     let (has_begun, begun) = mpsc::channel();
@@ -119,14 +119,14 @@ fn calls_of_many_threads_are_all_done() {
 }
 
 #[test]
-fn an_error_of_the_work_is_the_call_s() {
+fn a_call_returns_the_error_of_its_work() {
     let client = client_of("local:size=64KiB", 1, 1, 1);
     let error = block_on(client.call(async |ct| ct.lookup::<Counter>("none").await.map(drop)));
     assert!(matches!(error, Err(Error::RootNotFound { .. })), "{error:?}");
 }
 
 #[test]
-fn a_call_that_is_dropped_before_it_begins_is_taken_out_of_the_queue() {
+fn a_call_dropped_before_it_begins_leaves_the_queue() {
     let client = client_of("local:size=64KiB", 1, 1, 1);
     let (work, begun, go_on) = gate();
     let mut busy = client.call(work);
@@ -141,7 +141,7 @@ fn a_call_that_is_dropped_before_it_begins_is_taken_out_of_the_queue() {
         });
         assert_eq!(client.waiting(), 1);
         drop(call.unwrap());
-        // At once, and on this thread: the one thread that could do it is busy.
+        // Dropped immediately, and on this thread: the only thread of the client is busy.
         assert_eq!((client.waiting(), drops.load(Ordering::SeqCst)), (0, number));
     }
     go_on.send(()).unwrap();
@@ -171,7 +171,7 @@ fn a_call_that_is_dropped_is_cancelled_at_any_await() {
         assert!(poll_once(&mut call).is_pending());
         while steps.recv().unwrap() != last {}
         drop(call);
-        // The future is dropped, though nothing wakes it any more, and with it the guard.
+        // The future and its guard are dropped, although nothing wakes the future.
         assert!(ends.recv().is_err());
         assert!(steps.recv().is_err());
         let guards = client.call(async |ct| Ok(ct.reclamation().await?.held_back_by));
@@ -182,7 +182,7 @@ fn a_call_that_is_dropped_is_cancelled_at_any_await() {
 }
 
 #[test]
-fn calls_that_are_dropped_at_any_moment_leave_no_lock_and_no_place_behind() {
+fn calls_dropped_at_any_moment_hold_no_lock_and_no_place_in_the_queue() {
     #[remote]
     struct Guarded {
         lock: Lock,
@@ -225,15 +225,16 @@ fn calls_that_are_dropped_at_any_moment_leave_no_lock_and_no_place_behind() {
 }
 
 #[test]
-fn a_deadline_before_the_work_begins_keeps_it_from_beginning() {
+fn a_call_whose_deadline_passes_in_the_queue_does_not_begin() {
     let client = client_of("local:size=64KiB", 1, 1, 1);
     let (work, begun, go_on) = gate();
     let mut busy = client.call(work);
     assert!(poll_once(&mut busy).is_pending());
     begun.recv().unwrap();
-    let queued = client.try_call(async |_| -> Result<()> { unreachable!("it is too late") }).unwrap();
-    // There is room for one: this one stays in line.
-    let in_line = client.call(async |_| -> Result<()> { unreachable!("it is too late") });
+    let queued =
+        client.try_call(async |_| -> Result<()> { unreachable!("its deadline has passed") }).unwrap();
+    // The queue has room for one call: this one waits in line.
+    let in_line = client.call(async |_| -> Result<()> { unreachable!("its deadline has passed") });
     let deadline = Duration::from_millis(1);
     for call in [in_line.deadline(deadline), queued.deadline(deadline)] {
         let error = block_on(call).unwrap_err();
@@ -247,15 +248,15 @@ fn a_deadline_before_the_work_begins_keeps_it_from_beginning() {
 }
 
 #[test]
-fn a_thread_that_comes_too_late_does_not_begin_the_work() {
+fn a_thread_skips_queued_work_whose_deadline_has_passed() {
     let client = client_of("local:size=64KiB", 1, 1, 2);
     let (work, begun, go_on) = gate();
     let mut busy = client.call(work);
     assert!(poll_once(&mut busy).is_pending());
     begun.recv().unwrap();
-    let late = client.call(async |_| -> Result<()> { unreachable!("it is too late") });
+    let late = client.call(async |_| -> Result<()> { unreachable!("its deadline has passed") });
     let mut late = late.deadline(Duration::ZERO);
-    // In the queue, with its deadline; nobody polls it when that has passed.
+    // The call is in the queue, and is not polled after its deadline.
     let sent = client.try_call(async |_| Ok(())).unwrap();
     assert!(matches!(poll_once(&mut late), Poll::Ready(Err(Error::DeadlineExceeded { .. }))));
     go_on.send(()).unwrap();
@@ -294,7 +295,7 @@ fn a_call_s_deadline_overrides_the_client_s() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_holds_back() {
+fn a_full_queue_refuses_some_calls_and_delays_others_in_order() {
     let client = client_of("local:size=64KiB", 1, 1, 2);
     let (work, begun, go_on) = gate();
     let mut busy = client.call(work);
@@ -316,11 +317,11 @@ fn a_full_queue_refuses_and_holds_back() {
         assert!(poll_once(call).is_pending());
     }
     assert_eq!(client.waiting(), 2);
-    // Room that comes free is granted to the first in line; one that is dropped with it, or without, holds nobody up.
+    // Room that becomes free is granted to the first call in line. A call that is dropped, with granted room or without, delays no other.
     drop(queued);
     assert_eq!(client.waiting(), 0);
     let newcomer = client.try_call(note(99)).unwrap_err();
-    assert!(matches!(newcomer, Error::ClientFull { .. }), "the line comes first");
+    assert!(matches!(newcomer, Error::ClientFull { .. }), "waiting calls come first");
     drop(line.remove(0));
     drop(line.remove(2));
     for call in &mut line {
@@ -336,7 +337,7 @@ fn a_full_queue_refuses_and_holds_back() {
 }
 
 #[test]
-fn shutdown_does_what_was_accepted_and_refuses_the_rest() {
+fn shutdown_executes_accepted_calls_and_refuses_later_ones() {
     let client = client_of("local:size=1MiB", 1, 1, 2);
     let (work, begun, go_on) = gate();
     let mut busy = client.call(work);
@@ -372,7 +373,7 @@ fn dropping_the_last_handle_ends_the_threads_and_the_run() {
 }
 
 #[test]
-fn a_panic_is_the_caller_s_error_and_the_thread_goes_on() {
+fn a_panic_is_an_error_of_the_call_and_the_thread_continues() {
     struct PanicsWhenDropped;
     impl Drop for PanicsWhenDropped {
         fn drop(&mut self) {
@@ -395,7 +396,7 @@ fn a_panic_is_the_caller_s_error_and_the_thread_goes_on() {
         Ok(())
     }));
     assert!(matches!(kept, Err(Error::CallPanicked { .. })), "{kept:?}");
-    // Cancelled while it holds one.
+    // The work is cancelled while it holds one.
     let (has_begun, begun) = mpsc::channel();
     let mut cancelled = client.call(async move |_| {
         let _kept = PanicsWhenDropped;
@@ -426,7 +427,7 @@ fn nested_calls_need_no_room() {
     });
     assert!(poll_once(&mut outer).is_pending());
     begun.recv().unwrap();
-    // The one thread has its one task, and the queue is full, too.
+    // The only thread runs its only task, and the queue is full.
     let queued = client.try_call(async |ct| add(ct, 10).await).unwrap();
     go_on.send(()).unwrap();
     assert_eq!(block_on(outer).unwrap(), 1);
@@ -454,7 +455,7 @@ fn the_last_handle_may_be_dropped_by_a_call() {
         Ok(())
     });
     drop(client);
-    // Detached from its client, the call goes on as long as it is not dropped.
+    // The call continues without its client, until it is dropped.
     block_on(call.unwrap()).unwrap();
     assert!(ended.recv().is_err());
 }
@@ -478,7 +479,7 @@ fn a_future_of_another_crate_wakes_a_sleeping_thread_and_is_polled_seldom() {
     });
     assert!(poll_once(&mut call).is_pending());
     begun.recv().unwrap();
-    // In this time a thread that did not sleep would poll it ten thousands of times.
+    // A thread that did not sleep would poll it tens of thousands of times meanwhile.
     thread::sleep(Duration::from_millis(100));
     let polls = polls.load(Ordering::SeqCst);
     assert!(polls < 10, "{polls} polls");
@@ -506,13 +507,13 @@ fn a_thread_of_a_run_sleeps_until_it_is_woken() {
         Ok(0)
     });
     assert_eq!(values.unwrap(), [7, 0]);
-    // In this time a thread that did not sleep would poll it ten thousands of times.
+    // A thread that did not sleep would poll it tens of thousands of times meanwhile.
     let polls = polls.load(Ordering::SeqCst);
     assert!(polls < 10, "{polls} polls");
 }
 
 #[test]
-fn sleeping_threads_give_memory_back_when_others_ask() {
+fn sleeping_threads_return_cached_memory_on_request() {
     #[remote]
     struct Large {
         words: [u64; 64],
@@ -539,10 +540,10 @@ fn sleeping_threads_give_memory_back_when_others_ask() {
                 }
                 let sleeper = sleeper.lock().unwrap().take().unwrap();
                 is_asleep.lock().unwrap().send(count).unwrap();
-                // With the blocks in its lists.
+                // It sleeps with the blocks in its lists.
                 sleeper.await.map_err(Error::other)?;
             } else {
-                // Dropped, it ends the sleep, too.
+                // Dropping the sender ends the sleep, too.
                 let to_sleeper = to_sleeper.lock().unwrap().take().unwrap();
                 let count = asleep.lock().unwrap().recv().unwrap();
                 for _ in 0..count - count / 100 {
@@ -556,7 +557,7 @@ fn sleeping_threads_give_memory_back_when_others_ask() {
 }
 
 #[test]
-fn beside_a_client_runs_have_the_memory_that_earlier_runs_have_retired() {
+fn runs_beside_a_client_reuse_memory_retired_by_earlier_runs() {
     #[remote]
     struct Large {
         words: [u64; 64],
@@ -591,7 +592,7 @@ fn a_sleeping_thread_answers_a_sweep() {
         scope.spawn(|| node.serve());
         let url = format!("shm:{name}");
         let client = Cluster::connect(&url).unwrap().client().unwrap();
-        // A guard of this process holds back what another retires, until that has left.
+        // A guard of this process protects the garbage of another process until that one has left.
         let (has_begun, begun) = mpsc::channel();
         let (go_on, may_go_on) = oneshot::channel::<()>();
         let pinned = client.try_call(async move |ct| {
@@ -612,7 +613,7 @@ fn a_sleeping_thread_answers_a_sweep() {
         drop(other);
         go_on.send(()).unwrap();
         block_on(pinned.unwrap()).unwrap();
-        // The thread sleeps now, or soon. Nothing but the sweep wakes it.
+        // The thread sleeps now, or soon. Only the sweep wakes it.
         let watches = Cluster::connect(&url).unwrap();
         let swept = watches.run(1, async |ct| {
             for _ in 0..1000 {
@@ -631,7 +632,7 @@ fn a_sleeping_thread_answers_a_sweep() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn options_out_of_range_are_refused() {
     let cluster = Cluster::connect("local:size=64KiB").unwrap();
     for (threads, tasks, queue, message) in [
         (0, 1, 1, "threads is 0: a run needs at least one thread"),

@@ -1,4 +1,4 @@
-//! What threads agree on: roots, barriers, and how a run ends.
+//! Agreement of threads: roots, barriers, and the end of a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -105,8 +105,8 @@ fn when_making_a_root_fails_the_next_thread_tries() {
 }
 
 #[test]
-fn a_root_whose_maker_is_gone_is_made_by_another() {
-    // The maker drops the future in the middle, by giving up after its first step.
+fn a_root_whose_creation_was_dropped_can_be_created_again() {
+    // The future is dropped after its first step.
     let cluster = Cluster::connect("local:").unwrap();
     cluster
         .run(1, async |ct| {
@@ -189,7 +189,7 @@ fn a_barrier_waits_for_every_thread_every_time() {
 }
 
 #[test]
-fn a_barrier_that_a_thread_never_reaches_says_so() {
+fn a_barrier_that_a_thread_never_reaches_is_broken() {
     let cluster = Cluster::connect("local:").unwrap();
     let error = cluster
         .run(3, async |ct| {
@@ -199,7 +199,7 @@ fn a_barrier_that_a_thread_never_reaches_says_so() {
             ct.barrier("done").await
         })
         .unwrap_err();
-    assert_eq!(error.to_string(), "thread 1 has had enough", "the cause, not what followed from it");
+    assert_eq!(error.to_string(), "thread 1 has had enough", "the cause, not its consequence");
     let broken = cluster.run(2, async |ct| if ct.index() == 0 { Ok(()) } else { ct.barrier("done").await });
     assert!(matches!(broken, Err(Error::BarrierBroken { .. })));
     // The next run starts over.
@@ -207,7 +207,7 @@ fn a_barrier_that_a_thread_never_reaches_says_so() {
 }
 
 #[test]
-fn a_panic_reaches_the_caller_and_hangs_nobody() {
+fn a_panic_reaches_the_caller_and_blocks_no_thread() {
     let cluster = Cluster::connect("local:").unwrap();
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = cluster.run(3, async |ct| {
@@ -249,7 +249,7 @@ fn a_run_of_more_threads_than_a_process_can_have_is_refused() {
         assert_eq!(
             cluster.run(2, async |ct| Ok(ct.index())).unwrap(),
             [0, 1],
-            "nothing is left of those refused"
+            "a run after the refused ones succeeds"
         );
     }
 }

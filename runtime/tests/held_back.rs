@@ -1,4 +1,4 @@
-//! A guard that is kept, and those who retire memory meanwhile: they are told, and do not fill the memory.
+//! A guard that is kept while other threads retire objects: they get an error before memory is full.
 
 use std::time::Duration;
 
@@ -20,21 +20,21 @@ async fn make_and_retire(ct: &ComputeThread) -> Result<()> {
     g.sched_reclaim(thing.shared(g)).await
 }
 
-/// Retires things until that fails; returns how many bytes were retired then, who held them back, and the message.
-async fn until_told(ct: &ComputeThread) -> Result<(u64, Option<HeldBackBy>, String)> {
+/// Retires things until that fails. Returns the number of retired bytes, the process or thread that holds them back, and the message.
+async fn retire_until_refused(ct: &ComputeThread) -> Result<(u64, Option<HeldBackBy>, String)> {
     for _ in 0..100_000 {
         match make_and_retire(ct).await {
             Ok(()) => {}
             Err(error @ Error::ReclamationHeldBack(_)) => {
                 let text = error.to_string();
-                let Error::ReclamationHeldBack(held) = error else { unreachable!("it was one") };
+                let Error::ReclamationHeldBack(held) = error else { unreachable!("the pattern has matched") };
                 assert!(held.retired_bytes > held.limit_bytes);
                 return Ok((held.retired_bytes, held.held_back_by, text));
             }
             Err(other) => return Err(other),
         }
     }
-    Err(Error::other("nobody was told"))
+    Err(Error::other("no retirement was refused"))
 }
 
 #[test]
@@ -50,28 +50,32 @@ fn a_forgotten_guard_of_another_thread_is_named() {
                 return Ok(());
             }
             ct.barrier("pinned").await?;
-            let (retired, by, text) = until_told(ct).await?;
+            let (retired, by, text) = retire_until_refused(ct).await?;
             assert!((16 << 10..(16 << 10) + 20 * BYTES).contains(&retired), "{retired}");
             assert_eq!(by, Some(HeldBackBy::Thread(1)));
             assert!(text.contains("by a guard of thread 1 of this process"), "{text}");
-            // Neither allocates nor retires; what it has retires all the same.
+            // The thread can not allocate, and so not retire anything new.
             let retired = ct.metrics().retired;
             assert!(matches!(
                 Thing::new_in(ct, Thing::init([0; 16])).await,
                 Err(Error::ReclamationHeldBack(_))
             ));
             assert!(make_and_retire(ct).await.is_err());
-            assert_eq!(ct.metrics().retired, retired, "it could not be made");
+            assert_eq!(ct.metrics().retired, retired, "the object could not be allocated");
             ct.barrier("told").await?;
             ct.barrier("dropped").await?;
-            // Once the guard is gone everything goes on, and all of it is freed.
+            // Without the guard, threads continue, and all retired objects are freed.
             for _ in 0..1000 {
                 make_and_retire(ct).await?;
             }
             while ct.reclamation().await?.retired_objects > 0 {
                 ct.try_reclaim().await;
             }
-            assert_eq!(ct.metrics().retired, ct.metrics().reclaimed, "also what sched_reclaim failed for");
+            assert_eq!(
+                ct.metrics().retired,
+                ct.metrics().reclaimed,
+                "also objects for which sched_reclaim has failed"
+            );
             Ok(())
         });
         run.unwrap();
@@ -83,7 +87,7 @@ fn a_forgotten_guard_of_the_thread_itself_is_no_deadlock() {
     for url in ["local:size=1MiB,max-retired=16KiB", "sim:size=1MiB,max-retired=16KiB,leaks=ignore"] {
         let run = Cluster::connect(url).unwrap().run(1, async |ct| {
             std::mem::forget(ct.pin());
-            let (retired, by, text) = until_told(ct).await?;
+            let (retired, by, text) = retire_until_refused(ct).await?;
             assert!((16 << 10..(16 << 10) + 20 * BYTES).contains(&retired), "{retired}");
             assert_eq!(by, Some(HeldBackBy::Thread(0)));
             assert!(text.contains("by a guard of this thread itself (0, 0x"), "{text}");
@@ -108,12 +112,12 @@ fn a_process_that_keeps_a_guard_is_named() {
         }
         ct.barrier("pinned").await?;
         if ct.index() == 0 {
-            let (_, by, text) = until_told(ct).await?;
+            let (_, by, text) = retire_until_refused(ct).await?;
             assert!(matches!(by, Some(HeldBackBy::Process(_))), "{by:?}");
             assert!(text.contains("by process 2, which keeps a guard"), "{text}");
         }
         ct.barrier("told").await?;
-        // The process leaves with its last thread, some round trips from now.
+        // The process leaves with its last thread, some round trips later.
         for attempts in 0.. {
             match make_and_retire(ct).await {
                 Err(Error::ReclamationHeldBack(_)) if attempts < 100 => {
@@ -133,9 +137,9 @@ fn a_process_that_keeps_a_guard_is_named() {
     run.unwrap();
 }
 
-/// However small the limit is, and whatever the others do under guards that they drop again.
+/// Even with a small limit: other threads drop their guards soon.
 #[test]
-fn a_burst_of_retirements_is_no_reason() {
+fn a_burst_of_retirements_under_short_guards_is_not_refused() {
     for url in [
         "local:size=1MiB,max-retired=0",
         "local:size=1MiB,max-retired=1KiB",
@@ -156,7 +160,7 @@ fn a_burst_of_retirements_is_no_reason() {
     }
 }
 
-/// One that was only late lets go within the time for which others wait.
+/// A retirement waits for a guard for some time before it fails.
 #[test]
 fn a_guard_that_is_dropped_in_time_is_waited_for() {
     let run = Cluster::connect("sim:size=1MiB,max-retired=4KiB").unwrap().run(2, async |ct| {
@@ -177,12 +181,12 @@ fn a_guard_that_is_dropped_in_time_is_waited_for() {
     run.unwrap();
 }
 
-/// If nobody has said how much, it is half of the memory: whoever forgets a guard is told before memory is out.
+/// The default is half of the memory, so a forgotten guard is reported before memory is full.
 #[test]
 fn there_is_a_limit_by_default() {
     let run = Cluster::connect("local:nodes=2,size=256KiB").unwrap().run(1, async |ct| {
         std::mem::forget(ct.pin());
-        until_told(ct).await
+        retire_until_refused(ct).await
     });
     let (retired, ..) = run.unwrap()[0];
     assert!((256 << 10..(256 << 10) + 20 * BYTES).contains(&retired), "{retired}");

@@ -1,5 +1,5 @@
-//! What a process leaves that is killed while others wait for it: each wait ends. The processes are this program again, told by an
-//! environment variable what to do; they say when they have done it, and are killed with SIGKILL.
+//! A process is killed while others wait for it: each wait ends. The killed processes run this program in a role that an environment
+//! variable names. They report when they are ready, and are killed with SIGKILL.
 //!
 //! ARCHITECTURE.md has the list of all waits on words that a dead client may have left.
 
@@ -14,7 +14,7 @@ use farfield::prelude::*;
 use farfield::shm::{MemoryNode, MemoryNodeOptions, Stopper};
 use farfield::{Address, Error, Result};
 
-/// What a process is to do, and in which cluster.
+/// The role of a process, and the URL of its cluster.
 const ROLE: &str = "FARFIELD_TEST_KILLED_ROLE";
 const CLUSTER: &str = "FARFIELD_TEST_KILLED_CLUSTER";
 
@@ -50,7 +50,7 @@ impl Node {
         Cluster::connect(&self.url).unwrap()
     }
 
-    /// Starts a process in a role, and waits until it says that it is there.
+    /// Starts a process in a role, and waits until it reports that it is ready.
     fn start(&self, role: &str) -> Victim {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "victim", "--ignored", "--nocapture", "--test-threads=1"])
@@ -60,7 +60,7 @@ impl Node {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("it is there")), "{role} has ended");
+        assert!(said.any(|line| line.unwrap().contains("it is ready")), "{role} has ended");
         Victim(child)
     }
 }
@@ -88,16 +88,16 @@ impl Drop for Victim {
 }
 
 fn say_and_wait() -> ! {
-    println!("it is there");
+    println!("it is ready");
     std::io::stdout().flush().unwrap();
     loop {
         std::thread::park();
     }
 }
 
-/// The part of a process that is to be killed.
+/// The program of a process that is killed.
 #[test]
-#[ignore = "a process that the other tests start, in a role that they give"]
+#[ignore = "the other tests start it as a process, in a role"]
 fn victim() {
     let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let (role, url) = (variable(ROLE), variable(CLUSTER));
@@ -144,7 +144,7 @@ fn victim() {
     done.unwrap();
 }
 
-/// Leaves the value as a writer does between two words of its last chain.
+/// Leaves the value as a writer that stops between two words of its last chain.
 async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<()> {
     let word = |address: Address, index: u64| {
         Place::<Atomic<u64>>::from_address(Address::new(address.segment(), address.offset() + 8 * index))
@@ -157,7 +157,7 @@ async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result
     Ok(lock.release().await?)
 }
 
-/// Kills a process in a role; something waits for it meanwhile.
+/// Kills a process in a role while `waits` waits for it.
 fn killed<R: Send>(role: &str, waits: impl AsyncFn(&ComputeThread) -> Result<R> + Sync) -> R {
     let node = Node::new(role);
     let cluster = node.connect();
@@ -171,7 +171,7 @@ fn killed<R: Send>(role: &str, waits: impl AsyncFn(&ComputeThread) -> Result<R> 
 }
 
 #[test]
-fn a_lock_of_a_killed_process_is_taken_from_it() {
+fn a_lock_of_a_killed_process_is_taken_over() {
     for role in ["lock", "locks"] {
         let told = killed(role, async |ct| {
             let at = record(ct).await?;
@@ -185,7 +185,7 @@ fn a_lock_of_a_killed_process_is_taken_from_it() {
 }
 
 #[test]
-fn a_name_that_a_killed_process_has_claimed_is_given_to_the_next() {
+fn a_name_claimed_by_a_killed_process_passes_to_the_next_claimant() {
     killed("name", async |ct| record(ct).await?.state().read(ct).await);
 }
 
@@ -237,13 +237,13 @@ fn a_barrier_that_a_killed_process_never_reaches_is_broken() {
     assert!(matches!(ended, Err(Error::BarrierBroken(_))), "{ended:?}");
 }
 
-/// A part that is killed while it waits for the others makes room for another process with its part.
+/// After a part is killed while it waits for the others, another process can take its part.
 #[test]
-fn a_group_goes_on_without_a_process_that_was_killed_while_it_waited() {
+fn a_group_replaces_a_process_that_was_killed_while_it_waited() {
     let node = Node::new("group");
     let run = |part| {
         let cluster = node.connect();
-        // As long as the killed process is not evicted, the part is taken.
+        // The part is taken until the killed process is evicted.
         loop {
             match cluster.in_group("three", part, 3)?.run(1, async |ct| ct.barrier("met").await) {
                 Err(Error::InvalidArgument(taken)) if taken.to_string().contains("has this part") => {

@@ -1,4 +1,4 @@
-//! Layouts as text, and what is found in objects by them.
+//! Layouts as text, and the pointers that they find in objects.
 
 use farfield::prelude::*;
 use farfield_words::describe::describe;
@@ -52,8 +52,8 @@ fn every_pointer_of_an_object_is_found() {
 }
 
 #[test]
-fn what_an_object_says_of_itself_is_not_believed() {
-    assert_eq!(pointers(&[0; 3]).len(), 1, "an element that is cut off is none");
+fn lengths_stored_in_an_object_are_bounded_by_its_words() {
+    assert_eq!(pointers(&[0; 3]).len(), 1, "an element that is cut off is not visited");
     let found = pointers(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 8]);
-    assert_eq!(found.len(), 8, "a tail has no more elements than there are words");
+    assert_eq!(found.len(), 8, "a tail has no more elements than the object has words");
 }

@@ -7,7 +7,7 @@ use farfield::LocalEpoch;
 
 const OBJECTS: usize = 20_000;
 
-/// An object that says when it is dropped.
+/// An object that notes when it is dropped.
 struct Object {
     number: usize,
     dropped: Arc<Vec<AtomicBool>>,
@@ -24,7 +24,7 @@ fn flags() -> Arc<Vec<AtomicBool>> {
 }
 
 #[test]
-fn readers_never_find_what_is_dropped_and_all_is_dropped_in_the_end() {
+fn readers_see_no_dropped_object_and_all_objects_are_dropped() {
     let (epoch, dropped, current) = (LocalEpoch::new(), flags(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -64,7 +64,7 @@ fn readers_never_find_what_is_dropped_and_all_is_dropped_in_the_end() {
 }
 
 #[test]
-fn a_guard_holds_back_and_repinning_lets_go() {
+fn a_guard_delays_drops_until_it_is_repinned() {
     let (epoch, dropped) = (LocalEpoch::new(), flags());
     let (reader, writer) = (epoch.register(), epoch.register());
     let mut held = reader.pin();
@@ -81,7 +81,7 @@ fn a_guard_holds_back_and_repinning_lets_go() {
 }
 
 #[test]
-fn what_a_thread_leaves_behind_is_dropped_by_others() {
+fn garbage_of_an_ended_thread_is_dropped_by_others() {
     let (epoch, dropped) = (LocalEpoch::new(), flags());
     let stays = epoch.register();
     {

@@ -1,7 +1,7 @@
-//! How evenly a contended lock is shared out, in the simulator's time.
+//! The fairness of a contended lock, in the simulator's time.
 //!
-//! A waiting thread backs off for a random time and tries again; nothing orders those who wait. So what can be claimed is
-//! statistical: over many acquisitions each thread has about its share, and a wait is long only by chance.
+//! A waiting thread backs off for a random time and tries again, and waiting threads have no order. So fairness is statistical: over many
+//! acquisitions each thread has about its share, and a wait is long only by chance.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ struct Shared {
     count: Atomic<u64>,
 }
 
-/// What one thread saw: acquisitions, and its longest wait for one.
+/// The acquisitions of one thread, and its longest wait for one.
 type Seen = (u64, Duration);
 
-/// `threads` that acquire one lock, add to what it protects and release it, again and again for a while.
+/// `threads` threads acquire one lock, increment a counter and release the lock, repeatedly for 20 ms.
 fn contend(threads: usize) -> Vec<Seen> {
     const FOR: Duration = Duration::from_millis(20);
     let seen = Cluster::connect("sim:seed=7,leaks=ignore").unwrap().run(threads, async |ct| {
@@ -39,7 +39,7 @@ fn contend(threads: usize) -> Vec<Seen> {
     seen.unwrap()
 }
 
-/// Jain's index of fairness: 1 if all have the same, 1 / n if one has everything.
+/// Jain's index of fairness: 1 if all shares are equal, 1 / n if one thread has everything.
 #[allow(clippy::cast_precision_loss)]
 fn jain(seen: &[Seen]) -> f64 {
     let shares: Vec<f64> = seen.iter().map(|(acquired, _)| *acquired as f64).collect();
@@ -48,7 +48,7 @@ fn jain(seen: &[Seen]) -> f64 {
 }
 
 #[test]
-fn a_contended_lock_is_shared_out() {
+fn a_contended_lock_is_shared_evenly() {
     for (threads, least) in [(2, 0.999), (8, 0.99), (64, 0.95)] {
         let seen = contend(threads);
         let index = jain(&seen);

@@ -38,14 +38,14 @@ fn twice<T>(result: Result<T>) -> Address {
 // ---- taken twice -------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_task_that_waits_for_its_own_lock_is_told_so() {
+fn a_task_that_waits_for_its_own_lock_gets_an_error() {
     everywhere(1, async |ct| {
         let at = cell(ct, "cell").await?;
         let held = at.lock().acquire(ct).await?;
         assert_eq!(twice(at.lock().acquire(ct).await), at.lock().address());
         assert!(at.lock().try_acquire(ct).await?.is_none());
         held.release().await?;
-        // Nothing is remembered of it.
+        // The released lock is not remembered.
         at.lock().acquire(ct).await?.release().await?;
         drop(at.lock().acquire(ct).await?);
         Ok(at.lock().acquire(ct).await?.release().await?)
@@ -53,7 +53,7 @@ fn a_task_that_waits_for_its_own_lock_is_told_so() {
 }
 
 #[test]
-fn a_guard_that_was_forgotten_holds_its_lock() {
+fn a_forgotten_guard_holds_its_lock() {
     everywhere(1, async |ct| {
         let at = cell(ct, "cell").await?;
         std::mem::forget(at.lock().acquire(ct).await?);
@@ -63,15 +63,15 @@ fn a_guard_that_was_forgotten_holds_its_lock() {
 }
 
 #[test]
-fn several_locks_are_not_taken_with_one_twice() {
+fn lock_and_read_refuses_the_same_lock_twice() {
     everywhere(1, async |ct| {
         let g = &ct.pin();
         let [one, two] = [cell(ct, "one").await?, cell(ct, "two").await?];
         let pair = |cell: RemotePtr<Cell>| (cell.lock(), cell.shared(g));
         let before = ct.metrics();
         assert_eq!(twice(g.lock_and_read([pair(one), pair(two), pair(one)]).await), one.lock().address());
-        assert_eq!((ct.metrics() - before).cas, 0, "it is found before anything is posted");
-        // Locks that the task holds already, whether one of them or all.
+        assert_eq!((ct.metrics() - before).cas, 0, "the mistake is found before an operation is posted");
+        // The task already holds one of the locks, or all.
         let held = one.lock().acquire(ct).await?;
         assert_eq!(twice(g.lock_and_read([pair(two), pair(one)]).await), one.lock().address());
         let both = [held, two.lock().acquire(ct).await?];
@@ -100,7 +100,7 @@ fn a_chain_does_not_take_a_lock_twice() {
             assert!(!one.lock().state(ct).await?.is_held() && !two.lock().state(ct).await?.is_held());
             assert_eq!(one.value().load(ct).await?, 0, "nothing was posted");
         }
-        // Released in between it may be taken again.
+        // A lock that is released in between may be taken again.
         let g = &ct.pin();
         let mut chain = g.chain();
         let held = one.lock().acquire(ct).await?;
@@ -113,7 +113,7 @@ fn a_chain_does_not_take_a_lock_twice() {
 }
 
 #[test]
-fn tasks_wait_for_each_other_but_not_for_who_waits_for_them() {
+fn tasks_wait_for_siblings_but_not_for_the_task_that_waits_for_them() {
     everywhere(1, async |ct| {
         let at = cell(ct, "cell").await?;
         let count = async || {
@@ -126,11 +126,11 @@ fn tasks_wait_for_each_other_but_not_for_who_waits_for_them() {
             }
             Ok(())
         };
-        // Tasks of tasks: numbers of tasks are the same in both sets.
+        // Tasks of tasks: both sets have tasks of the same numbers.
         ct.tasks(3, async |_| ct.tasks(3, async |_| count().await).await).await?;
         assert_eq!(at.value().load(ct).await?, 9 * 20);
         let held = at.lock().acquire(ct).await?;
-        // The task that waits is told so even while its sibling is busy; that ends at some time.
+        // The waiting task gets the error even while its sibling is busy, which ends at some time.
         let told = ct.tasks(2, async |task| {
             if task == 0 {
                 return Ok(ct.tasks(1, async |_| Ok(twice(at.lock().acquire(ct).await))).await?[0]);
@@ -142,7 +142,7 @@ fn tasks_wait_for_each_other_but_not_for_who_waits_for_them() {
         });
         assert_eq!(told.await?, [at.lock().address(); 2]);
         drop(held);
-        // What an ended task has taken, the task holds that waited for it.
+        // The locks of an ended task are held by the task that waited for it.
         let guards = ct.tasks(1, async |_| at.lock().acquire(ct).await).await?;
         assert_eq!(twice(at.lock().acquire(ct).await), at.lock().address());
         drop(guards);
@@ -154,7 +154,7 @@ fn tasks_wait_for_each_other_but_not_for_who_waits_for_them() {
 fn joined_futures_of_one_task_wait_for_each_others_locks() {
     everywhere(2, async |ct| {
         let [at, other] = [cell(ct, "cell").await?, cell(ct, "other").await?];
-        // A combinator that polls only what was woken does not poll a future that sleeps.
+        // A combinator that polls only woken futures does not poll a sleeping one.
         let sleeper = async |yields: u64| {
             let held = at.lock().acquire(ct).await?;
             for _ in 0..yields {
@@ -168,7 +168,7 @@ fn joined_futures_of_one_task_wait_for_each_others_locks() {
                 let held = at.lock().acquire(ct).await?;
                 let seen = at.value().load(ct).await?;
                 match waits {
-                    // While it holds the lock, a future waits in every way there is.
+                    // A future waits in each possible way while it holds the lock.
                     0 => ct.yield_now().await,
                     1 => ct.sleep(Duration::from_micros(20)).await,
                     2 => drop(ct.tasks(2, async |_| other.value().fetch_add(ct, 1).await).await?),
@@ -191,7 +191,7 @@ fn joined_futures_of_one_task_wait_for_each_others_locks() {
 
 // ---- panics ------------------------------------------------------------------------------------------------------
 
-/// Takes a lock, and asks whether what it protects needs recovery.
+/// Takes a lock, and returns whether the protected data needs recovery.
 async fn needs_recovery(at: RemotePtr<Cell>, ct: &ComputeThread) -> Result<bool> {
     let mut held = at.lock().acquire(ct).await?;
     let needed = held.needs_recovery();
@@ -215,13 +215,13 @@ fn a_lock_released_by_a_panic_needs_recovery() {
         panics(Some(held));
         assert!(at.lock().state(ct).await?.is_abandoned());
         assert!(needs_recovery(at, ct).await?);
-        assert!(!needs_recovery(at, ct).await?, "somebody said that it is whole");
-        // A panic that is over, or that somebody else is in, is no reason.
+        assert!(!needs_recovery(at, ct).await?, "the previous owner has recovered it");
+        // A panic that is over, or one of another holder, does not mark the lock.
         let held = at.lock().acquire(ct).await?;
         panics(None);
         drop(held);
         assert!(!needs_recovery(at, ct).await?);
-        // A chain that was to release it, and a lock that nobody has looked at yet.
+        // The lock of a chain that was to release it, and whose CAS result was not read.
         let g = &ct.pin();
         let mut chain = g.chain();
         chain.store(at.value(), 1);
@@ -235,17 +235,17 @@ fn a_lock_released_by_a_panic_needs_recovery() {
     });
 }
 
-/// Takes and releases a lock while a panic is under way that began before.
-struct Witness<'a>(RemotePtr<Cell>, &'a ComputeThread);
+/// Takes and releases a lock when dropped, during a panic that began before.
+struct LocksWhenDropped<'a>(RemotePtr<Cell>, &'a ComputeThread);
 
-impl Drop for Witness<'_> {
+impl Drop for LocksWhenDropped<'_> {
     fn drop(&mut self) {
         use std::future::Future;
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut acquired = std::pin::pin!(self.0.lock().acquire(self.1));
         match acquired.as_mut().poll(&mut context) {
             std::task::Poll::Ready(held) => drop(held.unwrap()),
-            std::task::Poll::Pending => panic!("an embedded cluster is ready at once"),
+            std::task::Poll::Pending => panic!("an embedded cluster completes immediately"),
         }
     }
 }
@@ -256,7 +256,7 @@ fn a_lock_taken_during_a_panic_needs_no_recovery() {
     let run = cluster.run(1, async |ct| {
         let at = cell(ct, "cell").await?;
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            let _witness = Witness(at, ct);
+            let _locks = LocksWhenDropped(at, ct);
             std::panic::resume_unwind(Box::new("before the lock is taken"));
         }));
         assert!(caught.is_err());
@@ -265,7 +265,7 @@ fn a_lock_taken_during_a_panic_needs_no_recovery() {
     assert_eq!(run.unwrap(), [false]);
 }
 
-/// All locks of a thread that panics, in whatever task.
+/// A panic marks all locks of its thread, those of other tasks too.
 #[test]
 fn a_thread_that_panics_leaves_its_locks_in_need_of_recovery() {
     for url in ["local:", "local:delay=3"] {
@@ -303,8 +303,8 @@ fn a_thread_that_panics_leaves_its_locks_in_need_of_recovery() {
 
 const CUT: &str = "sim:rtt=2us,timeout=100us,jitter=0%,compute=0,leaks=ignore";
 
-/// Cuts the link to the memory node for longer than operations are tried. With `late` what is posted now arrives, and
-/// its answer does not.
+/// Cuts the link to the memory node for longer than the timeout. With `late`, operations that are posted now arrive, but
+/// their answers do not.
 fn cut(ct: &ComputeThread, late: bool) {
     let fault = Fault::cut(0, 0, Duration::from_micros(200));
     let fault = if late { fault.at(ct.now() + Duration::from_micros(1)) } else { fault };
@@ -312,7 +312,7 @@ fn cut(ct: &ComputeThread, late: bool) {
 }
 
 #[test]
-fn a_release_that_failed_can_be_tried_again() {
+fn a_failed_release_can_be_retried() {
     for late in [false, true] {
         let run = Cluster::connect(CUT).unwrap().run(1, async |ct| {
             let at = cell(ct, "cell").await?;
@@ -332,9 +332,9 @@ fn a_release_that_failed_can_be_tried_again() {
     }
 }
 
-/// However a lock is released that cannot be at that moment: its thread goes on, and so do those who wait for the lock.
+/// A release fails, in each way of releasing a lock: the owner's thread continues, and so do the threads that wait for the lock.
 #[test]
-fn a_release_in_vain_is_made_up_for() {
+fn a_failed_release_is_retried_in_the_background() {
     for (late, way) in [false, true].into_iter().flat_map(|late| (0..5).map(move |way| (late, way))) {
         let run = Cluster::connect(CUT).unwrap().run(2, async |ct| {
             let at = cell(ct, "cell").await?;
@@ -367,20 +367,20 @@ fn a_release_in_vain_is_made_up_for() {
                     chain.post()?;
                 }
                 _ => {
-                    // An acquisition whose answer is lost.
+                    // The answer of an acquisition is lost.
                     held.release().await?;
                     cut(ct, late);
                     assert!(at.lock().acquire(ct).await.is_err());
                 }
             }
-            // It goes on with its work, some of which is in vain, too.
+            // The thread continues, although some of its operations fail, too.
             while ct.now() < Duration::from_millis(2) {
                 ct.sleep(Duration::from_micros(50)).await;
                 drop(at.value().load(ct).await);
             }
             Ok(false)
         });
-        // Where the chain may not have changed what it was to change, the next owner is told.
+        // If the chain's changes may be missing, the next owner learns it from `needs_recovery`.
         let is_told = !late && (way == 2 || way == 3);
         assert_eq!(
             run.unwrap_or_else(|error| panic!("{late} {way}: {error}")),
@@ -390,9 +390,9 @@ fn a_release_in_vain_is_made_up_for() {
     }
 }
 
-/// A claimed name, too, is given back if its root could not be published.
+/// A claimed name is released if its root could not be published.
 #[test]
-fn a_name_that_could_not_be_given_is_free_again() {
+fn a_name_whose_root_could_not_be_published_is_free_again() {
     let run = Cluster::connect(CUT).unwrap().run(2, async |ct| {
         if ct.index() == 1 {
             ct.sleep(Duration::from_micros(60)).await;
@@ -411,5 +411,5 @@ fn a_name_that_could_not_be_given_is_free_again() {
         }
         Ok(0)
     });
-    assert_eq!(run.unwrap(), [0, 0], "made by who waited");
+    assert_eq!(run.unwrap(), [0, 0], "the waiting thread created the root");
 }

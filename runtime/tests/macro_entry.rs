@@ -1,4 +1,4 @@
-//! `#[farfield::main]` and `#[farfield::test]`: what runs, on how many threads, and what is said when it fails.
+//! `#[farfield::main]` and `#[farfield::test]`: their clusters, their numbers of threads, and their reports of failures.
 
 use std::process::{Command, ExitCode, Output};
 
@@ -24,7 +24,7 @@ async fn without_result(ct: &ComputeThread) {
     assert_eq!(ct.threads(), 1);
 }
 
-/// Exit codes can only be compared as they are shown.
+/// Exit codes can only be compared by their debug output.
 fn is(code: ExitCode, expected: u8) -> bool {
     format!("{code:?}") == format!("{:?}", ExitCode::from(expected))
 }
@@ -67,17 +67,17 @@ fn a_main_runs_on_the_cluster_that_the_environment_names() {
         output.status.success() && errors.starts_with("error: ") && errors.lines().count() == 1,
         "{errors}"
     );
-    assert!(errors.contains("nowhere"), "it names what is wrong: {errors}");
+    assert!(errors.contains("nowhere"), "it names the wrong scheme: {errors}");
 }
 
 #[test]
-#[ignore = "a process of its own runs it"]
+#[ignore = "another test runs it in a process of its own"]
 fn child_failing() {
     assert!(is(failing(), 2));
 }
 
 #[test]
-#[ignore = "a process of its own runs it"]
+#[ignore = "another test runs it in a process of its own"]
 fn child_sound() {
     let refused = std::env::var("FARFIELD_CLUSTER").as_deref() == Ok("nowhere:");
     assert!(is(sound(), if refused { 2 } else { 0 }));
@@ -127,7 +127,7 @@ struct Nothing {
 
 /// Fails under seeds 3 and 5: by an error, and by a panic.
 #[farfield::test(sim, seeds = 2..9, threads = 2)]
-#[ignore = "a process of its own runs it"]
+#[ignore = "another test runs it in a process of its own"]
 async fn child_simulated(ct: &ComputeThread) -> Result<()> {
     ct.barrier("met").await?;
     let seed = ct.cluster().simulation().expect("simulated").seed();

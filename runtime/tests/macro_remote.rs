@@ -1,4 +1,4 @@
-//! `#[remote]` from a user's side: what it generates does what it says.
+//! `#[remote]` from a user's side: the behaviour of the generated items.
 
 use std::cell::Cell;
 
@@ -23,7 +23,7 @@ struct Point {
     visits: Atomic<u64>,
 }
 
-/// A node with everything in it.
+/// A node with a field of each kind.
 #[remote]
 pub struct Node<K: Word, const N: usize>
 where
@@ -73,7 +73,7 @@ async fn a_snapshot_shows_what_was_initialised(ct: &ComputeThread) -> Result<()>
 }
 
 #[farfield::test]
-async fn a_handle_reads_once_and_then_knows(ct: &ComputeThread) -> Result<()> {
+async fn a_handle_reads_its_frozen_fields_once(ct: &ComputeThread) -> Result<()> {
     let ptr = node(ct).await?;
     let before = ct.metrics();
     let handle = Node::attach(ptr, ct).await?;
@@ -167,7 +167,11 @@ async fn stricter_alignment_gives_more_marks(ct: &ComputeThread) -> Result<()> {
     ptr.next().store(g, marked).await?;
     let seen = ptr.read(g).await?;
     assert!(seen.next.is_f() && seen.next.is_a() && !seen.next.is_b());
-    assert_eq!((seen.colour, seen.warmth), (Colour::Red, Celsius(-3)), "no variant is zero, so the first");
+    assert_eq!(
+        (seen.colour, seen.warmth),
+        (Colour::Red, Celsius(-3)),
+        "the first variant, since none is zero"
+    );
     let off = RemotePtr::<Wide>::from_address(ptr.address().add(8));
     let error = off.read(g).await.unwrap_err();
     assert!(error.to_string().contains("not a multiple of 64"), "{error}");
@@ -254,7 +258,7 @@ async fn an_unpublished_object_is_edited_for_free(ct: &ComputeThread) -> Result<
     assert_eq!(
         (chunk.chains, chunk.faa, chunk.writes),
         (3, 1, 1),
-        "a first allocation looks, takes a chunk and marks it"
+        "a first allocation reads the table, takes a chunk and marks it"
     );
     let before = ct.metrics();
     owned.set(|wide| wide.warmth(), Celsius(2));

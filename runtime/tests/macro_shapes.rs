@@ -1,11 +1,11 @@
-//! `#[remote]` on unusual structs: what is allowed works, and names mean what the user means by them.
+//! `#[remote]` on unusual structs: they work, and names resolve as in the user's source.
 
 use std::cell::Cell;
 
 use farfield::prelude::*;
 use farfield::{Remote, Result};
 
-/// `Self` in every place that a type can stand in.
+/// `Self` in every position of a type.
 #[remote]
 struct Tree<K: Word, const N: usize> {
     key: K,
@@ -28,7 +28,7 @@ async fn self_is_the_struct_itself(ct: &ComputeThread) -> Result<()> {
     Ok(())
 }
 
-/// A parameter that far memory knows nothing of.
+/// A parameter that occurs in the handle only.
 #[remote]
 struct Cached<T: Default>
 where
@@ -56,7 +56,7 @@ fn bytes() -> u64 {
     2
 }
 
-/// Fields called what generated code might call its variables, and a default that calls what it might hide.
+/// Fields named like variables of generated code, and a default that calls functions of such names.
 #[remote]
 struct Names {
     at: u64,
@@ -74,7 +74,7 @@ struct Names {
 }
 
 #[farfield::test]
-async fn names_of_generated_variables_are_free(ct: &ComputeThread) -> Result<()> {
+async fn fields_may_have_the_names_of_generated_variables(ct: &ComputeThread) -> Result<()> {
     let init = Names::init(1, 2, 3, 4, true, 5, 'f', -6);
     let handle = Names::attach(Names::new_in(ct, init).await?.write(ct).await?, ct).await?;
     assert_eq!((handle.at(), handle.bytes(), handle.value(), handle.out()), (1, 2, 3, 4));
@@ -113,14 +113,14 @@ async fn a_nested_struct_brings_its_tail(ct: &ComputeThread) -> Result<()> {
     assert_eq!(items.read(g).await?, [10, 20, 30]);
     assert_eq!(ptr.inner().items().at(2).read(g).await?, 30);
     assert_eq!(Outer::attach(ptr, ct).await?.inner().items().len(), 3);
-    // Freed with its tail: the block is found again by one of the same length.
+    // It was freed with its tail: an object of the same length reuses the block.
     ct.delete(ptr).await?;
     let again = Outer::init(1, Inner::init(2, vec![1, 2, 3]));
     assert_eq!(Outer::new_in(ct, again).await?.as_ptr(), ptr);
     Ok(())
 }
 
-/// Where programs that re-export the crate keep it.
+/// A crate of a program that re-exports Farfield.
 mod reexport {
     pub(crate) use farfield as far;
 }
@@ -132,7 +132,7 @@ struct Elsewhere {
 }
 
 #[farfield::test(crate = reexport::far)]
-async fn the_crate_may_be_elsewhere(ct: &ComputeThread) -> reexport::far::Result<()> {
+async fn the_crate_may_be_re_exported(ct: &ComputeThread) -> reexport::far::Result<()> {
     let g = &ct.pin();
     let ptr = Elsewhere::new_in(ct, Elsewhere::init()).await?.write(ct).await?;
     let (next,) = fetch!(crate = reexport::far, g, ptr.{next}).await?;
@@ -141,7 +141,7 @@ async fn the_crate_may_be_elsewhere(ct: &ComputeThread) -> reexport::far::Result
     Ok(())
 }
 
-/// One struct for each case; the macro sees the one that is there.
+/// One struct for each case; the macro sees the one that `cfg` selects.
 #[remote]
 #[cfg(target_endian = "little")]
 struct Word64 {

@@ -1,4 +1,4 @@
-//! `#[derive(Word)]` from a user's side: every value survives far memory, and bits that no value has are refused.
+//! `#[derive(Word)]` from a user's side: every value survives far memory, and bits without a value are refused.
 
 use farfield::prelude::*;
 use farfield::{Pod, Result};
@@ -34,7 +34,7 @@ fn survives<T: Word + PartialEq>(value: T) {
     let mut bytes = [0xa5; 16];
     value.encode(&mut bytes);
     assert_eq!(T::decode(&bytes), Some(value));
-    assert!(bytes[size_of::<T>()..].iter().all(|byte| *byte == 0xa5), "no byte beyond its own is touched");
+    assert!(bytes[size_of::<T>()..].iter().all(|byte| *byte == 0xa5), "no byte after the value is written");
 }
 
 #[test]

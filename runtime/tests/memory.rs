@@ -1,4 +1,4 @@
-//! What happens to objects: publication, cancellation, retirement, and what is refused.
+//! Objects: publication, cancellation, retirement, and refused requests.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,7 +24,7 @@ async fn node(key: u64, ct: &ComputeThread) -> Result<RemotePtr<Node>> {
     Node::new_in(ct, init(key)).await?.write(ct).await
 }
 
-/// Polls a future `polls` times and drops it; gives whether it was done by then.
+/// Polls a future `polls` times and drops it. Returns whether it was ready by then.
 fn drop_after<F: Future>(polls: u32, future: F) -> bool {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -80,7 +80,7 @@ async fn a_refused_object_comes_back_editable(ct: &ComputeThread) -> Result<()> 
 }
 
 #[farfield::test]
-async fn a_stamp_tells_a_pointer_that_came_back(ct: &ComputeThread) -> Result<()> {
+async fn a_stamp_distinguishes_a_pointer_that_was_stored_again(ct: &ComputeThread) -> Result<()> {
     let (head, a, b) = (node(0, ct).await?, node(1, ct).await?, node(2, ct).await?);
     let g = &ct.pin();
     let link = head.stamped();
@@ -107,7 +107,7 @@ async fn a_stamp_tells_a_pointer_that_came_back(ct: &ComputeThread) -> Result<()
 }
 
 #[farfield::test]
-async fn pointers_that_lead_nowhere_are_named(ct: &ComputeThread) -> Result<()> {
+async fn invalid_pointers_are_refused_with_their_fault(ct: &ComputeThread) -> Result<()> {
     let g = &ct.pin();
     let at = |segment, offset| RemotePtr::<Node>::from_address(Address::new(segment, offset));
     let size = 256 << 20;
@@ -125,9 +125,9 @@ async fn pointers_that_lead_nowhere_are_named(ct: &ComputeThread) -> Result<()> 
     assert!(at(0, 65).key().read(g).await.is_err() && at(0, 65).next().load(g).await.is_err());
     assert!(Node::attach(RemotePtr::NULL, ct).await.is_err());
     assert!(ct.delete(RemotePtr::<Node>::NULL).await.is_err());
-    assert!(ct.delete(at(0, 128)).await.is_err(), "the control block is nobody's");
+    assert!(ct.delete(at(0, 128)).await.is_err(), "the control block can not be deleted");
     assert!(g.sched_reclaim(Shared::<Node>::NULL).await.is_err());
-    // Not a multiple of the alignment, in one class of objects and the other.
+    // Addresses that are not a multiple of the alignment, for an object of fixed size and one with a tail.
     let misaligned = |error: Error, align| match error {
         Error::InvalidPointer(found) => assert_eq!(found.fault, PointerFault::Misaligned { align }),
         other => panic!("{other}"),
@@ -144,7 +144,7 @@ struct Words {
 }
 
 #[farfield::test]
-async fn a_guard_keeps_what_it_has_seen(ct: &ComputeThread) -> Result<()> {
+async fn a_guard_protects_objects_that_it_has_loaded(ct: &ComputeThread) -> Result<()> {
     let head = node(0, ct).await?;
     let g = &ct.pin();
     let first = head.next().store(g, Node::new_in(ct, init(1)).await?).await?;
@@ -166,14 +166,14 @@ async fn a_guard_keeps_what_it_has_seen(ct: &ComputeThread) -> Result<()> {
 }
 
 #[farfield::test]
-async fn what_was_retired_is_freed_by_itself(ct: &ComputeThread) -> Result<()> {
+async fn retired_objects_are_freed_without_a_further_call(ct: &ComputeThread) -> Result<()> {
     for key in 0..1000 {
         let g = &ct.pin();
         let object = node(key, ct).await?;
         g.sched_reclaim(object.shared(g)).await?;
     }
     let metrics = ct.metrics();
-    // An advance for each 64, of which there are 15; what was retired before the last two is free.
+    // One advance for each 64 objects, 15 in all: objects that were retired before the last two advances are free.
     assert_eq!(metrics.reclaimed, 13 * 64, "{metrics:?}");
     assert_eq!(ct.reclaim_deferred().await?, 1000 - metrics.reclaimed);
     assert_eq!(ct.metrics().allocated, ct.metrics().freed);
@@ -198,7 +198,7 @@ async fn repinning_lets_the_epoch_pass(ct: &ComputeThread) -> Result<()> {
 fn blocks_freed_by_one_thread_serve_another() {
     let cluster = Cluster::connect("local:size=64KiB").unwrap();
     for _ in 0..5 {
-        // Each run fills most of the heap and frees it; the next one's threads are others.
+        // Each run fills most of the heap and frees it, with new threads.
         cluster
             .run(2, async |ct| {
                 let mut nodes = Vec::new();
@@ -254,7 +254,7 @@ fn no_two_live_objects_overlap() {
     });
     let mut ranges: Vec<_> = ranges.unwrap().into_iter().flatten().collect();
     ranges.sort_unstable();
-    // One in six is deleted at once, of four times 400.
+    // Four times 400 objects, of which one in six is deleted immediately.
     assert!(ranges.len() > 1300, "{}", ranges.len());
     for pair in ranges.windows(2) {
         assert!(pair[0].1 <= pair[1].0, "{pair:x?}");
@@ -262,7 +262,7 @@ fn no_two_live_objects_overlap() {
 }
 
 #[farfield::test(cluster = "local:size=64KiB")]
-async fn what_never_fits_is_refused_at_once(ct: &ComputeThread) -> Result<()> {
+async fn an_allocation_larger_than_a_segment_is_refused_immediately(ct: &ComputeThread) -> Result<()> {
     #[remote]
     struct Long {
         words: Tail<u64>,
@@ -280,14 +280,14 @@ async fn what_never_fits_is_refused_at_once(ct: &ComputeThread) -> Result<()> {
 async fn dropped_futures_leave_no_lock_held_and_no_value_torn(ct: &ComputeThread) -> Result<()> {
     let ptr = node(0, ct).await?;
     for polls in 0..40 {
-        // Dropped before it is posted, in flight, or done: the lock is free afterwards.
+        // The future is dropped before its chain is posted, in flight, or completed: the lock is free afterwards.
         drop_after(polls, async { Ok::<(), Error>(ptr.lock().acquire(ct).await?.release().await?) });
         assert!(!ptr.lock().state(ct).await?.is_held(), "after {polls} polls");
         drop_after(polls, ptr.span().write(ct, [u64::from(polls); 3]));
         let [a, b, c] = ptr.span().read(ct).await?;
         assert!(a == b && b == c, "after {polls} polls");
     }
-    // Another task's lock is left alone by one that gives up.
+    // A task that drops its acquisition does not release the lock of another task.
     let gave_up = std::cell::Cell::new(false);
     let tasks = ct.tasks(2, async |task| {
         if task == 0 {
@@ -382,8 +382,8 @@ fn a_lock_excludes_threads_and_tasks() {
     }
 }
 
-/// The segments that 512 objects of 1 KiB of each of 4 threads are on, by the cluster's policy or by that of each call; there are
-/// three memory nodes of two segments.
+/// Each of 4 threads allocates 512 objects of 1 KiB, by the cluster's policy or by that of each call, on three memory nodes of two segments.
+/// Returns the segments of each thread's objects.
 fn segments(url: &str, policy: Option<Policy>) -> Vec<Vec<u16>> {
     let cluster = Cluster::connect(&format!("{url},nodes=3,segments=2,size=4MiB")).unwrap();
     let segments = cluster.run(4, async |ct| {
@@ -393,7 +393,7 @@ fn segments(url: &str, policy: Option<Policy>) -> Vec<Vec<u16>> {
             let page = Page::new_in(site, Page::init([0; 128])).await?.write(ct).await?;
             segments.push(page.address().segment());
         }
-        // Whoever ends leaves memory to the others, wherever it is.
+        // The memory of a thread that ends serves the others, on whatever node it is.
         ct.barrier("all have their memory").await?;
         Ok(segments)
     });
@@ -446,7 +446,7 @@ fn a_policy_without_that_name_is_refused() {
 }
 
 #[test]
-fn who_holds_reclamation_back_is_named() {
+fn reclamation_names_the_thread_that_holds_it_back() {
     Cluster::connect("local:")
         .unwrap()
         .run(3, async |ct| {
@@ -482,7 +482,7 @@ fn who_holds_reclamation_back_is_named() {
 }
 
 #[test]
-fn a_process_that_holds_reclamation_back_is_named() {
+fn reclamation_names_the_process_that_holds_it_back() {
     Cluster::connect("sim:")
         .unwrap()
         .run(3, async |ct| {
@@ -516,8 +516,8 @@ fn a_process_that_holds_reclamation_back_is_named() {
 }
 
 #[test]
-fn a_thread_with_much_garbage_helps() {
-    // One that only retires would ask for an advance 64 objects at a time; with a heap so small each is a reason.
+fn a_thread_with_much_garbage_advances_the_epoch_early() {
+    // A thread requests an advance every 64 retirements. In a heap this small, it does so for each.
     let cluster = Cluster::connect("local:size=64KiB").unwrap();
     cluster
         .run(1, async |ct| {
@@ -533,21 +533,25 @@ fn a_thread_with_much_garbage_helps() {
             Ok(())
         })
         .unwrap();
-    assert_eq!(cluster.clear().unwrap(), 0, "the run has freed it");
+    assert_eq!(cluster.clear().unwrap(), 0, "the run has freed its garbage");
 }
 
 #[farfield::test]
-async fn what_is_no_object_is_neither_freed_nor_retired(ct: &ComputeThread) -> Result<()> {
+async fn an_address_without_an_object_is_neither_freed_nor_retired(ct: &ComputeThread) -> Result<()> {
     let (first, second, third) = (node(1, ct).await?, node(2, ct).await?, node(3, ct).await?);
     let fault = |result: Result<()>| match result {
         Err(Error::InvalidPointer(found)) => found.fault,
         other => panic!("{other:?}"),
     };
     ct.delete(first).await?;
-    assert_eq!(fault(ct.delete(first).await), PointerFault::NoObject, "at once");
+    assert_eq!(fault(ct.delete(first).await), PointerFault::NoObject, "refused in the same call");
     let g = &ct.pin();
     g.sched_reclaim(second.shared(g)).await?;
-    assert_eq!(fault(g.sched_reclaim(second.shared(g)).await), PointerFault::Retired, "at once");
+    assert_eq!(
+        fault(g.sched_reclaim(second.shared(g)).await),
+        PointerFault::Retired,
+        "refused in the same call"
+    );
     if cfg!(debug_assertions) {
         g.sched_reclaim(third.shared(g)).await?;
         assert_eq!(fault(g.sched_reclaim(second.shared(g)).await), PointerFault::Retired);

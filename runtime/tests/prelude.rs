@@ -1,8 +1,8 @@
-//! A structure that names nothing but the prelude: what a first structure needs is there.
+//! A structure that uses only the prelude: it has every item that a first structure needs.
 
 use farfield::prelude::*;
 
-/// A stack's node.
+/// A node of a stack.
 #[remote]
 struct Node {
     value: u64,

@@ -1,4 +1,4 @@
-//! Several runs on one cluster at the same time: what belongs to each, and what is refused.
+//! Several runs on one cluster at the same time: their own barriers, their shared memory, and refused runs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -16,7 +16,7 @@ struct Row {
     words: Tail<u64>,
 }
 
-/// A run whose threads pass barriers of the same names, again and again. Returns how often one was crossed too early.
+/// A run whose threads pass barriers of the same names repeatedly. Returns how often a thread crossed one too early.
 fn pass_barriers(cluster: &Cluster, threads: usize, rounds: usize) -> Result<usize> {
     let (arrived, early) = (AtomicUsize::new(0), AtomicUsize::new(0));
     cluster.run(threads, async |ct| {
@@ -34,7 +34,7 @@ fn pass_barriers(cluster: &Cluster, threads: usize, rounds: usize) -> Result<usi
 }
 
 #[test]
-fn two_runs_at_once_have_barriers_of_their_own() {
+fn concurrent_runs_have_separate_barriers() {
     for url in ["local:", "local:delay=3"] {
         let cluster = Cluster::connect(url).unwrap();
         for repetition in 0..200 {
@@ -51,9 +51,8 @@ fn two_runs_at_once_have_barriers_of_their_own() {
     }
 }
 
-/// A root and a barrier may have the same name, and runs at once one barrier's.
 #[test]
-fn names_of_barriers_are_no_names_of_roots() {
+fn a_root_and_a_barrier_may_have_the_same_name() {
     for url in ["local:", "sim:leaks=ignore"] {
         let cluster = Cluster::connect(url).unwrap();
         cluster
@@ -72,7 +71,7 @@ fn names_of_barriers_are_no_names_of_roots() {
 }
 
 #[test]
-fn a_run_uses_as_many_barriers_as_it_likes() {
+fn a_run_may_use_any_number_of_barriers() {
     Cluster::connect("local:size=64KiB")
         .unwrap()
         .run(2, async |ct| {
@@ -96,9 +95,9 @@ fn a_run_inside_a_run_is_refused() {
                 let error = ct.cluster().run(2, async |ct| ct.barrier("inside").await).unwrap_err();
                 assert!(matches!(error, Error::InvalidArgument { .. }), "{url}: {error}");
                 assert!(error.to_string().contains("inside"), "{url}: {error}");
-                // Another cluster's run depends on nothing of this one.
+                // A run on another cluster is independent of this one.
                 other.run(1, async |ct| ct.barrier("inside").await).or_else(|error| match url {
-                    // Both threads of this run are polled by one of the system's.
+                    // One thread of the system polls both threads of this run.
                     "sim:" => Err(error),
                     _ => Ok(vec![()]),
                 })?;
@@ -110,9 +109,9 @@ fn a_run_inside_a_run_is_refused() {
     }
 }
 
-/// What threads of one run have freed, a thread of another gets in blocks of another size, and the first run's threads know that size.
+/// A thread of one run reuses memory that another run has freed, in blocks of another size. The threads of the first run learn that size.
 #[test]
-fn runs_at_once_share_memory_and_what_is_known_of_it() {
+fn concurrent_runs_share_memory_and_the_sizes_of_blocks() {
     let cluster = Cluster::connect("local:size=1MiB").unwrap();
     let (is_freed, larger) = (AtomicBool::new(false), Mutex::<Option<Vec<RemotePtr<Row>>>>::new(None));
     let row =
@@ -189,7 +188,7 @@ fn the_end_of_one_run_frees_nothing_that_another_may_see() {
             let guard = ct.pin();
             guard.sched_reclaim(root.shared(&guard)).await
         });
-        assert_eq!(cluster.metrics().freed, 0, "the reader's guard is over");
+        assert_eq!(cluster.metrics().freed, 0, "another run is under way");
         is_retired.wait();
         retired.unwrap();
         reader.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Clusters in shared memory: who is let in, what is left over, what is refused.
+//! Clusters in shared memory: access, the remains of ended processes, and refusals.
 
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,7 @@ use farfield::prelude::*;
 use farfield::shm::{MemoryNode, MemoryNodeOptions, Stopper};
 use farfield::{Address, Error, Result};
 
-/// A memory node of this process, with a name of its own.
+/// A memory node in this process, with a name of its own.
 struct Node {
     name: String,
     stopper: Stopper,
@@ -56,7 +56,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.stopper.stop();
         self.serves.take().unwrap().join().unwrap();
-        assert!(!directory(&self.name).exists(), "nothing is left");
+        assert!(!directory(&self.name).exists(), "no file remains");
     }
 }
 
@@ -80,7 +80,7 @@ async fn counter(ct: &ComputeThread) -> Result<RemotePtr<Counter>> {
 }
 
 #[test]
-fn who_connects_later_finds_what_others_have_left() {
+fn a_later_process_finds_the_roots_of_earlier_ones() {
     let node = Node::new("later");
     for round in 1..=3 {
         let cluster = node.connect();
@@ -96,7 +96,7 @@ fn who_connects_later_finds_what_others_have_left() {
 }
 
 #[test]
-fn the_files_are_their_owners_alone() {
+fn only_the_owner_may_access_the_files() {
     let node = Node::new("files");
     let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&user_directory()), 0o700);
@@ -108,7 +108,7 @@ fn the_files_are_their_owners_alone() {
     assert_eq!(files, ["in-use", "socket"], "the memory is in no directory");
 }
 
-/// The descriptors of this process that a memory node of it has of its memory, by the names that /proc has for them.
+/// Returns the descriptors of this process for the memory of its memory node, as paths in `/proc`.
 fn memory_of(node: &Node) -> Vec<PathBuf> {
     let is_memory = |path: &PathBuf| {
         let name = format!("/memfd:farfield-{} ", node.name);
@@ -121,15 +121,15 @@ fn memory_of(node: &Node) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A process of the same user can open the memory by the descriptor of a process that has it, and write to it. It can not take it away, which would
-/// kill all that use it by SIGBUS.
+/// A process of the same user can open the memory through another process's descriptor, and write to it. It can not shrink it, which would kill the
+/// processes that use it by SIGBUS.
 #[test]
-fn nobody_can_truncate_the_memory() {
+fn no_process_can_truncate_the_memory() {
     let node = Node::new("truncate");
     let cluster = node.connect();
     cluster.run(1, async |ct| counter(ct).await?.value().fetch_add(ct, 7).await).unwrap();
     let found = memory_of(&node);
-    let [path] = &found[..] else { panic!("the memory node has one, and its client none: {found:?}") };
+    let [path] = &found[..] else { panic!("the memory node has one descriptor, its client none: {found:?}") };
     let eperm = |refused: std::io::Error| assert_eq!(refused.raw_os_error(), Some(1), "{refused}");
     let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     for bytes in [0, 4096, 1 << 19, 1 << 30] {
@@ -172,7 +172,7 @@ fn several_clusters_of_a_process_share_one_memory() {
     });
 }
 
-/// Runs that are over at once follow each other as fast as they can: nobody misses who has gone on.
+/// Very short runs follow each other without a pause: each process sees that the others have entered the next run.
 #[test]
 fn short_runs_of_several_processes_follow_each_other() {
     let node = Node::new("short");
@@ -196,7 +196,7 @@ fn short_runs_of_several_processes_follow_each_other() {
     });
 }
 
-/// A process has one record, so it is in one run of a group at a time. Runs of its own may be under way beside that.
+/// A process has one record, so it is in one run of a group at a time. It may have other runs, outside the group, at the same time.
 #[test]
 fn a_process_is_in_one_run_of_a_group_at_a_time() {
     let node = Node::new("one-joint");
@@ -230,7 +230,7 @@ fn a_process_is_in_one_run_of_a_group_at_a_time() {
 }
 
 #[test]
-fn parts_that_do_not_fit_together_are_told_so() {
+fn inconsistent_parts_of_a_group_are_refused() {
     let node = Node::new("misfits");
     let local = Cluster::connect("local:").unwrap();
     assert!(local.in_group("test", 0, 1).is_ok());
@@ -244,7 +244,7 @@ fn parts_that_do_not_fit_together_are_told_so() {
             let cluster = node.connect().in_group("test", part, parts).unwrap();
             cluster.run(1, async |ct| ct.barrier("met").await).map(drop)
         };
-        // Until the first is there: it has nobody to agree with before.
+        // Until the first process has taken part 0. Before that, the second one takes it and waits.
         while run(0, 2).map_err(|error| error.to_string())
             != Err("group is part 0 of `test`: another process that is there already has this part".to_owned())
         {
@@ -282,27 +282,27 @@ fn a_name_is_served_once() {
 }
 
 #[test]
-fn what_a_killed_memory_node_leaves_is_removed_once_nobody_uses_it() {
+fn files_of_a_killed_memory_node_are_removed_once_unused() {
     let options = options("stale");
     let left = directory(&options.name);
     fs::create_dir_all(&left).unwrap();
     for path in [&user_directory(), &left] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
     }
-    fs::write(left.join("in-use"), "what was there").unwrap();
+    fs::write(left.join("in-use"), "old content").unwrap();
     fs::write(left.join("socket"), "").unwrap();
-    // As processes that map the memory do.
+    // A shared lock, as processes that map the memory take it.
     let used = fs::File::open(left.join("in-use")).unwrap();
     used.lock_shared().unwrap();
     let refused = MemoryNode::listen(&options).map(drop).unwrap_err().to_string();
     assert!(refused.contains("processes still use its memory"), "{refused}");
-    assert_eq!(fs::read(left.join("in-use")).unwrap(), b"what was there");
+    assert_eq!(fs::read(left.join("in-use")).unwrap(), b"old content");
     drop(used);
     Node::serve(&options).unwrap().connect();
 }
 
 #[test]
-fn what_is_not_there_or_not_ours_is_named() {
+fn invalid_options_and_foreign_directories_are_refused_by_name() {
     let absent = format!("shm:absent-{}", std::process::id());
     assert!(refused(&absent).contains("no memory node serves it; start one: farfield memnode"));
     assert!(refused("shm:a/b").contains("`a/b` is no name"));
@@ -346,13 +346,13 @@ fn what_is_not_there_or_not_ours_is_named() {
         );
         assert!(refused(&url).contains("belongs to another user: 65534"));
     } else {
-        skip::skip("root", "only root can give a directory away, to see it refused");
+        skip::skip("root", "only root can change the owner of a directory");
     }
     fs::remove_dir_all(&open).unwrap();
 }
 
 #[test]
-fn a_secret_keeps_others_out() {
+fn a_client_without_the_secret_is_refused() {
     let file = |name: &str, secret: &str| {
         let path = std::env::temp_dir().join(format!("farfield-{name}-{}", std::process::id()));
         fs::write(&path, secret).unwrap();
@@ -373,7 +373,7 @@ fn a_secret_keeps_others_out() {
 }
 
 #[test]
-fn when_the_memory_node_ends_who_waits_for_others_is_told() {
+fn waits_end_with_an_error_when_the_memory_node_ends() {
     let node = Node::new("mortal");
     let cluster = node.connect();
     let waits = std::thread::spawn(move || {
@@ -403,7 +403,7 @@ struct Cell {
     lock: Lock,
 }
 
-/// Makes a list of so many cells, the last of which is locked by somebody who dies, so to speak.
+/// Publishes a list of `cells` cells. The lock of the first one stays held, as by a thread that died.
 async fn chain_of_cells(ct: &ComputeThread, cells: u64) -> Result<()> {
     let g = &ct.pin();
     let mut next = RemotePtr::NULL;
@@ -426,7 +426,7 @@ async fn values(ct: &ComputeThread) -> Result<Vec<u64>> {
     Ok(values)
 }
 
-/// Two processes with so many threads each meet at a barrier.
+/// Two processes with these numbers of threads meet at a barrier.
 fn meet(node: &Node, threads: [usize; 2]) {
     std::thread::scope(|scope| {
         for (part, threads) in (0..).zip(threads) {
@@ -446,7 +446,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     let into = Node::serve(&large).unwrap();
     let before = from.connect().run(1, async |ct| {
         chain_of_cells(ct, 100).await?;
-        // What no root leads to is not worth keeping.
+        // A checkpoint leaves out objects that are not reachable from a root.
         Cell::new_in(ct, Cell::init(7)).await?.write(ct).await?;
         values(ct).await
     });
@@ -472,10 +472,10 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     assert!(target.restore(&file).unwrap_err().to_string().contains("not empty"));
     let after = target.run(1, async |ct| {
         let live: u64 = ct.heap_use().await?.iter().map(|usage| usage.live_bytes).sum();
-        assert_eq!(live, 100 * 24, "what the root leads to, and nothing else");
+        assert_eq!(live, 100 * 24, "the objects reachable from the root, and no others");
         let root = ct.lookup::<Cell>("cells").await?;
-        assert!(root.lock().state(ct).await?.is_abandoned(), "its owner is not there");
-        // All that is free can be had.
+        assert!(root.lock().state(ct).await?.is_abandoned(), "its owner is not in this cluster");
+        // All free memory can be allocated.
         let mut objects = Vec::new();
         while let Ok(object) = Cell::new_in(ct, Cell::init(1)).await {
             objects.push(object);
@@ -488,7 +488,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     assert_eq!(after.as_ref().unwrap(), before.as_ref().unwrap());
 
     drop(target);
-    // The first run of several processes here has the number of the first one there.
+    // The first run of a group in this cluster has the number of the first one in the source.
     meet(&into, [1, 2]);
 
     let mut small = options("small");
@@ -502,7 +502,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     target.restore(&file).unwrap();
     let after = target.run(1, async |ct| {
         let found = values(ct).await?;
-        // Also of what the smaller ones had no room for.
+        // Memory beyond the source's size can be allocated, too.
         while Cell::new_in(ct, Cell::init(1)).await?.write(ct).await?.address().offset() < 2 << 20 {}
         Ok(found)
     });
@@ -514,7 +514,7 @@ fn a_checkpoint_is_restored_with_its_pointers() {
     fs::remove_file(&file).unwrap();
 }
 
-/// A path in a new folder of this test.
+/// A new folder of this test.
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("farfield-{name}-{}", std::process::id()));
     fs::create_dir(&folder).unwrap();
@@ -526,19 +526,19 @@ fn make_pipe(path: &std::path::Path) {
 }
 
 #[test]
-fn a_checkpoint_is_its_owners_and_follows_no_link() {
+fn a_checkpoint_is_private_and_follows_no_link() {
     let (folder, node) = (folder("private"), Node::new("private"));
     let (file, partial, victim) =
         (folder.join("checkpoint"), folder.join("checkpoint.partial"), folder.join("victim"));
     let cluster = node.connect();
     fs::write(&victim, "precious").unwrap();
     for _ in 0..2 {
-        // What somebody else has put there, to have it written over; and then, to have it replaced.
+        // A link at the partial file's path, as an attacker would place it. The second time, the checkpoint exists.
         std::os::unix::fs::symlink(&victim, &partial).unwrap();
         cluster.checkpoint(&file).unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         assert_eq!(fs::symlink_metadata(&file).unwrap().mode() & 0o170_777, 0o100_600);
-        assert!(fs::symlink_metadata(&partial).is_err(), "nothing is left beside it");
+        assert!(fs::symlink_metadata(&partial).is_err(), "the partial file does not remain");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     }
     fs::create_dir(&partial).unwrap();
@@ -551,7 +551,7 @@ fn a_checkpoint_is_its_owners_and_follows_no_link() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Where this user's clusters are.
+/// The directory of this user's clusters.
 fn clusters() -> PathBuf {
     let me = fs::metadata("/proc/self").unwrap().uid();
     let root = std::env::var_os("FARFIELD_SHM_DIR").map_or_else(|| "/dev/shm".into(), PathBuf::from);
@@ -559,8 +559,8 @@ fn clusters() -> PathBuf {
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_not_waited_for() {
-    // For the directory.
+fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
+    // This node creates the directory.
     let _first = Node::new("first");
     let refused = |options: &MemoryNodeOptions| MemoryNode::listen(options).unwrap_err().to_string();
     let linked = options("linked");
@@ -572,7 +572,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
     assert!(refused(&linked).contains("it is no file"), "{}", refused(&linked));
     fs::remove_file(&lock).unwrap();
 
-    // What is left of a cluster is removed, whatever it is.
+    // The remains of a cluster are removed, also if they are pipes.
     let left = options("left");
     let place = clusters().join(&left.name);
     fs::create_dir(&place).unwrap();
@@ -591,7 +591,7 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_cluster_may_be_called_as_the_lock_of_another() {
+fn a_cluster_may_have_the_name_of_another_ones_lock_file() {
     let first = Node::new("same");
     let mut second = options("same");
     second.name.push_str(".lock");
@@ -609,7 +609,7 @@ async fn record(ct: &ComputeThread) -> Result<RemotePtr<Record>> {
     ct.root_or_init("record", async || Record::new_in(ct, Record::init([0; 3])).await?.write(ct).await).await
 }
 
-/// Leaves the value as a writer does that stops in the middle.
+/// Leaves the value as a writer that stops in the middle.
 async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<()> {
     at.state().write(ct, [5; 3]).await?;
     let word = |address: Address, index: u64| {
@@ -623,7 +623,7 @@ async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result
     Ok(lock.release().await?)
 }
 
-/// By a process that has gone: others are told so, also in a cluster that it is restored in, until the value is written anew.
+/// Readers get an error until the value is written again, also in a cluster into which it is restored.
 #[test]
 fn a_value_that_a_process_has_left_half_written_is_written_anew() {
     let file = std::env::temp_dir().join(format!("farfield-half-written-{}", std::process::id()));
@@ -661,7 +661,7 @@ fn a_value_that_a_process_has_left_half_written_is_written_anew() {
 }
 
 #[test]
-fn what_there_is_to_see_needs_no_types() {
+fn status_and_dumps_need_no_types() {
     let node = Node::new("see");
     let cluster = node.connect();
     let seen = cluster.run(1, async |ct| {
@@ -680,20 +680,20 @@ fn what_there_is_to_see_needs_no_types() {
         text.contains("(\"value\", Plain(\"2\"))") && text.contains("(\"value\", Plain(\"1\"))"),
         "{text}"
     );
-    assert!(!text.contains("(\"value\", Plain(\"0\"))"), "two links away: {text}");
+    assert!(!text.contains("(\"value\", Plain(\"0\"))"), "an object two links away is not dumped: {text}");
     let cluster = node.connect();
     let missing = cluster.run(1, async |ct| ct.dump("moon", 1, 100).await.map(drop));
     assert!(missing.unwrap_err().to_string().contains("no root is named `moon`"));
 }
 
-// ---- what processes leave --------------------------------------------------------------------------------------
+// ---- garbage of ended processes --------------------------------------------------------------------------------
 
 #[remote]
 struct Row {
     words: [u64; 32],
 }
 
-/// Leaves garbage behind: a process retires rows that it has unlinked, and goes while another's guard keeps them from being freed.
+/// Leaves garbage behind: a process retires rows that it has unlinked, and ends while another one's guard keeps them from being freed.
 fn leave_garbage(node: &Node, kept: &Cluster, rows: usize) {
     let (is_pinned, has_left) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
@@ -728,10 +728,10 @@ fn status(cluster: &Cluster) -> farfield::Status {
 }
 
 #[test]
-fn what_a_process_leaves_is_counted_and_waits_for_a_collection() {
+fn garbage_of_an_ended_process_is_counted_and_waits_for_a_collection() {
     let node = Node::new("unswept");
     let kept = node.connect();
-    // Unlinked, and kept without a guard or anything else: allowed where memory is not swept.
+    // An unlinked object that is kept without a guard: allowed where memory is not swept.
     let unlinked = kept.run(1, async |ct| {
         ct.root_or_init("row", async || Row::new_in(ct, Row::init([5; 32])).await?.write(ct).await).await?;
         ct.unpublish::<Row>("row").await
@@ -745,7 +745,7 @@ fn what_a_process_leaves_is_counted_and_waits_for_a_collection() {
         leave_garbage(&node, &kept, 100);
         let seen = status(&kept);
         assert_eq!(seen.uncollected, departures);
-        // And the free blocks that its thread had, which are few.
+        // The garbage, and the few free blocks that its thread had cached.
         assert!((100..105).contains(&(seen.uncollected_bytes / 256 / departures)), "{seen:?}");
     }
     let epoch = status(&kept).epoch;
@@ -753,7 +753,7 @@ fn what_a_process_leaves_is_counted_and_waits_for_a_collection() {
     let seen = status(&kept);
     assert_eq!((seen.uncollected, seen.swept_bytes), (3, 0), "nothing is swept");
     let row = kept.run(1, async |ct| Ok(unlinked.read(&ct.pin()).await?.words));
-    assert_eq!(row.unwrap(), [[5; 32]], "and nothing is lost that a program still uses");
+    assert_eq!(row.unwrap(), [[5; 32]], "no object that a program still uses is freed");
 
     let refused = Cluster::collect(&node.url()).unwrap_err().to_string();
     let pid = std::process::id();
@@ -763,14 +763,14 @@ fn what_a_process_leaves_is_counted_and_waits_for_a_collection() {
     drop(kept);
     let collected = Cluster::collect(&node.url()).unwrap();
     assert!((owed..owed + 4096).contains(&collected), "{collected} bytes came back of {owed}");
-    assert_eq!(Cluster::collect(&node.url()).unwrap(), 0, "nothing is left");
+    assert_eq!(Cluster::collect(&node.url()).unwrap(), 0, "no garbage remains");
     let seen = status(&node.connect());
     assert_eq!((seen.uncollected, seen.uncollected_bytes, seen.collected_bytes), (0, 0, collected));
     assert_eq!(seen.heap[0].live_bytes, 0);
     assert!(Cluster::collect("local:").unwrap_err().to_string().contains("several processes"));
 }
 
-/// By itself a cluster is collected by a process that finds no other.
+/// A process that joins a cluster and finds no other process collects it.
 #[test]
 fn a_process_that_is_alone_collects_when_it_joins() {
     let node = Node::new("alone");
@@ -783,7 +783,7 @@ fn a_process_that_is_alone_collects_when_it_joins() {
 }
 
 #[test]
-fn a_cluster_that_was_made_so_is_swept_while_processes_live() {
+fn a_cluster_made_with_sweeping_is_swept_while_processes_live() {
     let mut options = options("swept");
     options.sweep = true;
     let node = Node::serve(&options).unwrap();

@@ -1,4 +1,4 @@
-//! The simulator from outside: time, order, and what it finds.
+//! The simulator from outside: time, order, and findings.
 
 #![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
 #![allow(clippy::struct_field_names)] // cells of `Cells`, as they are
@@ -10,7 +10,7 @@ use farfield::prelude::*;
 use farfield::sim::{Finding, Simulation};
 use farfield::{Address, RemotePtr};
 
-/// A network on which a round trip takes 2 us and nothing else takes time.
+/// A network on which a round trip takes 2 us and everything else no time.
 const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,compute=0,leaks=ignore";
 
 #[remote]
@@ -39,7 +39,7 @@ fn simulation(url: &str) -> (Cluster, Simulation) {
     (cluster, simulation)
 }
 
-/// What a run on `url` is found guilty of.
+/// Returns the finding of a run on `url`, and its message.
 fn finding(
     url: &str,
     threads: usize,
@@ -58,7 +58,7 @@ fn finding(
 
 // ---- time ------------------------------------------------------------------------------------------------------
 
-/// How long something takes, in nanoseconds.
+/// Returns the virtual time that `work` takes, in nanoseconds.
 async fn nanoseconds<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<u128> {
     let before = ct.now();
     work().await?;
@@ -76,7 +76,7 @@ fn durations_count_round_trips() {
         let g = &ct.pin();
         let cell = |index| root.cells().at(index);
         assert_eq!(nanoseconds(ct, async || cell(0).load(ct).await).await?, 2000);
-        assert_eq!(nanoseconds(ct, async || root.read(g).await).await?, 2000, "whatever its size");
+        assert_eq!(nanoseconds(ct, async || root.read(g).await).await?, 2000, "independent of its size");
         let three = nanoseconds(ct, async || {
             cell(0).store(ct, 1).await?;
             cell(0).fetch_add(ct, 1).await?;
@@ -128,14 +128,10 @@ fn a_nic_rings_one_doorbell_after_another() {
         }
         let spread = async |task: usize| nodes[task].cells().at(0).load(ct).await;
         assert_eq!(nanoseconds(ct, async || ct.tasks(8, spread).await).await?, 2000 + 7 * 500);
-        assert_eq!(
-            nanoseconds(ct, async || spread(0).await).await?,
-            2000,
-            "unless it was busy it takes no time"
-        );
+        assert_eq!(nanoseconds(ct, async || spread(0).await).await?, 2000, "an idle NIC takes no time");
         let together = async |task: usize| nodes[3].cells().at(task).load(ct).await;
         let took = nanoseconds(ct, async || ct.tasks(8, together).await).await?;
-        assert_eq!(took, 2000, "what goes to one memory node at one time shares a doorbell");
+        assert_eq!(took, 2000, "chains that are posted to one memory node at one time share a doorbell");
         Ok(())
     });
 }
@@ -172,7 +168,7 @@ async fn contend(ct: &ComputeThread) -> Result<()> {
 }
 
 #[test]
-fn a_seed_gives_one_trace() {
+fn a_seed_determines_the_trace() {
     let hash = |url: &str| {
         let (cluster, simulation) = simulation(url);
         cluster.run(4, contend).unwrap();
@@ -270,7 +266,7 @@ fn a_read_of_freed_memory_is_found() {
     }
 }
 
-/// The compiler refuses the use of a `Shared` after its guard; `as_ptr` takes the pointer past it, and the simulator sees it.
+/// The compiler refuses a `Shared` after its guard. `as_ptr` returns a pointer without that bound, whose use the simulator reports.
 #[test]
 fn a_plain_pointer_kept_for_longer_than_its_guard_is_found() {
     let (found, report) = finding("sim:seed=4", 1, async |ct| {
@@ -340,10 +336,10 @@ fn a_second_free_is_found() {
 }
 
 #[test]
-fn what_nothing_leads_to_at_the_end_is_found() {
+fn unreachable_objects_at_the_end_are_found() {
     let lose = async |ct: &ComputeThread| {
         let page = Page::new_in(ct, Page::init([1; 16])).await?.write(ct).await?;
-        // A root that leads to it keeps it.
+        // An object that is reachable from a root is no leak.
         if ct.cluster().url().contains("seed=2") {
             cells(ct).await?.cells().at(3).store(ct, page.address().bits()).await?;
         }
@@ -352,7 +348,7 @@ fn what_nothing_leads_to_at_the_end_is_found() {
     let (found, report) = finding("sim:seed=1", 2, lose);
     assert_eq!(found, Finding::Leak);
     assert!(report.contains("the `Page` at") && report.contains("(and 1 more)"), "{report}");
-    assert_eq!(finding("sim:seed=2", 2, lose).0, Finding::Leak, "the second took the first's place");
+    assert_eq!(finding("sim:seed=2", 2, lose).0, Finding::Leak, "the second object has replaced the first");
     Cluster::connect("sim:seed=2").unwrap().run(1, lose).unwrap();
     Cluster::connect("sim:seed=1,leaks=ignore").unwrap().run(1, lose).unwrap();
 }
@@ -385,7 +381,7 @@ fn a_lock_that_is_never_released_is_reported() {
 }
 
 #[test]
-fn giving_way_for_ever_is_reported() {
+fn endless_yielding_is_reported() {
     let (found, _) = finding("sim:", 1, async |ct| {
         let root = cells(ct).await?;
         while root.cells().at(0).load(ct).await? == 0 {
@@ -444,16 +440,16 @@ fn one_run_at_a_time() {
         Err(Error::InvalidArgument(argument)) => Ok(argument.to_string()),
         other => panic!("{other:?}"),
     };
-    // On another thread of the system: inside a run every run is refused.
+    // On another thread of the system, since a run inside a run is always refused.
     let refused = cluster.run(1, async |_| std::thread::scope(|scope| scope.spawn(second).join().unwrap()));
     assert!(refused.unwrap()[0].contains("one run at a time"));
 }
 
 // ---- cancellation ----------------------------------------------------------------------------------------------
 
-/// Chains overtake each other; what undoes an operation must not overtake it.
+/// Chains overtake each other, but a compensation must not overtake the operation that it undoes.
 #[farfield::test(sim, cluster = "sim:jitter=100%,limit=1s", seeds = 0..200)]
-async fn an_acquisition_that_is_dropped_in_flight_gives_the_lock_back(ct: &ComputeThread) -> Result<()> {
+async fn an_acquisition_that_is_dropped_in_flight_releases_the_lock(ct: &ComputeThread) -> Result<()> {
     let root = cells(ct).await?;
     {
         let mut acquisition = std::pin::pin!(root.lock().acquire(ct));

@@ -1,4 +1,4 @@
-//! The model of computing: what a thread's own work takes of virtual time.
+//! The model of computing: the virtual time of a thread's own work.
 
 #![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
 #![allow(clippy::cast_precision_loss)] // far below 2^52
@@ -9,7 +9,7 @@ use farfield::prelude::*;
 use farfield::sim::Work;
 use farfield::{Cached, RemotePtr};
 
-/// A network without noise, on which computing costs what stands here.
+/// A network without jitter, and the costs of computing.
 const NETWORK: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,leaks=ignore";
 const COSTS: &str = "compute=posted:100ns+completed:30ns+cached:7ns+served:50ns";
 
@@ -23,7 +23,7 @@ async fn counter(ct: &ComputeThread) -> Result<RemotePtr<Counter>> {
     Counter::new_in(ct, Counter::init(7)).await?.write(ct).await
 }
 
-/// What `body` takes of virtual time, in nanoseconds, on one thread.
+/// Returns the virtual time that `body` takes on one thread, in nanoseconds.
 fn took(compute: &str, body: impl AsyncFn(&ComputeThread, RemotePtr<Counter>) -> Result<()> + Sync) -> u128 {
     let cluster = Cluster::connect(&format!("{NETWORK},{compute}")).unwrap();
     let took = cluster.run(1, async |ct| {
@@ -124,7 +124,7 @@ fn a_hit_of_a_cache_costs_and_a_miss_costs_a_round_trip() {
 }
 
 #[test]
-fn a_program_says_what_else_it_does() {
+fn a_program_declares_its_other_work() {
     let works = async |ct: &ComputeThread, _: RemotePtr<Counter>| {
         ct.compute(Work::RequestServed);
         ct.compute(Work::CachedAccess);
@@ -133,7 +133,7 @@ fn a_program_says_what_else_it_does() {
     };
     assert_eq!(took(COSTS, works), 50 + 7 + 3000);
     assert_eq!(took("compute=0", works), 0, "exact counts stay exact");
-    // What a thread computes last is part of the run.
+    // Work after the last operation is part of the run.
     let cluster = Cluster::connect(NETWORK).unwrap();
     cluster
         .run(1, async |ct| {
@@ -144,7 +144,7 @@ fn a_program_says_what_else_it_does() {
     assert_eq!(cluster.simulation().unwrap().now(), Duration::from_millis(5));
 }
 
-/// Operations a microsecond by one thread with so many tasks.
+/// Operations per microsecond by one thread with `tasks` tasks.
 fn speed(tasks: usize, compute: &str) -> f64 {
     const OPERATIONS: usize = 320;
     let took = took(compute, async |ct, counter| {
@@ -159,7 +159,7 @@ fn speed(tasks: usize, compute: &str) -> f64 {
     OPERATIONS as f64 * 1000.0 / took as f64
 }
 
-/// A thread does one operation in 130 ns at most: 16 tasks keep it busy, and more bring nothing. Where computing is free, they always do.
+/// A thread needs 130 ns for an operation, so 16 tasks keep it busy and more tasks do not help. Where computing is free, they always help.
 #[test]
 fn tasks_speed_a_thread_up_until_it_computes_all_the_time() {
     let speed_up = |tasks, compute| speed(tasks, compute) / speed(1, compute);
@@ -173,7 +173,7 @@ fn tasks_speed_a_thread_up_until_it_computes_all_the_time() {
 }
 
 #[test]
-fn a_seed_stands_for_one_run_also_with_computing() {
+fn a_seed_determines_the_run_also_with_computing() {
     let run = |seed: u64| {
         let cluster = Cluster::connect(&format!("sim:seed={seed},stall=3%,leaks=ignore")).unwrap();
         cluster

@@ -1,4 +1,4 @@
-//! Faults: what happens to those who are hit, and to the others.
+//! Faults: their effect on the threads and nodes that they hit, and on others.
 
 #![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
 
@@ -53,24 +53,24 @@ fn a_thread_dies_at_the_operation_that_the_script_names() {
         let died =
             trace.lines().position(|line| line.contains("compute node dies")).expect("it is in the trace");
         let after = trace.lines().skip(died).filter(|line| line.contains("  1.0  ")).count();
-        assert_eq!(after, 1, "nothing but its own death:\n{trace}");
+        assert_eq!(after, 1, "only its own death:\n{trace}");
     }
 }
 
 #[test]
-fn a_run_that_expects_all_threads_says_who_died() {
+fn a_run_that_needs_all_threads_names_the_dead_one() {
     let (cluster, simulation) = simulation("sim:");
     simulation.inject(Fault::crash(1));
     match cluster.run(2, async |ct| ct.barrier("all").await) {
         Err(Error::ComputeNodeDied(died)) => assert_eq!(died.thread, 1),
         other => panic!("{other:?}"),
     }
-    // The fault is over; the next run's threads are new.
+    // The fault is over, and the next run has new threads.
     cluster.run(2, async |ct| ct.barrier("all").await).unwrap();
 }
 
 #[test]
-fn a_barrier_does_not_wait_for_the_dead() {
+fn a_barrier_does_not_wait_for_dead_threads() {
     let (cluster, simulation) = simulation("sim:");
     simulation.inject(Fault::crash(0).at(Duration::from_micros(3)));
     match cluster.run_surviving(2, async |ct| ct.barrier("all").await) {
@@ -79,9 +79,9 @@ fn a_barrier_does_not_wait_for_the_dead() {
     }
 }
 
-/// The lock of a thread that died goes to those who wait, each of whom is told so until one says that all is well.
+/// The lock of a dead thread passes to the waiting threads. Each one's guard needs recovery until one calls `recovered`.
 #[test]
-fn the_lock_of_a_dead_thread_is_taken_from_it() {
+fn the_lock_of_a_dead_thread_is_taken_over() {
     for seed in 0..50 {
         let (cluster, simulation) = simulation(&format!("sim:seed={seed}"));
         let told = cluster.run_surviving(4, async |ct| {
@@ -102,7 +102,7 @@ fn the_lock_of_a_dead_thread_is_taken_from_it() {
             assert_eq!(owner.owner(), Some(ct.id()));
             let told = lock.needs_recovery();
             if told && root.value().fetch_add(ct, 1).await? == 2 {
-                // The second to be told puts it right.
+                // The second owner recovers the data.
                 lock.recovered();
                 drop(lock);
             } else {
@@ -116,9 +116,9 @@ fn the_lock_of_a_dead_thread_is_taken_from_it() {
     }
 }
 
-/// Also where it is one of several that are taken together.
+/// Also if it is one of several locks that are taken together.
 #[test]
-fn several_locks_of_which_a_dead_thread_has_one_are_taken_together() {
+fn several_locks_are_taken_together_though_a_dead_thread_holds_one() {
     let (cluster, _) = simulation("sim:");
     let ended = cluster.run_surviving(3, async |ct| {
         let cells = [cell(ct, "one", 0).await?, cell(ct, "other", 0).await?];
@@ -147,10 +147,10 @@ fn several_locks_of_which_a_dead_thread_has_one_are_taken_together() {
     assert_eq!(ended.unwrap().iter().flatten().count(), 2);
 }
 
-/// Wherever it dies on the way from the claim to the root: one of the others makes it, and all find the same.
+/// The thread dies at any point between the claim and the root: another one creates the root, and all find the same.
 #[test]
-fn a_name_that_a_dead_thread_has_claimed_is_given_to_the_next() {
-    let mut made_by_the_dead = 0;
+fn a_name_claimed_by_a_dead_thread_passes_to_the_next_claimant() {
+    let mut made_before_the_death = 0;
     for time in 0..120 {
         let (cluster, simulation) = simulation(&format!("sim:seed={time},jitter=50%,leaks=ignore"));
         // Thread 1 comes first.
@@ -170,13 +170,16 @@ fn a_name_that_a_dead_thread_has_claimed_is_given_to_the_next() {
         let ended: Vec<_> =
             ended.unwrap_or_else(|error| panic!("{time}: {error}")).into_iter().flatten().collect();
         assert!(ended.len() == 2 && ended[0] == ended[1], "{time}: {ended:?}");
-        made_by_the_dead += u32::from(ended[0].1 == 1);
+        made_before_the_death += u32::from(ended[0].1 == 1);
     }
-    assert!((10..110).contains(&made_by_the_dead), "it died before and after: {made_by_the_dead} of 120");
+    assert!(
+        (10..110).contains(&made_before_the_death),
+        "threads died before and after they created the root: {made_before_the_death} of 120"
+    );
 }
 
 #[test]
-fn who_waits_for_a_lock_that_nobody_gives_back_is_told_so() {
+fn a_wait_for_a_lock_that_is_never_released_is_reported() {
     let (cluster, simulation) = simulation("sim:");
     let run = cluster.run_surviving(3, async |ct| {
         let root = cell(ct, "cell", 0).await?;
@@ -198,11 +201,11 @@ fn who_waits_for_a_lock_that_nobody_gives_back_is_told_so() {
     assert!(report.contains("Cell.lock free -> held by thread 0 failed: it is held by thread 2"), "{report}");
     let trace = simulation.trace(1000);
     let lines = trace.lines().count();
-    assert!(lines < 60, "repetitions are left out: {lines}");
+    assert!(lines < 60, "repetitions are omitted: {lines}");
 }
 
 #[test]
-fn who_is_pinned_and_dies_is_evicted_and_reclamation_goes_on() {
+fn a_pinned_thread_that_dies_is_evicted_and_reclamation_continues() {
     let (cluster, _) = simulation("sim:size=1MiB");
     let freed = cluster.run_surviving(2, async |ct| {
         let root = cell(ct, "cell", 0).await?;
@@ -222,9 +225,9 @@ fn who_is_pinned_and_dies_is_evicted_and_reclamation_goes_on() {
         Ok(ct.metrics().freed)
     });
     let [Some(freed), None] = freed.unwrap()[..] else { panic!("thread 1 has died") };
-    assert!(freed >= 490, "all but the last few: {freed}");
+    assert!(freed >= 490, "all objects but the last few: {freed}");
     let metrics = cluster.metrics();
-    assert_eq!(metrics.reclaimed, 500, "the rest when the run had ended");
+    assert_eq!(metrics.reclaimed, 500, "the others at the end of the run");
 }
 
 #[test]
@@ -244,7 +247,7 @@ fn a_stalled_thread_comes_back() {
 }
 
 #[test]
-fn threads_of_one_compute_node_share_its_fate() {
+fn threads_of_one_compute_node_die_together() {
     let (cluster, simulation) = simulation("sim:threads-per-node=2");
     simulation.inject(Fault::crash(1));
     let returned = cluster.run_surviving(6, async |ct| Ok(ct.index())).unwrap();
@@ -264,7 +267,7 @@ fn a_dead_memory_node_is_unreachable_within_the_timeout() {
         assert_eq!((ct.now() - before).as_micros(), 30);
         here.value().load(ct).await
     });
-    assert_eq!(run.unwrap(), [0], "the other is there");
+    assert_eq!(run.unwrap(), [0], "the other memory node is reachable");
 }
 
 #[test]
@@ -283,7 +286,7 @@ fn a_cut_link_delays_or_fails_what_crosses_it() {
         assert_eq!(unreachable_node(add().await), 1);
         assert_eq!((ct.now() - before).as_micros(), 100);
         ct.sleep(Duration::from_micros(150)).await;
-        // Cut when the operation is done and its answer is not there yet.
+        // The link is cut after the operation has been executed, and before its answer arrives.
         simulation
             .inject(Fault::cut(0, 1, Duration::from_micros(200)).at(ct.now() + Duration::from_micros(1)));
         assert_eq!(unreachable_node(add().await), 1);
@@ -316,8 +319,8 @@ fn a_slow_memory_node_is_slow() {
 
 // ---- faults by chance ------------------------------------------------------------------------------------------
 
-/// Every kind of fault, often; whatever happens, a run ends, and not with an unknown error. A lock that could not be released is
-/// released once its memory node can be reached, and the lock of a dead thread is taken from it.
+/// Every kind of fault, often: each run ends, with results or known errors. A lock that could not be released is released once its
+/// memory node can be reached, and the lock of a dead thread is taken over.
 #[test]
 fn faults_by_chance_end_in_results_and_known_errors() {
     let mut dead = 0;

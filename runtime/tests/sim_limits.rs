@@ -1,4 +1,4 @@
-//! How large a simulated run can be, and that a larger one is refused before anything of it happens.
+//! The limits of a simulated run. A larger run is refused before it begins.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ struct Counter {
     value: Atomic<u64>,
 }
 
-/// The refusal of a run, of which no thread has begun and nothing has happened in virtual time.
+/// Returns the refusal of a run, after checking that no thread has begun and no virtual time has passed.
 fn refused(url: &str, threads: usize) -> String {
     let cluster = Cluster::connect(url).unwrap();
     let simulation = cluster.simulation().unwrap();
@@ -40,7 +40,7 @@ fn a_run_that_is_too_large_is_refused_before_it_begins() {
     assert!(refused("sim:", 0).contains("at least one thread"));
 }
 
-/// Two thousand threads meet and count, as many compute nodes and as few.
+/// Two thousand threads meet and count, on as many compute nodes and on few.
 #[test]
 fn thousands_of_threads_count() {
     for threads_per_node in [1, 100] {

@@ -1,4 +1,4 @@
-//! Eager reclamation in the simulator: it finds what outlives its grace period, and nothing else.
+//! Eager reclamation in the simulator: it finds uses of objects after their grace period, and no correct program.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use farfield::prelude::*;
 use farfield::sim::{Fault, Finding};
 use farfield::{Address, RemotePtr};
 
-/// A Treiber stack with its mistakes, if any.
+/// A Treiber stack, with a planted mistake or without.
 #[remote]
 struct Stack {
     top: Link<Item>,
@@ -19,11 +19,11 @@ struct Item {
     next: Link<Item>,
 }
 
-/// What `pop` does wrong.
+/// The mistake of `pop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pop {
     Right,
-    /// It keeps a plain pointer while it sleeps without a guard, and goes on with it under the next.
+    /// It keeps a plain pointer while it sleeps without a guard, and uses it under the next guard.
     KeepsPointer,
     /// It retires the node under one guard and unlinks it under the next.
     RetiresUnderAnEarlierGuard,
@@ -72,7 +72,7 @@ async fn pop(stack: RemotePtr<Stack>, how: Pop, ct: &ComputeThread) -> Result<Op
     }
 }
 
-/// A register whose item one thread replaces and others read. The item is retired and unlinked in this order or that.
+/// One thread replaces the item of a register that others read. The item is retired before it is unlinked, or after.
 async fn replace(stack: RemotePtr<Stack>, how: Pop, ct: &ComputeThread) -> Result<()> {
     let fresh = Item::new_in(ct, Item::init(7)).await?;
     let mut g = ct.pin();
@@ -143,7 +143,7 @@ async fn misuse(ct: &ComputeThread, how: Pop) -> Result<()> {
     }
 }
 
-/// The first of some seeds under which a use of freed memory is found, and what is said then. Anything else that is found fails.
+/// Returns the first seed under which a use of freed memory is found, and the message. Any other finding fails the test.
 fn first_found(options: &str, seeds: std::ops::Range<u64>, how: Pop) -> Option<(u64, String)> {
     seeds.into_iter().find_map(|seed| {
         let cluster = Cluster::connect(&format!("sim:seed={seed},limit=1s{options}")).unwrap();
@@ -157,9 +157,9 @@ fn first_found(options: &str, seeds: std::ops::Range<u64>, how: Pop) -> Option<(
     })
 }
 
-/// Each is found under default options, where one process a thread and steps as on real fabrics find it under none of these seeds.
+/// Each mistake is found under default options. With lazy reclamation and one thread per process, none of these seeds finds it.
 #[test]
-fn what_outlives_its_grace_period_is_found_within_few_seeds() {
+fn uses_after_the_grace_period_are_found_within_few_seeds() {
     for how in [Pop::KeepsPointer, Pop::RetiresUnderAnEarlierGuard] {
         for layout in ["", ",threads-per-node=2", ",threads-per-node=3"] {
             let (seed, said) = first_found(layout, 0..1000, how).unwrap_or_else(|| panic!("{how:?}{layout}"));
@@ -169,11 +169,11 @@ fn what_outlives_its_grace_period_is_found_within_few_seeds() {
         }
         let lazy = ",reclaim=lazy,threads-per-node=1";
         let seeds = 0..if cfg!(debug_assertions) { 100 } else { 1000 };
-        assert_eq!(first_found(lazy, seeds, how), None, "{how:?}: then this test shows nothing");
+        assert_eq!(first_found(lazy, seeds, how), None, "{how:?}: lazy reclamation finds the mistake, too");
     }
 }
 
-/// What is retired before it is unlinked, under the same guard, is protected by the tag; but not if its thread dies in between.
+/// The tag protects an object that is retired before it is unlinked, under the same guard, unless its thread dies in between.
 #[test]
 fn retiring_before_unlinking_under_one_guard_is_safe_until_the_thread_dies() {
     let seeds = 0..if cfg!(debug_assertions) { 200 } else { 2000 };
@@ -187,8 +187,8 @@ async fn until(ct: &ComputeThread, began: Duration, microseconds: u64) {
     ct.sleep((began + Duration::from_micros(microseconds)).saturating_sub(ct.now())).await;
 }
 
-/// Nor is it if another task has the older guard, by which the tag is reckoned, and drops it in between. The same with the order
-/// that is asked for is right.
+/// The tag is that of the thread's oldest guard. If another task drops that guard in between, the object is not protected. In the
+/// documented order, it is.
 #[test]
 fn retiring_before_unlinking_is_found_where_another_task_has_the_older_guard() {
     for (unlinks_first, expected) in [(true, None), (false, Some(Finding::UseAfterFree))] {
@@ -206,7 +206,7 @@ fn retiring_before_unlinking_is_found_where_another_task_has_the_older_guard() {
                     return item.value().read(g).await.map(drop);
                 }
                 let task = async |task| {
-                    // The older guard, while which the epoch goes up once, for the sake of another object.
+                    // The older guard. The epoch advances once under it, because another object is retired.
                     if task == 0 {
                         let g = &ct.pin();
                         let other = Item::new_in(ct, Item::init(9)).await?.write(ct).await?;
@@ -240,7 +240,7 @@ fn retiring_before_unlinking_is_found_where_another_task_has_the_older_guard() {
 }
 
 #[test]
-fn what_is_right_is_not_reported() {
+fn correct_programs_are_not_reported() {
     let seeds = 0..if cfg!(debug_assertions) { 100 } else { 4000 };
     for layout in ["", ",threads-per-node=2", ",threads-per-node=3"] {
         for options in
@@ -248,7 +248,7 @@ fn what_is_right_is_not_reported() {
         {
             let all = format!("{layout}{options}");
             if options.contains("cut") {
-                found_in_spite_of_faults(&all, seeds.clone());
+                assert_no_finding_with_faults(&all, seeds.clone());
             } else {
                 assert_eq!(first_found(&all, seeds.clone(), Pop::Right), None, "{all}");
             }
@@ -256,8 +256,8 @@ fn what_is_right_is_not_reported() {
     }
 }
 
-/// As [`first_found`], where operations may fail.
-fn found_in_spite_of_faults(options: &str, seeds: std::ops::Range<u64>) {
+/// Checks that no seed has a finding, with faults that make operations fail.
+fn assert_no_finding_with_faults(options: &str, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let cluster = Cluster::connect(&format!("sim:seed={seed},limit=1s{options}")).unwrap();
         match cluster.run_surviving(3, async |ct| misuse(ct, Pop::Right).await) {
@@ -267,7 +267,7 @@ fn found_in_spite_of_faults(options: &str, seeds: std::ops::Range<u64>) {
     }
 }
 
-/// The addresses that a thread gets that frees an object and allocates one of its size, again and again.
+/// Returns the addresses that a thread gets when it repeatedly allocates an object of one size and frees it.
 fn addresses(options: &str) -> Vec<Address> {
     let cluster = Cluster::connect(&format!("sim:{options}")).unwrap();
     let run = cluster.run(1, async |ct| {
@@ -288,18 +288,18 @@ fn distinct(addresses: &[Address]) -> usize {
 }
 
 #[test]
-fn freed_blocks_are_handed_out_at_once_or_never() {
-    assert_eq!(distinct(&addresses("reuse=at-once")), 1, "the block that was freed last is the next");
+fn freed_blocks_are_reused_immediately_or_never() {
+    assert_eq!(distinct(&addresses("reuse=at-once")), 1, "the block that was freed last is reused first");
     assert_eq!(distinct(&addresses("reuse=never")), 20);
-    assert_eq!(distinct(&addresses("reclaim=lazy")), 20, "nothing is freed so soon");
+    assert_eq!(distinct(&addresses("reclaim=lazy")), 20, "no object is freed so soon");
     let at_once = |seed: &u64| distinct(&addresses(&format!("seed={seed}"))) == 1;
     let drawn = (0..40).filter(at_once).count();
-    assert!((10..30).contains(&drawn), "{drawn} of 40 seeds use blocks again");
+    assert!((10..30).contains(&drawn), "{drawn} of 40 seeds reuse blocks");
 }
 
-/// In memory for a few objects what is kept out of use is used before anything fails.
+/// In memory for a few objects, quarantined blocks are reused before an allocation fails.
 #[test]
-fn blocks_that_are_kept_out_of_use_are_used_when_memory_is_short() {
+fn quarantined_blocks_are_reused_when_memory_is_short() {
     for threads in [1, 3] {
         let cluster = Cluster::connect("sim:size=40KiB,reuse=never,threads-per-node=2").unwrap();
         let run = cluster.run(threads, async |ct| {
@@ -320,7 +320,7 @@ struct Long {
 }
 
 #[test]
-fn a_seed_gives_one_trace_however_blocks_are_used_again() {
+fn a_seed_determines_the_trace_under_each_policy_of_reuse() {
     let hash = |url: &str| {
         let cluster = Cluster::connect(url).unwrap();
         cluster.run(3, async |ct| use_stack(ct, Pop::Right).await).unwrap();
@@ -334,9 +334,9 @@ fn a_seed_gives_one_trace_however_blocks_are_used_again() {
     }
 }
 
-/// What a guard protects stays, whatever others do.
+/// Objects under a guard are not freed while other threads retire and reclaim.
 #[test]
-fn a_guard_holds_back_what_was_reachable_under_it() {
+fn a_guard_protects_objects_reachable_under_it() {
     for layout in [1, 2] {
         let cluster = Cluster::connect(&format!("sim:threads-per-node={layout}")).unwrap();
         let run = cluster.run(2, async |ct| {
@@ -362,12 +362,12 @@ fn a_guard_holds_back_what_was_reachable_under_it() {
         let epochs = run.unwrap();
         assert!(
             epochs[0] >= epochs[1] + 2,
-            "{layout}: {epochs:?}: when the guard was gone everything expired"
+            "{layout}: {epochs:?}: all grace periods end after the guard is dropped"
         );
     }
 }
 
-/// A thread that dies with a guard holds nothing back once it is known to be gone.
+/// The guard of a dead thread holds nothing back once the thread is evicted.
 #[test]
 fn a_dead_threads_guard_holds_nothing_back() {
     for layout in [1, 2] {
@@ -396,11 +396,11 @@ fn a_dead_threads_guard_holds_nothing_back() {
 }
 
 #[test]
-fn a_planted_bug_of_ours_is_found_at_once() {
+fn a_planted_early_reclamation_is_found_within_twenty_seeds() {
     let found = (0..20).find_map(|seed| {
         let cluster = Cluster::connect(&format!("sim:seed={seed},plant=early-reclamation")).unwrap();
         cluster.run(3, async |ct| use_register(ct, Pop::Right).await).err()
     });
-    let error = found.expect("memory that is freed too early is used").to_string();
+    let error = found.expect("a use of memory that was freed too early").to_string();
     assert!(error.starts_with("use after free") || error.contains("use after free"), "{error}");
 }

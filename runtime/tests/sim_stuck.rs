@@ -1,4 +1,4 @@
-//! Runs that do not get on: what the simulator finds, how soon, and what it says of them; and honest runs that it must let go on.
+//! Runs without progress: the simulator's findings, their times and their reports; and runs with progress, which it must not end.
 
 #![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
 
@@ -11,7 +11,7 @@ use farfield::sim::{Fault, Finding, Simulation};
 use futures_util::future::try_join;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-/// A network on which a round trip takes 2 us and nothing else takes time.
+/// A network on which a round trip takes 2 us and everything else no time.
 const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,limit=1s,leaks=ignore";
 
 #[remote]
@@ -31,7 +31,7 @@ async fn table(ct: &ComputeThread) -> Result<RemotePtr<Table>> {
     ct.root_or_init("table", async || Table::new_in(ct, Table::init()).await?.write(ct).await).await
 }
 
-/// What a run on `url` is found guilty of, when, and what is said of it.
+/// Returns the finding of a run on `url`, its time, its report, and the simulation.
 #[track_caller]
 fn found(
     url: &str,
@@ -52,12 +52,12 @@ fn found(
 
 // ---- livelocks -------------------------------------------------------------------------------------------------
 
-/// Thread 0 and thread 1 take their own lock, try the other's, give back and start over.
-async fn politely(ct: &ComputeThread, root: RemotePtr<Table>) -> Result<bool> {
+/// Thread 0 and thread 1 take their own lock, try the other's, release both and start over.
+async fn lock_politely(ct: &ComputeThread, root: RemotePtr<Table>) -> Result<bool> {
     let (mine, other) = (ct.index() % 2, 1 - ct.index() % 2);
     let first = root.locks().at(mine).acquire(ct).await?;
     let second = root.locks().at(other).try_acquire(ct).await?;
-    // Nobody says that it is anybody's turn.
+    // The condition is never met: no thread stores 1.
     let is_done = second.is_some() && root.words().at(mine).load(ct).await? == 1;
     if let Some(second) = second {
         second.release().await?;
@@ -66,7 +66,7 @@ async fn politely(ct: &ComputeThread, root: RemotePtr<Table>) -> Result<bool> {
     Ok(is_done)
 }
 
-/// Makes a node and retires it: epochs advance, and blocks come and go.
+/// Allocates a node and retires it: epochs advance, and blocks are reused.
 async fn litter(ct: &ComputeThread) -> Result<()> {
     let g = &ct.pin();
     let node = Node::new_in(g, Node::init(7)).await?.write(g).await?;
@@ -75,12 +75,12 @@ async fn litter(ct: &ComputeThread) -> Result<()> {
 }
 
 #[test]
-fn locks_that_are_taken_and_given_back_for_ever_are_no_progress() {
+fn endless_locking_and_releasing_is_a_livelock() {
     for url in [EXACT, "sim:limit=1s,seed=3", "sim:limit=1s,seed=4,jitter=90%"] {
         let (finding, at, report, _) = found(url, 2, async |ct| {
             let root = table(ct).await?;
             let mut backoff = ct.backoff();
-            while !politely(ct, root).await? {
+            while !lock_politely(ct, root).await? {
                 backoff.wait().await;
             }
             Ok(())
@@ -92,11 +92,11 @@ fn locks_that_are_taken_and_given_back_for_ever_are_no_progress() {
 }
 
 #[test]
-fn nor_are_they_without_a_backoff() {
+fn endless_locking_without_a_backoff_is_a_livelock() {
     for url in [EXACT, "sim:limit=1s,seed=3,jitter=50%"] {
         let (finding, at, report, _) = found(url, 2, async |ct| {
             let root = table(ct).await?;
-            while !politely(ct, root).await? {}
+            while !lock_politely(ct, root).await? {}
             Ok(())
         });
         assert_eq!(finding, Finding::Livelock, "{report}");
@@ -105,12 +105,12 @@ fn nor_are_they_without_a_backoff() {
 }
 
 #[test]
-fn nor_are_epochs_that_advance_and_blocks_that_come_and_go() {
+fn advancing_epochs_and_reused_blocks_are_no_progress() {
     for (url, backs_off) in [("sim:limit=1s", true), ("sim:limit=1s", false), (EXACT, false)] {
         let (finding, at, report, simulation) = found(url, 2, async |ct| {
             let root = table(ct).await?;
             let mut backoff = ct.backoff();
-            while !politely(ct, root).await? {
+            while !lock_politely(ct, root).await? {
                 litter(ct).await?;
                 if backs_off {
                     backoff.wait().await;
@@ -125,7 +125,7 @@ fn nor_are_epochs_that_advance_and_blocks_that_come_and_go() {
 }
 
 #[test]
-fn a_bare_loop_that_waits_for_what_never_comes_is_found() {
+fn a_bare_loop_that_waits_forever_is_a_livelock() {
     let (finding, at, report, _) = found("sim:limit=1s", 3, async |ct| {
         let root = table(ct).await?;
         while root.words().at(3).compare_exchange(ct, 1, 2).await?.is_err() {}
@@ -136,7 +136,7 @@ fn a_bare_loop_that_waits_for_what_never_comes_is_found() {
 }
 
 #[test]
-fn a_new_backoff_for_each_wait_is_backing_off_all_the_same() {
+fn a_new_backoff_for_each_wait_counts_as_backing_off() {
     let (finding, at, report, _) = found("sim:", 2, async |ct| {
         let root = table(ct).await?;
         while root.words().at(3).load(ct).await? == 0 {
@@ -148,7 +148,7 @@ fn a_new_backoff_for_each_wait_is_backing_off_all_the_same() {
     assert!(at < Duration::from_millis(25), "{report}");
 }
 
-/// A loop of each kind, and a thread that is lost.
+/// Two kinds of loop, and a thread that waits forever.
 #[test]
 fn threads_may_be_stuck_in_different_ways() {
     let (finding, _, report, _) = found("sim:limit=1s", 4, async |ct| {
@@ -158,7 +158,7 @@ fn threads_may_be_stuck_in_different_ways() {
             1 => drop(ct.barrier("never").await),
             2 => {
                 let mut backoff = ct.backoff();
-                while !politely(ct, root).await? {
+                while !lock_politely(ct, root).await? {
                     backoff.wait().await;
                 }
             }
@@ -169,7 +169,7 @@ fn threads_may_be_stuck_in_different_ways() {
     assert_eq!(finding, Finding::Livelock, "{report}");
 }
 
-/// Every future of a thread has to be in a loop.
+/// A thread makes no progress if each of its futures is in a loop.
 #[test]
 fn tasks_that_are_all_in_loops_are_stuck() {
     let (finding, _, report, _) = found("sim:limit=1s", 2, async |ct| {
@@ -187,7 +187,7 @@ fn tasks_that_are_all_in_loops_are_stuck() {
     assert_eq!(finding, Finding::Livelock, "{report}");
 }
 
-// ---- who starves -----------------------------------------------------------------------------------------------
+// ---- starvation ------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_task_that_starves_among_busy_ones_is_named() {
@@ -202,7 +202,7 @@ fn a_task_that_starves_among_busy_ones_is_named() {
         let mut backoff = ct.backoff();
         loop {
             let seen = word.load(ct).await?;
-            // It is slow, so its exchange always comes too late.
+            // The task is slow, so its exchange always fails.
             for _ in 0..5 {
                 root.words().at(1).load(ct).await?;
             }
@@ -217,7 +217,7 @@ fn a_task_that_starves_among_busy_ones_is_named() {
     assert!(report.contains("task 0 of thread 0 has failed"), "{report}");
 }
 
-// ---- honest runs -----------------------------------------------------------------------------------------------
+// ---- runs with progress ----------------------------------------------------------------------------------------
 
 fn honest(url: &str, threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
     let run = Cluster::connect(url).unwrap().run_surviving(threads, body);
@@ -227,7 +227,7 @@ fn honest(url: &str, threads: usize, body: impl AsyncFn(&ComputeThread) -> Resul
 }
 
 #[test]
-fn a_long_operation_that_others_wait_for_is_none() {
+fn a_long_operation_that_others_wait_for_is_not_reported() {
     for tasks in [1, 3] {
         honest("sim:leaks=ignore", 4, async |ct| {
             let root = table(ct).await?;
@@ -252,7 +252,7 @@ fn a_long_operation_that_others_wait_for_is_none() {
 }
 
 #[test]
-fn who_sleeps_and_will_resolve_it_is_waited_for() {
+fn a_wait_that_a_sleeping_thread_will_end_is_not_reported() {
     for joined in [false, true] {
         honest("sim:leaks=ignore", 3, async |ct| {
             let root = table(ct).await?;
@@ -262,7 +262,7 @@ fn who_sleeps_and_will_resolve_it_is_waited_for() {
                     root.words().at(0).store(ct, 1).await
                 };
                 if joined {
-                    // One future of the thread goes round while the other sleeps.
+                    // One future of the thread loops while the other sleeps.
                     let rounds = async {
                         while root.words().at(0).load(ct).await? == 0 {
                             ct.backoff().wait().await;
@@ -283,7 +283,7 @@ fn who_sleeps_and_will_resolve_it_is_waited_for() {
 }
 
 #[test]
-fn who_waits_for_a_time_is_waited_for() {
+fn a_wait_for_a_point_in_time_is_not_reported() {
     honest("sim:leaks=ignore", 2, async |ct| {
         let root = table(ct).await?;
         let mut backoff = ct.backoff();
@@ -296,7 +296,7 @@ fn who_waits_for_a_time_is_waited_for() {
 }
 
 #[test]
-fn a_stalled_node_and_a_fault_to_come_are_waited_for() {
+fn waits_for_a_stalled_node_and_for_a_scheduled_fault_are_not_reported() {
     let cluster = Cluster::connect("sim:leaks=ignore").unwrap();
     let simulation = cluster.simulation().unwrap();
     simulation.inject(Fault::stall(0, Duration::from_millis(100)).at(Duration::from_millis(5)));
@@ -308,7 +308,7 @@ fn a_stalled_node_and_a_fault_to_come_are_waited_for() {
             let held = lock.acquire(ct).await?;
             ct.sleep(Duration::from_millis(10)).await;
             if ct.index() == 1 {
-                // It dies holding its lock, in a loop that never ends.
+                // The thread dies in an endless loop, while it holds its lock.
                 let mut backoff = ct.backoff();
                 while root.words().at(7).load(ct).await? == 0 {
                     backoff.wait().await;
@@ -325,7 +325,7 @@ fn a_stalled_node_and_a_fault_to_come_are_waited_for() {
 }
 
 #[test]
-fn links_that_heal_are_waited_for() {
+fn waits_for_a_link_that_heals_are_not_reported() {
     let cluster = Cluster::connect("sim:leaks=ignore,timeout=10s").unwrap();
     let simulation = cluster.simulation().unwrap();
     simulation.inject(Fault::cut(0, 0, Duration::from_millis(200)).at(Duration::from_millis(5)));
@@ -344,9 +344,9 @@ fn links_that_heal_are_waited_for() {
     assert!(simulation.now() > Duration::from_millis(200));
 }
 
-/// Dozens of futures of each thread, polled by a stranger, contend for a few locks.
+/// Dozens of futures of each thread, polled by a foreign combinator, contend for a few locks.
 #[test]
-fn futures_of_one_task_that_contend_for_locks_get_on() {
+fn futures_of_one_task_that_contend_for_locks_make_progress() {
     for seed in 0..20 {
         honest(&format!("sim:seed={seed},leaks=ignore"), 3, async |ct| {
             let root = table(ct).await?;
@@ -369,7 +369,7 @@ fn futures_of_one_task_that_contend_for_locks_get_on() {
 }
 
 #[test]
-fn ten_thousand_threads_that_contend_for_one_lock_get_on() {
+fn ten_thousand_threads_that_contend_for_one_lock_make_progress() {
     const THREADS: usize = 10_000;
     let cluster = Cluster::connect("sim:size=64MiB,leaks=ignore").unwrap();
     let run = cluster.run(THREADS, async |ct| {
@@ -388,7 +388,7 @@ fn ten_thousand_threads_that_contend_for_one_lock_get_on() {
     assert!(failed > 20 * THREADS as u64, "{failed} attempts failed: they did not contend");
 }
 
-/// The same few operations again and again, but each loop ends.
+/// The same few operations are repeated, but each loop ends.
 #[test]
 fn short_loops_that_end_are_progress() {
     honest("sim:limit=1s,leaks=ignore", 4, async |ct| {
@@ -407,10 +407,10 @@ fn short_loops_that_end_are_progress() {
     });
 }
 
-// ---- what is said ----------------------------------------------------------------------------------------------
+// ---- reports ---------------------------------------------------------------------------------------------------
 
 #[test]
-fn a_lock_whose_owner_hangs_is_named_with_its_owner_and_those_who_wait() {
+fn a_lock_whose_owner_hangs_is_reported_with_its_owner_and_the_number_of_waiting_tasks() {
     let hang = async |ct: &ComputeThread, forever: bool| {
         let root = table(ct).await?;
         let g = &ct.pin();
@@ -440,7 +440,7 @@ fn a_lock_whose_owner_hangs_is_named_with_its_owner_and_those_who_wait() {
     assert!(report.contains("barriers: `never` since "), "{report}");
     assert!(report.contains("1 arrived, threads ") || report.contains("0 arrived, threads "), "{report}");
 
-    // The deadlock's report and that of a run out of time say the same.
+    // The reports of a deadlock and of a run out of time say the same.
     let (finding, _, report, _) = found("sim:", 1, async |ct| {
         let root = table(ct).await?;
         let _held = root.locks().at(5).acquire(ct).await?;
@@ -461,11 +461,11 @@ fn a_lock_whose_owner_hangs_is_named_with_its_owner_and_those_who_wait() {
     assert_eq!(finding, Finding::OutOfTime, "{report}");
     assert!(report.contains("held: 0:0x6c28 Table.locks+40 by thread "), "{report}");
     let (first, second) = (report.find(" tried ").unwrap(), report.find("thread 1 waits").unwrap());
-    assert!(first < second, "who is without progress comes first: {report}");
+    assert!(first < second, "the task without progress comes first: {report}");
 }
 
 #[test]
-fn a_name_that_is_claimed_and_never_made_is_named() {
+fn a_claimed_name_that_is_never_published_is_reported() {
     let (finding, _, report, _) = found("sim:", 2, async |ct| {
         if ct.index() == 0 {
             ct.root_or_init::<Table>("table", async || std::future::pending().await).await?;
@@ -477,15 +477,15 @@ fn a_name_that_is_claimed_and_never_made_is_named() {
     assert!(report.contains("claimed names: `table` by thread 0 since "), "{report}");
 }
 
-/// The owner took its lock 20,000 operations before the end; the trace shows it all the same.
+/// The owner took its lock 20,000 operations before the end; the trace shows that, too.
 #[test]
-fn the_trace_shows_the_beginning_and_how_it_came_about_and_the_end() {
+fn the_trace_shows_the_beginning_the_cause_and_the_end() {
     let run = async |ct: &ComputeThread| {
         let root = table(ct).await?;
         if ct.index() == 0 {
             let held = root.locks().at(5).acquire(ct).await?;
             ct.sleep(Duration::from_micros(100)).await;
-            // Much else happens, to other objects.
+            // Many operations on other objects.
             let own = Table::new_in(ct, Table::init()).await?.write(ct).await?;
             for number in 0..20_000 {
                 own.words().at(number % 8).store(ct, number as u64 + 1).await?;
@@ -506,7 +506,7 @@ fn the_trace_shows_the_beginning_and_how_it_came_about_and_the_end() {
         assert!(first < 2.0, "within the first round trip: {trace}");
         let position = |part: &str| lines.iter().position(|line| line.contains(part));
         let gap = position("operations left out").expect(&trace);
-        assert!(lines[gap].contains(','), "thousands are apart: {}", lines[gap]);
+        assert!(lines[gap].contains(','), "the number has separators of thousands: {}", lines[gap]);
         let taken = position("Table.locks+40 0 -> ").expect(&trace);
         assert!(lines[taken].contains("0.0  CAS    0:0x6c28"), "{trace}");
         assert!(taken < lines.len() - most / 4, "{trace}");
@@ -518,10 +518,10 @@ fn the_trace_shows_the_beginning_and_how_it_came_about_and_the_end() {
 }
 
 #[test]
-fn a_foreign_future_is_told_from_one_of_ours() {
+fn a_foreign_future_is_distinguished_from_one_of_the_library() {
     let (finding, _, report, _) = found("sim:", 2, async |ct| {
         table(ct).await?;
-        // The sender lives on, and never sends.
+        // The sender is alive, and never sends.
         let (_sender, receiver) = futures_channel::oneshot::channel::<()>();
         receiver.await.map_err(Error::other)
     });
@@ -537,8 +537,8 @@ fn a_foreign_future_is_told_from_one_of_ours() {
     assert!(!report.contains("for nothing that the runtime knows of"), "{report}");
 }
 
-/// That a report names a thread that waits for a stranger, and says what that usually is.
-fn assert_strange(report: &str, thread: usize) {
+/// Checks that a report names a thread that waits for a foreign future, and says what that usually is.
+fn assert_reported_as_foreign(report: &str, thread: usize) {
     let waits = format!(": thread {thread} waits after ");
     for part in [
         waits.as_str(),
@@ -551,7 +551,7 @@ fn assert_strange(report: &str, thread: usize) {
 }
 
 #[test]
-fn what_waits_for_tokio_is_told_so() {
+fn a_wait_for_tokio_is_reported_as_foreign() {
     let (finding, _, report, _) = found("sim:", 2, async |ct| {
         table(ct).await?;
         if ct.index() == 1 {
@@ -560,20 +560,20 @@ fn what_waits_for_tokio_is_told_so() {
         Ok(())
     });
     assert_eq!(finding, Finding::Deadlock, "{report}");
-    assert_strange(&report, 1);
+    assert_reported_as_foreign(&report, 1);
     let (finding, _, report, _) = found("sim:", 1, async |ct| {
         table(ct).await?;
-        // The sender lives on, and never sends.
+        // The sender is alive, and never sends.
         let (_sender, receiver) = tokio::sync::oneshot::channel::<()>();
         receiver.await.map_err(Error::other)
     });
     assert_eq!(finding, Finding::Deadlock, "{report}");
-    assert_strange(&report, 0);
+    assert_reported_as_foreign(&report, 0);
 }
 
-/// A task that waits for a mutex of tokio's that another task of its thread has and keeps.
+/// A task waits for a tokio mutex that another task of its thread never releases.
 #[test]
-fn a_mutex_of_tokio_s_that_another_task_keeps_is_a_stranger() {
+fn a_wait_for_a_tokio_mutex_held_by_another_task_is_reported_as_foreign() {
     let (finding, _, report, _) = found("sim:", 1, async |ct| {
         table(ct).await?;
         let mutex = tokio::sync::Mutex::new(());
@@ -588,13 +588,13 @@ fn a_mutex_of_tokio_s_that_another_task_keeps_is_a_stranger() {
         .map(drop)
     });
     assert_eq!(finding, Finding::Deadlock, "{report}");
-    assert_strange(&report, 0);
+    assert_reported_as_foreign(&report, 0);
 }
 
-/// Tasks of one thread are polled together: one that gives the mutex back lets the other go on. A thread of its own is not polled, since in
-/// virtual time no waker is heard.
+/// Tasks of one thread are polled together: when one releases the mutex, the other takes it. Another thread is not polled, since the simulator
+/// ignores wakers.
 #[test]
-fn a_mutex_of_tokio_s_serves_tasks_of_one_thread_only() {
+fn a_tokio_mutex_works_between_tasks_of_one_thread_only() {
     let mutex = tokio::sync::Mutex::new(());
     let take = async |ct: &ComputeThread, is_first: bool| {
         table(ct).await?;
@@ -612,7 +612,7 @@ fn a_mutex_of_tokio_s_serves_tasks_of_one_thread_only() {
     });
     let (finding, _, report, _) = found("sim:", 2, async |ct| take(ct, ct.index() == 0).await);
     assert_eq!(finding, Finding::Deadlock, "{report}");
-    assert_strange(&report, 1);
+    assert_reported_as_foreign(&report, 1);
 }
 
 #[test]

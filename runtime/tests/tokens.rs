@@ -1,4 +1,4 @@
-//! An attempt to take a lock that is undone late releases no lock but its own, however many have been taken meanwhile.
+//! An acquisition that is undone late releases no later acquisition, however many there were meanwhile.
 
 use farfield::Place;
 use farfield::Result;
@@ -10,7 +10,7 @@ struct Two {
     other: Lock,
 }
 
-/// After how many acquisitions a thread's tokens come round, as far as a lock's state shows.
+/// Returns the number of acquisitions after which a thread's tokens repeat, as far as a lock's state shows.
 async fn period(ct: &ComputeThread, lock: Place<'_, Lock>) -> Result<u32> {
     let mut first = None;
     for count in 0..1 << 20 {
@@ -25,7 +25,7 @@ async fn period(ct: &ComputeThread, lock: Place<'_, Lock>) -> Result<u32> {
 }
 
 #[test]
-fn an_attempt_that_is_undone_late_releases_no_other() -> Result<()> {
+fn an_acquisition_undone_late_releases_no_other_one() -> Result<()> {
     Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
         let two = Two::new_in(ct, Two::init()).await?.write(ct).await?;
         let period = period(ct, two.other()).await?;
@@ -42,16 +42,16 @@ fn an_attempt_that_is_undone_late_releases_no_other() -> Result<()> {
         drop(in_vain);
         assert!(
             two.one().state(ct).await?.is_held(),
-            "an attempt in vain has released the next owner's lock"
+            "the late compensation has released the next owner's lock"
         );
         Ok(held.release().await?)
     })?;
     Ok(())
 }
 
-/// The same for a guard that is given to a chain, which is dropped after it was posted.
+/// The same for a guard that was passed to a chain, if the chain's future is dropped after it was posted.
 #[test]
-fn a_release_that_is_repeated_late_releases_no_other() -> Result<()> {
+fn a_release_repeated_late_releases_no_other_acquisition() -> Result<()> {
     Cluster::connect("sim:size=64KiB,leaks=ignore")?.run(1, async |ct| {
         let two = Two::new_in(ct, Two::init()).await?.write(ct).await?;
         let period = period(ct, two.other()).await?;
@@ -63,7 +63,7 @@ fn a_release_that_is_repeated_late_releases_no_other() -> Result<()> {
         let mut chain = g.chain();
         chain.release(held_long);
         let mut submitted = Box::pin(chain.submit());
-        // Posted; it takes effect, whether it is waited for or not.
+        // The chain is posted, and takes effect without being awaited.
         let _ =
             std::future::poll_fn(|context| std::task::Poll::Ready(submitted.as_mut().poll(context))).await;
         let held = two.one().acquire(ct).await?;

@@ -1,4 +1,4 @@
-//! Values of several words: never seen torn, whatever becomes of their writers.
+//! Values of several words: readers see no partial write, even if writers die or fail.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,7 +19,7 @@ async fn record(ct: &ComputeThread) -> Result<RemotePtr<Record>> {
     ct.root_or_init("record", async || Record::new_in(ct, Record::init([0; 5])).await?.write(ct).await).await
 }
 
-/// What a READ has shown: the value, or whom it was left half-written by.
+/// Reads the value, or the thread that left it half-written.
 async fn seen(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<Result<u64, farfield::ThreadId>> {
     match at.state().read(ct).await {
         Ok(value) if value == [value[0]; 5] => Ok(Ok(value[0])),
@@ -42,12 +42,12 @@ fn a_write_takes_two_round_trips_and_a_read_one() {
     assert_eq!(run.unwrap(), [(2, 1)]);
 }
 
-/// How many seeds are tried, and how many times of the fault for each; and how often values are read then: 20 times by threads 0 and 3, 15 times by 2.
+/// The number of seeds, of times of the fault for each seed, and of reads: 20 by threads 0 and 3 each, and 15 by thread 2.
 const SEEDS: usize = 40;
 const TIMES: usize = 30;
 const READS: usize = SEEDS * TIMES * (2 * 20 + 15);
 
-/// Threads 1 and 2 write, and something happens to thread 1 at any time, also in the middle of its chains; the others read. Returns how
+/// Threads 1 and 2 write, the others read, and a fault hits thread 1 at any time, also within its chains. Returns how
 /// often a value was found whole, how often half-written, and how many writes failed.
 fn with_faults(url: &str, fault: impl Fn(Duration) -> Fault) -> Result<[usize; 3]> {
     let mut counts = [0; 3];
@@ -83,7 +83,7 @@ fn with_faults(url: &str, fault: impl Fn(Duration) -> Fault) -> Result<[usize; 3
 }
 
 #[test]
-fn a_writer_that_dies_leaves_the_value_whole_or_says_so() {
+fn a_value_is_whole_or_marked_half_written_when_its_writer_dies() {
     let mut sums = [0; 3];
     for seed in 0..SEEDS {
         let url = format!("sim:seed={seed},jitter=90%,stall=2%,leaks=ignore,limit=1s");
@@ -91,12 +91,12 @@ fn a_writer_that_dies_leaves_the_value_whole_or_says_so() {
         let counts = counts.unwrap_or_else(|error| panic!("{url}: {error}"));
         sums = std::array::from_fn(|index| sums[index] + counts[index]);
     }
-    assert_eq!((sums[0] + sums[1], sums[2]), (READS, 0), "who reads does not die");
+    assert_eq!((sums[0] + sums[1], sums[2]), (READS, 0), "readers do not die");
     assert!(sums[1] > 500, "{sums:?}");
 }
 
 #[test]
-fn a_write_that_fails_leaves_the_value_whole_or_says_so() {
+fn a_value_is_whole_or_marked_half_written_when_a_write_fails() {
     let mut sums = [0; 3];
     for seed in 0..SEEDS {
         let url = format!("sim:seed={seed},jitter=90%,leaks=ignore,limit=1s,timeout=50us");
@@ -107,7 +107,7 @@ fn a_write_that_fails_leaves_the_value_whole_or_says_so() {
     assert_eq!((sums[0] + sums[1], sums[2]), (READS, SEEDS * TIMES), "one write of each run fails");
 }
 
-/// Many threads write and read at once.
+/// Many threads write and read at the same time.
 fn contend(url: &str) -> Result<()> {
     let run = Cluster::connect(url)?.run(6, async |ct| {
         let at = record(ct).await?;
@@ -121,14 +121,14 @@ fn contend(url: &str) -> Result<()> {
 }
 
 #[test]
-fn many_writers_keep_each_other_out() {
+fn writers_exclude_each_other() {
     for seed in 0..100 {
         let url = format!("sim:seed={seed},jitter=90%,stall=5%,leaks=ignore,limit=1s");
         contend(&url).unwrap_or_else(|error| panic!("{url}: {error}"));
     }
 }
 
-/// What these tests would find if the protocol were wrong: planted, it is found.
+/// The tests find planted mistakes of the protocol.
 #[test]
 fn planted_bugs_of_the_protocol_are_found() {
     for plant in ["same-version", "hasty-takeover"] {
@@ -140,7 +140,7 @@ fn planted_bugs_of_the_protocol_are_found() {
     }
 }
 
-/// Leaves the value as a writer does that stops in the middle: the right and the version are its own, and one word is written.
+/// Leaves the value as a writer that stops in the middle: it holds the write lock, the version is odd, and one word is written.
 async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result<()> {
     let word = |address: Address, index: u64| {
         Place::<Atomic<u64>>::from_address(Address::new(address.segment(), address.offset() + 8 * index))
@@ -154,14 +154,14 @@ async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result
 }
 
 #[test]
-fn what_an_ended_thread_was_writing_is_half_written_until_it_is_written_anew() {
+fn a_value_of_an_ended_writer_is_half_written_until_it_is_written_again() {
     for url in ["local:", "local:delay=4", "sim:leaks=ignore"] {
         let cluster = Cluster::connect(url).unwrap();
         let writer = cluster.run(1, async |ct| {
             let at = record(ct).await?;
             at.state().write(ct, [5; 5]).await?;
             stop_in_the_middle(at, ct).await?;
-            // Its writer lives: who reads waits.
+            // The writer is alive, so readers wait.
             let mut read = pin!(at.state().read(ct));
             let mut context = Context::from_waker(Waker::noop());
             assert!((0..100).all(|_| read.as_mut().poll(&mut context).is_pending()));
@@ -187,7 +187,7 @@ fn what_an_ended_thread_was_writing_is_half_written_until_it_is_written_anew() {
     }
 }
 
-/// A future that is leaked keeps its right until its thread ends; readers do not wait for it, and then writers do not, either.
+/// A leaked future keeps the write lock until its thread ends. Readers do not wait for it, and later writers do not, either.
 #[test]
 fn a_write_that_is_leaked_ends_with_its_thread() {
     for polls in 0..40 {

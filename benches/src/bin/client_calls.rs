@@ -6,7 +6,7 @@
 //! | `client.idle.core_percent` | processor time of this process over the time that passes, while a cluster and a client of two threads have nothing to do; the larger of that on `local:` and on `shm:`, whose keeper runs | |
 //!
 //! Both sides of the ratio take turns; the figure is the median of the ratios of pairs. The idle client has served calls before, which
-//! have freed memory. The memory node of `shm:` is in the process, and its time counts.
+//! have freed memory. The memory node of `shm:` is in the process, and its time is counted.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

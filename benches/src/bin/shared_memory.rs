@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         [] => measure(),
         ["fetch-add", name] => fetch_add(name),
         ["drive", url, run, part, parts, threads] => drive(url, run, part, parts, threads),
-        _ => Err(Error::other("it takes no arguments")),
+        _ => Err(Error::other("usage: shared_memory, without arguments")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -115,7 +115,7 @@ fn together(url: &str, run: &str, parts: u16, threads: usize) -> Result<Duration
     Ok(Duration::from_nanos(took[0]))
 }
 
-/// The part of one process.
+/// The run of one process.
 fn drive(url: &str, run: &str, part: &str, parts: &str, threads: &str) -> Result<()> {
     let number = |word: &str| word.parse().map_err(|_| Error::other(format!("`{word}` is not a number")));
     let cluster = Cluster::connect(url)?.in_group(run, number(part)?, number(parts)?)?;

@@ -1,4 +1,4 @@
-//! Files that are taken for checkpoints.
+//! Reading any file as a checkpoint.
 
 #![no_main]
 

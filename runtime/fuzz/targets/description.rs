@@ -1,4 +1,4 @@
-//! Descriptions of layouts, and going through an object by one.
+//! Descriptions of layouts, and visits of objects by them.
 
 #![no_main]
 

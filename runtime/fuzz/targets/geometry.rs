@@ -1,4 +1,4 @@
-//! The shape of a cluster's memory, and what is computed from it.
+//! The geometry of a cluster's memory, and the grid that is computed from it.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What two processes say to each other first.
+//! The messages of the handshake.
 
 #![no_main]
 

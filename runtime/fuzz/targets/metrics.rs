@@ -1,4 +1,4 @@
-//! Requests to `farfield memnode --metrics`, and the words of far memory that the answers tell of.
+//! Requests to `farfield memnode --metrics`, and the words of far memory that the answers report.
 //!
 //! The first 32 bytes are words, the others are what a client sends before it closes its side. The command's own module answers, over a stream in
 //! memory.
@@ -32,7 +32,7 @@ fn ask(data: &[u8]) {
     RUNTIME.with(|runtime| {
         runtime.block_on(async {
             let asks = async {
-                // A connection that is closed already is no concern of the client's.
+                // The connection may be closed already.
                 let _ = writes.write_all(request).await;
                 let _ = writes.shutdown().await;
             };
@@ -45,7 +45,7 @@ fn ask(data: &[u8]) {
     check(&answer);
 }
 
-/// What is answered is a whole answer, or nothing.
+/// Checks that an answer is complete or empty.
 fn check(answer: &[u8]) {
     if answer.is_empty() {
         return;

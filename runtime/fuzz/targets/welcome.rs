@@ -1,4 +1,4 @@
-//! What a memory node says to a process that it lets in, and what the process computes from it.
+//! The welcome that a memory node sends to a client, and the geometry that the client computes from it.
 
 #![no_main]
 

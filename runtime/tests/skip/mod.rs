@@ -1,4 +1,4 @@
-//! Tests whose subject is missing on this machine: they say so, or fail.
+//! Tests whose subject is missing on this machine: they report it, or fail.
 //!
 //! A test that returns early passes, and its output is hidden because it passes. So a test that can not do its work calls
 //! [`skip`]: it writes a line to the process's stderr, which the test harness does not capture, and adds it to the file that
@@ -8,7 +8,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Says that the running test does not test `subject` here, and why.
+/// Reports that the running test does not test `subject` here, and why.
 ///
 /// # Panics
 /// If the subject is required.

@@ -1,6 +1,6 @@
-//! Values, locks, memory and epochs that a thread keeps from others: who keeps them is named.
+//! Values, locks, memory and epochs that a thread keeps from others: the report names that thread.
 //!
-//! Waits for memory and for the epoch end by themselves, after 20 ms where time is real. So a case begins them again until one has been reported.
+//! Waits for memory and for the epoch end after 20 ms of real time. So a case repeats them until one has been reported.
 
 use farfield::{Address, Error};
 
@@ -16,7 +16,7 @@ fn word(at: Address, index: u64) -> Place<'static, Atomic<u64>> {
     Place::from_address(at.add(8 * index))
 }
 
-/// Leaves the value as a writer does between two words of its last chain, until [`go_on_writing`].
+/// Leaves the value as a writer that stops between two words of its last chain, until [`finish_writing`].
 pub(super) async fn stop_in_the_middle(at: RemotePtr<Node>, ct: &ComputeThread) -> Result<()> {
     let lock = at.lock().acquire(ct).await?;
     let token = word(at.lock().address(), 0).load(ct).await?;
@@ -27,14 +27,14 @@ pub(super) async fn stop_in_the_middle(at: RemotePtr<Node>, ct: &ComputeThread) 
 }
 
 /// Ends the write.
-pub(super) async fn go_on_writing(at: RemotePtr<Node>, ct: &ComputeThread) -> Result<()> {
+pub(super) async fn finish_writing(at: RemotePtr<Node>, ct: &ComputeThread) -> Result<()> {
     for (index, value) in [(1, 8), (0, 0)] {
         word(at.value().address(), index).store(ct, value).await?;
     }
     Ok(())
 }
 
-/// What a reader and a writer say who wait for a value, as tasks 0 and 1.
+/// A reader, task 0, and a writer, task 1, wait for a value.
 pub(super) async fn use_value(at: RemotePtr<Node>, ct: &ComputeThread) -> Result<()> {
     ct.tasks(
         2,
@@ -53,7 +53,7 @@ pub(super) async fn make_and_retire(ct: &ComputeThread) -> Result<()> {
     g.sched_reclaim(thing.shared(g)).await
 }
 
-/// Retires things until that fails.
+/// Retires things until that fails, and returns the error.
 pub(super) async fn until_it_fails(ct: &ComputeThread) -> Error {
     loop {
         if let Err(error) = make_and_retire(ct).await {
@@ -62,12 +62,12 @@ pub(super) async fn until_it_fails(ct: &ComputeThread) -> Error {
     }
 }
 
-/// What a case says of itself.
+/// Prints a value of a case, for the test that has started it.
 pub(super) fn tell(what: &str, value: impl std::fmt::Display) {
     eprintln!("{SAYS}{what}={value}");
 }
 
-/// What it has said.
+/// Returns the value that a case has printed.
 fn said(lines: &[String], what: &str) -> String {
     let says = format!("{SAYS}{what}=");
     lines
@@ -77,16 +77,16 @@ fn said(lines: &[String], what: &str) -> String {
         .to_owned()
 }
 
-/// At least one line with all of these, and none about the same wait without.
-pub(super) fn assert_told_each_time(lines: &[String], about: &str, what: &[&str]) {
+/// Checks that there is a line about this wait, and that each one has all of these parts.
+pub(super) fn assert_each_reported_with(lines: &[String], about: &str, what: &[&str]) {
     let told: Vec<_> = lines.iter().filter(|line| line.contains(about)).collect();
     assert!(!told.is_empty(), "{about} in {lines:#?}");
     assert!(told.iter().all(|line| what.iter().all(|what| line.contains(what))), "{what:?} in {told:#?}");
 }
 
 #[test]
-fn a_value_that_a_live_writer_has_half_written_is_reported_to_reader_and_writer() {
-    const TEST: &str = "held::a_value_that_a_live_writer_has_half_written_is_reported_to_reader_and_writer";
+fn a_value_half_written_by_a_live_writer_is_reported_for_reader_and_writer() {
+    const TEST: &str = "held::a_value_half_written_by_a_live_writer_is_reported_for_reader_and_writer";
     if let Some((_, cluster)) = case() {
         let run = cluster.run(2, async |ct| {
             let at = node(ct).await?;
@@ -96,7 +96,7 @@ fn a_value_that_a_live_writer_has_half_written_is_reported_to_reader_and_writer(
                 stop_in_the_middle(at, ct).await?;
                 ct.barrier("stopped").await?;
                 a_long_time(ct).await;
-                return go_on_writing(at, ct).await;
+                return finish_writing(at, ct).await;
             }
             ct.barrier("stopped").await?;
             use_value(at, ct).await
@@ -109,14 +109,17 @@ fn a_value_that_a_live_writer_has_half_written_is_reported_to_reader_and_writer(
         let field = if cluster.starts_with("sim:") { " (Node.value)" } else { "" };
         let at = format!("the value at {}{field}", said(&lines, "value"));
         let holder = format!("held by thread {} of this process, which runs", said(&lines, "writer"));
-        assert_told(&lines, &["thread 1 (", "task 0: ", &format!("{at} to be written, {holder}")]);
-        assert_told(&lines, &["thread 1 (", "task 1: ", &format!("the write lock of {at}, {holder}")]);
+        assert_reported_once(&lines, &["thread 1 (", "task 0: ", &format!("{at} to be written, {holder}")]);
+        assert_reported_once(
+            &lines,
+            &["thread 1 (", "task 1: ", &format!("the write lock of {at}, {holder}")],
+        );
     }
 }
 
 #[test]
-fn of_several_locks_the_one_that_is_waited_for_last_is_reported() {
-    const TEST: &str = "held::of_several_locks_the_one_that_is_waited_for_last_is_reported";
+fn of_several_locks_the_last_one_waited_for_is_reported() {
+    const TEST: &str = "held::of_several_locks_the_last_one_waited_for_is_reported";
     if let Some((_, cluster)) = case() {
         let run = cluster.run(3, async |ct| {
             let make = async || Node::new_in(ct, Node::init(1)).await?.write(ct).await;
@@ -136,7 +139,7 @@ fn of_several_locks_the_one_that_is_waited_for_last_is_reported() {
             if ct.index() == 2 {
                 a_long_time(ct).await;
             } else {
-                // The other has tried both by then, where time is virtual.
+                // In virtual time, the other thread has tried both by then.
                 ct.sleep(Duration::from_millis(10)).await;
             }
             Ok(held.release().await?)
@@ -149,7 +152,7 @@ fn of_several_locks_the_one_that_is_waited_for_last_is_reported() {
         let field = if cluster == "sim:" { " (Node.lock)" } else { "" };
         let lock = format!("the lock at {}{field}", said(&lines, "lock"));
         let holder = format!("held by thread {} of this process, which runs", said(&lines, "holder"));
-        assert_told(&lines, &["thread 1 (", "task 0: ", &format!("{lock}, {holder}")]);
+        assert_reported_once(&lines, &["thread 1 (", "task 0: ", &format!("{lock}, {holder}")]);
     }
 }
 
@@ -161,12 +164,13 @@ fn waits_for_a_guard(cluster: &Cluster, ends: impl Fn(&Error) -> bool + Sync) {
             let guard = (ct.index() == 0).then(|| ct.pin());
             ct.barrier("pinned").await?;
             if ct.index() == 1 {
-                // A wait for memory is tried anew while the guard is there; one for the epoch fails at once from the second time on.
+                // An allocation waits each time while the guard is kept. A wait for the epoch fails immediately from the second time on.
                 for _ in 0..3 {
                     let error = until_it_fails(ct).await;
                     assert!(ends(&error), "{error}");
                 }
-                is_over.store(ct.cluster().simulation().is_some() || goes_on(began), Ordering::Relaxed);
+                is_over
+                    .store(ct.cluster().simulation().is_some() || is_report_read(began), Ordering::Relaxed);
             }
             ct.barrier("told").await?;
             drop(guard);
@@ -180,8 +184,8 @@ fn waits_for_a_guard(cluster: &Cluster, ends: impl Fn(&Error) -> bool + Sync) {
 }
 
 #[test]
-fn a_shortage_of_memory_is_reported_with_who_keeps_it() {
-    const TEST: &str = "held::a_shortage_of_memory_is_reported_with_who_keeps_it";
+fn a_shortage_of_memory_is_reported_with_its_cause() {
+    const TEST: &str = "held::a_shortage_of_memory_is_reported_with_its_cause";
     if let Some((_, cluster)) = case() {
         waits_for_a_guard(&cluster, |error| matches!(error, Error::OutOfMemory(_)));
         return;
@@ -199,7 +203,7 @@ fn a_shortage_of_memory_is_reported_with_who_keeps_it() {
         ),
     ] {
         let lines = stalls(TEST, "memory", cluster, "1ms", &["free memory; "]);
-        assert_told_each_time(
+        assert_each_reported_with(
             &lines,
             "free memory; ",
             &["thread 1 (", "task 0: ", "free memory; the epoch is ", holder],
@@ -208,8 +212,8 @@ fn a_shortage_of_memory_is_reported_with_who_keeps_it() {
 }
 
 #[test]
-fn an_epoch_that_does_not_advance_is_reported_with_who_keeps_a_guard() {
-    const TEST: &str = "held::an_epoch_that_does_not_advance_is_reported_with_who_keeps_a_guard";
+fn an_epoch_that_does_not_advance_is_reported_with_the_guards_thread() {
+    const TEST: &str = "held::an_epoch_that_does_not_advance_is_reported_with_the_guards_thread";
     if let Some((_, cluster)) = case() {
         waits_for_a_guard(&cluster, |error| matches!(error, Error::ReclamationHeldBack(_)));
         return;
@@ -227,14 +231,14 @@ fn an_epoch_that_does_not_advance_is_reported_with_who_keeps_a_guard() {
         ),
     ] {
         let lines = stalls(TEST, "epoch", cluster, "1ms", &["the epoch is "]);
-        assert_told_each_time(&lines, "the epoch is ", &["thread 1 (", "task 0: ", holder]);
+        assert_each_reported_with(&lines, "the epoch is ", &["thread 1 (", "task 0: ", holder]);
     }
 }
 
-/// Thread 1 dies with what it has allocated, and thread 0 keeps a guard.
+/// Thread 1 dies with allocated objects, and thread 0 keeps a guard.
 #[test]
-fn a_sweep_in_the_simulator_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
-    const TEST: &str = "held::a_sweep_in_the_simulator_that_waits_for_a_guard_is_reported_with_who_keeps_it";
+fn a_simulated_sweep_that_waits_for_a_guard_is_reported_with_the_guards_thread() {
+    const TEST: &str = "held::a_simulated_sweep_that_waits_for_a_guard_is_reported_with_the_guards_thread";
     if let Some((_, cluster)) = case() {
         let run = cluster.run_surviving(3, async |ct| {
             let at = node(ct).await?;
@@ -252,7 +256,7 @@ fn a_sweep_in_the_simulator_that_waits_for_a_guard_is_reported_with_who_keeps_it
     }
     let about = "its sweep of dead members' memory; ";
     let lines = stalls(TEST, "sweep", "sim:dead=marked,sweep=yes,leaks=ignore", "50ms", &[about]);
-    assert_told_each_time(
+    assert_each_reported_with(
         &lines,
         about,
         &[

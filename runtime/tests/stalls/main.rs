@@ -1,8 +1,8 @@
-//! What stalls is reported once, with what a person needs; what does not stall is not.
+//! A stall is reported once, with the thread, the wait and the obstacle; a wait that is no stall is not reported.
 //!
-//! Each case runs in a process of its own, this program's again, with a short `FARFIELD_STALL`, and its stderr is read. A case makes something wait
-//! until the report has been read, which it is told by the end of its stdin, and then for a while longer, in which a second report would come.
-//! So nothing depends on the speed of the machine. In the simulator virtual time decides.
+//! Each case is this program in a process of its own, with a short `FARFIELD_STALL`. The test reads its stderr, and closes its stdin once it has
+//! read the report. The case waits until then and for a while longer, in which a second report would come. So the speed of the machine does not
+//! matter. In the simulator, virtual time decides.
 
 mod held;
 #[cfg(target_os = "linux")]
@@ -20,10 +20,10 @@ use farfield::prelude::*;
 
 const CASE: &str = "FARFIELD_STALL_CASE";
 const CLUSTER: &str = "FARFIELD_STALL_CLUSTER";
-/// What a line begins with that a case prints about itself.
+/// The beginning of a line that a case prints about itself.
 const SAYS: &str = "case: ";
 
-/// Far longer than the limit of the cases: several looks of the watcher.
+/// Far longer than the limit of the cases: the watcher looks several times.
 const LONG: Duration = Duration::from_millis(400);
 
 #[remote]
@@ -36,17 +36,17 @@ async fn node(ct: &ComputeThread) -> Result<RemotePtr<Node>> {
     ct.root_or_init("node", async || Node::new_in(ct, Node::init(1)).await?.write(ct).await).await
 }
 
-/// Runs a test of this program again as a case, on a cluster, and returns the lines that it printed about stalls and about itself. It is told to go on when it
+/// Runs a test of this program as a case, on a cluster, and returns the lines that it printed about stalls and about itself. Closes its stdin when it
 /// has printed all of `expected`, each on a line about a stall.
 fn stalls(test: &str, case: &str, cluster: &str, limit: &str, expected: &[&str]) -> Vec<String> {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args([test, "--exact", "--nocapture", "--test-threads", "1"]);
     again.env(CASE, case).env(CLUSTER, cluster).env("FARFIELD_STALL", limit);
     let mut child = again.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut goes_on = child.stdin.take();
+    let mut stdin = child.stdin.take();
     let (mut lines, mut said) = (Vec::new(), Vec::new());
     if expected.is_empty() {
-        goes_on = None;
+        stdin = None;
     }
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         let line = line.unwrap();
@@ -54,34 +54,34 @@ fn stalls(test: &str, case: &str, cluster: &str, limit: &str, expected: &[&str])
             lines.push(line.clone());
         }
         if expected.iter().all(|text| lines.iter().any(|line| line.contains(text))) {
-            goes_on = None;
+            stdin = None;
         }
         said.push(line);
     }
-    drop(goes_on);
+    drop(stdin);
     assert!(child.wait().unwrap().success(), "{case} on {cluster}: {said:#?}");
     lines
 }
 
-/// The case that this process is to run, if it was started for one.
+/// Returns the case that this process runs, if it was started for one.
 fn case() -> Option<(String, Cluster)> {
     let case = std::env::var(CASE).ok()?;
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        GOES_ON.store(true, Ordering::Relaxed);
+        IS_REPORT_READ.store(true, Ordering::Relaxed);
     });
     Some((case, Cluster::connect(&std::env::var(CLUSTER).unwrap()).unwrap()))
 }
 
-/// Whether the report has been read; or will never be, and the test fails.
-fn goes_on(began: Instant) -> bool {
-    GOES_ON.load(Ordering::Relaxed) || began.elapsed() > Duration::from_secs(60)
+/// Returns whether the report has been read, or has not come within a minute.
+fn is_report_read(began: Instant) -> bool {
+    IS_REPORT_READ.load(Ordering::Relaxed) || began.elapsed() > Duration::from_secs(60)
 }
 
-static GOES_ON: AtomicBool = AtomicBool::new(false);
+static IS_REPORT_READ: AtomicBool = AtomicBool::new(false);
 
-/// One line, with all of these.
-fn assert_told(lines: &[String], what: &[&str]) {
+/// Checks that exactly one line has all of these parts.
+fn assert_reported_once(lines: &[String], what: &[&str]) {
     let told: Vec<_> = lines.iter().filter(|line| what.iter().all(|what| line.contains(what))).collect();
     assert_eq!(told.len(), 1, "{what:?} in {lines:#?}");
 }
@@ -89,16 +89,16 @@ fn assert_told(lines: &[String], what: &[&str]) {
 /// Sleeps until the report has been read, and longer.
 async fn a_long_time(ct: &ComputeThread) {
     let began = Instant::now();
-    while ct.cluster().simulation().is_none() && !goes_on(began) {
+    while ct.cluster().simulation().is_none() && !is_report_read(began) {
         ct.sleep(Duration::from_millis(5)).await;
     }
     ct.sleep(LONG).await;
 }
 
-/// As [`a_long_time`], without giving way.
+/// As [`a_long_time`], without yielding.
 fn block_for_long() {
     let began = Instant::now();
-    while !goes_on(began) {
+    while !is_report_read(began) {
         std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(LONG);
@@ -140,16 +140,16 @@ fn a_lock_that_is_not_released_is_reported_with_its_holder() {
         );
         let held =
             ["thread 1 (", "task 2", "the lock at 0:", "held by thread 0x", "of this process, which runs"];
-        assert_told(&lines, &held);
+        assert_reported_once(&lines, &held);
         if cluster == "sim:" {
-            assert_told(&lines, &["(Node.lock)"]);
+            assert_reported_once(&lines, &["(Node.lock)"]);
         }
     }
 }
 
 #[test]
-fn what_threads_of_one_process_wait_for_is_reported() {
-    const TEST: &str = "what_threads_of_one_process_wait_for_is_reported";
+fn waits_of_threads_of_one_process_are_reported() {
+    const TEST: &str = "waits_of_threads_of_one_process_are_reported";
     if let Some((case, cluster)) = case() {
         let run = cluster.run(2, async |ct| {
             let node = node(ct).await?;
@@ -185,9 +185,9 @@ fn what_threads_of_one_process_wait_for_is_reported() {
                     let (began, mut backoff) = (ct.now(), ct.backoff());
                     let started = Instant::now();
                     let is_real = ct.cluster().simulation().is_none();
-                    // The simulator takes what tries for 100 ms and changes nothing for a livelock.
+                    // The simulator reports a loop that fails for 100 ms as a livelock.
                     while ct.now().saturating_sub(began) < Duration::from_millis(80)
-                        || (is_real && !goes_on(started))
+                        || (is_real && !is_report_read(started))
                     {
                         backoff.wait().await;
                     }
@@ -205,22 +205,25 @@ fn what_threads_of_one_process_wait_for_is_reported() {
     for cluster in ["local:size=1MiB", "local:size=1MiB,delay=3", "sim:"] {
         let told = |case, expected: &str| stalls(TEST, case, cluster, "50ms", &[expected]);
         let lines = told("barrier", "the barrier `all are here`");
-        assert_told(&lines, &["thread 1 (", "the barrier `all are here`, which 1 of 2 threads have reached"]);
-        assert_told(
+        assert_reported_once(
+            &lines,
+            &["thread 1 (", "the barrier `all are here`, which 1 of 2 threads have reached"],
+        );
+        assert_reported_once(
             &told("name", "the name `slow`"),
             &["thread 1 (", "the name `slow`, which thread 0x", "which runs makes"],
         );
         let lines = told("retry", "a retry loop");
-        assert_told(&lines, &["thread 1 (", "a retry loop"]);
-        // A sleep that the program asked for is no stall.
+        assert_reported_once(&lines, &["thread 1 (", "a retry loop"]);
+        // A sleep that the program asks for is no stall.
         let asleep = stalls(TEST, "own", cluster, "50ms", &[]);
         assert!(asleep.iter().all(|line| !line.contains("does not know")), "{cluster}: {asleep:#?}");
     }
 }
 
 #[test]
-fn a_future_of_another_crate_that_nobody_wakes_is_reported() {
-    const TEST: &str = "a_future_of_another_crate_that_nobody_wakes_is_reported";
+fn a_future_of_another_crate_that_is_never_woken_is_reported() {
+    const TEST: &str = "a_future_of_another_crate_that_is_never_woken_is_reported";
     if let Some((_, cluster)) = case() {
         let is_over = AtomicBool::new(false);
         cluster
@@ -231,7 +234,7 @@ fn a_future_of_another_crate_that_nobody_wakes_is_reported() {
                         is_over.store(true, Ordering::Relaxed);
                         return Ok(());
                     }
-                    // The waker is kept by nobody.
+                    // No one stores the waker.
                     poll_fn(
                         |_| if is_over.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending },
                     )
@@ -245,13 +248,16 @@ fn a_future_of_another_crate_that_nobody_wakes_is_reported() {
     }
     for cluster in ["local:size=1MiB", "local:size=1MiB,delay=3"] {
         let lines = stalls(TEST, "foreign", cluster, "50ms", &["does not know"]);
-        assert_told(&lines, &["thread 0 (", "task 1: ", "something that this library does not know"]);
+        assert_reported_once(
+            &lines,
+            &["thread 0 (", "task 1: ", "something that this library does not know"],
+        );
     }
 }
 
 #[test]
-fn a_task_that_never_gives_way_is_reported_though_its_thread_is_stuck() {
-    const TEST: &str = "a_task_that_never_gives_way_is_reported_though_its_thread_is_stuck";
+fn a_task_that_never_yields_is_reported_though_its_thread_is_stuck() {
+    const TEST: &str = "a_task_that_never_yields_is_reported_though_its_thread_is_stuck";
     if let Some((_, cluster)) = case() {
         cluster
             .run(1, async |ct| {
@@ -269,15 +275,18 @@ fn a_task_that_never_gives_way_is_reported_though_its_thread_is_stuck() {
     }
     for cluster in ["local:size=1MiB", "local:size=1MiB,delay=3"] {
         let lines = stalls(TEST, "busy", cluster, "50ms", &["has not yielded"]);
-        assert_told(&lines, &["thread 0 (", "task 1: has not yielded", "the other tasks of the thread ("]);
+        assert_reported_once(
+            &lines,
+            &["thread 0 (", "task 1: has not yielded", "the other tasks of the thread ("],
+        );
     }
     let lines = stalls(TEST, "busy", "sim:", "50ms", &["the simulation has stood"]);
-    assert_told(&lines, &["the simulation has stood at", "of real time: thread 0 computes"]);
+    assert_reported_once(&lines, &["the simulation has stood at", "of real time: thread 0 computes"]);
 }
 
 #[test]
-fn an_operation_in_flight_that_is_not_looked_at_is_reported() {
-    const TEST: &str = "an_operation_in_flight_that_is_not_looked_at_is_reported";
+fn an_operation_in_flight_that_is_not_polled_is_reported() {
+    const TEST: &str = "an_operation_in_flight_that_is_not_polled_is_reported";
     if let Some((_, cluster)) = case() {
         cluster
             .run(1, async |ct| {
@@ -299,7 +308,10 @@ fn an_operation_in_flight_that_is_not_looked_at_is_reported() {
         return;
     }
     let lines = stalls(TEST, "flight", "local:size=1MiB,delay=60", "50ms", &["READ of 128"]);
-    assert_told(&lines, &["thread 0 (", "READ of 128 words at 0:", "in flight; its task is not polled"]);
+    assert_reported_once(
+        &lines,
+        &["thread 0 (", "READ of 128 words at 0:", "in flight; its task is not polled"],
+    );
 }
 
 #[test]
@@ -320,7 +332,10 @@ fn a_link_that_is_cut_is_reported_in_virtual_time() {
         return;
     }
     let lines = stalls(TEST, "cut", "sim:timeout=1s", "50ms", &[]);
-    assert_told(&lines, &["thread 0, task 0: has waited for", "(Node.value", "in flight to memory node 0"]);
+    assert_reported_once(
+        &lines,
+        &["thread 0, task 0: has waited for", "(Node.value", "in flight to memory node 0"],
+    );
 }
 
 #[test]
@@ -351,13 +366,13 @@ fn a_call_that_is_not_answered_is_reported() {
         return;
     }
     let lines = stalls(TEST, "call", "local:size=1MiB", "50ms", &["has begun it", "has taken it"]);
-    assert_told(&lines, &["the answer of a client's call", "a thread of the client has begun it"]);
-    assert_told(&lines, &["the answer of a client's call", "no thread of the client has taken it"]);
+    assert_reported_once(&lines, &["the answer of a client's call", "a thread of the client has begun it"]);
+    assert_reported_once(&lines, &["the answer of a client's call", "no thread of the client has taken it"]);
 }
 
 #[test]
-fn what_does_not_stall_is_not_reported() {
-    const TEST: &str = "what_does_not_stall_is_not_reported";
+fn progress_is_not_reported() {
+    const TEST: &str = "progress_is_not_reported";
     if let Some((_, cluster)) = case() {
         let run = cluster.run(2, async |ct| {
             let node = node(ct).await?;
@@ -383,16 +398,16 @@ fn what_does_not_stall_is_not_reported() {
 }
 
 #[test]
-fn a_limit_that_is_none_is_an_error_that_names_the_variable() {
+fn an_invalid_limit_is_an_error_that_names_the_variable() {
     if std::env::var(CASE).is_ok() {
         let error = Cluster::connect("local:").unwrap_err().to_string();
         assert!(error.starts_with("FARFIELD_STALL is soon: "), "{error}");
         return;
     }
-    stalls("a_limit_that_is_none_is_an_error_that_names_the_variable", "wrong", "local:", "soon", &[]);
+    stalls("an_invalid_limit_is_an_error_that_names_the_variable", "wrong", "local:", "soon", &[]);
 }
 
-/// What the book shows is what is printed, but for the process's number.
+/// The book shows the printed report, with another process number.
 #[test]
 fn the_book_shows_a_stall() {
     const TEST: &str = "the_book_shows_a_stall";
@@ -420,7 +435,7 @@ fn the_book_shows_a_stall() {
     shown("stall.txt", &format!("{before} of pid 4711{after}\n"));
 }
 
-/// Compares what the book shows with what is so.
+/// Compares a page of the book with `text`, or writes it.
 fn shown(page: &str, text: &str) {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../book/src/simulator").join(page);
     if std::env::var_os("FARFIELD_BLESS").is_some() {

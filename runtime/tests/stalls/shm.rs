@@ -1,16 +1,16 @@
-//! What processes of one cluster keep from each other, and what their keepers wait for.
+//! Obstacles in other processes of a cluster, and waits of keepers.
 
 use std::process::Child;
 
 use farfield::shm::{MemoryNode, MemoryNodeOptions};
 
-use super::held::{go_on_writing, make_and_retire, stop_in_the_middle, until_it_fails, use_value};
+use super::held::{finish_writing, make_and_retire, stop_in_the_middle, until_it_fails, use_value};
 use super::*;
 
-/// What a process says that holds what another waits for.
+/// The line of a process when it holds the thing that another waits for.
 const HOLDS: &str = "holds it";
 
-/// A test of this program as a case that is told to go on by the end of its stdin.
+/// Starts a test of this program as a case that waits for the end of its stdin.
 fn start(test: &str, case: &str, url: &str, limit: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args([test, "--exact", "--nocapture", "--test-threads", "1"]);
@@ -18,7 +18,7 @@ fn start(test: &str, case: &str, url: &str, limit: &str) -> Child {
     child.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// As [`start`], and waits until it says that it holds something.
+/// As [`start`], and waits until the case has printed [`HOLDS`].
 fn start_holder(test: &str, case: &str, url: &str, limit: &str) -> Child {
     let mut holder = start(test, case, url, limit);
     let mut said = BufReader::new(holder.stderr.as_mut().unwrap()).lines();
@@ -31,7 +31,7 @@ fn end(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// A memory node of this process, while `body` runs with its URL.
+/// Runs `body` with the URL of a memory node of this process.
 fn with_memory(name: &str, change: impl FnOnce(&mut MemoryNodeOptions), body: impl FnOnce(&str)) {
     let mut options = MemoryNodeOptions::new(&format!("stalls-{name}-{}", std::process::id()));
     options.segment_bytes = 1 << 20;
@@ -47,34 +47,34 @@ fn with_memory(name: &str, change: impl FnOnce(&mut MemoryNodeOptions), body: im
     });
 }
 
-/// Holds something until this process is told to go on.
+/// Holds a lock, a value or a guard until this process's stdin ends.
 async fn hold(case: &str, at: RemotePtr<Node>, ct: &ComputeThread) -> Result<()> {
-    let says_and_waits = async || {
+    let print_and_wait = async || {
         eprintln!("{HOLDS}");
         a_long_time(ct).await;
     };
     match case {
         "holds a lock" => {
             let held = at.lock().acquire(ct).await?;
-            says_and_waits().await;
+            print_and_wait().await;
             held.release().await?;
         }
         "holds a value" => {
             stop_in_the_middle(at, ct).await?;
-            says_and_waits().await;
-            go_on_writing(at, ct).await?;
+            print_and_wait().await;
+            finish_writing(at, ct).await?;
         }
         _ => {
             let _guard = ct.pin();
-            says_and_waits().await;
+            print_and_wait().await;
         }
     }
     Ok(())
 }
 
 #[test]
-fn what_another_process_holds_is_reported_with_that_process() {
-    const TEST: &str = "shm::what_another_process_holds_is_reported_with_that_process";
+fn an_obstacle_in_another_process_is_reported_with_that_process() {
+    const TEST: &str = "shm::an_obstacle_in_another_process_is_reported_with_that_process";
     if let Some((case, cluster)) = case() {
         let began = Instant::now();
         loop {
@@ -96,8 +96,8 @@ fn what_another_process_holds_is_reported_with_that_process() {
                 Ok(())
             });
             run.unwrap();
-            // Waits for memory and for the epoch end by themselves; those that are reported are as long as their holder waits.
-            if !matches!(case.as_str(), "waits for memory" | "waits for the epoch") || goes_on(began) {
+            // Waits for memory and for the epoch end by themselves, and are repeated until the report has been read.
+            if !matches!(case.as_str(), "waits for memory" | "waits for the epoch") || is_report_read(began) {
                 return;
             }
         }
@@ -148,16 +148,16 @@ fn what_another_process_holds_is_reported_with_that_process() {
     }
 }
 
-/// What makes a checkpoint take a while.
+/// Large objects, which make a checkpoint take a while.
 #[remote]
 struct Large {
     words: Tail<u64>,
 }
 
-/// A process that is stopped while it writes a checkpoint keeps others out.
+/// While a process is stopped during a checkpoint, no other process can join.
 #[test]
-fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
-    const TEST: &str = "shm::a_keeper_that_is_kept_out_is_reported_with_the_process_that_does";
+fn a_keeper_that_may_not_join_yet_is_reported_with_the_process_that_delays_it() {
+    const TEST: &str = "shm::a_keeper_that_may_not_join_yet_is_reported_with_the_process_that_delays_it";
     let file = |url: &str| std::env::temp_dir().join(format!("farfield-{}", url.trim_start_matches("shm:")));
     if std::env::var(CASE).is_ok_and(|case| case == "joins") {
         // Connecting waits for as long as the checkpoint lasts.
@@ -184,7 +184,7 @@ fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
         |url| {
             let partial = file(url).with_added_extension("partial");
             let mut holder = start(TEST, "checkpoints", url, "0");
-            // The file is there only as long as it is written, and from then on others are kept out.
+            // The partial file exists while it is written. From then on, no other process can join.
             while std::fs::metadata(&partial).is_err() {
                 assert!(holder.try_wait().unwrap().is_none(), "it has ended");
             }
@@ -208,13 +208,13 @@ fn a_keeper_that_is_kept_out_is_reported_with_the_process_that_does() {
             assert!(joins.wait().unwrap().success(), "{lines:#?}");
             end(holder);
             let holder = format!("(pid {pid}), which is alive");
-            assert_told(&lines, &[keeper[0], keeper[1], keeper[2], &holder]);
-            assert_told(&lines, &of_main);
+            assert_reported_once(&lines, &[keeper[0], keeper[1], keeper[2], &holder]);
+            assert_reported_once(&lines, &of_main);
         },
     );
 }
 
-/// What a process has retired is freed before it leaves, unless another keeps a guard: for a while the keeper waits for that.
+/// Before a process leaves, its keeper waits for a while until its garbage is freed. A guard of another process delays that.
 #[test]
 fn a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported() {
     const TEST: &str = "shm::a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported";
@@ -224,10 +224,10 @@ fn a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported() {
         let url = std::env::var(CLUSTER).unwrap();
         std::thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            GOES_ON.store(true, Ordering::Relaxed);
+            IS_REPORT_READ.store(true, Ordering::Relaxed);
         });
         let began = Instant::now();
-        while !goes_on(began) {
+        while !is_report_read(began) {
             let cluster = Cluster::connect(&url).unwrap();
             cluster.run(1, make_and_retire).unwrap();
         }
@@ -259,8 +259,8 @@ fn a_keeper_that_waits_for_the_epoch_before_it_leaves_is_reported() {
     );
 }
 
-/// The report of a sweep of what a killed process has left, by a process in the role `survivor`; and the number of the other process that lives,
-/// which is stopped.
+/// A process is killed, and a process in the role `survivor` sweeps its memory while another one is stopped. Returns the report of the sweep, and the
+/// number of the stopped process.
 fn reported_of_a_sweep(test: &str, survivor: &str) -> (String, u32) {
     let (mut told, mut of_other) = (None, 0);
     with_memory(
@@ -289,10 +289,10 @@ fn signal(process: &Child, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// A sweep goes on once all members have answered, and without a guard that is older than it.
+/// A sweep continues once all members have answered and no guard is older than it.
 #[test]
-fn a_sweep_that_waits_is_reported_with_what_it_waits_for() {
-    const TEST: &str = "shm::a_sweep_that_waits_is_reported_with_what_it_waits_for";
+fn a_waiting_sweep_is_reported_with_its_obstacle() {
+    const TEST: &str = "shm::a_waiting_sweep_is_reported_with_its_obstacle";
     if let Some((case, cluster)) = case() {
         let run = cluster.run(1, async |ct| {
             let at = node(ct).await?;
@@ -315,17 +315,17 @@ fn a_sweep_that_waits_is_reported_with_what_it_waits_for() {
     }
     let keeper = ["the background thread (0x", "its sweep of dead members' memory; "];
     let (line, other) = reported_of_a_sweep(TEST, "sleeps");
-    assert_told(
+    assert_reported_once(
         &[line],
         &[keeper[0], keeper[1], &format!("(pid {other}), which is alive, has not answered")],
     );
     let (line, _) = reported_of_a_sweep(TEST, "computes");
-    assert_told(&[line], &[keeper[0], keeper[1], "1 idle threads of this process"]);
+    assert_reported_once(&[line], &[keeper[0], keeper[1], "1 idle threads of this process"]);
 }
 
 #[test]
-fn a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
-    const TEST: &str = "shm::a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it";
+fn a_sweep_that_waits_for_a_guard_is_reported_with_the_guards_thread() {
+    const TEST: &str = "shm::a_sweep_that_waits_for_a_guard_is_reported_with_the_guards_thread";
     if let Some((case, cluster)) = case() {
         cluster.run(1, async |ct| hold(&case, node(ct).await?, ct).await).unwrap();
         return;
@@ -344,7 +344,7 @@ fn a_sweep_that_waits_for_a_guard_is_reported_with_who_keeps_it() {
             "memory; the epoch is ",
             "thread 0 of this process is behind, with a guard",
         ];
-        assert_told(&[line.expect("a line about the sweep")], &told);
+        assert_reported_once(&[line.expect("a line about the sweep")], &told);
     });
 }
 
@@ -367,7 +367,7 @@ fn a_memory_node_that_does_not_answer_and_parts_that_do_not_come_are_reported() 
     let memory = MemoryNode::listen(&options).unwrap();
     let (url, stopper) = (format!("shm:{}", options.name), memory.stopper().unwrap());
     let lines = stalls(TEST, "silent", &url, "50ms", &[]);
-    assert_told(
+    assert_reported_once(
         &lines,
         &["the memory node of `shm:silent-", "to let this process in, which blocks the thread"],
     );
@@ -380,7 +380,7 @@ fn a_memory_node_that_does_not_answer_and_parts_that_do_not_come_are_reported() 
         let mut said = BufReader::new(first.stderr.take().unwrap()).lines();
         let line = said.find(|line| line.as_ref().unwrap().contains("parts of the group"));
         let line = line.expect("a line").unwrap();
-        assert_told(&[line], &["all 2 parts of the group `both`, of which this is part 0"]);
+        assert_reported_once(&[line], &["all 2 parts of the group `both`, of which this is part 0"]);
         assert_eq!(stalls(TEST, "part 1", &url, "3600s", &[]), [""; 0]);
         assert!(first.wait().unwrap().success());
         stopper.stop();

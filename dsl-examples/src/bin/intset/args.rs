@@ -113,13 +113,13 @@ impl Args {
         if args.insert + args.remove > 100 {
             let (insert, remove) = (args.insert, args.remove);
             return Err(Refused::Mistake(format!(
-                "--insert {insert} and --remove {remove} are more than 100 percent"
+                "--insert {insert} and --remove {remove} are more than 100 percent together"
             )));
         }
         if args.node_id >= args.nodes {
             let (id, nodes) = (args.node_id, args.nodes);
             return Err(Refused::Mistake(format!(
-                "--node-id {id}: with --nodes {nodes} it is below {nodes}"
+                "--node-id {id}: with --nodes {nodes} it must be below {nodes}"
             )));
         }
         if args.key_lb > args.key_ub {
