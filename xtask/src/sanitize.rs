@@ -51,7 +51,7 @@ const TESTS: &[&str] = &[
 ];
 
 /// Intended leaks: a process that dies drops nothing, and a program may forget a guard.
-const LEAKS: &str = "leak:whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out\n\
+const LEAKS: &str = "leak:a_sole_member_that_dies_or_is_cancelled_excludes_no_other\n\
                      leak:a_write_that_is_leaked_ends_with_its_thread\n";
 
 /// A program with a fault that the sanitizer must detect; otherwise its silence means nothing.

@@ -87,7 +87,7 @@ impl ThreadHeap {
 
     /// Adds a free block that the collection has found.
     fn put_free(&self, class: Class, at: Address) {
-        if self.node(at).borrow_mut().put(class, at) > self.keeps() {
+        if self.node(at).borrow_mut().put(class, at) > self.max_cached_blocks() {
             self.has_surplus.set(true);
         }
     }
@@ -221,7 +221,7 @@ impl ComputeThread {
         let mut map = self.read_map().await?;
         let live = self.mark_all(&mut map, TraceMode::Exclusive { frees_locks }).await?;
         let lost = map.candidates(Some(&self.read_pool(&Pace::default()).await?));
-        let lost = lost.iter().map(BlockRange::asked_bytes).sum();
+        let lost = lost.iter().map(BlockRange::candidate_bytes).sum();
         self.fetch_add_word(control::collected_bytes(), lost).await?;
         // First, since no block may be in two lists.
         for node in 0..geometry.nodes() {

@@ -86,7 +86,7 @@ impl<T: Remote> Owned<T> {
     pub async fn write(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
         // Once the WRITE is posted, the block must not be freed under it, whether or not this future is dropped.
         self.published = true;
-        self.heap.holdings.wrote(self.block.address);
+        self.heap.holdings.note_written(self.block.address);
         ct.write_words(self.block.address, &self.image).await?;
         Ok(self.as_ptr())
     }

@@ -312,8 +312,8 @@ pub(crate) async fn live<R>(
     let output = run_beside_keeper(ct, body(ct)).await;
     // Before the process leaves, whose next run counts departures from 0.
     ct.depart();
-    ct.leave_garbage().await;
-    ct.leave_heap().await;
+    ct.drain_limbo().await;
+    ct.release_heap().await;
     ct.settle().await;
     ct.leave_members().await;
     output

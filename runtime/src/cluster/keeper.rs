@@ -174,7 +174,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
         // An idle process ticks less often.
         let now = ct.process.collector.epoch();
         let is_busy =
-            now > epoch || ct.has_garbage() || ct.process.sweep_barrier.is_called() || sweeper.is_busy();
+            now > epoch || ct.has_garbage() || ct.process.sweep_barrier.is_active() || sweeper.is_busy();
         rest = if is_busy { shortest } else { (2 * rest).min(longest) };
         epoch = now;
     }
@@ -184,12 +184,12 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
     for _ in 0..2 {
         leave_garbage(ct, PATIENCE * longest).await;
         // Returning the heap may take a page from the pool, which is then retired.
-        ct.leave_heap().await;
+        ct.release_heap().await;
     }
     if ct.has_garbage() {
         // Other processes kept it from being freed, and no other process knows of it.
         let _ = ct.fetch_add_word(control::unclean_exits(), 1).await;
-        let _ = ct.fetch_add_word(control::left_bytes(), ct.process_holds()).await;
+        let _ = ct.fetch_add_word(control::left_bytes(), ct.process_held_bytes()).await;
     }
     ct.settle().await;
     ct.leave_for_good().await;
@@ -252,7 +252,7 @@ async fn send_heartbeat(ct: &ComputeThread, heartbeats: u32) -> Result<()> {
     let mut chain = ct.empty_chain();
     // A count of bytes may look like an address: the words written here are no links, and a sweep must not take them for links.
     chain.set_of_allocator();
-    chain.write(Record::heartbeat(member.record()), &[sign, ct.process_holds()]);
+    chain.write(Record::heartbeat(member.record()), &[sign, ct.process_held_bytes()]);
     ct.submit(chain).await.map(drop)
 }
 
@@ -261,7 +261,7 @@ async fn tick(ct: &ComputeThread, heartbeats: u32, leases: &mut Leases) -> Resul
     let shared = &ct.cluster().shared;
     shared.look_for_memory_node();
     send_heartbeat(ct, heartbeats).await?;
-    ct.hear_requests();
+    ct.check_requests();
     // An error is returned after the other work is done.
     let debt = if leases.sweeps { ct.answer_sweep().await } else { Ok(None) };
     ct.take_orphans();
@@ -352,7 +352,7 @@ impl<'a> Sweeper<'a> {
 
 /// Updates a paused sweep's entry in reports of stalls. It `waits` for other processes, or was interrupted.
 fn note_wait(ct: &ComputeThread, waiting: &mut Option<(u64, u64, Waiting)>, waits: bool) {
-    let (list, epoch) = (ct.process.sweep_barrier.has_said(), ct.process.collector.epoch());
+    let (list, epoch) = (ct.process.sweep_barrier.answer(), ct.process.collector.epoch());
     // A new list or epoch is progress.
     let is_same = |(was, at, _): &(u64, u64, Waiting)| (*was, *at) == (list, epoch);
     if !waits || !waiting.as_ref().is_some_and(is_same) {

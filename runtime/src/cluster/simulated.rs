@@ -138,7 +138,7 @@ async fn keep(ct: &ComputeThread, sweeps: bool, is_done: &Cell<bool>) {
         }
         if is_done.get() && ct.process.has_one_thread() {
             patience = patience.saturating_sub(if has_failed { FAILED_TICKS } else { 1 });
-            let is_busy = debt.is_some() || sweeper.is_busy() || ct.process.sweep_barrier.is_called();
+            let is_busy = debt.is_some() || sweeper.is_busy() || ct.process.sweep_barrier.is_active();
             let is_settled = !is_busy && !has_evicted && !has_failed;
             match phase {
                 _ if !is_settled => {}

@@ -84,7 +84,7 @@ impl Cluster {
         let ct = ComputeThread::new(self, &run, 0);
         let done = block_on(ct.worker(), async {
             let done = ct.while_alone(body).await;
-            ct.leave_heap().await;
+            ct.release_heap().await;
             ct.leave_members().await;
             done
         });

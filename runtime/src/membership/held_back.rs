@@ -43,7 +43,7 @@ impl ComputeThread {
     }
 
     fn has_retired_too_much(&self) -> bool {
-        self.limbo.borrow().bytes() > self.most_retired
+        self.limbo.borrow().bytes() > self.max_retired
     }
 
     #[cold]
@@ -109,7 +109,7 @@ impl ComputeThread {
         tracing::warn!(retired_bytes = reclamation.retired_bytes, holder, "reclamation is held back");
         Ok(Error::from(error::ReclamationHeldBack {
             retired_bytes: reclamation.retired_bytes,
-            limit_bytes: self.most_retired,
+            limit_bytes: self.max_retired,
             held_ms: self.time().saturating_sub(held_back.since).as_millis() as u64,
             held_back_by,
             holder: holder.into(),

@@ -61,7 +61,11 @@ impl ComputeThread {
         let mut number = member.number;
         let places = loop {
             let places = self.places_at(number).await?;
-            if self.compare_exchange_word(places.record, 0, RecordState::of(member.identity)).await? == 0 {
+            if self
+                .compare_exchange_word(places.record, 0, RecordState::Taken(member.identity).to_word())
+                .await?
+                == 0
+            {
                 break places;
             }
             // The record of another process, or of a dead one that was not evicted yet. The next one may be free.
@@ -93,7 +97,7 @@ impl ComputeThread {
             epoch = now;
         }
         self.process.collector.observe(epoch);
-        member.settle_in(places, epoch);
+        member.set_places(places, epoch);
         if self.cluster().is_private() {
             return Ok(());
         }
@@ -142,7 +146,7 @@ impl ComputeThread {
     pub(crate) async fn leave_members(&self) {
         self.finish_step().await;
         self.run.thread_leaves(self.index());
-        if self.process.thread_is_gone().is_some() {
+        if self.process.end_thread().is_some() {
             self.leave_for_good().await;
         }
     }
@@ -154,18 +158,18 @@ impl ComputeThread {
         }
         self.finish_step().await;
         let Some(member) = self.process.member() else { return };
-        if let Some(places) = member.take_back_places() {
+        if let Some(places) = member.clear_places() {
             // An error means that the memory node has ended, and the places with it.
-            let _ = self.vacate(places, RecordState::of(member.identity)).await;
+            let _ = self.vacate(places, RecordState::Taken(member.identity)).await;
         }
     }
 
     /// Clears a slot and frees its record, whose `state` only this thread may change.
-    async fn vacate(&self, places: Places, state: u64) -> Result<()> {
+    async fn vacate(&self, places: Places, state: RecordState) -> Result<()> {
         let mut chain = self.empty_chain();
         chain.write(places.slot, &[0]);
         // A CAS, since joining processes try to take the record by CAS.
-        chain.replace(places.record, state, 0);
+        chain.replace(places.record, state.to_word(), 0);
         self.submit(chain).await.map(drop)
     }
 
@@ -257,12 +261,12 @@ impl ComputeThread {
             |identity| members.iter().any(|member| member.identity == identity && !member.is_gone());
         let mut evicted = 0;
         for gone in members.iter().filter(|member| member.is_gone()) {
-            let state = gone.words.state;
-            if RecordState::from_word(state).evicted_by.is_some_and(is_here) {
+            if gone.state.evictor().is_some_and(is_here) {
                 continue;
             }
-            let claim = RecordState { identity: Some(gone.identity), evicted_by: Some(me) }.to_word();
-            if self.compare_exchange_word(gone.places.record, state, claim).await? != state {
+            let (state, claim) =
+                (gone.words.state, RecordState::Evicting { process: gone.identity, evictor: me });
+            if self.compare_exchange_word(gone.places.record, state, claim.to_word()).await? != state {
                 continue;
             }
             // Before the record is free: if this process dies afterwards, another evictor would not find it.

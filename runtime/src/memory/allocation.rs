@@ -1,7 +1,7 @@
-//! Allocation: a block for an object, or the error that there is none.
+//! Allocation: a block for an object, or an out-of-memory error.
 //!
 //! A block comes from the thread's own lists, without a round trip, in the common case. If these have none, the thread tries in turn
-//! 1. blocks that ended threads of its process have left, without a round trip;
+//! 1. blocks of ended threads of its process, without a round trip;
 //! 2. a page of the [pool](super::pool);
 //! 3. a chunk, which is cut into blocks; for a block without a class, as many [chunks](super::chunks) as it takes;
 //! 4. the same on the other memory nodes;
@@ -116,7 +116,7 @@ impl ThreadHeap {
                     return Ok(block);
                 }
             }
-            if !compaction.relieve(ct).await? {
+            if !compaction.run_attempt(ct).await? {
                 let segments = (0..self.geometry.segments()).map(|segment| segment as u16).collect();
                 tracing::warn!(size_bytes = bytes, "out of memory");
                 return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments }));
@@ -127,7 +127,7 @@ impl ThreadHeap {
     /// A block of a class, on the target node alone.
     async fn allocate_small(&self, ct: &Worker, target: Target, class: Class) -> Result<Option<Address>> {
         loop {
-            if self.has_surplus.get() || self.wants_page.get().is_some() {
+            if self.has_surplus.get() || self.wants_page() {
                 ct.flush_surplus().await?;
             }
             if let Some(address) = self.take_local(target.node, class) {
@@ -184,7 +184,7 @@ impl ThreadHeap {
         free_chunks: FreeChunks,
     ) -> Result<Option<Block>> {
         ct.give_surplus();
-        // As in `refill`.
+        // Like in `refill`.
         let _guard = ct.pinned();
         let wanted = Wanted { class: None, block_bytes, free_chunks };
         let run = ct.take_run(target, wanted, None).await?;
@@ -200,14 +200,14 @@ impl ThreadHeap {
         self.geometry.segments_of(node).start + self.nodes[usize::from(node)].borrow().current_segment
     }
 
-    /// The block is the library's own: it is not counted as an object.
-    pub(crate) fn disown(&self, block: Block) {
+    /// Removes a block of the library's own from the counts of objects.
+    pub(crate) fn uncount(&self, block: Block) {
         self.allocated.set(self.allocated.get() - 1);
         self.node(block.address).borrow_mut().add_live(block.bytes.wrapping_neg());
     }
 }
 
-/// Reports the bytes that the thread holds when it has more, or has given up.
+/// Reports the bytes that the thread holds, whether a refill has succeeded or not.
 struct ReportOnDrop<'a>(&'a Worker);
 
 impl Drop for ReportOnDrop<'_> {

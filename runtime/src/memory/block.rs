@@ -22,7 +22,7 @@ pub(crate) async fn block_of<T: Remote>(address: Address, ct: &Worker) -> Result
     }
 }
 
-/// As [`block_of`], if it takes no round trip.
+/// Like [`block_of`], if it takes no round trip.
 #[inline]
 fn known_block<T: Remote>(address: Address, ct: &Worker) -> Option<Result<Block>> {
     let heap = ct.heap();

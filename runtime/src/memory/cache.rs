@@ -1,4 +1,4 @@
-//! What a thread holds of a memory node: free blocks, by class.
+//! A thread's free blocks of a memory node, by class.
 
 use super::pool::{PageBlock, Release};
 use crate::epoch::BlockKind;
@@ -8,10 +8,10 @@ use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
-/// In an entry of a page: not one block, but all from here to the end of the chunk.
+/// A flag in an entry of a page: the entry stands for all blocks from this address to the end of the chunk.
 const REST: u64 = 1;
 
-/// Neighbouring free blocks of one class.
+/// Adjacent free blocks of one class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) start: Address,
@@ -23,23 +23,23 @@ pub(crate) struct ClassCache {
     class: Class,
     bytes: u64,
     blocks: Vec<Address>,
-    /// What blocks are cut from when there are none, and what after that.
+    /// The piece that blocks are cut from when `blocks` is empty, and the pieces for later.
     rest: Piece,
     further: Vec<Piece>,
-    /// The pool's list as it was last seen.
+    /// The head of the pool's list when it was last read.
     pub(crate) head: u64,
 }
 
 /// Free blocks of one memory node.
 pub(crate) struct NodeCache {
-    /// Where each class is in `classes`, plus 1; 0 for one that has not been used.
+    /// For each class its index in `classes` plus 1; 0 if it has not been used.
     positions: [u8; CLASSES],
     classes: Vec<ClassCache>,
     /// The segment to take the next chunk from, among those of this node.
     pub(crate) current_segment: u16,
-    /// Bytes of objects allocated less those freed, modulo 2^64, that the node has not been told of.
+    /// Bytes of objects allocated less those freed, modulo 2^64, that are not added to the node's count yet.
     pub(crate) live: u64,
-    /// Chunks to give back.
+    /// Chunks to return.
     pub(crate) runs: Vec<ChunkRun>,
 }
 
@@ -105,7 +105,7 @@ impl NodeCache {
         self.class(class).take()
     }
 
-    /// Takes a block in; gives how many there are.
+    /// Adds a free block. Returns the number of blocks of the class.
     #[inline]
     pub(crate) fn put(&mut self, class: Class, block: Address) -> usize {
         let blocks = &mut self.class(class).blocks;
@@ -113,7 +113,7 @@ impl NodeCache {
         blocks.len()
     }
 
-    /// Whether `block` was the last to be taken in.
+    /// Returns whether `block` was added last.
     pub(crate) fn ends_with(&mut self, class: Class, block: Address) -> bool {
         self.class(class).blocks.last() == Some(&block)
     }
@@ -122,7 +122,7 @@ impl NodeCache {
         self.class(class).further.push(piece);
     }
 
-    /// Takes in what a page of the pool says.
+    /// Adds the blocks that the entries of a page list.
     pub(crate) fn put_entries(&mut self, grid: &Grid, class: Class, entries: &[u64]) {
         let cache = self.class(class);
         for entry in entries.iter().take_while(|entry| **entry != 0) {
@@ -135,7 +135,7 @@ impl NodeCache {
         }
     }
 
-    /// Everything, as address and bytes.
+    /// Visits all free memory, as address and bytes.
     pub(crate) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
         for cache in &self.classes {
             cache.blocks.iter().for_each(|at| each(*at, cache.bytes));
@@ -146,7 +146,7 @@ impl NodeCache {
             .for_each(|run| each(grid.start(run.segment, run.first), run.chunks * grid.chunk_bytes()));
     }
 
-    /// How many bytes there are.
+    /// The number of free bytes.
     pub(crate) fn bytes(&self, grid: &Grid) -> u64 {
         let of_class = |cache: &ClassCache| {
             let pieces: u64 = cache.further.iter().map(|piece| piece.bytes).sum();
@@ -156,13 +156,13 @@ impl NodeCache {
         self.classes.iter().map(of_class).sum::<u64>() + chunks * grid.chunk_bytes()
     }
 
-    /// A class of which there are more than `keep` blocks, or of which there is anything at all if `keep` is 0.
+    /// A class with more than `keep` blocks; if `keep` is 0, also one that has only pieces.
     pub(crate) fn surplus(&self, keep: usize) -> Option<Class> {
         let too_many = |cache: &&ClassCache| cache.blocks.len() > keep || (keep == 0 && !cache.is_empty());
         self.classes.iter().find(too_many).map(|cache| cache.class)
     }
 
-    /// Whether there are so many blocks too small for a page that a page is worth having, and there is none.
+    /// Returns whether many blocks are smaller than a page, and there is no block for a page.
     pub(crate) fn lacks_page(&mut self, page: Class) -> bool {
         let is_many = |cache: &ClassCache| {
             cache.class.words() < page.words() && cache.blocks.len() > 4 * cache.class.words()
@@ -170,7 +170,7 @@ impl NodeCache {
         self.classes.iter().any(is_many) && self.class(page).is_empty()
     }
 
-    /// Fills `words` with up to `entries` entries, after a word for the next page: the blocks that were freed first and then, unless only the
+    /// Fills `words` with a word for the next page and up to `entries` entries: the blocks that were freed first and then, unless only the
     /// surplus is released, uncut pieces.
     pub(crate) fn fill(&mut self, class: Class, entries: usize, release: Release, words: &mut Vec<u64>) {
         let cache = self.class(class);
@@ -194,7 +194,7 @@ impl NodeCache {
         }
     }
 
-    /// Moves everything to `spare`.
+    /// Moves all free memory to `spare`.
     pub(crate) fn drain(&mut self, node: u16, spare: &mut Spare) {
         spare.live.push((node, std::mem::take(&mut self.live)));
         spare.runs.extend(self.runs.drain(..).map(|run| (node, run)));
@@ -209,7 +209,7 @@ impl NodeCache {
     }
 }
 
-/// The free blocks that entries of a page are for: where they begin, and their bytes.
+/// The free blocks that the entries of a page list, as address and bytes.
 pub(crate) fn free_blocks(
     grid: &Grid,
     class: Class,
@@ -221,7 +221,7 @@ pub(crate) fn free_blocks(
     })
 }
 
-/// What ended threads of a process held. By memory node and class.
+/// The free memory of ended threads of a process, by memory node and class.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     pub(crate) blocks: Vec<(u16, Class, Address)>,
@@ -231,7 +231,7 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// Takes in a freed block.
+    /// Adds a freed block.
     pub(crate) fn put(&mut self, grid: &Grid, node: u16, block: Block, kind: BlockKind) {
         match grid.class_of(block.bytes) {
             Some(class) => self.blocks.push((node, class, block.address)),
@@ -242,7 +242,7 @@ impl Spare {
         }
     }
 
-    /// Everything, as address and bytes.
+    /// Visits all free memory, as address and bytes.
     pub(crate) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
         self.blocks.iter().for_each(|(_, class, at)| each(*at, class.bytes()));
         self.pieces.iter().for_each(|(_, _, piece)| each(piece.start, piece.bytes));
@@ -257,8 +257,8 @@ impl Spare {
         self.live.append(&mut other.live);
     }
 
-    /// What is to be told of objects that were freed, without their blocks.
-    pub(crate) fn take_accounts(&mut self) -> Self {
+    /// Takes the changes of live bytes, without the blocks.
+    pub(crate) fn take_live_counts(&mut self) -> Self {
         Self { live: std::mem::take(&mut self.live), ..Self::default() }
     }
 
@@ -267,7 +267,7 @@ impl Spare {
     }
 }
 
-/// How many words a page of the pool has, in chunks of a size: an 8th of a chunk.
+/// The number of words of a page of the pool, by the size of chunks: an 8th of a chunk, 2 KiB at most.
 pub(crate) fn page_words(chunk_bytes: u64) -> usize {
     (chunk_bytes / 8).clamp(64, 2048) as usize / WORD_BYTES
 }

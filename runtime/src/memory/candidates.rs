@@ -1,9 +1,9 @@
-//! The candidates of a [sweep](super::sweep): blocks that look as if nobody used them, and which of them somebody has vetoed.
+//! The candidates of a [sweep](super::sweep): blocks that seem to be lost, and the vetoes against them.
 //!
-//! Blocks lie side by side in chunks, so a bit says of each whether it is a candidate; two more say how it was vetoed. In far memory
-//! a list is made of words: its number, how many ranges there are, for each range where it is and what it is cut into, and then the bits
-//! of all ranges, three times. That is a 40th of the memory that the ranges are, where blocks have the smallest size, and less
-//! where they are larger.
+//! Blocks are adjacent in chunks, so a list has three bits for each block of a range: *listed*, if it is a candidate, and its vetoes, *used* and
+//! *kept*. In far memory a list consists of its number, the number of ranges, for each range its address and the size and number of its blocks,
+//! and then three bitmaps of all ranges, one for each kind of bit. That is a 40th of the memory of the ranges for blocks of the smallest size,
+//! and less for larger ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,25 +16,25 @@ use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::link_targets;
 
-/// A list is no larger than this part of a segment, or half a chunk.
+/// The divisor of a segment's size that bounds the size of a list. Half a chunk is always allowed.
 const LIST_SHARE: u64 = 32;
-/// How many times each bit is there: asked, used, kept.
-const COPIES: usize = 3;
+/// The number of bitmaps: listed, used, kept.
+const BITMAPS: usize = 3;
 const BITS: usize = u64::BITS as usize;
 const COUNT_SHIFT: u32 = 48;
 
-/// Blocks of one size that lie side by side, and which of them are candidates.
+/// Adjacent blocks of one size, and a bitmap of the candidates among them.
 #[derive(Clone)]
 pub(crate) struct BlockRange {
     first: Block,
     count: usize,
-    asked: Vec<u64>,
+    listed: Vec<u64>,
 }
 
 impl BlockRange {
-    /// So many blocks from the first one on, none of them a candidate. There are fewer than 2^16.
+    /// A range of `count` blocks, fewer than 2^16, without candidates.
     pub(crate) fn new(first: Block, count: usize) -> Self {
-        Self { first, count, asked: vec![0; count.div_ceil(BITS)] }
+        Self { first, count, listed: vec![0; count.div_ceil(BITS)] }
     }
 
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + use<> {
@@ -42,23 +42,23 @@ impl BlockRange {
         (0..self.count as u64).map(move |index| Block { address: address.add(index * bytes), bytes })
     }
 
-    /// A block is a candidate.
-    pub(crate) fn ask(&mut self, index: usize) {
-        self.asked[index / BITS] |= 1 << (index % BITS);
+    /// Adds a block to the candidates.
+    pub(crate) fn add(&mut self, index: usize) {
+        self.listed[index / BITS] |= 1 << (index % BITS);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.asked.iter().all(|word| *word == 0)
+        self.listed.iter().all(|word| *word == 0)
     }
 
-    /// How many bytes its candidates have.
-    pub(crate) fn asked_bytes(&self) -> u64 {
-        self.first.bytes * self.asked.iter().map(|word| u64::from(word.count_ones())).sum::<u64>()
+    /// The number of bytes of the candidates.
+    pub(crate) fn candidate_bytes(&self) -> u64 {
+        self.first.bytes * self.listed.iter().map(|word| u64::from(word.count_ones())).sum::<u64>()
     }
 
-    /// How many words of a list it takes.
+    /// The number of words that the range takes in a list.
     pub(crate) fn words(&self) -> usize {
-        ListRange::WORDS + COPIES * self.asked.len()
+        ListRange::WORDS + BITMAPS * self.listed.len()
     }
 
     fn to_words(&self) -> [u64; ListRange::WORDS] {
@@ -66,7 +66,7 @@ impl BlockRange {
         ListRange { not_address: !self.first.address.bits(), not_blocks }.to_words()
     }
 
-    /// What a list's words say; nothing is asked yet. Nothing if such blocks can not be there.
+    /// Decodes a range without candidates. `None` if no such blocks can be there.
     fn decode(grid: &Grid, words: &[u64]) -> Option<Self> {
         let ListRange { not_address, not_blocks } = ListRange::from_words(words);
         let (address, blocks) = (Address::from_bits(!not_address), !not_blocks);
@@ -81,26 +81,26 @@ impl BlockRange {
         can_be.then(|| Self::new(Block { address, bytes }, count as usize))
     }
 
-    /// Where its blocks end.
+    /// The address behind its last block.
     fn end(&self) -> Address {
         self.first.address.add(self.first.bytes * self.count as u64)
     }
 }
 
-/// Where a range is, and where its bits are.
-struct Cut {
+/// The blocks of a range, and the index of its first bit.
+struct IndexedRange {
     first: Block,
     count: usize,
     bit: usize,
 }
 
-/// A list. A candidate is known by the place of its bit.
+/// A list of candidates. A candidate is identified by the index of its bit.
 pub(crate) struct Candidates {
-    /// Tells this list from all others.
+    /// Distinguishes this list from all others.
     pub(crate) number: u64,
-    /// In the order of their addresses; none overlap.
-    ranges: Vec<Cut>,
-    asked: Vec<u64>,
+    /// In the order of their addresses, without overlaps.
+    ranges: Vec<IndexedRange>,
+    listed: Vec<u64>,
     used: Marks,
     kept: Marks,
 }
@@ -122,7 +122,7 @@ impl Marks {
     }
 }
 
-/// The places of the bits that are set.
+/// The indices of the bits that are set.
 pub(crate) fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usize> {
     words.enumerate().flat_map(|(index, word)| {
         let rest = |word: &u64| Some(word & (word - 1)).filter(|word| *word != 0);
@@ -133,75 +133,74 @@ pub(crate) fn bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = usi
 
 impl Candidates {
     pub(crate) fn new(number: u64, ranges: &[BlockRange]) -> Self {
-        let (mut cuts, mut asked) = (Vec::new(), Vec::new());
+        let (mut indexed, mut listed) = (Vec::new(), Vec::new());
         for range in ranges {
-            cuts.push(Cut { first: range.first, count: range.count, bit: asked.len() * BITS });
-            asked.extend_from_slice(&range.asked);
+            indexed.push(IndexedRange { first: range.first, count: range.count, bit: listed.len() * BITS });
+            listed.extend_from_slice(&range.listed);
         }
-        let [used, kept] = [(); 2].map(|()| Marks::new(asked.len()));
-        Self { number, ranges: cuts, asked, used, kept }
+        let [used, kept] = [(); 2].map(|()| Marks::new(listed.len()));
+        Self { number, ranges: indexed, listed, used, kept }
     }
 
-    /// The words of a list before anything is vetoed.
+    /// The words of a list without vetoes.
     pub(crate) fn to_words(&self, ranges: &[BlockRange]) -> Vec<u64> {
         let head = ListHead { number: self.number, not_ranges: !(ranges.len() as u64) };
         let mut words = head.to_words().to_vec();
         words.extend(ranges.iter().flat_map(BlockRange::to_words));
-        words.extend_from_slice(&self.asked);
-        words.resize(words.len() + (COPIES - 1) * self.asked.len(), 0);
+        words.extend_from_slice(&self.listed);
+        words.resize(words.len() + (BITMAPS - 1) * self.listed.len(), 0);
         words
     }
 
-    /// The most words that a list has.
-    pub(crate) fn most_words(grid: &Grid) -> usize {
+    /// The maximum number of words of a list.
+    pub(crate) fn max_words(grid: &Grid) -> usize {
         (grid.segment_bytes() / LIST_SHARE).max(grid.chunk_bytes() / 2) as usize / WORD_BYTES
     }
 
-    /// The ranges that a list's words say, which were read at `at`, and how many words the bits are; nothing is asked yet.
+    /// Decodes the ranges of a list, whose words were read at `at`, without their candidates. Also returns the number of words of a bitmap.
     ///
     /// # Errors
     /// [`Error::Corrupted`](crate::Error::Corrupted) if the memory has no such blocks, or they are not in the order of their addresses.
     pub(crate) fn decode_ranges(grid: &Grid, at: Address, words: &[u64]) -> Result<(Vec<BlockRange>, usize)> {
         let (mut ranges, mut bits, mut end) = (Vec::new(), 0, Address::NULL);
-        for (index, of_lot) in words.chunks_exact(ListRange::WORDS).enumerate() {
-            let range = BlockRange::decode(grid, of_lot)
+        for (index, of_range) in words.chunks_exact(ListRange::WORDS).enumerate() {
+            let range = BlockRange::decode(grid, of_range)
                 .filter(|range| range.first.address >= end)
                 .ok_or_else(|| {
                     let at = at.add(index as u64 * ListRange::BYTES);
-                    corrupted_as("list of candidates", at, of_lot[0], "no such blocks can be there")
+                    corrupted_as("list of candidates", at, of_range[0], "no such blocks can be there")
                 })?;
             end = range.end();
-            bits += range.asked.len();
+            bits += range.listed.len();
             ranges.push(range);
         }
         Ok((ranges, bits))
     }
 
-    /// The list whose ranges are known by now, and whose bits are these.
-    pub(crate) fn from_bits(number: u64, ranges: &[BlockRange], asked: Vec<u64>) -> Self {
-        Self { asked, ..Self::new(number, ranges) }
+    /// The list with these decoded ranges, and this bitmap of candidates.
+    pub(crate) fn from_bits(number: u64, ranges: &[BlockRange], listed: Vec<u64>) -> Self {
+        Self { listed, ..Self::new(number, ranges) }
     }
 
-    /// Where the words of the vetoes are in a list, from its beginning, and how many there are: first those of blocks that are used, then
-    /// those of blocks that are kept.
+    /// The offset of the vetoes in a list, and their number of words: the bitmap of used blocks, then that of kept ones.
     pub(crate) fn vetoes(&self) -> (u64, usize) {
-        let before = ListHead::WORDS + ListRange::WORDS * self.ranges.len() + self.asked.len();
-        ((before * WORD_BYTES) as u64, (COPIES - 1) * self.asked.len())
+        let before = ListHead::WORDS + ListRange::WORDS * self.ranges.len() + self.listed.len();
+        ((before * WORD_BYTES) as u64, (BITMAPS - 1) * self.listed.len())
     }
 
-    /// Those that are used, and those that are kept.
+    /// The vetoed candidates: used, and kept.
     pub(crate) fn vetoed(&self) -> [&Marks; 2] {
         [&self.used, &self.kept]
     }
 
-    /// All of them.
+    /// The indices of all candidates.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> {
-        bits(self.asked.iter().copied())
+        bits(self.listed.iter().copied())
     }
 
-    /// How many there could be.
-    pub(crate) fn most(&self) -> usize {
-        self.asked.len() * BITS
+    /// The number of bits in a bitmap: all indices are below.
+    pub(crate) fn index_bound(&self) -> usize {
+        self.listed.len() * BITS
     }
 
     pub(crate) fn block(&self, index: usize) -> Block {
@@ -217,33 +216,33 @@ impl Candidates {
         let within = (at.bits() - range.first.address.bits()) / range.first.bytes;
         (within < range.count as u64)
             .then_some(range.bit + within as usize)
-            .filter(|index| self.is_asked(*index))
+            .filter(|index| self.is_listed(*index))
     }
 
-    fn is_asked(&self, index: usize) -> bool {
-        self.asked[index / BITS] & 1 << (index % BITS) != 0
+    fn is_listed(&self, index: usize) -> bool {
+        self.listed[index / BITS] & 1 << (index % BITS) != 0
     }
 
-    /// The candidates that a word leads to if it is a link, of whichever kind.
+    /// The candidates that a word points to, if it is a link of any kind.
     pub(crate) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
-        // Marks are below a block's size.
+        // A link's marks are smaller than a block, so the address stays in it.
         link_targets(word).filter_map(|at| self.at(at))
     }
 
-    /// The object at an address is used.
-    pub(crate) fn uses(&self, at: Address) {
+    /// Vetoes the object at an address as used.
+    pub(crate) fn mark_used(&self, at: Address) {
         if let Some(index) = self.at(at) {
             self.used.set(index);
         }
     }
 
-    /// So are those that a word leads to.
-    pub(crate) fn uses_word(&self, word: u64) {
+    /// Vetoes the candidates that a word points to as used.
+    pub(crate) fn mark_targets_used(&self, word: u64) {
         self.in_word(word).for_each(|index| self.used.set(index));
     }
 
-    /// Everything is kept that some bytes are part of.
-    pub(crate) fn keeps(&self, at: Address, bytes: u64) {
+    /// Vetoes all candidates that overlap a range of bytes as kept.
+    pub(crate) fn mark_kept(&self, at: Address, bytes: u64) {
         let (start, end) = (at.bits(), at.bits().saturating_add(bytes));
         let after = self.ranges.partition_point(|range| range.first.address <= at);
         for range in &self.ranges[after.saturating_sub(1)..] {
@@ -254,16 +253,16 @@ impl Candidates {
             let first = start.saturating_sub(from) / size;
             let last = (end - from).div_ceil(size).min(range.count as u64);
             let bits = (first..last).map(|index| range.bit + index as usize);
-            bits.filter(|index| self.is_asked(*index)).for_each(|index| self.kept.set(index));
+            bits.filter(|index| self.is_listed(*index)).for_each(|index| self.kept.set(index));
         }
     }
 
-    pub(crate) fn uses_everything(&self) {
+    pub(crate) fn mark_all_used(&self) {
         self.indices().for_each(|index| self.used.set(index));
     }
 }
 
-/// Reads words as a list, and uses it.
+/// Decodes words as a list, and uses it.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
     let ranges = &words[..words.len() / 2];
@@ -277,9 +276,9 @@ pub(crate) fn decode_any(grid: &Grid, words: &[u64]) {
     let candidates = Candidates::from_bits(2, &ranges, vec![u64::MAX; bits]);
     for word in words {
         let at = Address::from_bits(*word);
-        candidates.uses_word(*word);
-        candidates.uses(at);
-        candidates.keeps(at, *word);
+        candidates.mark_targets_used(*word);
+        candidates.mark_used(at);
+        candidates.mark_kept(at, *word);
         if let Some(index) = candidates.at(at) {
             assert!(grid.has(candidates.block(index).address, 1));
         }
@@ -302,9 +301,9 @@ mod tests {
     fn candidates() -> (Candidates, Vec<BlockRange>) {
         let mut ranges = vec![BlockRange::new(block(4096, 48), 70), BlockRange::new(block(16384, 40_000), 1)];
         for index in [0, 1, 63, 64, 69] {
-            ranges[0].ask(index);
+            ranges[0].add(index);
         }
-        ranges[1].ask(0);
+        ranges[1].add(0);
         (Candidates::new(2, &ranges), ranges)
     }
 
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_is_known_by_any_address_in_it() {
+    fn any_address_in_a_candidate_finds_it() {
         let (candidates, _) = candidates();
         let indices: Vec<_> = candidates.indices().collect();
         assert_eq!(indices, [0, 1, 63, 64, 69, 128]);
@@ -330,15 +329,15 @@ mod tests {
     }
 
     #[test]
-    fn what_some_bytes_are_part_of_is_kept() {
+    fn candidates_that_overlap_a_range_are_kept() {
         let (candidates, _) = candidates();
-        candidates.keeps(Address::new(1, 4096 + 48), 1);
+        candidates.mark_kept(Address::new(1, 4096 + 48), 1);
         assert_eq!(vetoed(&candidates), [vec![], vec![1]]);
-        candidates.keeps(Address::new(1, 4096 + 64 * 48 - 1), 2);
+        candidates.mark_kept(Address::new(1, 4096 + 64 * 48 - 1), 2);
         assert_eq!(vetoed(&candidates), [vec![], vec![1, 63, 64]]);
-        candidates.keeps(Address::new(1, 0), 1 << 20);
+        candidates.mark_kept(Address::new(1, 0), 1 << 20);
         assert_eq!(vetoed(&candidates), [vec![], vec![0, 1, 63, 64, 69, 128]]);
-        candidates.uses(Address::new(1, 20_000));
+        candidates.mark_used(Address::new(1, 20_000));
         assert_eq!(vetoed(&candidates)[0], [128]);
     }
 
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn lots_that_can_not_be_are_an_error() {
+    fn impossible_ranges_are_an_error() {
         let (_, ranges) = candidates();
         let ranges: Vec<_> = ranges.iter().flat_map(BlockRange::to_words).collect();
         let decode = |words: &[u64]| Candidates::decode_ranges(&grid(), Address::new(1, 8192), words);

@@ -1,11 +1,11 @@
-//! Taking chunks, and giving them back.
+//! Taking and returning chunks.
 //!
 //! A READ of a segment's counters decides between two ways, of three round trips each:
 //! - chunks that were never taken: an FAA of the count of taken chunks takes them for this thread alone, and a WRITE puts their use into the
 //!   [chunk table](crate::segment::grid);
 //! - chunks that are free again: a READ of the table finds them, and a chain of CASes takes them, one for the word of each.
 //!
-//! Giving back is one chain, posted and not waited for.
+//! Returning chunks is one chain, posted and not waited for.
 //!
 //! When an FAA takes the count past the end of a segment, the chunks before the end become free chunks. So no chunk is lost or taken twice.
 
@@ -17,7 +17,7 @@ use crate::segment::classes::Class;
 use crate::segment::control;
 use crate::segment::grid::{ChunkRun, Grid, Use};
 
-/// A request for chunks side by side.
+/// A request for adjacent chunks.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     /// The class of the blocks that the chunk is cut into; none for one large block.
@@ -104,23 +104,24 @@ impl Worker {
     async fn take_fresh(&self, segment: u16, chunks: u64, usage: Use) -> Result<Option<ChunkRun>> {
         let mut chain = self.empty_chain();
         let slot = chain.fetch_add(control::taken_chunks(segment), chunks);
-        let give = |ct: &Self, run: Option<ChunkRun>| run.into_iter().for_each(|run| ct.heap().give_run(run));
+        let give_back =
+            |ct: &Self, run: Option<ChunkRun>| run.into_iter().for_each(|run| ct.heap().give_run(run));
         let took = self.submit_or(
             chain,
             move |ct, done| {
                 let (first, most) = (done.word(&slot), ct.heap().grid.chunks(segment));
                 let run = ChunkRun { segment, first, chunks: chunks.min(most.saturating_sub(first)) };
                 let (run, short) = if run.chunks == chunks { (Some(run), None) } else { (None, Some(run)) };
-                give(ct, short.filter(|run| run.chunks > 0));
+                give_back(ct, short.filter(|run| run.chunks > 0));
                 run
             },
-            give,
+            give_back,
         );
         let Some(run) = took.await? else { return Ok(None) };
         let mut chain = self.empty_chain();
         chain.write(self.heap().grid.word(segment, run.first), &words_for(usage, chunks));
-        // Waited for: the table must have the use of a chunk before it has an object.
-        self.submit_or(chain, move |_, _| Some(run), give).await
+        // Waited for: the table must have a chunk's use before an object is allocated in the chunk.
+        self.submit_or(chain, move |_, _| Some(run), give_back).await
     }
 
     /// Takes chunks that are free again: a READ of the table, and a chain with a CAS for each chunk.
@@ -179,7 +180,7 @@ impl Worker {
         }
     }
 
-    /// Gives chunks back, without waiting.
+    /// Returns chunks that the thread has freed, without waiting.
     pub(crate) fn give_runs(&self) {
         for cache in &self.heap().nodes {
             while let Some(run) = { cache.borrow_mut().runs.pop() } {
@@ -195,7 +196,7 @@ impl Worker {
     }
 }
 
-/// The words in the table of chunks with a use.
+/// The words of chunks with a use, in the chunk table.
 fn words_for(usage: Use, chunks: u64) -> Vec<u64> {
     let further = std::iter::repeat_n(Use::Continued, chunks as usize - 1);
     std::iter::once(usage).chain(further).map(Use::to_word).collect()

@@ -1,19 +1,18 @@
-//! What is tried before anybody is told that memory is out.
+//! Compaction: attempts to free memory before an allocation fails.
 //!
-//! Free memory may be in the lists of other threads, in the garbage of any thread, or in blocks of the wrong size. A thread that
-//! finds none therefore
-//! 1. asks everyone to give back what they keep: the threads of its process by a counter of theirs, which they compare when they
-//!    pin, allocate and wait, and other processes by a counter beside the epoch, which each reads with its next step;
-//! 2. gives back what it keeps itself, and tries to reclaim, also what ended threads of its process have retired: where a run or a client
-//!    goes on for ever, nobody else does;
-//! 3. now and then *recuts*: takes all pages off the pool's lists, puts together what is in them, and makes free chunks of those
-//!    that no block of is in use;
+//! Free memory may be in the lists of other threads, in the garbage of any thread, or in blocks of the wrong size. So a thread that finds none
+//! 1. requests all threads to return their free blocks: the threads of its process by a counter in local memory, which they compare when they
+//!    pin, allocate and wait, and other processes by a counter beside the epoch, which each reads in its next step;
+//! 2. returns its own free blocks, and tries to reclaim, also the limbo lists of ended threads of its process: in a run or client
+//!    that does not end, no other thread takes them over;
+//! 3. in some attempts *coalesces* blocks: it takes all pages off the pool's lists, adds up the blocks of each chunk, and frees the chunks
+//!    whose blocks are all free;
 //!
-//! and looks again, a bounded number of times, waiting in between.
+//! and tries the allocation again, a bounded number of times, with waits in between.
 //!
-//! Recutting changes what a chunk is used for, and processes remember what chunks are used for. So a chunk is *retired* before it
-//! is free: it is marked, a counter beside the epoch is raised, and it waits for the epoch to advance twice. By then every
-//! process has read that counter together with a later epoch, and forgotten what it knew.
+//! Coalescing changes the use of a chunk, and processes cache the uses of chunks. So a chunk is *retired* before it is free: it is marked, a
+//! counter beside the epoch is incremented, and it waits in limbo until the epoch has advanced twice. By then every process has read that counter
+//! together with a later epoch, and cleared its cache.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,59 +32,59 @@ use farfield_sim::ObjectType;
 use farfield_words::Address;
 use farfield_words::Block;
 
-/// How often a thread looks again that is alone and has no garbage.
+/// The number of attempts of a thread that is alone and has no garbage.
 const ATTEMPTS_ALONE: u32 = 8;
-/// How often any other does, at least.
+/// The minimum number of attempts of any other thread.
 const ATTEMPTS: u32 = 256;
-/// For how long, at least, where time is real: a thread that holds memory or a guard may have to wait for a processor.
+/// The minimum time of its attempts, on fabrics with real time: a thread that holds memory or a guard may have to wait for a processor.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How often in a row recutting is tried though it finds nothing: what the last one freed may be what the next one needs.
-const MOST_FRUITLESS_RECUTS: u32 = 3;
-/// How many attempts there are to one recut.
-const ATTEMPTS_PER_RECUT: u32 = 16;
+/// The number of consecutive coalescings that may find no chunk: blocks that one coalescing frees may complete a chunk for the next one.
+const MAX_FRUITLESS: u32 = 3;
+/// The number of attempts per coalescing.
+const ATTEMPTS_PER_COALESCING: u32 = 16;
 
 /// An allocation that finds no memory.
 pub(crate) struct Compaction<'a> {
     attempts: u32,
     began: Duration,
-    /// How many of the last recuts have found nothing.
-    fruitless_recuts: u32,
+    /// The number of consecutive coalescings without a free chunk.
+    fruitless: u32,
     backoff: Retry<'a, Worker>,
 }
 
 impl<'a> Compaction<'a> {
     pub(crate) fn new(ct: &'a Worker) -> Self {
-        Self { attempts: 0, began: Duration::ZERO, fruitless_recuts: 0, backoff: Retry::for_holder(ct) }
+        Self { attempts: 0, began: Duration::ZERO, fruitless: 0, backoff: Retry::for_holder(ct) }
     }
 
-    /// Once an attempt has failed, counts of free chunks are not trusted.
+    /// After a failed attempt the counts of free chunks are not trusted.
     pub(crate) fn free_chunks(&self) -> FreeChunks {
         if self.attempts > 0 { FreeChunks::Everywhere } else { FreeChunks::IfCounted }
     }
 
-    /// Tries to get memory freed; gives whether it is worth looking again.
-    pub(crate) async fn relieve(&mut self, ct: &Worker) -> Result<bool> {
+    /// Makes an attempt to free memory. Returns whether the allocation should be tried again.
+    pub(crate) async fn run_attempt(&mut self, ct: &Worker) -> Result<bool> {
         let attempt = self.attempts;
         self.attempts += 1;
         if attempt == 0 {
             ct.ask_for_memory();
             self.began = ct.time();
         }
-        // Simulated processes have epochs of their own, and another's tags mean nothing to them.
+        // Each simulated process has epochs of its own, so the tags of another's limbo lists are meaningless to it.
         if ct.io.endpoint.virtual_time().is_none() {
             ct.take_orphans();
         }
         ct.try_reclaim().await;
         ct.give_everything_on_listed();
         ct.wait_for_detached().await;
-        // What one frees, pages above all, is what makes further chunks whole for the next.
-        let again = attempt > 0 && self.fruitless_recuts < MOST_FRUITLESS_RECUTS && !ct.has_garbage();
-        if attempt % ATTEMPTS_PER_RECUT == 1 || again {
+        // Blocks that one coalescing frees, above all pages, complete further chunks for the next one.
+        let again = attempt > 0 && self.fruitless < MAX_FRUITLESS && !ct.has_garbage();
+        if attempt % ATTEMPTS_PER_COALESCING == 1 || again {
             let mut chunks = 0;
             for node in 0..ct.heap().geometry.nodes() {
-                chunks += ct.recut(node).await?;
+                chunks += ct.coalesce(node).await?;
             }
-            self.fruitless_recuts = if chunks > 0 { 0 } else { self.fruitless_recuts + 1 };
+            self.fruitless = if chunks > 0 { 0 } else { self.fruitless + 1 };
         }
         let is_one_thread = ct.process.member().is_none() && ct.is_only_thread();
         let is_alone = is_one_thread && !ct.has_garbage() && !again;
@@ -100,7 +99,7 @@ impl<'a> Compaction<'a> {
 }
 
 impl Worker {
-    /// Asks all threads to give back what they keep.
+    /// Requests all threads to return their free blocks.
     #[cold]
     fn ask_for_memory(&self) {
         if self.process.ask_for_memory() {
@@ -110,10 +109,10 @@ impl Worker {
         }
     }
 
-    /// Gives back what the thread keeps if it has been asked to since it last did; hears of sweeps, too.
+    /// Returns the thread's free blocks if there is a new request, and acknowledges sweeps.
     #[inline]
-    pub(crate) fn hear_requests(&self) {
-        self.hear_of_sweep();
+    pub(crate) fn check_requests(&self) {
+        self.check_for_sweep();
         self.free_eagerly();
         let requests = self.process.requests();
         if requests != self.heap().served_requests.get() {
@@ -130,8 +129,8 @@ impl Worker {
         self.give_everything();
     }
 
-    /// Makes free chunks of those that are cut into blocks none of which is in use; gives how many.
-    async fn recut(&self, node: u16) -> Result<usize> {
+    /// Retires the chunks of a memory node whose blocks are all in the pool. Returns their number.
+    async fn coalesce(&self, node: u16) -> Result<usize> {
         let _guard = self.pinned();
         let segments = self.heap().geometry.segments_of(node);
         let first = control::pool_head(segments.start, 0);
@@ -140,7 +139,7 @@ impl Worker {
         for (index, head) in heads.into_iter().enumerate().filter(|(_, head)| *head != 0) {
             let Some(class) = Class::from_index(index) else { continue };
             let pages = self.take_all_pages(node, class, head).await?;
-            chunks += self.sort_out(node, class, pages).await?;
+            chunks += self.retire_whole_chunks(node, class, pages).await?;
         }
         self.give_everything_on_listed();
         Ok(chunks)
@@ -149,7 +148,7 @@ impl Worker {
     /// Takes all pages off a list.
     async fn take_all_pages(&self, node: u16, class: Class, mut head: u64) -> Result<Vec<Page>> {
         let at = self.pool_at(node, class);
-        // Read first: what comes after a page does not change while this thread is pinned and the page is on the list.
+        // Read before the CAS: the successor of a page does not change while this thread is pinned and the page is on the list.
         loop {
             let (mut pages, mut walk) = (Vec::new(), Walk::new());
             let mut link = head;
@@ -175,7 +174,7 @@ impl Worker {
                 },
                 move |ct, taken: std::result::Result<Vec<Page>, u64>| {
                     for page in taken.into_iter().flatten() {
-                        ct.take_in(node, class, page);
+                        ct.absorb_page(node, class, page);
                     }
                 },
             );
@@ -186,16 +185,16 @@ impl Worker {
         }
     }
 
-    /// Takes a page's blocks in, and retires the page.
-    fn take_in(&self, node: u16, class: Class, page: Page) {
+    /// Puts a page's blocks into the thread's lists, and retires the page.
+    fn absorb_page(&self, node: u16, class: Class, page: Page) {
         let mut cache = self.heap().nodes[usize::from(node)].borrow_mut();
         cache.put_entries(&self.heap().grid, class, page.entries());
         drop(cache);
         self.retire_page(class, &page);
     }
 
-    /// Retires the chunks that are in `pages` as a whole, and takes in the rest; gives how many.
-    async fn sort_out(&self, node: u16, class: Class, pages: Vec<Page>) -> Result<usize> {
+    /// Retires the chunks whose blocks are all in `pages`, and puts the other blocks into the thread's lists. Returns the number of chunks.
+    async fn retire_whole_chunks(&self, node: u16, class: Class, pages: Vec<Page>) -> Result<usize> {
         let grid = self.heap().grid;
         let mut free: HashMap<(u16, u64), u64> = HashMap::new();
         let mut count = |at: Address, bytes| {
@@ -218,10 +217,10 @@ impl Worker {
             let is_kept = |entry: &u64| !is_whole(Address::from_bits(*entry));
             page.words = [0].into_iter().chain(page.entries().iter().copied().filter(is_kept)).collect();
             if page.block == PageBlock::Listed && is_whole(page.at) {
-                self.heap().forget_page(page.at);
+                self.heap().note_freed(page.at);
                 self.heap().nodes[usize::from(node)].borrow_mut().put_entries(&grid, class, page.entries());
             } else {
-                self.take_in(node, class, page);
+                self.absorb_page(node, class, page);
             }
         }
         let mut whole: Vec<_> = free.into_keys().collect();
@@ -233,8 +232,8 @@ impl Worker {
         let mut blocks = Vec::with_capacity(chunks);
         for (segment, chunk) in whole {
             let block = Block { address: grid.start(segment, chunk), bytes: grid.chunk_bytes() };
-            // Others may still be reading pages there.
-            self.heap().note_page(block.address, block.bytes, ObjectType::internal("chunk"));
+            // Other threads may still read pages in it.
+            self.heap().note_block(block.address, block.bytes, ObjectType::internal("chunk"));
             self.heap().process.known.learn(&grid, segment, chunk, None);
             let mut chain = self.empty_chain();
             chain.write(self.heap().grid.word(segment, chunk), &[Use::Large(1).to_word()]);
@@ -242,7 +241,7 @@ impl Worker {
             blocks.push(block);
         }
         let mut chain = self.empty_chain();
-        chain.fetch_add(control::recut_chunks(), 1);
+        chain.fetch_add(control::coalesced_chunks(), 1);
         let retire = move |ct: &Self, _: &_| blocks.into_iter().for_each(|block| ct.retire_block(block));
         self.submit_and(chain, retire).await?;
         Ok(chunks)

@@ -1,38 +1,37 @@
-//! Eager reclamation: the simulator frees retired memory at the first moment at which any fabric may.
+//! Eager reclamation: the simulator frees retired memory at the earliest moment that any fabric allows.
 //!
-//! A bug that uses an object after its grace period shows only if the period ends. On real fabrics epochs advance by
-//! [steps](super::global) of processes, now and then, and in a run of some hundred operations hardly at all. So the simulator, which
-//! sees every slot, advances the epoch itself: whenever a slot moves on, an object is retired, a thread ends or a process is evicted,
-//! the epoch goes up for as long as
-//! - no thread is pinned before it, and
-//! - an object is in limbo that this brings nearer to its end.
+//! A use of an object after its grace period is detected only if the period ends. On real fabrics epochs advance by
+//! [steps](super::global) of processes, which are rare: in a run of some hundred operations there is hardly one. So the simulator, which
+//! sees every slot, advances the epoch itself. Whenever a slot changes, an object is retired, a thread ends or a process is evicted, the
+//! epoch advances as long as
+//! - no thread is pinned in an earlier epoch, and
+//! - an object in limbo has not expired.
 //!
-//! An object whose tag plus [`GRACE_EPOCHS`] is reached *expires*: the simulator's books count it as freed, and report each access to it.
-//! Its thread frees it when it next pins, allocates or waits, and hands the block out again, or never does (the option `reuse`).
+//! An object *expires* when the epoch reaches its tag plus [`GRACE_EPOCHS`]: the simulator's books count it as freed, and report each access
+//! to it. Its thread frees it when it next pins, allocates or waits. Then the thread reuses the block, or never does (the option `reuse`).
 //!
 //! # Why no correct program is reported
 //!
 //! 1. The schedule is that of [`epoch`](crate::epoch) for one process that has all threads, whose scans take no time: the epoch
-//!    goes from `e` to `e + 1` only while every slot that is not idle shows `e`. So a slot that shows `m` bounds the epoch by `m + 1`,
-//!    and the argument of that module holds as it stands. It needs no clock and no message, so links that are cut do not matter.
-//! 2. A thread that is not pinned learns of the epoch before it pins, so it pins in the current one. That the process
-//!    of such a thread has not announced an epoch therefore holds nothing back.
-//! 3. A process that learns of an epoch by a step has read, before, whether chunks were recut. Here every process forgets what it knew of
-//!    chunks before the first epoch after that; and hears whether memory was asked for.
-//! 4. Steps take place all the same, and their CAS may advance the epoch in far memory: then this module follows, before anything else
-//!    is decided. The words of slots in far memory may be out of date, which only holds steps back; [`Eager::announce`]
-//!    makes them true before they are shown to a person.
-//! 5. The slots of a process that is evicted are idle from then on, as its word in far memory is.
+//!    advances from `e` to `e + 1` only while every slot that is not idle shows `e`. So a slot that shows `m` bounds the epoch by `m + 1`,
+//!    and the argument of that module holds without change. It needs no clock and no message, so failed links have no influence.
+//! 2. A thread that is not pinned reads the epoch before it pins, so it pins in the current one. So it is safe to advance although the process
+//!    of such a thread has not announced an epoch.
+//! 3. A process that reads an epoch in a step has read before whether chunks were coalesced. Here every process forgets the uses of
+//!    chunks before the first epoch after a coalescing, and reads whether memory was requested.
+//! 4. Steps also take place, and their CAS may advance the epoch in far memory. Then this module adopts that epoch before it decides anything.
+//!    The words of slots in far memory may be out of date, which only delays steps; [`Eager::announce`] updates them before a status is read.
+//! 5. The slots of an evicted process are idle from then on, like its word in far memory.
 //!
-//! It is also the limit: no schedule of steps frees an object earlier. A process that has caught up could announce that at once, and
-//! a CAS could come at once; both are legal, and no epoch can advance sooner than all pinned threads allow.
+//! The schedule is also optimal: no schedule of steps frees an object earlier. A process that has caught up could announce the epoch
+//! immediately, and a CAS could follow immediately; both are legal, and pinned threads delay every schedule equally.
 //!
 //! # Costs
 //!
-//! No operation and no virtual time. Slots show the epoch or the one before it, so two counters, by the epoch's lowest bit, say
-//! how many threads are behind: pinning and leaving are a few loads and stores. An advance takes constant time, however many
-//! processes there are, and each object that expires a look at the books; after three advances nothing is in limbo that was before.
-//! Lists of processes are gone through only after chunks were recut or memory was asked for.
+//! No operation and no virtual time. Slots show the epoch or the one before it, so two counters, one for each parity of the epoch, count
+//! the threads that are behind. Pinning and leaving are a few loads and stores. An advance takes constant time, independent of the number of
+//! processes, and one lookup in the books for each object that expires. After three advances all objects that were in limbo have expired.
+//! The list of processes is traversed only after chunks were coalesced or memory was requested.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -45,36 +44,36 @@ use farfield_sim::{self as sim, Plant, Reclaim};
 use farfield_words::Address;
 use farfield_words::Block;
 
-/// The need to advance the epoch.
+/// The condition for advancing the epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Advance {
-    /// As long as an object in limbo needs it.
+    /// As long as an object in limbo has not expired.
     ForLimbo,
-    /// Once, and then as long as an object in limbo needs it.
+    /// Once, and then as long as an object in limbo has not expired.
     Once,
 }
 
-/// Advances the epoch of one run. All its threads are polled by one thread of the system, so relaxed loads and stores do.
+/// Advances the epoch of one run. One thread of the system polls all threads of the run, so relaxed loads and stores suffice.
 pub(crate) struct Eager {
     world: sim::SharedWorld,
     processes: Vec<std::sync::Arc<Process>>,
-    /// The epoch, if no step has advanced it since.
+    /// The epoch when this module last advanced or read it.
     epoch: AtomicU64,
-    /// How many slots show an even epoch, and how many an odd one.
+    /// The numbers of slots that show an even and an odd epoch.
     shown: [AtomicU64; 2],
-    /// How many retired blocks have not expired.
+    /// The number of retired blocks that have not expired.
     waiting: AtomicU64,
-    /// Those blocks, by the epoch in which they expire, of which there are three at a time.
+    /// Those blocks, by the epoch in which they expire, modulo 4: there are at most three such epochs at a time.
     limbo: Mutex<[Vec<Address>; 4]>,
-    /// What the counters beside the epoch were when processes last heard of them.
+    /// The counters beside the epoch when processes last observed them.
     requests: AtomicU64,
-    recut: AtomicU64,
-    /// How many epochs too early objects expire: a planted bug.
+    coalesced: AtomicU64,
+    /// The number of epochs by which objects expire too early: a planted bug.
     early: u64,
 }
 
 impl Eager {
-    /// That of a run with these processes, if its cluster is a simulated one that reclaims eagerly.
+    /// Eager reclamation for a run with these processes, if its cluster is simulated with the option for it.
     pub(crate) fn new(
         world: Option<&sim::SharedWorld>,
         processes: &[std::sync::Arc<Process>],
@@ -94,7 +93,7 @@ impl Eager {
             waiting: AtomicU64::new(0),
             limbo: Mutex::default(),
             requests: AtomicU64::new(locked.peek(control::requests_for_memory())),
-            recut: AtomicU64::new(locked.peek(control::recut_chunks())),
+            coalesced: AtomicU64::new(locked.peek(control::coalesced_chunks())),
             early: u64::from(locked.config().plant == Plant::EarlyReclamation),
         })
     }
@@ -103,12 +102,12 @@ impl Eager {
         self.epoch.load(Relaxed)
     }
 
-    /// Whether the epoch is in far memory.
+    /// Returns whether the epoch is in far memory.
     fn is_far(&self) -> bool {
         self.processes[0].member().is_some()
     }
 
-    /// How many slots show `epoch`, which is the current one, the one before or the one after.
+    /// The number of slots that show `epoch`, which is the current one, the one before or the one after.
     fn showing(&self, epoch: u64) -> &AtomicU64 {
         &self.shown[(epoch & 1) as usize]
     }
@@ -117,7 +116,7 @@ impl Eager {
         count.store(count.load(Relaxed).wrapping_add_signed(change), Relaxed);
     }
 
-    /// A slot that showed `left`, or was idle, shows `entered`, or is idle.
+    /// Counts the change of a slot from `left` to `entered`; `None` stands for idle.
     #[inline]
     fn moved(&self, left: Option<u64>, entered: Option<u64>) {
         left.inspect(|left| Self::add(self.showing(*left), -1));
@@ -135,10 +134,10 @@ impl Eager {
         Self::add(&self.waiting, 1);
     }
 
-    /// Advances the epoch as far as the rules allow and something in limbo needs.
+    /// Advances the epoch as far as the rules allow and objects in limbo need.
     #[inline]
     fn advance(&self) {
-        // Slots show the epoch or the one before it, whose lowest bit is that of the one after it.
+        // Slots show the epoch or the one before it, which has the parity of the one after it.
         if self.waiting.load(Relaxed) > 0 && self.showing(self.epoch() + 1).load(Relaxed) == 0 {
             self.advance_now(Advance::ForLimbo);
         }
@@ -150,11 +149,11 @@ impl Eager {
         let mut world = self.world.lock();
         let mut limbo = self.limbo.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_far() {
-            // What steps have done.
+            // Steps may have advanced the epoch.
             for epoch in self.epoch() + 1..=world.peek(control::epoch()) {
                 self.expire(&mut world, &mut limbo, epoch);
             }
-            self.hear(&world);
+            self.pass_on_counters(&world);
         }
         while self.showing(self.epoch() + 1).load(Relaxed) == 0
             && (advance == Advance::Once || self.waiting.load(Relaxed) > 0)
@@ -168,7 +167,7 @@ impl Eager {
         }
     }
 
-    /// The epoch is `epoch`.
+    /// Sets the epoch, and marks the blocks that expire in it.
     fn expire(&self, world: &mut sim::World, limbo: &mut [Vec<Address>; 4], epoch: u64) {
         self.epoch.store(epoch, Relaxed);
         let expired = &mut limbo[(epoch & 3) as usize];
@@ -176,17 +175,17 @@ impl Eager {
         world.expired(expired.drain(..), epoch);
     }
 
-    /// Processes hear what they would read beside the epoch.
-    fn hear(&self, world: &sim::World) {
+    /// Lets processes observe the counters that they would read beside the epoch.
+    fn pass_on_counters(&self, world: &sim::World) {
         let requests = world.peek(control::requests_for_memory());
-        let recut = world.peek(control::recut_chunks());
-        let asks = self.requests.swap(requests, Relaxed) != requests;
-        if self.recut.swap(recut, Relaxed) != recut || asks {
-            self.processes.iter().for_each(|process| process.hear_counters(requests, recut));
+        let coalesced = world.peek(control::coalesced_chunks());
+        let is_requested = self.requests.swap(requests, Relaxed) != requests;
+        if self.coalesced.swap(coalesced, Relaxed) != coalesced || is_requested {
+            self.processes.iter().for_each(|process| process.observe_counters(requests, coalesced));
         }
     }
 
-    /// A process's threads have died, and nothing of it takes effect any more.
+    /// Makes the slots of a process idle. Its threads have died, and no operation of it takes effect any more.
     pub(crate) fn evicted(&self, process: &Process) {
         process.is_abandoned.store(true, Relaxed);
         for shown in process.collector.abandon() {
@@ -195,15 +194,15 @@ impl Eager {
         self.advance();
     }
 
-    /// The same, of the process that has an identity, if it is of this run.
-    pub(crate) fn evicted_identity(&self, identity: u32) {
-        let is_it = |process: &&std::sync::Arc<Process>| process.is_gone() == Some(identity);
+    /// Like [`evicted`](Self::evicted), for the process with this identity, if it belongs to this run.
+    pub(crate) fn evicted_by_identity(&self, identity: u32) {
+        let is_it = |process: &&std::sync::Arc<Process>| process.identity() == Some(identity);
         if let Some(process) = self.processes.iter().find(is_it) {
             self.evicted(process);
         }
     }
 
-    /// Writes into far memory what processes could announce. Takes as long as there are threads.
+    /// Writes into far memory the epochs that processes could announce. Takes time in proportion to the number of threads.
     fn announce(&self) {
         let world = self.world.lock();
         let epoch = self.epoch();
@@ -227,7 +226,7 @@ impl Worker {
         }
     }
 
-    /// Stays in the oldest epoch that a guard of this thread is in, or enters the current one if there is none.
+    /// Enters the oldest epoch of this thread's guards, or the current one if there is no guard.
     #[inline]
     pub(crate) fn enter_oldest_epoch(&self) -> Pin {
         match &self.eager {
@@ -265,7 +264,7 @@ impl Worker {
         }
     }
 
-    /// The thread ends; a guard that was forgotten ends with it.
+    /// Makes the slot of a thread that ends idle, even if a guard was forgotten.
     pub(crate) fn leave_epochs(&self) {
         if let Some(eager) = &self.eager
             && let Some(left) = self.io.epoch.oldest()
@@ -276,15 +275,15 @@ impl Worker {
         }
     }
 
-    /// The epoch in which a block with this tag expires, or 0 where the simulator leaves that to steps.
+    /// The epoch in which a block with this tag expires, or 0 if only steps advance the epoch.
     #[inline]
     pub(crate) fn expires(&self, tag: u64) -> u64 {
         self.eager.as_ref().map_or(0, |eager| eager.expires(tag))
     }
 
-    /// A block is in limbo, with this tag: a reason to advance the epoch.
+    /// Advances the epoch for a block that is in limbo with this tag.
     #[inline]
-    pub(crate) fn advance_for(&self, tag: u64, block: Block) {
+    pub(crate) fn advance_for_retired(&self, tag: u64, block: Block) {
         if let Some(eager) = &self.eager {
             eager.retired(tag, block);
             eager.advance();
@@ -299,17 +298,17 @@ impl Worker {
         self.process.collector.epoch()
     }
 
-    /// Advances the epoch once, or as far as something in limbo needs, if the simulator does that; returns whether it does.
+    /// Advances the epoch once, and then as far as objects in limbo need, if the cluster reclaims eagerly. Returns whether it does.
     pub(crate) fn advance_eagerly(&self) -> bool {
         self.eager.as_ref().inspect(|eager| eager.advance_now(Advance::Once)).is_some()
     }
 
-    /// Makes the words of slots true that are to be read for a person.
-    pub(crate) fn announce_eagerly(&self) {
+    /// Updates the slots in far memory, if the cluster reclaims eagerly.
+    pub(crate) fn announce_all(&self) {
         self.eager.as_ref().inspect(|eager| eager.announce());
     }
 
-    /// Frees what has expired, where the simulator advances epochs.
+    /// Frees expired blocks, if the cluster reclaims eagerly.
     #[inline]
     pub(crate) fn free_eagerly(&self) {
         if let Some(eager) = &self.eager {

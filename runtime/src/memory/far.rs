@@ -36,26 +36,26 @@ impl Worker {
         Ok(())
     }
 
-    /// Frees a block of the library's own that was not needed after all.
+    /// Frees a block of the library's own that no other thread has seen.
     pub(crate) fn put_control_page(&self, block: Block) {
         self.heap().holdings.forget(block.address);
         self.heap().put(block);
     }
 
-    /// Allocates a block on the first memory node for data of the library, all zero.
+    /// Allocates a zeroed block on the first memory node for data of the library.
     pub(crate) async fn take_control_page(&self, bytes: u64) -> Result<Block> {
         let block = self.take_control_block(bytes).await?;
         self.write_far(block.address, &vec![0; bytes as usize / WORD_BYTES]).await?;
         Ok(block)
     }
 
-    /// As [`take_control_page`](Self::take_control_page), with arbitrary contents.
+    /// Like [`take_control_page`](Self::take_control_page), with arbitrary contents.
     pub(crate) async fn take_control_block(&self, bytes: u64) -> Result<Block> {
         let heap = self.heap();
         let block = heap.allocate(self, Target::on(0), bytes, WORD_BYTES as u64).await?;
-        heap.disown(block);
-        heap.holdings.wrote(block.address);
-        heap.note_page(block.address, bytes, ObjectType::internal("epoch slots"));
+        heap.uncount(block);
+        heap.holdings.note_written(block.address);
+        heap.note_block(block.address, bytes, ObjectType::internal("epoch slots"));
         if heap.geometry.node_of(block.address.segment()) > 0 {
             self.put_control_page(block);
             return Err(Error::from(error::OutOfMemory { size_bytes: bytes, segments: vec![0] }));

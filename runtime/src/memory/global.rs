@@ -1,30 +1,30 @@
 //! The epoch of a cluster of several processes, in far memory, off every operation's path.
 //!
-//! Segment 0's control block has the *epoch* and a *slot* for each process. A process announces epoch `e` in its slot once
-//! it knows of `e` and none of its threads is pinned before it. The epoch goes from `e` to `e + 1`, by CAS, when every used
-//! slot has announced `e`. So while any thread is pinned at `m` its process announces `m` at most, and the epoch is `m + 1` at
-//! most: the bound from which [`epoch`](crate::epoch) proves that memory is not used again too early. Slots only grow while
-//! they are in use, so what was read of others may be old without harm.
+//! Segment 0's control block has the *epoch* and a *slot* for each process. A process announces epoch `e` in its slot once it has read `e` and
+//! none of its threads is pinned in an earlier epoch. The epoch advances from `e` to `e + 1`, by CAS, when every used slot has announced `e`.
+//! So while any thread is pinned at `m`, its process announces at most `m`, and the epoch is at most `m + 1`. From this bound
+//! [`epoch`](crate::epoch) proves that memory is not reused too early. The value of a slot in use only grows, so a stale read of it is
+//! conservative.
 //!
 //! # A step
 //!
-//! One thread of a process at a time takes a step; the others return at once.
+//! One thread of a process at a time takes a step; meanwhile the others return without one.
 //! 1. One chain reads the epoch and, behind it, all slots.
-//! 2. The process makes the epoch its own. If its threads have caught up, one chain writes its slot and, if all others
+//! 2. The process adopts the epoch. If its threads have caught up, one chain writes its slot and, if all other slots
 //!    have announced this epoch too, advances the epoch by CAS.
 //!
-//! Steps are posted and not waited for: after every 64 objects that a thread retires, and after every [`CHAINS_PER_STEP`]
-//! chains, so that a process which only reads does not hold the others back; waiting counts, too. A process that does nothing at all does: until
-//! it does something, leaves, or is evicted.
+//! Steps are posted and not waited for: after every 64 objects that a thread retires, and after every [`CHAINS_PER_STEP`] chains, so that a
+//! process that only reads does not hold back the others. Waits count as chains, too. An idle process holds back the epoch until
+//! it posts a chain or waits, leaves, or is evicted.
 //!
-//! # Coming and going
+//! # Joining and leaving
 //!
-//! A process that [joins](crate::cluster::members) raises the number of used slots past its own, announces the epoch it has read,
-//! and reads the epoch again: if that has moved, it announces the new one, until both agree. From then on whoever scans the slots
-//! sees it. One scan that had not seen it may still advance the epoch, once; that is the one step ahead that the bound allows.
-//! It leaves by writing 0. The slot of a process that has died is set to 0 once nothing of it can take effect any more.
+//! A process that joins (see `membership/members`) raises the number of used slots past its own, announces the epoch that it has read, and
+//! reads the epoch again. If it has advanced, the process announces the new one, until both agree. From then on every scan of the slots
+//! includes it. One scan that began before may still advance the epoch once; the bound above allows that one step.
+//! A process leaves by writing 0. The evictor of a dead process writes 0 into its slot, once no operation of it can take effect any more.
 //!
-//! A process that is alone in its cluster needs none of this: its own level is all there is.
+//! A process that is alone in its cluster has only its own level of the epochs, and takes no steps.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -41,9 +41,9 @@ use farfield_fabric::chain::{Chain, Slot};
 use farfield_sim::Plant;
 use farfield_words::Address;
 
-/// How many chains a thread posts between steps.
+/// The number of chains that a thread posts between steps.
 const CHAINS_PER_STEP: u32 = 1024;
-/// How many chains a wait counts for, besides one for each round trip that it takes, among few processes.
+/// The number of chains that a wait counts for, besides one for each of its round trips, in a cluster of up to [`FEW_PROCESSES`].
 const CHAINS_PER_WAIT: u64 = 64;
 const FEW_PROCESSES: usize = 16;
 
@@ -72,7 +72,7 @@ enum Part {
 impl Worker {
     // ---- steps -------------------------------------------------------------------------------------------------
 
-    /// A chain has been posted: now and then that is the occasion for a step.
+    /// Counts a posted chain, and takes a step if it is due.
     #[inline]
     pub(crate) fn count_towards_step(&self) {
         if self.process.member().is_some() {
@@ -80,10 +80,10 @@ impl Worker {
         }
     }
 
-    /// A thread is about to wait for so many round trips, and may as well do something for its process.
+    /// Counts a wait of so many round trips, and takes a step if it is due.
     pub(crate) fn count_wait_towards_step(&self, round_trips: u64) {
         if let Some(member) = self.process.member() {
-            // Each step reads what all processes have announced, so the more there are, the rarer it must be.
+            // A step reads the slots of all processes, so it is rarer in a large cluster.
             let processes = member.slots().used.max(FEW_PROCESSES) as u64;
             let chains = (round_trips + CHAINS_PER_WAIT) * FEW_PROCESSES as u64 / processes;
             let chains = u32::try_from(chains).unwrap_or(u32::MAX);
@@ -94,18 +94,18 @@ impl Worker {
 
     #[cold]
     fn step_if_due(&self) {
-        let left = self.until_step.get();
-        if left == 0 {
+        let remaining = self.until_step.get();
+        if remaining == 0 {
             self.until_step.set(CHAINS_PER_STEP);
             self.begin_step(StepKind::Advance);
         } else {
-            self.until_step.set(left - 1);
+            self.until_step.set(remaining - 1);
         }
-        self.go_on_with_step();
+        self.continue_step();
     }
 
-    /// Advances the epoch as far as can be told at once; a process of several begins a step, without waiting for it. Gives the
-    /// epoch as the process knows it.
+    /// Advances the epoch if that takes no round trip; a member begins a step, without waiting for it. Returns the epoch that the process
+    /// knows.
     pub(crate) fn advance_epoch(&self) -> u64 {
         let is_eager = self.advance_eagerly();
         if self.process.member().is_none() && !is_eager {
@@ -123,16 +123,16 @@ impl Worker {
         }
         let Slots { used, pages } = member.slots().clone();
         let mut chain = self.empty_chain();
-        // The epoch first: what is read of the slots is then as new.
+        // The epoch first, so the slots are read after it.
         let head = chain.read(control::epoch(), EPOCH_COUNTERS + used.min(SLOTS_HERE));
         let addresses = (!pages.is_empty()).then(|| chain.read(control::epoch_page(0), pages.len()));
         let pages = pages.iter().filter(|page| !page.is_null());
         let pages = pages.map(|page| (*page, chain.read(*page, SLOTS_PER_PAGE))).collect();
-        self.take_step(chain, Part::Scan { head, addresses, pages, kind });
+        self.post_part(chain, Part::Scan { head, addresses, pages, kind });
     }
 
     /// Posts a part of a step.
-    fn take_step(&self, chain: Chain, part: Part) {
+    fn post_part(&self, chain: Chain, part: Part) {
         let Some(member) = self.process.member() else { return };
         let (mut chain, mut part) = (chain, part);
         loop {
@@ -142,9 +142,9 @@ impl Worker {
                     *self.step.borrow_mut() = Some(Step { ticket, part });
                     return;
                 }
-                // In shared memory everything is done at once.
+                // In shared memory the chain is done when it is posted.
                 Some(Posted::Done(done, result)) => {
-                    let next = self.next_of_step(member, part, &done, result.map_err(Into::into));
+                    let next = self.next_part(member, part, &done, result.map_err(Into::into));
                     self.recycle(done);
                     match next {
                         Some(next) => (chain, part) = next,
@@ -162,57 +162,58 @@ impl Worker {
         }
     }
 
-    /// Looks whether what the step waits for is there, and goes on with it; gives whether it is still under way.
-    pub(crate) fn go_on_with_step(&self) -> bool {
+    /// Continues the step if its chain has completed. Returns whether the step is still in progress.
+    pub(crate) fn continue_step(&self) -> bool {
         let Some(member) = self.process.member() else { return false };
         loop {
             let Some(ticket) = self.step.borrow().as_ref().map(|step| step.ticket) else { return false };
             let Poll::Ready((chain, result)) = self.poll_posted(ticket) else { return true };
             let part = self.step.take().map(|step| step.part);
-            let next =
-                part.and_then(|part| self.next_of_step(member, part, &chain, result.map_err(Into::into)));
+            let next = part.and_then(|part| self.next_part(member, part, &chain, result.map_err(Into::into)));
             self.recycle(chain);
             match next {
-                Some((chain, part)) => self.take_step(chain, part),
+                Some((chain, part)) => self.post_part(chain, part),
                 None => self.end_step(),
             }
         }
     }
 
-    /// What comes after a part of a step. One that failed ends it, and so does a word that makes no sense, which is noted.
-    fn next_of_step(
+    /// The next part of a step. An error ends the step; it is recorded.
+    fn next_part(
         &self,
         member: &Member,
         part: Part,
         done: &Chain,
         result: Result<()>,
     ) -> Option<(Chain, Part)> {
-        let next = result.ok().map(|()| self.go_on_after(member, part, done))?;
+        let next = result.ok().map(|()| self.continue_after(member, part, done))?;
         next.unwrap_or_else(|error| {
-            self.failures.note(self.time(), &error, "could not go along with the epoch");
+            self.failures.note(self.time(), &error, "could not follow the epoch");
             None
         })
     }
 
-    fn go_on_after(&self, member: &Member, part: Part, done: &Chain) -> Result<Option<(Chain, Part)>> {
+    fn continue_after(&self, member: &Member, part: Part, done: &Chain) -> Result<Option<(Chain, Part)>> {
         let collector = &self.process.collector;
         match part {
             Part::Scan { head, addresses, pages, kind } => {
-                let [epoch, used, requests, recut, here @ ..] = done.words(&head) else { return Ok(None) };
+                let [epoch, used, requests, coalesced, here @ ..] = done.words(&head) else {
+                    return Ok(None);
+                };
                 let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
                 // Before the epoch is announced: see `compaction`.
-                self.process.hear_counters(*requests, *recut);
+                self.process.observe_counters(*requests, *coalesced);
                 let words = addresses.map_or(&[][..], |addresses| done.words(&addresses));
-                let mut there = Slots { used, pages: Vec::new() };
+                let mut seen = Slots { used, pages: Vec::new() };
                 for (index, word) in words.iter().enumerate() {
                     let page = decode::slot_page(&self.heap().grid, index, *word)?;
-                    there.pages.push(page.unwrap_or(Address::NULL));
+                    seen.pages.push(page.unwrap_or(Address::NULL));
                 }
-                let needed = there.used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
-                there.pages.resize(needed, Address::NULL);
-                if *member.slots() != there {
-                    // There are slots that this scan has not seen; the next one will.
-                    *member.slots() = there;
+                let needed = seen.used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
+                seen.pages.resize(needed, Address::NULL);
+                if *member.slots() != seen {
+                    // This scan has missed slots; the next one includes them.
+                    *member.slots() = seen;
                     return Ok(None);
                 }
                 collector.observe(epoch);
@@ -229,7 +230,7 @@ impl Worker {
                     (0..).map(move |within| EpochPage::slot(page, within)).zip(done.words(words))
                 });
                 let here = (0..).map(control::epoch_slot).zip(here);
-                // Its own slot is known better than it was read: what is about to be written, or was and not heard of.
+                // Not its own slot: a WRITE of it is in this chain, or may be in flight.
                 let is_behind =
                     |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
                 let behind = here.chain(pages).find(|place| is_behind(*place)).map(|(at, _)| at);
@@ -257,7 +258,7 @@ impl Worker {
     /// The epoch, and the process that is furthest behind it. One round trip, none if this process is alone.
     pub(crate) async fn read_announcements(&self) -> Result<(u64, Option<usize>)> {
         let Some(member) = self.process.member() else { return Ok((self.known_epoch(), None)) };
-        self.announce_eagerly();
+        self.announce_all();
         let Slots { used, pages } = member.slots().clone();
         let mut chain = self.empty_chain();
         let head = chain.read(control::epoch(), EPOCH_COUNTERS + used.clamp(1, SLOTS_HERE));
@@ -272,12 +273,12 @@ impl Worker {
         Ok((epoch, furthest))
     }
 
-    /// The cluster's epoch, as it stands in far memory. One READ.
+    /// The cluster's epoch in far memory. One READ.
     pub(crate) async fn read_epoch(&self) -> Result<u64> {
         decode::epoch(self.read_word(control::epoch()).await?)
     }
 
-    /// Takes a step and waits for it. At once if another thread of the process is at it.
+    /// Takes a step and waits for it. Returns immediately if another thread of the process takes one.
     pub(crate) async fn step(&self) {
         let is_eager = self.advance_eagerly();
         if self.process.member().is_none() {
@@ -290,17 +291,17 @@ impl Worker {
         self.finish_step().await;
     }
 
-    /// Goes along with the epoch, without advancing it.
+    /// Announces the epoch, without advancing it.
     pub(crate) async fn follow_epoch(&self) {
         self.begin_step(StepKind::Follow);
         self.finish_step().await;
     }
 
-    /// Waits for the step that this thread takes, if it does.
+    /// Waits for this thread's step, if it takes one.
     pub(crate) async fn finish_step(&self) {
         poll_fn(|context| {
             self.io.task_stack.makes_step();
-            if self.go_on_with_step() {
+            if self.continue_step() {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -309,7 +310,7 @@ impl Worker {
         .await;
     }
 
-    /// Gives up a step: the thread is gone, and somebody else is to take the next.
+    /// Abandons the step of a thread that has ended, so that another thread can take the next one.
     pub(crate) fn abandon_step(&self) {
         if let Some(step) = self.step.take() {
             self.forget_posted(step.ticket);

@@ -1,24 +1,25 @@
 //! A thread's heap: blocks of far memory without a header and, in the common case, without a round trip.
 //!
-//! | where free memory is | how much | how it is reached |
+//! | free memory | amount | costs of an access |
 //! |---|---|---|
 //! | a thread's own lists, by memory node and [class](crate::segment::classes) | about two pages' worth of each class, and a chunk | no round trip |
 //! | the [pool](super::pool) on its memory node | the surplus | three round trips for some 250 blocks |
 //! | free [chunks](crate::segment::grid) | | three round trips |
 //!
 //! A thread [allocates](super::allocation) from its lists, then from the pool, then from a free chunk. It frees to its lists, also objects that
-//! another thread allocated. Surplus blocks go to the pool, posted and not waited for. An allocation that finds no memory asks all threads
-//! to give back their free blocks before it fails: [`compaction`](super::compaction).
+//! another thread allocated. Surplus blocks go to the pool, posted and not waited for. An allocation that finds no memory requests all threads
+//! to return their free blocks before it fails: [`compaction`](super::compaction).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::cache::{NodeCache, Spare, page_words};
-use super::holdings::{Account, Holdings};
+use super::holdings::{Holdings, Tracking};
 use super::placement::Policy;
+use super::pool::PageSupply;
 use super::process::Process;
 use super::registry::{Registry, refused};
-use super::sweep_barrier::Listener;
+use super::sweep_barrier::Handshake;
 use crate::error::{PointerFault, Result};
 use crate::segment::classes::Class;
 use crate::segment::grid::{ChunkRun, Grid};
@@ -29,7 +30,7 @@ use farfield_words::Block;
 use farfield_words::geometry::Geometry;
 use farfield_words::{Remote, WORD_BYTES};
 
-/// One thread's blocks.
+/// The free blocks of a thread.
 pub(crate) struct ThreadHeap {
     pub(crate) registry: Arc<Registry>,
     pub(crate) process: Arc<Process>,
@@ -43,15 +44,12 @@ pub(crate) struct ThreadHeap {
     /// The words of a page of the pool, and the class of its block.
     pub(crate) page_words: usize,
     pub(crate) page_class: Class,
-    /// True if there may be blocks or chunks to give back.
+    /// True if there may be blocks or chunks to return.
     pub(crate) has_surplus: Cell<bool>,
-    /// A node on which surplus blocks wait for a page.
-    pub(super) wants_page: Cell<Option<u16>>,
-    /// True if no block for a page was found, so that pages are made of the blocks that they list.
-    pub(super) lacks_pages: Cell<bool>,
+    pub(super) page_supply: Cell<PageSupply>,
     /// True while a task of the thread gets blocks.
     pub(super) is_refilling: Cell<bool>,
-    /// The last request to give back memory that the thread has served.
+    /// The last request to return memory that the thread has served.
     pub(super) served_requests: Cell<u64>,
     /// A buffer for a page.
     pub(super) page: Cell<Vec<u64>>,
@@ -62,11 +60,11 @@ pub(crate) struct ThreadHeap {
     /// Objects allocated and freed by this thread.
     pub(crate) allocated: Cell<u64>,
     pub(crate) freed: Cell<u64>,
-    /// The simulator's account of objects.
+    /// The simulator's books of objects.
     pub(crate) watch: Option<Watch>,
     pub(crate) thread: u32,
-    /// Dropped last: by then the blocks of the thread are the process's.
-    pub(crate) listener: Listener,
+    /// Dropped last: by then the process has taken over the thread's blocks.
+    pub(crate) handshake: Handshake,
 }
 
 impl ThreadHeap {
@@ -85,11 +83,11 @@ impl ThreadHeap {
             registry,
             served_requests: Cell::new(process.requests()),
             holdings: Holdings::new(if process.member().is_some() && process.sweep_barrier.is_enabled() {
-                Account::Kept
+                Tracking::On
             } else {
-                Account::None
+                Tracking::Off
             }),
-            listener: Listener::new(&process),
+            handshake: Handshake::new(&process),
             process,
             geometry,
             grid,
@@ -101,8 +99,7 @@ impl ThreadHeap {
             page_class: Class::of((page_words * WORD_BYTES) as u64)
                 .expect("a page is smaller than half a chunk"),
             has_surplus: Cell::default(),
-            wants_page: Cell::default(),
-            lacks_pages: Cell::default(),
+            page_supply: Cell::default(),
             is_refilling: Cell::default(),
             page: Cell::default(),
             images: RefCell::default(),
@@ -141,16 +138,16 @@ impl ThreadHeap {
     /// The thread's free blocks on the node of an address.
     #[inline]
     pub(crate) fn node(&self, address: Address) -> &RefCell<NodeCache> {
-        // With one node there is nothing to divide.
+        // One node needs no division.
         let node = if self.nodes.len() == 1 { 0 } else { self.geometry.node_of(address.segment()) };
         &self.nodes[usize::from(node)]
     }
 
-    /// Tells the simulator what a new block is for.
+    /// Reports a new object to the simulator, or to the registry.
     #[inline]
     pub(crate) fn note_allocated<T: Remote>(&self, block: Block, bytes: usize) {
         if self.watch.is_some() {
-            self.note_page(
+            self.note_block(
                 block.address,
                 bytes as u64,
                 ObjectType { name: T::NAME, fields: T::FIELDS, is_object: true },
@@ -160,8 +157,8 @@ impl ThreadHeap {
         }
     }
 
-    /// Tells the simulator of memory that is used for other data than an object.
-    pub(crate) fn note_page(&self, at: Address, bytes: u64, kind: ObjectType) {
+    /// Reports to the simulator that a block holds data of this type.
+    pub(crate) fn note_block(&self, at: Address, bytes: u64, kind: ObjectType) {
         if let Some(watch) = &self.watch {
             watch.allocated(self.thread, at, bytes, kind);
         }
@@ -172,7 +169,7 @@ impl ThreadHeap {
     /// Checks that the program may free an object.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no live object is known there: it was freed or retired.
+    /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is known to be freed or retired.
     pub(crate) fn check_deletion(&self, block: Block) -> Result<()> {
         if self.watch.is_some() {
             return Ok(());
@@ -182,13 +179,13 @@ impl ThreadHeap {
         {
             return Err(refused(block.address, PointerFault::NoObject));
         }
-        self.registry.deletes(block.address)
+        self.registry.check_deletion(block.address)
     }
 
     /// Checks that the program may retire an object after `last`.
     ///
     /// # Errors
-    /// As [`ThreadHeap::check_deletion`].
+    /// Like [`ThreadHeap::check_deletion`].
     pub(crate) fn check_retirement(&self, block: Block, last: Option<Block>) -> Result<()> {
         if self.watch.is_some() {
             return Ok(());
@@ -196,10 +193,10 @@ impl ThreadHeap {
         if last == Some(block) {
             return Err(refused(block.address, PointerFault::Retired));
         }
-        self.registry.retires(block.address)
+        self.registry.note_retirement(block.address)
     }
 
-    /// Tells the simulator that a block is in limbo until the epoch is `expires`.
+    /// Reports to the simulator that a block is in limbo until the epoch is `expires`.
     #[inline]
     pub(crate) fn note_retired(&self, block: Block, expires: u64) {
         if let Some(watch) = &self.watch {
@@ -220,16 +217,16 @@ impl ThreadHeap {
         self.take_back(block, 0);
     }
 
-    /// Takes a block back, of which `live` bytes are counted as live.
+    /// Puts a free block into the thread's lists. `live` of its bytes were counted as live.
     fn take_back(&self, block: Block, live: u64) {
-        self.forget_page(block.address);
+        self.note_freed(block.address);
         let mut node = self.node(block.address).borrow_mut();
         node.add_live(live.wrapping_neg());
-        if self.is_quarantined(block) {
+        if self.put_in_quarantine(block) {
             return;
         }
         let is_surplus = if let Some(class) = self.grid.class_of(block.bytes) {
-            node.put(class, block.address) > self.keeps()
+            node.put(class, block.address) > self.max_cached_blocks()
         } else {
             node.runs.extend(self.grid.run_of(block));
             true
@@ -241,24 +238,24 @@ impl ThreadHeap {
 
     /// Puts a free block into quarantine, if the simulator has one.
     #[inline]
-    fn is_quarantined(&self, block: Block) -> bool {
+    fn put_in_quarantine(&self, block: Block) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.quarantines())
             && self.process.quarantine(&self.grid, self.geometry.node_of(block.address.segment()), block)
     }
 
     /// The number of free blocks of a class that the thread keeps.
-    pub(crate) fn keeps(&self) -> usize {
+    pub(crate) fn max_cached_blocks(&self) -> usize {
         2 * self.page_words
     }
 
-    /// Tells the simulator that a block is free.
-    pub(crate) fn forget_page(&self, at: Address) {
+    /// Reports to the simulator that a block is free.
+    pub(crate) fn note_freed(&self, at: Address) {
         if let Some(watch) = &self.watch {
             watch.freed(self.thread, at);
         }
     }
 
-    /// Takes chunks that are to be given back.
+    /// Adds chunks to those to be returned.
     pub(crate) fn give_run(&self, run: ChunkRun) {
         self.veto(self.grid.start(run.segment, run.first), run.chunks * self.grid.chunk_bytes());
         let node = self.geometry.node_of(run.segment);
@@ -266,7 +263,7 @@ impl ThreadHeap {
         self.has_surplus.set(true);
     }
 
-    /// Takes in the blocks that ended threads of the process have left. Returns `false` if there were none.
+    /// Puts the blocks of ended threads of the process into this thread's lists. Returns `false` if there were none.
     pub(crate) fn take_spare(&self) -> bool {
         let spare = self.process.take_spare();
         self.veto_spare(&spare);
@@ -290,13 +287,13 @@ impl ThreadHeap {
 }
 
 impl Drop for ThreadHeap {
-    /// Leaves the thread's blocks to the other threads of its process.
+    /// Passes the thread's blocks to the other threads of its process.
     fn drop(&mut self) {
         let mut spare = Spare::default();
         for (node, cache) in self.nodes.iter_mut().enumerate() {
             cache.get_mut().drain(node as u16, &mut spare);
         }
-        self.holdings.leave(&self.process);
+        self.holdings.hand_over(&self.process);
         self.process.give_spare(spare);
     }
 }

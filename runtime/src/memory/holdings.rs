@@ -1,4 +1,4 @@
-//! Objects that a thread holds and that may not be reachable from any root: its part of the answer to a [sweep](super::sweep_barrier).
+//! Objects of a thread that may not be reachable from any root. The thread vetoes them during a [sweep](super::sweep_barrier).
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -9,42 +9,42 @@ use super::sweep_barrier::lock;
 use crate::pointer::Address;
 
 /// The largest number of written objects that a process remembers.
-const MOST_WRITTEN: usize = 1 << 20;
+const MAX_WRITTEN: usize = 1 << 20;
 
-/// Objects of a thread that may not be reachable from any root.
+/// The objects of a thread that may not be reachable from any root.
 #[derive(Default)]
 pub(crate) struct Holdings {
-    account: Account,
-    /// The objects that values of the program stand for, and the unused places among them.
+    tracking: Tracking,
+    /// The objects of the program's `Owned` and `Held` values, and the unused entries.
     held: RefCell<Vec<(Address, Content)>>,
     empty: RefCell<Vec<u32>>,
-    /// The objects that were written without being linked.
+    /// The objects that were written, and may not be linked yet.
     written: RefCell<Written>,
 }
 
-/// Whether a thread keeps account of its objects.
+/// The tracking of a thread's objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Account {
-    /// It does: another process may sweep.
-    Kept,
-    /// It does not, at no cost.
+pub(crate) enum Tracking {
+    /// Objects are tracked: another process may sweep.
+    On,
+    /// Objects are not tracked, at no cost.
     #[default]
-    None,
+    Off,
 }
 
 /// The words of an object that a thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// They are not in far memory yet, so they link to nothing.
+    /// They are not in far memory yet, so they contain no links.
     Unwritten,
-    /// They are in far memory, and may link to other objects.
+    /// They are in far memory, and may contain links.
     Written,
 }
 
 /// Written objects.
 pub(crate) enum Written {
     Objects(HashSet<Address>),
-    /// More than a process remembers: it says that it uses all candidates.
+    /// More than a process remembers: it vetoes all candidates.
     TooMany,
 }
 
@@ -71,58 +71,58 @@ impl Written {
     }
 
     fn limit(&mut self) {
-        if matches!(self, Self::Objects(objects) if objects.len() > MOST_WRITTEN) {
+        if matches!(self, Self::Objects(objects) if objects.len() > MAX_WRITTEN) {
             *self = Self::TooMany;
         }
     }
 
     pub(crate) fn veto(&self, candidates: &Candidates) {
         match self {
-            Self::Objects(objects) => objects.iter().for_each(|at| candidates.uses(*at)),
-            Self::TooMany => candidates.uses_everything(),
+            Self::Objects(objects) => objects.iter().for_each(|at| candidates.mark_used(*at)),
+            Self::TooMany => candidates.mark_all_used(),
         }
     }
 }
 
 impl Holdings {
-    pub(crate) fn new(account: Account) -> Self {
-        Self { account, ..Self::default() }
+    pub(crate) fn new(tracking: Tracking) -> Self {
+        Self { tracking, ..Self::default() }
     }
 
-    /// Takes note of an object, until it is [released](Self::release). Returns its place.
+    /// Records an object until it is [released](Self::release). Returns its index.
     #[inline]
     pub(crate) fn hold(&self, object: Address, content: Content) -> u32 {
-        if self.account == Account::None {
+        if self.tracking == Tracking::Off {
             return 0;
         }
         let mut held = self.held.borrow_mut();
-        if let Some(place) = self.empty.borrow_mut().pop() {
-            held[place as usize] = (object, content);
-            return place;
+        if let Some(index) = self.empty.borrow_mut().pop() {
+            held[index as usize] = (object, content);
+            return index;
         }
         held.push((object, content));
         held.len() as u32 - 1
     }
 
     #[inline]
-    pub(crate) fn release(&self, place: u32) {
-        if self.account == Account::Kept {
-            self.held.borrow_mut()[place as usize].0 = Address::NULL;
-            self.empty.borrow_mut().push(place);
+    pub(crate) fn release(&self, index: u32) {
+        if self.tracking == Tracking::On {
+            self.held.borrow_mut()[index as usize].0 = Address::NULL;
+            self.empty.borrow_mut().push(index);
         }
     }
 
-    /// Takes note of an object that is about to be written, and may be linked later.
-    pub(crate) fn wrote(&self, object: Address) {
-        if self.account == Account::Kept {
+    /// Records an object that is about to be written, and may be linked later.
+    pub(crate) fn note_written(&self, object: Address) {
+        if self.tracking == Tracking::On {
             self.written.borrow_mut().add(object);
         }
     }
 
-    /// An object was retired or deleted.
+    /// Removes an object that was retired or deleted.
     #[inline]
     pub(crate) fn forget(&self, object: Address) {
-        if self.account == Account::None {
+        if self.tracking == Tracking::Off {
             return;
         }
         if let Written::Objects(written) = &mut *self.written.borrow_mut()
@@ -139,15 +139,15 @@ impl Holdings {
     pub(crate) fn veto(&self, candidates: &Candidates) {
         for (object, content) in &*self.held.borrow() {
             match content {
-                Content::Written => candidates.uses(*object),
-                Content::Unwritten => candidates.keeps(*object, 1),
+                Content::Written => candidates.mark_used(*object),
+                Content::Unwritten => candidates.mark_kept(*object, 1),
             }
         }
         self.written.borrow().veto(candidates);
     }
 
-    /// Leaves the written objects of a thread that ends to its process.
-    pub(crate) fn leave(&mut self, process: &Process) {
+    /// Passes the written objects of a thread that ends to its process.
+    pub(crate) fn hand_over(&mut self, process: &Process) {
         let written = std::mem::take(self.written.get_mut());
         lock(&process.sweep_barrier.written).append(written);
     }

@@ -1,7 +1,7 @@
 //! The uses of chunks that a process knows.
 //!
-//! A process keeps the class of each chunk that it has read, without looking again. That is sound: a chunk that is cut into blocks is put to another
-//! use only after every process has read that it must forget, and has left the epoch in which it read so. See [`compaction`](super::compaction).
+//! A process caches the class of each chunk that it has read. The cache is sound: a chunk that is cut into blocks gets another use only after
+//! every process has read that it must clear its cache, and has left the epoch in which it read so. See [`compaction`](super::compaction).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,7 +15,7 @@ pub(crate) struct Known {
     segments: Vec<OnceLock<Pages>>,
 }
 
-/// By chunk, 1 + the class; 0 if it is not known. In pages, of which most processes need few.
+/// By chunk, 1 + the class; 0 if it is not known. Allocated by the page, since most processes know few chunks.
 type Pages = Box<[OnceLock<Box<[AtomicU8; KNOWN_PER_PAGE]>>]>;
 
 const KNOWN_PER_PAGE: usize = 256;

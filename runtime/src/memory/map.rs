@@ -1,4 +1,4 @@
-//! A map of far memory: what each chunk is used for, and which blocks are marked.
+//! A map of far memory: the uses of chunks, and marks of blocks.
 
 use super::candidates::BlockRange;
 use crate::segment::classes::Class;
@@ -7,12 +7,12 @@ use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 
-/// What is known of the chunks, and which of their blocks are in use.
+/// The uses of chunks, and the marked blocks.
 pub(crate) struct Map {
     pub(crate) grid: Grid,
     /// By segment.
     pub(crate) tables: Vec<Vec<Use>>,
-    /// By segment, a bit for each word that a block begins at which is in use.
+    /// By segment, a bit for each word. The bit of a marked block's first word is set.
     marks: Vec<Vec<u64>>,
 }
 
@@ -23,7 +23,7 @@ impl Map {
         Self { grid, tables, marks }
     }
 
-    /// The block that begins at an address.
+    /// The block that begins at an address, if there is one.
     pub(crate) fn block(&self, at: Address) -> Option<Block> {
         let table = self.tables.get(usize::from(at.segment()))?;
         let chunk = self.grid.chunk_of(at)?;
@@ -32,8 +32,7 @@ impl Map {
                 Some(Block { address: at, bytes: class.bytes() })
             }
             Use::Large(chunks) => {
-                let run =
-                    crate::segment::grid::ChunkRun { segment: at.segment(), first: chunk, chunks: *chunks };
+                let run = ChunkRun { segment: at.segment(), first: chunk, chunks: *chunks };
                 let whole = run.first + run.chunks <= table.len() as u64;
                 let align = self.grid.large_align(at.offset());
                 whole.then(|| self.grid.large(run, align)).filter(|block| block.address == at)
@@ -42,42 +41,43 @@ impl Map {
         }
     }
 
-    fn place(at: Address) -> (usize, u64) {
+    /// The index of the word with a block's bit, and the bit.
+    fn bit(at: Address) -> (usize, u64) {
         let word = at.offset() as usize / WORD_BYTES;
         (word / u64::BITS as usize, 1 << (word % u64::BITS as usize))
     }
 
     pub(crate) fn is_marked(&self, at: Address) -> bool {
-        let (index, bit) = Self::place(at);
+        let (index, bit) = Self::bit(at);
         self.marks[usize::from(at.segment())][index] & bit != 0
     }
 
-    /// Marks a block; gives whether it was not.
+    /// Marks a block. Returns `false` if it was marked.
     pub(crate) fn mark(&mut self, block: Block) -> bool {
-        let (index, bit) = Self::place(block.address);
+        let (index, bit) = Self::bit(block.address);
         let marks = &mut self.marks[usize::from(block.address.segment())][index];
         let is_new = *marks & bit == 0;
         *marks |= bit;
         is_new
     }
 
-    /// Marks what another map has marked.
+    /// Marks the blocks that are marked in another map.
     pub(crate) fn mark_all_of(&mut self, other: &Self) {
         for (mine, theirs) in self.marks.iter_mut().flatten().zip(other.marks.iter().flatten()) {
             *mine |= theirs;
         }
     }
 
-    /// Whether the large block whose first chunk this is, is in use.
+    /// Returns whether the large block that begins in a chunk is marked.
     pub(crate) fn is_large_marked(&self, segment: u16, first: u64, chunks: u64) -> bool {
-        // Its address depends on its alignment, which is one of few.
+        // Its address depends on its alignment, so it may be at any word of the first chunks.
         let start = self.grid.start(segment, first).offset();
         let end = start + self.grid.chunk_bytes() * chunks.min(2);
         let last = (self.marks[usize::from(segment)].len() * u64::BITS as usize * WORD_BYTES) as u64;
         (start..end.min(last)).step_by(WORD_BYTES).any(|offset| self.is_marked(Address::new(segment, offset)))
     }
 
-    /// The chunks of an object of its own: the first says how many, as long as the others agree.
+    /// The chunks of a large object. The word of the first chunk has their number; words that contradict it end the run.
     fn run(&self, segment: u16, first: u64) -> ChunkRun {
         let table = &self.tables[usize::from(segment)][first as usize..];
         let most = if let Use::Large(chunks) = table[0] { chunks.max(1) } else { 1 };
@@ -85,7 +85,7 @@ impl Map {
         ChunkRun { segment, first, chunks: most.min(1 + further) }
     }
 
-    /// Everything that is in use, by chunk: blocks of a class, or what stands on its own.
+    /// Visits the chunks in use: each with blocks of a class, and each run of other chunks.
     pub(crate) fn for_each_chunk(&self, mut each: impl FnMut(u16, u64, Option<Class>, Block)) {
         for (segment, table) in (0..).zip(&self.tables) {
             let mut chunk = 0;
@@ -109,7 +109,7 @@ impl Map {
         }
     }
 
-    /// The blocks that are neither marked nor among those that are free.
+    /// The blocks that are marked neither here nor in `free`.
     pub(crate) fn candidates(&self, free: Option<&Self>) -> Vec<BlockRange> {
         let mut candidates = Vec::new();
         self.for_each_chunk(|segment, chunk, class, all| {
@@ -118,17 +118,17 @@ impl Map {
                 let mut range = BlockRange::new(first, (all.bytes / class.bytes()) as usize);
                 for (index, Block { address, .. }) in range.blocks().enumerate() {
                     if !self.is_marked(address) && free.is_none_or(|free| !free.is_marked(address)) {
-                        range.ask(index);
+                        range.add(index);
                     }
                 }
                 range
             } else {
                 let chunks = all.bytes / self.grid.chunk_bytes();
                 let mut range = BlockRange::new(all, 1);
-                // Without a first chunk it was read while somebody wrote it, and whoever holds it does not know it by this address.
+                // Without its first chunk the run was read while a thread wrote its words, and that thread has it under another address.
                 let is_whole = self.tables[usize::from(segment)][chunk as usize] != Use::Continued;
                 if is_whole && !self.is_large_marked(segment, chunk, chunks) {
-                    range.ask(0);
+                    range.add(0);
                 }
                 range
             };
@@ -139,7 +139,7 @@ impl Map {
         candidates
     }
 
-    /// Whether the chunk of a block is put to the same use as in another map.
+    /// Returns whether the chunks of a block have the same use in another map.
     pub(crate) fn agrees(&self, other: &Self, block: Block) -> bool {
         let Some(first) = self.grid.chunk_of(block.address) else { return false };
         let segment = usize::from(block.address.segment());

@@ -1,7 +1,7 @@
 //! `Membership`: a process among the others of its cluster.
 //!
-//! A process is alone, as on `local:`, or it is a *member*: it has an epoch slot and a record in far memory, which `membership` takes and gives
-//! back, and takes part in the [cluster's epoch](super::global).
+//! A process is alone, as on `local:`, or it is a *member*: it has an epoch slot and a record in far memory, which `membership` acquires and
+//! releases, and takes [steps](super::global) of the cluster's epoch.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,11 +40,11 @@ pub(crate) struct Member {
     slot: AtomicU64,
     record: AtomicU64,
     announced: AtomicU64,
-    /// The counters beside the epoch when it last read them: requests for memory, and recut chunks.
+    /// The counters beside the epoch when it last read them: requests for memory, and coalesced chunks.
     requests: AtomicU64,
-    recut: AtomicU64,
+    coalesced: AtomicU64,
     /// True while one of its threads takes a step.
-    stepping: AtomicBool,
+    is_stepping: AtomicBool,
     /// The slot of a process that was behind the epoch in the last scan, for reports; 0 for none.
     behind: AtomicU64,
     /// The slots in the last scan.
@@ -62,11 +62,11 @@ pub(crate) enum Joining {
     Joined,
 }
 
-/// The slots that there are.
+/// The epoch slots of a cluster.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     pub(super) used: usize,
-    /// The pages of the used slots; null for one that was not made yet.
+    /// The pages of the used slots; null for a page that is not allocated yet.
     pub(super) pages: Vec<Address>,
 }
 
@@ -81,8 +81,8 @@ impl Member {
             record: AtomicU64::new(0),
             announced: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            recut: AtomicU64::new(0),
-            stepping: AtomicBool::new(false),
+            coalesced: AtomicU64::new(0),
+            is_stepping: AtomicBool::new(false),
             behind: AtomicU64::new(0),
             slots: Mutex::default(),
         }
@@ -102,20 +102,20 @@ impl Member {
         self.joining.store(if has_joined { Joining::Joined } else { Joining::Outside });
     }
 
-    /// The member has its places, and announces `epoch`.
-    pub(crate) fn settle_in(&self, places: Places, epoch: u64) {
+    /// Sets the member's places, and its announced epoch.
+    pub(crate) fn set_places(&self, places: Places, epoch: u64) {
         self.announced.store(epoch, Ordering::Relaxed);
         self.record.store(places.record.bits(), Ordering::Release);
         self.slot.store(places.slot.bits(), Ordering::Release);
     }
 
-    /// Takes back the member's places, for the caller to clear.
-    pub(crate) fn take_back_places(&self) -> Option<Places> {
+    /// Removes the member's places, and returns them for the caller to release in far memory.
+    pub(crate) fn clear_places(&self) -> Option<Places> {
         let slot = Address::from_bits(self.slot.swap(0, Ordering::AcqRel));
         (!slot.is_null()).then_some(Places { slot, record: self.record() })
     }
 
-    /// True once the member has given back its places. One that died has not.
+    /// Returns whether the member has released its places. One that died has not.
     pub(crate) fn has_left(&self) -> bool {
         !self.record().is_null() && self.slot().is_null()
     }
@@ -139,21 +139,21 @@ impl Member {
 
     /// Begins a step. Returns `false` if the member has not joined, or another thread of the process takes one.
     pub(super) fn begin_step(&self) -> bool {
-        self.joining.load() == Joining::Joined && !self.stepping.swap(true, Ordering::AcqRel)
+        self.joining.load() == Joining::Joined && !self.is_stepping.swap(true, Ordering::AcqRel)
     }
 
     pub(super) fn end_step(&self) {
-        self.stepping.store(false, Ordering::Release);
+        self.is_stepping.store(false, Ordering::Release);
     }
 
-    /// The counter of requests for memory was read. Returns whether it has changed.
-    pub(crate) fn reads_requests(&self, requests: u64) -> bool {
+    /// Stores the counter of requests for memory. Returns whether it has changed.
+    pub(crate) fn observe_requests(&self, requests: u64) -> bool {
         self.requests.swap(requests, Ordering::Relaxed) != requests
     }
 
-    /// The counter of recut chunks was read. Returns whether it has changed.
-    pub(crate) fn reads_recut(&self, recut: u64) -> bool {
-        self.recut.swap(recut, Ordering::Relaxed) != recut
+    /// Stores the counter of coalescings. Returns whether it has changed.
+    pub(crate) fn observe_coalesced(&self, coalesced: u64) -> bool {
+        self.coalesced.swap(coalesced, Ordering::Relaxed) != coalesced
     }
 
     /// The last epoch that the member has announced.
@@ -165,11 +165,11 @@ impl Member {
         self.announced.store(epoch, Ordering::Relaxed);
     }
 
-    /// The member announces `epoch` without a step, unless it has announced a later one. Returns its slot, to be written.
+    /// Announces `epoch` without a step, unless the member has announced a later one. Returns its slot, to be written.
     pub(super) fn announce(&self, epoch: u64) -> Option<Address> {
         let slot = self.slot();
-        let is_news = self.announced() <= epoch;
-        (!slot.is_null() && is_news).then(|| {
+        let is_current = self.announced() <= epoch;
+        (!slot.is_null() && is_current).then(|| {
             self.set_announced(epoch);
             slot
         })
@@ -186,7 +186,7 @@ impl Member {
     }
 
     pub(super) fn slots(&self) -> MutexGuard<'_, Slots> {
-        // The result of a scan is whole at every moment.
+        // The result of a scan is consistent at any time.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,11 +7,11 @@
 //! | [`member`] | a process's membership in a cluster of several |
 //! | [`placement`] | the memory node of a new object |
 //! | [`heap`] | a thread's free blocks, and freeing |
-//! | [`allocation`] | allocating, and the order in which memory is looked for |
+//! | [`allocation`] | allocating, and the order in which memory is searched |
 //! | [`block`] | from an object's address to its block |
 //! | [`cache`] | a thread's lists of free blocks |
 //! | [`pool`] | free blocks in far memory that no thread holds |
-//! | [`chunks`] | taking chunks and giving them back |
+//! | [`chunks`] | taking and returning chunks |
 //! | [`known`] | the uses of chunks that a process knows |
 //! | [`compaction`] | attempts to free memory before an allocation fails |
 //! | [`usage`] | how many bytes are live, cached and free |
@@ -20,10 +20,10 @@
 //! | [`global`] | the epoch of several processes, in far memory |
 //! | [`eager`] | the simulator's epochs, which advance as soon as the rules allow |
 //! | [`map`] | the uses of all chunks, and marks of blocks: for collections and sweeps |
-//! | [`candidates`] | the blocks that a sweep asks about |
-//! | [`sweep_barrier`] | the answers of a process to a sweep: the blocks that it holds |
-//! | [`holdings`] | objects that a thread holds and that may not be reachable from any root |
-//! | [`registry`] | addresses of live objects, in debug builds: to refuse invalid pointers |
+//! | [`candidates`] | the blocks that a sweep may find lost |
+//! | [`sweep_barrier`] | the vetoes of a process during a sweep: the blocks that it holds |
+//! | [`holdings`] | a thread's objects that may not be reachable from any root |
+//! | [`registry`] | addresses of live objects, in debug builds: for the refusal of invalid pointers |
 
 pub(crate) mod allocation;
 pub(crate) mod block;

@@ -1,13 +1,13 @@
-//! Which memory node a new object goes to.
+//! The memory node of a new object.
 
 use farfield_words::Address;
 
-/// Which memory node picks itself for a new object, if nobody says more: `placement=…` of a cluster's URL, or
+/// The choice of the memory node for a new object: `placement=…` in a cluster's URL, or
 /// [`ComputeThread::placed`](crate::ComputeThread::placed) for one object.
 ///
-/// A thread's *own* memory node is the one with its process's number, modulo the number of nodes: the one in the same
-/// machine, where each machine has both. A thread takes memory in chunks of up to 16 KiB; which segment of a node a chunk
-/// comes from is part of the policy. A node that is full is passed over for the next.
+/// A thread's *own* memory node is the one with its process's number, modulo the number of nodes: the node in the same machine, if each
+/// machine has a process and a node. A thread takes memory in chunks of up to 16 KiB; the policy also chooses the segment of a chunk. If a
+/// node is full, the next one is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
@@ -43,12 +43,12 @@ impl Policy {
     }
 }
 
-/// Which memory node an object is allocated on.
+/// The memory node that an object is allocated on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// The choice of the cluster's policy.
+    /// By the cluster's policy.
     Default,
-    /// The choice of this policy.
+    /// By this policy.
     By(Policy),
     /// The node of this address, so that one chain reaches both.
     Near(Address),
@@ -63,17 +63,17 @@ pub(crate) struct Target {
     pub(crate) segments: SegmentOrder,
 }
 
-/// The segment of a node that a thread takes its next chunk from.
+/// The segment of a node that a thread takes its next chunk from, after a successful one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentOrder {
-    /// The one that it took the last from.
+    /// The same segment.
     Same,
-    /// The next one.
+    /// The next segment.
     Rotating,
 }
 
 impl Target {
-    /// A node, whose segments are used one after the other.
+    /// A node whose segments are filled one after the other.
     pub(crate) const fn on(node: u16) -> Self {
         Self { node, segments: SegmentOrder::Same }
     }

@@ -1,13 +1,13 @@
 //! The pool: free blocks in far memory, for any thread of any process.
 //!
-//! A memory node has a list of *pages* for each class, its head in the node's first segment. A page is a block whose first
-//! word links to the next page and whose other words are the addresses of free blocks. So some 250 blocks come and go with
-//! one page. Giving is one chain, the page's WRITE and the head's CAS, posted and not waited for. Taking is a READ of the
-//! head, a READ of the page and a CAS, one after the other.
+//! A memory node has a list of *pages* for each class; the list's head is in the node's first segment. A page is a block whose first word
+//! links to the next page and whose other words are the addresses of free blocks. So one page moves some 250 blocks. Pushing a page is one
+//! chain, the page's WRITE and the head's CAS, posted and not waited for. Popping one is a READ of the head, a READ of the page and a CAS,
+//! in sequence.
 //!
 //! It is Treiber's stack. Its pop is safe by the reclamation that the pool serves: a thread that takes a page holds a guard
-//! from before it reads the head until its CAS is done, and a page that was taken is *retired*, not freed. So no page that a
-//! thread has seen at the head can come back there before that thread is done: if the CAS succeeds, the page's words are as they were read.
+//! from before it reads the head until its CAS is done, and a page that was taken is *retired*, not freed. So no page that a thread has seen
+//! at the head can return there before the thread's CAS: if the CAS succeeds, the page's words are as they were read.
 //!
 //! The linearization points are the two CASes. A page has an eighth of a chunk, 2 KiB at most. Blocks of that size and more are
 //! their own pages. For smaller ones a page is a block of another class or, where memory is short, one of themselves with
@@ -16,7 +16,7 @@
 //! A link or an entry that points to no block of its class is [corrupted](crate::Error::Corrupted), and so is a list with a cycle.
 //! The page stays on the list, and each allocation that reads it fails with that error.
 //!
-//! A thread that ends or whose future is dropped loses no block: the completion's callback takes in the blocks that it brings.
+//! A thread that ends or whose future is dropped loses no block: the completion's callback puts the page's blocks into the thread's lists.
 
 use super::cache::{Batch, free_blocks};
 use super::heap::ThreadHeap;
@@ -41,18 +41,18 @@ const LISTED: u64 = 1;
 const PAGE: ObjectType = ObjectType::internal("page of free blocks");
 
 /// The largest number of chunks that a thread takes in a row for pages.
-const MOST_PAGE_CHUNKS: u32 = 8;
-/// The number of attempts of a thread that ends to give back its blocks, while others change the same lists.
+const MAX_PAGE_CHUNKS: u32 = 8;
+/// The number of times that an ending thread tries to return its blocks while other threads change the same lists.
 const ATTEMPTS_TO_LEAVE: u32 = 8;
 
-/// The blocks in a thread's lists that it gives to the pool.
+/// The blocks that a thread moves from its lists to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     /// Those above the number that a thread keeps.
     Surplus,
     /// All.
     All,
-    /// All, on pages that are blocks of the class that they list. Memory is short: a page of another class would keep that one's chunk from
+    /// All, on pages that are blocks of the class that they list. Memory is short: a page of another class would keep its own chunk from
     /// becoming free.
     AllOnListed,
 }
@@ -64,6 +64,18 @@ pub(crate) enum PageBlock {
     Listed,
     /// A block of the class for pages.
     Separate,
+}
+
+/// The supply of separate blocks for pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PageSupply {
+    /// Pages are taken from the thread's own lists.
+    #[default]
+    Normal,
+    /// Surplus blocks on this node wait for a page. The thread gets one where it can wait for it.
+    Wanted(u16),
+    /// No block for a page was found, so blocks are listed on one of themselves.
+    Exhausted,
 }
 
 /// A page that was read.
@@ -98,6 +110,19 @@ fn check_entries(grid: &Grid, node: u16, class: Class, page: Address, entries: &
 }
 
 impl ThreadHeap {
+    /// Takes the request for a page. Returns the node that surplus blocks wait on.
+    #[inline]
+    fn take_wanted_page(&self) -> Option<u16> {
+        let PageSupply::Wanted(node) = self.page_supply.get() else { return None };
+        self.page_supply.set(PageSupply::Normal);
+        Some(node)
+    }
+
+    /// Returns whether surplus blocks wait for a page.
+    pub(super) fn wants_page(&self) -> bool {
+        matches!(self.page_supply.get(), PageSupply::Wanted(_))
+    }
+
     /// The class of a page's block; the page lists blocks of `class`.
     pub(crate) fn class_of_page(&self, class: Class, block: PageBlock) -> Class {
         match block {
@@ -106,20 +131,24 @@ impl ThreadHeap {
         }
     }
 
-    /// The next blocks to give to the pool.
+    /// The next blocks to move to the pool.
     fn next_batch(&self, release: Release) -> Option<Batch> {
-        let keep = if release == Release::Surplus { self.keeps() } else { 0 };
+        let keep = if release == Release::Surplus { self.max_cached_blocks() } else { 0 };
         for (node, cache) in self.nodes.iter().enumerate() {
             let mut cache = cache.borrow_mut();
             let Some(class) = cache.surplus(keep) else { continue };
             let has_room = class.words() >= self.page_words;
             let is_on_listed = has_room || release == Release::AllOnListed;
             let page = if is_on_listed { None } else { cache.take(self.page_class) };
-            if page.is_some() {
-                self.lacks_pages.set(false);
-            } else if !has_room && release == Release::Surplus && !self.lacks_pages.get() {
-                // The blocks have no room for a page. The thread gets one where it can wait for it.
-                self.wants_page.set(Some(node as u16));
+            let supply = self.page_supply.get();
+            if page.is_some() && supply == PageSupply::Exhausted {
+                self.page_supply.set(PageSupply::Normal);
+            } else if page.is_none()
+                && !has_room
+                && release == Release::Surplus
+                && supply != PageSupply::Exhausted
+            {
+                self.page_supply.set(PageSupply::Wanted(node as u16));
                 continue;
             }
             let block = if page.is_some() { PageBlock::Separate } else { PageBlock::Listed };
@@ -132,12 +161,12 @@ impl ThreadHeap {
         None
     }
 
-    /// Returns whether there are more small blocks than fit on a few pages made of themselves, and no page for them.
+    /// Returns whether there are more small blocks than fit on a few listed pages, and no separate page.
     fn has_many_blocks(&self, node: u16) -> bool {
         self.nodes[usize::from(node)].borrow_mut().lacks_page(self.page_class)
     }
 
-    /// Takes back blocks that did not get to the pool.
+    /// Puts back blocks that did not get to the pool.
     fn put_batch(&self, batch: &Batch) {
         let mut cache = self.nodes[usize::from(batch.node)].borrow_mut();
         let class = self.class_of_page(batch.class, batch.block);
@@ -155,7 +184,7 @@ impl Worker {
         control::pool(self.heap().geometry.segments_of(node).start, class)
     }
 
-    /// Gives back surplus blocks, without waiting.
+    /// Moves surplus blocks to the pool, without waiting.
     #[inline]
     pub(crate) fn give_surplus(&self) {
         if self.heap().has_surplus.get() {
@@ -163,23 +192,23 @@ impl Worker {
         }
     }
 
-    /// Gives back surplus blocks, and gets a page for them if there is none. No round trip for most calls.
+    /// Moves surplus blocks to the pool, and first gets a page for them if there is none. No round trip for most calls.
     #[inline]
     pub(crate) async fn flush_surplus(&self) -> Result<()> {
         self.give_surplus();
-        if let Some(node) = self.heap().wants_page.take() {
+        if let Some(node) = self.heap().take_wanted_page() {
             Box::pin(self.get_page(node)).await?;
         }
         Ok(())
     }
 
-    /// Gives back all blocks in the thread's lists, and those that ended threads have left, without waiting.
+    /// Moves all blocks in the lists of this thread and of ended threads to the pool, without waiting.
     pub(crate) fn give_everything(&self) {
         self.heap().take_spare();
         self.give_to_pool(Release::All);
     }
 
-    /// As [`give_everything`](Self::give_everything), on pages that are blocks of the class that they list.
+    /// Like [`give_everything`](Self::give_everything), on pages that are blocks of the class that they list.
     pub(crate) fn give_everything_on_listed(&self) {
         self.process.end_quarantine();
         self.heap().take_spare();
@@ -190,7 +219,7 @@ impl Worker {
     fn give_to_pool(&self, release: Release) {
         let heap = self.heap();
         heap.has_surplus.set(true);
-        // Giving may itself bring blocks: those that another thread's CAS kept from the pool.
+        // A CAS that fails puts its blocks back, so there may be surplus again.
         while heap.has_surplus.replace(false) {
             self.give_runs();
             while let Some(batch) = heap.next_batch(release) {
@@ -203,23 +232,23 @@ impl Worker {
     #[cold]
     async fn get_page(&self, node: u16) -> Result<()> {
         let mut node = Some(node);
-        for _ in 0..MOST_PAGE_CHUNKS {
+        for _ in 0..MAX_PAGE_CHUNKS {
             let Some(on) = node else { break };
             let found = self.heap().refill(self, Target::on(on), self.heap().page_class).await?;
-            self.heap().lacks_pages.set(!found);
+            self.heap().page_supply.set(if found { PageSupply::Normal } else { PageSupply::Exhausted });
             self.give_to_pool(Release::Surplus);
-            node = self.heap().wants_page.take();
+            node = self.heap().take_wanted_page();
         }
         Ok(())
     }
 
-    /// The thread ends: it gives back all of its blocks, and waits until they are in the pool. Blocks that do not get there are left to the
-    /// other threads of the process.
-    pub(crate) async fn leave_heap(&self) {
-        self.tell_live_bytes();
+    /// Moves all blocks of a thread that ends to the pool, and waits until they are there. The other threads of the process take over blocks
+    /// that do not get there.
+    pub(crate) async fn release_heap(&self) {
+        self.flush_live_bytes();
         for node in 0..self.heap().geometry.nodes() {
             if self.heap().has_many_blocks(node) {
-                // Without a page it takes a chain for each few of them.
+                // On listed pages, each chain would move only a few of them.
                 let _ = self.get_page(node).await;
             }
         }
@@ -245,7 +274,7 @@ impl Worker {
             std::mem::replace(&mut cache.class(batch.class).head, link)
         };
         let bytes = self.heap().class_of_page(batch.class, batch.block).bytes();
-        self.heap().note_page(batch.page, bytes, PAGE);
+        self.heap().note_block(batch.page, bytes, PAGE);
         let mut batch = batch;
         batch.words[0] = seen;
         let mut chain = self.empty_chain();
@@ -253,20 +282,20 @@ impl Worker {
         chain.write(batch.page, &batch.words);
         let slot = chain.compare_exchange(head, seen, link);
         self.submit_detached(chain, move |ct, done| {
-            // Without a known outcome the blocks may be in the pool: they are lost, not given twice.
+            // Without a known outcome the blocks may be in the pool: they are lost, not allocated twice.
             let Some(done) = done else { return };
             let found = done.word(&slot);
             if found != seen {
                 ct.heap().nodes[usize::from(batch.node)].borrow_mut().class(batch.class).head = found;
-                ct.heap().forget_page(batch.page);
+                ct.heap().note_freed(batch.page);
                 ct.heap().put_batch(&batch);
             }
             ct.heap().page.set(batch.words);
         });
     }
 
-    /// Takes a page from the pool, whose list had this head when it was read under the caller's guard. Returns `false` if the list is empty.
-    /// Two round trips, none if it is empty.
+    /// Takes a page from the pool. `head` is the list's head, which was read under the caller's guard. Returns `false` if the list is empty.
+    /// Two round trips; none if the list is empty.
     pub(crate) async fn take_page(&self, node: u16, class: Class, mut head: u64) -> Result<bool> {
         let at = self.pool_at(node, class);
         loop {
@@ -310,7 +339,7 @@ impl Worker {
                 what,
                 self.pool_at(node, class),
                 link,
-                "no page can be where its list leads",
+                "no page can be at this address",
             ));
         }
         let words = heap.page_words.min(of_page.words());

@@ -1,7 +1,7 @@
-//! `Process`: what the threads of a process share of memory.
+//! `Process`: the memory that the threads of a process share.
 //!
-//! Its own level of the [epochs](crate::epoch), what it knows of chunks, and the free blocks that its ended threads have left. Where
-//! there are several processes it is a [`Member`] of those whose level of the epochs is in far memory.
+//! It has the process's level of the [epochs](crate::epoch), the known uses of chunks, and the free blocks of ended threads. In a cluster of
+//! several processes it is a [`Member`], and the epochs have a second level in far memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,25 +18,25 @@ use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::Block;
 
-/// A process: the threads that share memory, a fate, and a slot.
+/// A process: threads that share memory and an epoch slot, and fail together.
 pub(crate) struct Process {
     pub(crate) collector: Arc<Collector>,
-    /// What it knows of chunks.
+    /// The uses of chunks that it has read.
     pub(crate) known: Known,
-    /// What its ended threads held.
+    /// The free blocks of its ended threads.
     spare: Mutex<Spare>,
-    /// Freed blocks that are kept out of use as long as there are others, in the simulator; none once memory was short.
+    /// Freed blocks that the simulator does not hand out again as long as there are others; `None` once memory was short.
     quarantine: Mutex<Option<Spare>>,
-    /// How often its threads have been asked to give back memory.
+    /// The number of requests to its threads to give back memory.
     requests: AtomicU64,
-    /// Its threads that may be asleep.
+    /// Its threads that may sleep.
     pub(crate) sleepers: std::sync::Arc<Sleepers>,
-    /// Its threads that have neither ended nor died.
+    /// The number of its threads that have neither ended nor died.
     threads: AtomicUsize,
-    /// What it says while another process sweeps memory.
+    /// Its vetoes while another process sweeps memory.
     pub(crate) sweep_barrier: SweepBarrier,
     membership: Membership,
-    /// Whether it has died and its slots are idle, whatever guards its threads have: in the simulator.
+    /// True if it has died in the simulator: its slots are idle, even if its threads have guards.
     pub(crate) is_abandoned: AtomicBool,
 }
 
@@ -57,46 +57,46 @@ impl Process {
         }
     }
 
-    /// One of several processes, and the slot that it tries first.
+    /// One of several processes. It tries the slot `number` first.
     pub(crate) fn one_of_several(identity: u32, number: usize, threads: usize, segments: u32) -> Self {
         let membership = Membership::Member(Member::new(identity, number));
         Self { membership, ..Self::solo(Arc::new(Collector::new()), threads, segments) }
     }
 
-    /// The process as a member of its cluster, if that has several processes.
+    /// The process as a member of its cluster, if the cluster has several processes.
     #[inline]
     pub(crate) fn member(&self) -> Option<&Member> {
         self.membership.member()
     }
 
-    /// It has read the counters beside the epoch.
-    pub(crate) fn hear_counters(&self, requests: u64, recut: u64) {
+    /// Compares the counters beside the epoch, which were just read, with those read before.
+    pub(crate) fn observe_counters(&self, requests: u64, coalesced: u64) {
         let Some(member) = self.member() else { return };
-        if member.reads_requests(requests) {
+        if member.observe_requests(requests) {
             self.requests.fetch_add(1, Ordering::Relaxed);
         }
-        if member.reads_recut(recut) {
+        if member.observe_coalesced(coalesced) {
             self.known.forget();
         }
     }
 
-    /// The slot of a process that is behind the epoch, as it was last seen.
+    /// The slot of a process that was behind the epoch in the last scan.
     pub(crate) fn behind(&self) -> Option<Address> {
         self.member()?.behind()
     }
 
-    /// Whether this is its slot.
+    /// Returns whether this is its slot.
     pub(crate) fn has_slot(&self, slot: Address) -> bool {
         self.member().is_some_and(|member| member.has_slot(slot))
     }
 
-    /// How often its threads have been asked to give back memory.
+    /// The number of requests to its threads to give back memory.
     #[inline]
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Asks its threads to give back memory; gives whether there are other processes to be asked.
+    /// Requests its threads to give back memory. Returns whether other processes must be requested, too.
     pub(crate) fn ask_for_memory(&self) -> bool {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.sleepers.wake();
@@ -104,11 +104,11 @@ impl Process {
     }
 
     fn spare(&self) -> MutexGuard<'_, Spare> {
-        // Lists of addresses are whole at every moment, also when their user panicked.
+        // The lists of addresses are consistent at any time, also after a panic.
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a thread held that has ended.
+    /// Takes over the free blocks of a thread that ends.
     pub(crate) fn give_spare(&self, mut spare: Spare) {
         self.spare().append(&mut spare);
     }
@@ -121,35 +121,35 @@ impl Process {
         self.quarantine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a free block out of use, unless memory was short; returns whether it does.
+    /// Puts a free block into quarantine, unless memory was short. Returns whether it is there.
     pub(crate) fn quarantine(&self, grid: &Grid, node: u16, block: Block) -> bool {
         self.quarantined().as_mut().map(|kept| kept.put(grid, node, block, BlockKind::Internal)).is_some()
     }
 
-    /// Memory is short: what was kept out of use is spare from now on.
+    /// Makes the quarantined blocks spare, because memory is short.
     pub(crate) fn end_quarantine(&self) {
         if let Some(kept) = self.quarantined().take() {
             self.give_spare(kept);
         }
     }
 
-    /// What is kept out of use, for a later run to keep.
+    /// Takes the quarantined blocks, for the quarantine of a later run.
     pub(crate) fn take_quarantined(&self) -> Spare {
         self.quarantined().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Keeps what an earlier run kept out of use.
+    /// Puts the quarantined blocks of an earlier run into quarantine.
     pub(crate) fn give_quarantined(&self, spare: Spare) {
         *self.quarantined() = Some(spare);
     }
 
-    /// Vetoes what its ended threads held, and what is kept out of use.
+    /// Vetoes the free blocks of its ended threads, and the quarantined ones.
     pub(crate) fn veto_spare(&self, grid: &Grid, candidates: &Candidates) {
         self.spare().veto(grid, candidates);
         self.quarantined().iter().for_each(|kept| kept.veto(grid, candidates));
     }
 
-    /// The bytes that its ended threads held, and those that are kept out of use.
+    /// The bytes of free blocks of its ended threads, and of quarantined blocks.
     pub(crate) fn spare_bytes(&self, grid: &Grid) -> u64 {
         let mut sum = 0;
         self.spare().for_each(grid, |_, bytes| sum += bytes);
@@ -157,34 +157,34 @@ impl Process {
         sum
     }
 
-    /// True once it has left the cluster, as one of several that did not die.
+    /// Returns whether it was a member of the cluster and has left without dying.
     pub(crate) fn has_left(&self) -> bool {
         self.member().is_some_and(Member::has_left)
     }
 
-    /// It has more threads.
+    /// Adds threads to the process.
     pub(crate) fn add_threads(&self, threads: usize) {
         self.threads.fetch_add(threads, Ordering::AcqRel);
     }
 
-    /// True if all of its threads but one have ended.
+    /// Returns whether at most one of its threads has not ended.
     pub(crate) fn has_one_thread(&self) -> bool {
         self.threads.load(Ordering::Acquire) <= 1
     }
 
-    /// True if all of its threads have ended, or are about to.
+    /// Returns whether all of its threads have ended, or are about to.
     pub(crate) fn has_no_thread(&self) -> bool {
         self.threads.load(Ordering::Acquire) == 0
     }
 
-    /// One of its threads has ended or died; gives who it is if it was the last and others may see it.
-    pub(crate) fn thread_is_gone(&self) -> Option<u32> {
-        let last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
-        self.is_gone().filter(|_| last)
+    /// Counts a thread that has ended or died. Returns the process's identity if it is a member and the thread was its last.
+    pub(crate) fn end_thread(&self) -> Option<u32> {
+        let is_last = self.threads.fetch_sub(1, Ordering::AcqRel) == 1;
+        self.identity().filter(|_| is_last)
     }
 
-    /// All of its threads are gone, whatever they did; gives who it is if others may see it.
-    pub(crate) fn is_gone(&self) -> Option<u32> {
+    /// The process's identity, if it is a member.
+    pub(crate) fn identity(&self) -> Option<u32> {
         self.member().map(|member| member.identity)
     }
 }

@@ -1,8 +1,8 @@
 //! Retirement: from the moment an object is unlinked until its memory is free.
 //!
-//! A thread keeps what it retires in its own [`Limbo`](crate::epoch::Limbo), tagged with the epoch. Every
-//! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting for anything, and frees what has expired.
-//! What an ended thread leaves behind the others of its process take over.
+//! A thread puts retired blocks into its own [`Limbo`](crate::epoch::Limbo), tagged with the epoch. After every
+//! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting, and frees the expired blocks.
+//! When a thread ends, the other threads of its process take over its limbo list.
 
 use super::worker::Worker;
 use crate::epoch::BlockKind;
@@ -14,15 +14,16 @@ use crate::io::{Reclamation, count};
 use farfield_sim::Plant;
 use farfield_words::Block;
 
-/// How many objects a thread retires between attempts to advance the epoch.
+/// The number of objects that a thread retires between attempts to advance the epoch.
 pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
-/// In a small segment fewer: those that take up this part of it. What was retired in the last few epochs stays for as long as
-/// threads are pinned, also while they wait for memory.
+/// The divisor of a segment's size that bounds their bytes, so there are fewer in a small segment. Blocks retired in the last few epochs
+/// stay in limbo as long as threads are pinned, also while these wait for memory.
 const RETIRED_SHARE_PER_ADVANCE: u64 = 512;
-/// How often in a row a thread that is about to end looks in vain whether the epoch has advanced.
+/// The number of consecutive attempts without a new epoch after which an ending thread gives up.
 const ATTEMPTS_TO_LEAVE: u32 = 64;
-/// A thread that has retired so many objects, or a 16th of a segment, helps with every further one.
-const MOST_RETIRED: usize = 4096;
+/// The number of retired objects beyond which a thread tries to advance the epoch at each retirement. The same holds beyond a 16th of a
+/// segment.
+const MAX_RETIRED: usize = 4096;
 
 impl Worker {
     /// Frees an object that no other thread can reach.
@@ -30,7 +31,7 @@ impl Worker {
         self.heap().check_deletion(block)?;
         self.forget_compensations(block);
         self.heap().free(block);
-        // Getting a page may fail; the block is free all the same.
+        // Getting a page may fail; the block is free nevertheless.
         let _ = self.flush_surplus().await;
         Ok(())
     }
@@ -40,9 +41,9 @@ impl Worker {
         count(&self.io.counters.retired, 1);
         self.heap().veto_freed(block);
         self.put_in_limbo(block, BlockKind::Object);
-        let left = self.until_advance.get() - 1;
-        if left > 0 {
-            self.until_advance.set(left);
+        let remaining = self.until_advance.get() - 1;
+        if remaining > 0 {
+            self.until_advance.set(remaining);
         } else {
             let bytes = (self.heap().segment_bytes() / RETIRED_SHARE_PER_ADVANCE).max(block.bytes);
             self.until_advance.set(RETIRED_PER_ADVANCE.min(bytes / block.bytes));
@@ -54,7 +55,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Retires a block that was no object's, under a guard.
+    /// Retires a block of the library's own, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
         self.heap().veto_freed(block);
         self.put_in_limbo(block, BlockKind::Internal);
@@ -65,21 +66,22 @@ impl Worker {
         let tag = if is_low { self.process.collector.epoch() } else { self.io.epoch.tag() };
         self.heap().note_retired(block, self.expires(tag));
         self.limbo.borrow_mut().push(tag, block, kind);
-        self.advance_for(tag, block);
+        self.advance_for_retired(tag, block);
     }
 
-    /// Whether this thread has retired anything that is not freed.
+    /// Returns whether this thread has retired blocks that are not freed yet.
     pub(crate) fn has_garbage(&self) -> bool {
         !self.limbo.borrow().is_empty()
     }
 
-    /// Whether this thread has retired more than it should hold.
+    /// Returns whether this thread has retired more than it should keep.
     pub(crate) fn has_too_much_garbage(&self) -> bool {
         let limbo = self.limbo.borrow();
-        limbo.objects() > MOST_RETIRED || limbo.bytes() > self.heap().segment_bytes() / 16
+        limbo.objects() > MAX_RETIRED || limbo.bytes() > self.heap().segment_bytes() / 16
     }
 
-    /// How reclamation stands, and who holds it back. No round trip if all compute threads are in one process; otherwise one.
+    /// The state of reclamation, and the thread or process that holds it back. No round trip if all compute threads are in one process;
+    /// otherwise one.
     ///
     /// # Errors
     /// Those of a READ.
@@ -96,22 +98,22 @@ impl Worker {
         })
     }
 
-    /// Tries to advance the epoch and frees what this thread retired long enough ago; gives how many objects.
+    /// Tries to advance the epoch, and frees this thread's expired blocks. Returns the number of freed objects.
     ///
-    /// Retiring does it by itself now and then, without waiting. No round trip if all compute threads are in one process,
-    /// or if another thread of this process is at it; otherwise two, at most.
+    /// Retiring does so regularly, without waiting. No round trip if all compute threads are in one process, or if another thread of
+    /// this process takes a [step](super::global); otherwise two, at most.
     pub(crate) async fn try_reclaim(&self) -> u64 {
         self.poll_detached();
         self.step().await;
         let freed = self.free_expired(self.known_epoch());
-        // Getting a page for what is surplus may fail; it is free all the same.
+        // Getting a page for surplus blocks may fail; they are free nevertheless.
         let _ = self.flush_surplus().await;
         freed
     }
 
-    /// The thread is about to end where other processes may hold pointers: waits, for a while, until what it has retired can be
-    /// freed, and what others of its process have left. The rest is for whoever comes next.
-    pub(crate) async fn leave_garbage(&self) {
+    /// Waits until the blocks in the limbo lists of this thread and of ended threads of its process can be freed: the thread is about to
+    /// end, and other processes may hold pointers. After [`ATTEMPTS_TO_LEAVE`] the remaining blocks stay for the next thread.
+    pub(crate) async fn drain_limbo(&self) {
         if !self.is_shared {
             return;
         }
@@ -129,21 +131,21 @@ impl Worker {
         }
     }
 
-    /// Frees what this thread retired long enough before `epoch`.
+    /// Frees this thread's blocks that have expired by `epoch`. Returns the number of freed objects.
     pub(crate) fn free_expired(&self, epoch: u64) -> u64 {
         let epoch = epoch + u64::from(self.has(Plant::EarlyReclamation));
         self.free_all(|| self.limbo.borrow_mut().pop_expired(epoch))
     }
 
-    /// Frees everything that this thread has retired, at a point that the caller knows to be quiescent: no thread of
-    /// the cluster holds a pointer that it loaded before. Gives how many objects. No round trip.
+    /// Frees all blocks that this thread has retired, at a quiescent point: no thread of the cluster holds a pointer that it loaded
+    /// before. The caller guarantees that. Returns the number of freed objects. No round trip.
     ///
-    /// A barrier that every thread passes without a guard is such a point.
+    /// A barrier that every thread passes without a guard is a quiescent point.
     ///
     /// # Errors
     /// [`Error::Pinned`] if this thread holds a guard.
     pub(crate) async fn reclaim_deferred(&self) -> Result<u64> {
-        // What was posted and left may still write to what guards protected.
+        // Detached chains may still write to blocks that guards protected.
         self.wait_for_detached().await;
         let guards = self.io.epoch.guards();
         if guards > 0 {

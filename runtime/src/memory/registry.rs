@@ -1,9 +1,9 @@
-//! The registry: where objects are, known in debug builds only.
+//! The registry: the addresses of live and retired objects, in debug builds only.
 //!
-//! Blocks have no headers, so nothing in far memory tells an object's first byte from any other. A debug build keeps account
-//! of every object of the process, and refuses to free or retire what is none, or is retired already. A release build looks
-//! at the last object only that went the same way, which is what doing something twice mostly looks like. The simulator keeps
-//! books of its own, which know more. Where other processes allocate and free, too, nothing is known.
+//! Blocks have no headers, so no word in far memory shows whether an address is an object's. A debug build records every object of the
+//! process, and refuses to free or retire other addresses and objects that are retired already. Release builds detect only a double free of
+//! the block freed last, and a double retirement of the one retired last. The simulator has more detailed books of its own. In a cluster of
+//! several processes the registry is off, since other processes allocate and free, too.
 
 use crate::error::{self, Error, PointerFault, Result};
 use farfield_words::Address;
@@ -14,7 +14,7 @@ pub(crate) struct Registry {
     objects: Option<std::sync::Mutex<std::collections::HashMap<Address, Life>>>,
 }
 
-/// What has become of an object that is not freed.
+/// The state of an object that is not freed.
 #[cfg(debug_assertions)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -29,12 +29,12 @@ pub(crate) fn refused(address: Address, fault: PointerFault) -> Error {
 }
 
 impl Registry {
-    /// One for a cluster in which this process is alone, or one that knows nothing.
+    /// A registry, which is on in a cluster without other processes.
     #[cfg_attr(not(debug_assertions), allow(unused_variables))]
-    pub(crate) fn new(is_alone: bool) -> Self {
+    pub(crate) fn new(is_on: bool) -> Self {
         Self {
             #[cfg(debug_assertions)]
-            objects: is_alone.then(Default::default),
+            objects: is_on.then(Default::default),
         }
     }
 }
@@ -42,7 +42,7 @@ impl Registry {
 #[cfg(debug_assertions)]
 impl Registry {
     fn objects(&self) -> Option<std::sync::MutexGuard<'_, std::collections::HashMap<Address, Life>>> {
-        // The map is whole at every moment.
+        // The map is consistent at any time.
         Some(self.objects.as_ref()?.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
@@ -52,8 +52,8 @@ impl Registry {
         }
     }
 
-    /// An object is about to be freed by its user.
-    pub(crate) fn deletes(&self, at: Address) -> Result<()> {
+    /// Checks an object that its user is about to free.
+    pub(crate) fn check_deletion(&self, at: Address) -> Result<()> {
         let Some(objects) = self.objects() else { return Ok(()) };
         match objects.get(&at) {
             Some(Life::Live) => Ok(()),
@@ -62,8 +62,8 @@ impl Registry {
         }
     }
 
-    /// An object is about to be retired.
-    pub(crate) fn retires(&self, at: Address) -> Result<()> {
+    /// Checks an object that is about to be retired, and marks it retired.
+    pub(crate) fn note_retirement(&self, at: Address) -> Result<()> {
         let Some(mut objects) = self.objects() else { return Ok(()) };
         match objects.get_mut(&at) {
             Some(life @ Life::Live) => {
@@ -83,15 +83,15 @@ impl Registry {
 }
 
 #[cfg(not(debug_assertions))]
-#[allow(clippy::unused_self, clippy::unnecessary_wraps)] // as in a debug build
+#[allow(clippy::unused_self, clippy::unnecessary_wraps)] // the signatures of a debug build
 impl Registry {
     pub(crate) fn allocated(&self, _: Address) {}
 
-    pub(crate) fn deletes(&self, _: Address) -> Result<()> {
+    pub(crate) fn check_deletion(&self, _: Address) -> Result<()> {
         Ok(())
     }
 
-    pub(crate) fn retires(&self, _: Address) -> Result<()> {
+    pub(crate) fn note_retirement(&self, _: Address) -> Result<()> {
         Ok(())
     }
 

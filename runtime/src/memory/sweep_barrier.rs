@@ -1,25 +1,25 @@
-//! What a process says while another sweeps memory: which of the candidates it holds.
+//! The sweep barrier: while another process sweeps, this process vetoes the candidates that it holds.
 //!
-//! A [sweep](super::sweep) lists *candidates*, blocks that look as if nobody used them. Each process hears of the list from its
-//! keeper, and each of its threads when it next pins, allocates, writes or waits. From then on they *veto* candidates, in one of
-//! two ways. A block is *used* that is an object, so that what it leads to is used, too:
-//! - when a thread hears, those that it holds as [`Held`](super::holdings::Held), or has written and perhaps not linked;
-//! - afterwards, those that it holds, and those whose address is in a word that it writes or exchanges.
+//! A [sweep](super::sweep) lists *candidates*, blocks that seem to be lost. Each process reads the list in its keeper, and each of its threads
+//! *acknowledges* it when it next pins, allocates, writes or waits. From then on the threads *veto* candidates, in one of two ways. A block is
+//! vetoed as *used* if it is an object, so that the targets of its links are used, too:
+//! - at the acknowledgement, objects that the thread holds as [`Held`](crate::Held), or has written and perhaps not linked;
+//! - afterwards, objects that the thread holds, and those whose address is in a word that it writes or exchanges.
 //!
-//! A block is *kept* that is none, or no longer:
-//! - when a thread hears, those in its lists of free blocks and in its limbo, and those for an [`Owned`](crate::Owned), which is written
+//! A block is vetoed as *kept* if it is not an object, or not any more:
+//! - at the acknowledgement, blocks in the thread's free lists and in its limbo list, and those of an [`Owned`](crate::Owned), which is written
 //!   when it is linked;
-//! - afterwards, those that it retires, deletes, takes from the pool or into its lists.
+//! - afterwards, blocks that the thread retires, deletes, takes from the pool or puts into its lists.
 //!
-//! When all threads have heard, the keeper adds what ended threads have left, and says so in the process's record. It writes the
-//! vetoes themselves into the list when it is asked for them.
+//! When all threads have acknowledged the list, the keeper vetoes the blocks of ended threads, and writes the acknowledgement into the
+//! process's record. It writes the vetoes into the list when the sweeper requests them.
 //!
-//! What a thread holds otherwise it holds under a guard, and the sweep waits until those are over: a chain in flight that
-//! moves blocks, a chunk that was just taken, an object that was just unlinked.
+//! All other blocks that a thread holds are protected by a guard, and the sweep waits until those guards are dropped: blocks that a chain in
+//! flight moves, a chunk that was just taken, an object that was just unlinked.
 //!
 //! # Costs
 //!
-//! While nobody sweeps: a load and a comparison for each write, as on `local:`, and in a cluster that is swept a push and a pop for
+//! While no process sweeps: a load and a comparison for each write, as on `local:`. In a cluster that is swept, also a push and a pop for
 //! each new object.
 
 use std::cell::RefCell;
@@ -41,76 +41,81 @@ use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::Block;
 
-/// A process's part in sweeps.
+/// The state of a process during other processes' sweeps.
 #[derive(Default)]
 pub(crate) struct SweepBarrier {
-    /// The number of the list that it has heard of, or 0.
+    /// The number of the current list; 0 if no process sweeps.
     number: AtomicU64,
     candidates: Mutex<Option<Arc<Candidates>>>,
-    /// What each of its threads says.
-    threads: Mutex<Vec<Arc<Said>>>,
+    /// The reports of its threads.
+    threads: Mutex<Vec<Arc<ThreadReport>>>,
     /// True if no process sweeps in this cluster.
     is_disabled: AtomicBool,
-    /// What its ended threads had written.
+    /// The objects that its ended threads had written.
     pub(crate) written: Mutex<Written>,
-    /// What its record says.
-    said: AtomicU64,
+    /// The answer in its record.
+    answer: AtomicU64,
 }
 
-/// What a thread says to its process.
+/// The report of a thread to its process.
 #[derive(Default)]
-struct Said {
-    /// The last list that it has heard of.
-    heard: AtomicU64,
-    /// About how many bytes it has in free blocks and in garbage.
+struct ThreadReport {
+    /// The number of the last list that it has acknowledged.
+    acknowledged: AtomicU64,
+    /// The approximate number of bytes that it has in free blocks and in garbage.
     held_bytes: AtomicU64,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these protect is whole at every moment.
+    // The protected values are consistent at any time.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SweepBarrier {
-    /// Whether somebody sweeps, as far as the process knows.
+    /// Returns whether a process sweeps, as far as this one knows.
     #[inline]
-    pub(crate) fn is_called(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.number.load(Ordering::Relaxed) != 0
     }
 
-    /// The list that it has heard of.
+    /// The current list.
     pub(crate) fn candidates(&self) -> Option<Arc<Candidates>> {
         lock(&self.candidates).clone()
     }
 
-    /// The process has heard of a list, or of its end.
-    pub(crate) fn hear(&self, candidates: Option<Arc<Candidates>>) {
+    /// Sets the current list; `None` if no process sweeps.
+    pub(crate) fn set_candidates(&self, candidates: Option<Arc<Candidates>>) {
         let number = candidates.as_ref().map_or(0, |candidates| candidates.number);
         *lock(&self.candidates) = candidates;
         self.number.store(number, Ordering::Release);
     }
 
-    /// What its record says.
-    pub(crate) fn has_said(&self) -> u64 {
-        self.said.load(Ordering::Relaxed)
+    /// The answer in the process's record.
+    pub(crate) fn answer(&self) -> u64 {
+        self.answer.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn says(&self, word: u64) {
-        self.said.store(word, Ordering::Relaxed);
+    /// Remembers the answer that was written into the process's record.
+    pub(crate) fn set_answer(&self, word: u64) {
+        self.answer.store(word, Ordering::Relaxed);
     }
 
-    /// Whether all threads have heard of a list: what others left that have ended is where the process can see it.
-    fn have_all_heard(&self, number: u64) -> bool {
-        lock(&self.threads).iter().all(|thread| thread.heard.load(Ordering::Acquire) == number)
+    /// Returns whether all threads have acknowledged a list. The process has taken over the blocks of the others, which have ended.
+    fn have_all_acknowledged(&self, number: u64) -> bool {
+        lock(&self.threads).iter().all(|thread| thread.acknowledged.load(Ordering::Acquire) == number)
     }
 
-    /// How many threads have not heard of the list that the process has heard of.
-    pub(crate) fn silent_threads(&self) -> usize {
+    /// The number of threads that have not acknowledged the current list.
+    pub(crate) fn unacknowledged_threads(&self) -> usize {
         let number = self.number.load(Ordering::Relaxed);
-        lock(&self.threads).iter().filter(|thread| thread.heard.load(Ordering::Acquire) != number).count()
+        lock(&self.threads)
+            .iter()
+            .filter(|thread| thread.acknowledged.load(Ordering::Acquire) != number)
+            .count()
     }
 
-    /// No process sweeps in this cluster, so threads keep no account of what they hold. Called before the process has compute threads.
+    /// Disables the barrier: no process sweeps in this cluster, so threads do not track their objects. Called before the process has compute
+    /// threads.
     pub(crate) fn disable(&self) {
         self.is_disabled.store(true, Ordering::Release);
     }
@@ -120,36 +125,36 @@ impl SweepBarrier {
         !self.is_disabled.load(Ordering::Acquire)
     }
 
-    /// About how many bytes its threads have in free blocks and in garbage.
+    /// The approximate number of bytes that its threads have in free blocks and in garbage.
     fn held_bytes(&self) -> u64 {
         lock(&self.threads).iter().map(|thread| thread.held_bytes.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// What tells that a thread has heard. It lives longer than everything else of its thread.
-pub(crate) struct Listener {
+/// A thread's side of the barrier. It outlives the other parts of its thread, so a list is acknowledged only after their blocks are vetoed.
+pub(crate) struct Handshake {
     process: Arc<Process>,
-    said: Arc<Said>,
-    /// The list that it has heard of last.
+    report: Arc<ThreadReport>,
+    /// The last list that the thread has acknowledged.
     candidates: RefCell<Option<Arc<Candidates>>>,
 }
 
-impl Listener {
+impl Handshake {
     pub(crate) fn new(process: &Arc<Process>) -> Self {
-        let said = Arc::new(Said::default());
-        lock(&process.sweep_barrier.threads).push(Arc::clone(&said));
-        Self { process: Arc::clone(process), said, candidates: RefCell::default() }
+        let report = Arc::new(ThreadReport::default());
+        lock(&process.sweep_barrier.threads).push(Arc::clone(&report));
+        Self { process: Arc::clone(process), report, candidates: RefCell::default() }
     }
 }
 
-impl Drop for Listener {
+impl Drop for Handshake {
     fn drop(&mut self) {
-        lock(&self.process.sweep_barrier.threads).retain(|said| !Arc::ptr_eq(said, &self.said));
+        lock(&self.process.sweep_barrier.threads).retain(|report| !Arc::ptr_eq(report, &self.report));
     }
 }
 
 impl ThreadHeap {
-    /// Vetoes what the thread holds.
+    /// Vetoes the thread's free blocks and tracked objects.
     pub(crate) fn veto_held(&self, candidates: &Candidates) {
         for node in &self.nodes {
             node.borrow().veto(&self.grid, candidates);
@@ -157,42 +162,42 @@ impl ThreadHeap {
         self.holdings.veto(candidates);
     }
 
-    /// The thread takes some bytes into its hands.
+    /// Vetoes the blocks in a range of bytes that the thread acquires.
     #[inline]
     pub(crate) fn veto(&self, at: Address, bytes: u64) {
-        if self.process.sweep_barrier.is_called() {
-            self.with_candidates(|candidates| candidates.keeps(at, bytes));
+        if self.process.sweep_barrier.is_active() {
+            self.with_candidates(|candidates| candidates.mark_kept(at, bytes));
         }
     }
 
-    /// A block is no object any more.
+    /// Vetoes a block that is not an object any more.
     #[inline]
     pub(crate) fn veto_freed(&self, block: Block) {
         self.veto(block.address, block.bytes);
         self.holdings.forget(block.address);
     }
 
-    /// The thread takes over free blocks.
+    /// Vetoes free blocks that the thread takes from a page.
     pub(crate) fn veto_blocks(&self, class: Class, entries: &[u64]) {
-        if self.process.sweep_barrier.is_called() {
+        if self.process.sweep_barrier.is_active() {
             self.with_candidates(|candidates| {
                 for (at, bytes) in free_blocks(&self.grid, class, entries) {
-                    candidates.keeps(at, bytes);
+                    candidates.mark_kept(at, bytes);
                 }
             });
         }
     }
 
-    /// The thread takes over what an ended one has left.
+    /// Vetoes free memory that the thread takes over from ended ones.
     pub(crate) fn veto_spare(&self, spare: &Spare) {
-        if self.process.sweep_barrier.is_called() {
+        if self.process.sweep_barrier.is_active() {
             self.with_candidates(|candidates| spare.veto(&self.grid, candidates));
         }
     }
 
     #[cold]
     pub(crate) fn with_candidates(&self, then: impl FnOnce(&Candidates)) {
-        if let Some(candidates) = &*self.listener.candidates.borrow() {
+        if let Some(candidates) = &*self.handshake.candidates.borrow() {
             then(candidates);
         }
     }
@@ -200,25 +205,25 @@ impl ThreadHeap {
 
 impl NodeCache {
     fn veto(&self, grid: &Grid, candidates: &Candidates) {
-        self.for_each(grid, |at, bytes| candidates.keeps(at, bytes));
+        self.for_each(grid, |at, bytes| candidates.mark_kept(at, bytes));
     }
 }
 
 impl Spare {
     pub(crate) fn veto(&self, grid: &Grid, candidates: &Candidates) {
-        self.for_each(grid, |at, bytes| candidates.keeps(at, bytes));
+        self.for_each(grid, |at, bytes| candidates.mark_kept(at, bytes));
     }
 }
 
 impl Limbo {
     pub(crate) fn veto(&self, candidates: &Candidates) {
-        self.blocks().for_each(|block| candidates.keeps(block.address, block.bytes));
+        self.blocks().for_each(|block| candidates.mark_kept(block.address, block.bytes));
     }
 }
 
 impl Worker {
-    /// Says how many bytes the thread has in free blocks and in garbage, where others may want to know when it has died. Called where
-    /// blocks move by the page, so what it said is out by a page for each size at most, and by 64 retired objects.
+    /// Reports the bytes that the thread has in free blocks and in garbage, for the case that its process dies. Called when pages of blocks
+    /// are moved, so the error is at most a page for each size, and 64 retired objects.
     pub(crate) fn report_held_bytes(&self) {
         if self.process.member().is_none() {
             return;
@@ -227,28 +232,30 @@ impl Worker {
         for node in &self.heap().nodes {
             bytes += node.borrow().bytes(&self.heap().grid);
         }
-        self.heap().listener.said.held_bytes.store(bytes, Ordering::Relaxed);
+        self.heap().handshake.report.held_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// About how many bytes this process has in free blocks and in garbage.
-    pub(crate) fn process_holds(&self) -> u64 {
+    /// The approximate number of bytes that this process has in free blocks and in garbage.
+    pub(crate) fn process_held_bytes(&self) -> u64 {
         let mut bytes = self.process.sweep_barrier.held_bytes() + self.process.spare_bytes(&self.heap().grid);
         self.orphans.for_each(|limbo| bytes += limbo.bytes());
         bytes
     }
 
-    /// Hears that somebody sweeps, if somebody does.
+    /// Acknowledges the list of a sweep, if there is one.
     #[inline]
-    pub(crate) fn hear_of_sweep(&self) {
-        if self.process.sweep_barrier.is_called() {
-            self.hear_now();
+    pub(crate) fn check_for_sweep(&self) {
+        if self.process.sweep_barrier.is_active() {
+            self.acknowledge_sweep();
         }
     }
 
     #[cold]
-    fn hear_now(&self) {
-        let (listener, sweep_barrier) = (&self.heap().listener, &self.process.sweep_barrier);
-        if listener.said.heard.load(Ordering::Relaxed) == sweep_barrier.number.load(Ordering::Acquire) {
+    fn acknowledge_sweep(&self) {
+        let (handshake, sweep_barrier) = (&self.heap().handshake, &self.process.sweep_barrier);
+        if handshake.report.acknowledged.load(Ordering::Relaxed)
+            == sweep_barrier.number.load(Ordering::Acquire)
+        {
             return;
         }
         let Some(candidates) = sweep_barrier.candidates() else { return };
@@ -257,15 +264,15 @@ impl Worker {
         }
         self.limbo.borrow().veto(&candidates);
         let number = candidates.number;
-        *listener.candidates.borrow_mut() = Some(candidates);
-        listener.said.heard.store(number, Ordering::Release);
+        *handshake.candidates.borrow_mut() = Some(candidates);
+        handshake.report.acknowledged.store(number, Ordering::Release);
     }
 
-    /// The thread writes a chain's words.
+    /// Vetoes the candidates in the words that a chain writes.
     #[inline]
     pub(crate) fn veto_written(&self, chain: &Chain) {
-        if self.process.sweep_barrier.is_called() {
-            self.hear_now();
+        if self.process.sweep_barrier.is_active() {
+            self.acknowledge_sweep();
             if chain.is_of_allocator() || self.has(Plant::SweepWithoutWrites) {
                 return;
             }
@@ -273,9 +280,9 @@ impl Worker {
                 for op in chain.ops() {
                     match op {
                         Op::Write { slot, .. } => {
-                            chain.written(slot).iter().for_each(|word| candidates.uses_word(*word));
+                            chain.written(slot).iter().for_each(|word| candidates.mark_targets_used(*word));
                         }
-                        Op::CompareExchange { new, .. } => candidates.uses_word(*new),
+                        Op::CompareExchange { new, .. } => candidates.mark_targets_used(*new),
                         Op::Read { .. } | Op::FetchAdd { .. } => {}
                     }
                 }
@@ -283,29 +290,32 @@ impl Worker {
         }
     }
 
-    /// The thread writes words.
+    /// Vetoes the candidates in words that the thread writes.
     #[inline]
     pub(crate) fn veto_words(&self, words: &[u64]) {
-        if self.process.sweep_barrier.is_called() {
-            self.hear_now();
-            self.heap()
-                .with_candidates(|candidates| words.iter().for_each(|word| candidates.uses_word(*word)));
+        if self.process.sweep_barrier.is_active() {
+            self.acknowledge_sweep();
+            self.heap().with_candidates(|candidates| {
+                for word in words {
+                    candidates.mark_targets_used(*word);
+                }
+            });
         }
     }
 
-    /// Takes over what ended threads of the process have retired.
+    /// Takes over the limbo lists of ended threads of the process.
     pub(crate) fn take_orphans(&self) {
         for orphan in self.orphans.take() {
-            if self.process.sweep_barrier.is_called() {
+            if self.process.sweep_barrier.is_active() {
                 self.heap().with_candidates(|candidates| orphan.veto(candidates));
             }
             self.limbo.borrow_mut().absorb(orphan);
         }
     }
 
-    /// For the keeper: whether the process's threads have all heard of a list. If so, what ended threads have left is vetoed, too.
-    pub(crate) fn has_process_heard(&self, candidates: &Candidates) -> bool {
-        if !self.process.sweep_barrier.have_all_heard(candidates.number)
+    /// Returns whether all threads of the process have acknowledged a list. If so, vetoes the blocks of ended threads, too. For the keeper.
+    pub(crate) fn has_process_acknowledged(&self, candidates: &Candidates) -> bool {
+        if !self.process.sweep_barrier.have_all_acknowledged(candidates.number)
             && !self.has(Plant::SweepWithoutThreads)
         {
             return false;
@@ -314,8 +324,8 @@ impl Worker {
         true
     }
 
-    /// Vetoes what ended threads of the process have left: spare blocks, garbage, and objects that they had written. Simulated processes that have
-    /// left keep such things for later runs, and no member of their own says so.
+    /// Vetoes the blocks of ended threads of the process: free blocks, garbage, and objects that they had written. Also those of simulated
+    /// processes that have left: the cluster keeps them for later runs, and they are no members that could veto.
     pub(crate) fn veto_ended(&self, candidates: &Candidates) {
         let grid = &self.heap().grid;
         self.process.veto_spare(grid, candidates);
@@ -324,13 +334,13 @@ impl Worker {
         self.run_hooks().veto_departed(grid, candidates);
     }
 
-    /// Forgets what this thread and the ended ones of its process have written: nothing of it will be linked.
+    /// Removes the objects that this thread and ended ones of its process have written: none of them will be linked.
     pub(crate) fn forget_written(&self) {
         self.heap().holdings.forget_written();
         *lock(&self.process.sweep_barrier.written) = Written::default();
     }
 
-    /// Vetoes all that this thread and its process have, whether other processes sweep or not.
+    /// Vetoes all blocks of this thread and of ended threads of its process, also if no other process sweeps.
     pub(crate) fn veto_everything(&self, candidates: &Candidates) {
         self.heap().veto_held(candidates);
         self.limbo.borrow().veto(candidates);

@@ -82,7 +82,7 @@ fn workers<const N: usize>() -> [Worker; N] {
         let parts = WorkerParts {
             heap,
             process: Arc::clone(&process),
-            most_retired: 1 << 20,
+            max_retired: 1 << 20,
             eager: None,
             orphans: Arc::new(Orphans::default()),
             failures: Arc::new(Failures::default()),

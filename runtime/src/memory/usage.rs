@@ -1,4 +1,4 @@
-//! The use of memory: how many bytes are live, cached and free, as far as threads have told their memory nodes.
+//! The use of memory: the numbers of live, cached and free bytes, as far as threads have flushed their counts.
 
 use super::worker::Worker;
 use crate::error::Result;
@@ -8,10 +8,10 @@ use crate::segment::grid::Grid;
 use farfield_fabric::chain::Slot;
 use farfield_words::geometry::Geometry;
 
-/// The words of a segment's header that are read for this: taken chunks, freed chunks, live bytes.
+/// The number of words of a segment's header that are read: taken chunks, freed chunks, live bytes.
 const HEAD_WORDS: usize = 3;
 
-/// How much of a memory node's segments is used, and for what.
+/// The use of a memory node's segments.
 ///
 /// From [`ComputeThread::heap_use`](crate::ComputeThread::heap_use). Bytes that are neither live nor cached were never used, or are free in whole chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl HeapUse {
             usage.live_bytes = usage.live_bytes.wrapping_add(live);
             usage.cached_bytes += used.min(bytes);
         }
-        // May be negative until all threads have told their deltas: one may have told of frees before another tells of the allocations.
+        // May be negative until all threads have flushed their deltas: one may flush frees before another flushes the allocations.
         usage.live_bytes = usage.live_bytes.cast_signed().max(0).cast_unsigned();
         usage.cached_bytes = usage.cached_bytes.saturating_sub(usage.live_bytes);
         usage
@@ -51,8 +51,8 @@ impl HeapUse {
 }
 
 impl Worker {
-    /// Adds the bytes that this thread has allocated and freed since it last did so to the counts of the memory nodes, without waiting.
-    pub(crate) fn tell_live_bytes(&self) {
+    /// Adds the thread's allocated and freed bytes since its last flush to the counts of the memory nodes, without waiting.
+    pub(crate) fn flush_live_bytes(&self) {
         self.heap().take_spare();
         for (node, cache) in (0..).zip(&self.heap().nodes) {
             let live = std::mem::take(&mut cache.borrow_mut().live);
@@ -73,7 +73,7 @@ impl Worker {
     /// # Errors
     /// Those of a READ.
     pub(crate) async fn heap_use(&self) -> Result<Vec<HeapUse>> {
-        self.tell_live_bytes();
+        self.flush_live_bytes();
         let (grid, geometry) = (self.heap().grid, self.heap().geometry);
         let ask = |node| {
             let mut chain = self.empty_chain();

@@ -1,7 +1,7 @@
-//! A compute thread without its run: its I/O, its blocks, and its part in epochs.
+//! A compute thread without its run: its I/O, its heap, and its epochs.
 //!
-//! What allocates, retires and frees works on a [`Worker`]. It knows nothing of clusters, runs and members; what it needs of those is handed
-//! over when it is made.
+//! The functions that allocate, retire and free blocks work on a [`Worker`]. It does not know clusters, runs and members; its constructor
+//! receives the values and the [hooks](RunHooks) that it needs of those.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,51 +22,51 @@ use crate::epoch::{Limbo, Pin};
 use crate::io::{Failures, Io, IoParts, Purpose, Thread};
 use crate::segment::grid::Grid;
 
-/// Blocks that ended threads of a process had retired.
+/// The limbo lists of ended threads of a process.
 #[derive(Default)]
 pub(crate) struct Orphans(Mutex<Vec<Limbo>>);
 
 impl Orphans {
     fn list(&self) -> MutexGuard<'_, Vec<Limbo>> {
-        // A list of lists is whole at every moment.
+        // The list is consistent at any time.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what a thread had retired when it ended.
+    /// Adds the limbo list of a thread that ends.
     pub(crate) fn adopt(&self, limbo: Limbo) {
         if !limbo.is_empty() {
             self.list().push(limbo);
         }
     }
 
-    /// Hands over what ended threads had retired.
+    /// Takes all limbo lists.
     pub(crate) fn take(&self) -> Vec<Limbo> {
         std::mem::take(&mut *self.list())
     }
 
-    /// Looks at what ended threads had retired.
+    /// Visits all limbo lists.
     pub(crate) fn for_each(&self, each: impl FnMut(&Limbo)) {
         self.list().iter().for_each(each);
     }
 }
 
-/// An epoch in which a thread has found that it has retired too much.
+/// The last epoch in which a thread had retired too much.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldBack {
     pub(crate) epoch: u64,
     pub(crate) since: Duration,
-    /// The number of calls that found so.
+    /// The number of calls in that epoch that found the limit exceeded.
     pub(crate) calls: u32,
-    /// True once a call has failed for it.
+    /// True once a call has failed because of the limit.
     pub(crate) has_failed: bool,
 }
 
-/// What a worker asks of the layers above.
+/// The functions of the run that a worker calls.
 pub(crate) trait RunHooks {
-    /// Vetoes blocks that processes of the same run keep which have left.
+    /// Vetoes the blocks of processes of the same run that have left.
     fn veto_departed(&self, grid: &Grid, candidates: &Candidates);
 
-    /// What a wait is for, as a function that says so when a report is made.
+    /// The purpose of a wait, as a function that a report of a stall calls.
     fn describes(&self, purpose: Purpose<'_>) -> DescribeWait;
 }
 
@@ -74,34 +74,34 @@ pub(crate) trait RunHooks {
 pub struct Worker {
     pub(crate) io: Io<Self>,
     heap: Rc<ThreadHeap>,
-    /// What it shares with the threads of its process.
+    /// The memory that it shares with the threads of its process.
     pub(crate) process: Arc<Process>,
-    /// The step that it takes for its process, and how many chains from now it takes the next.
+    /// The step that it takes for its process, and the number of chains until the next one.
     pub(crate) step: RefCell<Option<Step>>,
     pub(crate) until_step: Cell<u32>,
-    /// What it has retired, and how many objects more before the next attempt to advance the epoch.
+    /// The blocks that it has retired, and the number of retirements until the next attempt to advance the epoch.
     pub(crate) limbo: RefCell<Limbo>,
     pub(crate) until_advance: Cell<u64>,
-    /// How many retired bytes it may keep, and the epoch in which it had more.
-    pub(crate) most_retired: u64,
+    /// The maximum number of retired bytes, and the last epoch in which it had more.
+    pub(crate) max_retired: u64,
     pub(crate) held_back: Cell<Option<HeldBack>>,
-    /// What advances epochs in the simulator, if it does, and the epoch at which the thread last freed what had expired.
+    /// Eager reclamation, if the simulator advances epochs, and the epoch in which the thread last freed expired blocks.
     pub(crate) eager: Option<Arc<Eager>>,
     pub(crate) freed_at: Cell<u64>,
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) failures: Arc<Failures>,
-    /// True if processes that this one does not know may use the cluster.
+    /// True if independent processes may use the cluster concurrently.
     pub(crate) is_shared: bool,
     /// Its number among the threads of the run that are in this process.
     pub(crate) index_here: usize,
     run_hooks: Box<dyn RunHooks>,
 }
 
-/// What a worker is made of, besides its I/O.
+/// The parts of a worker, besides its I/O.
 pub(crate) struct WorkerParts {
     pub(crate) heap: ThreadHeap,
     pub(crate) process: Arc<Process>,
-    pub(crate) most_retired: u64,
+    pub(crate) max_retired: u64,
     pub(crate) eager: Option<Arc<Eager>>,
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) failures: Arc<Failures>,
@@ -115,7 +115,7 @@ impl Worker {
         let WorkerParts {
             heap,
             process,
-            most_retired,
+            max_retired,
             eager,
             orphans,
             failures,
@@ -131,7 +131,7 @@ impl Worker {
             until_step: Cell::default(),
             limbo: RefCell::default(),
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
-            most_retired,
+            max_retired,
             held_back: Cell::default(),
             eager,
             freed_at: Cell::default(),
@@ -152,7 +152,7 @@ impl Worker {
         &*self.run_hooks
     }
 
-    /// Protects what is loaded from now on, until what this returns is dropped. No round trip.
+    /// Protects the objects that are loaded from now on until the result is dropped. No round trip.
     #[inline]
     pub(crate) fn pinned(&self) -> Pinned<'_> {
         self.serves_requests();
@@ -221,7 +221,7 @@ impl Thread for Worker {
 
     #[inline]
     fn accesses(&self) {
-        self.hear_of_sweep();
+        self.check_for_sweep();
     }
 
     #[inline]
@@ -235,11 +235,11 @@ impl Thread for Worker {
 
     #[inline]
     fn serves_requests(&self) {
-        self.hear_requests();
+        self.check_requests();
     }
 
     fn drives_background(&self) {
-        self.go_on_with_step();
+        self.continue_step();
     }
 
     #[inline]

@@ -47,8 +47,8 @@ impl ComputeThread {
     pub fn hold<P: Pointer>(&self, object: P) -> Held<P::Pointee> {
         let object = RemotePtr::<P::Pointee>::from_address(object.points_to());
         let heap = Rc::clone(self.heap());
-        if heap.process.sweep_barrier.is_called() {
-            heap.with_candidates(|candidates| candidates.uses(object.address()));
+        if heap.process.sweep_barrier.is_active() {
+            heap.with_candidates(|candidates| candidates.mark_used(object.address()));
         }
         let place = heap.holdings.hold(object.address(), Content::Written);
         Held { object, heap, place }

@@ -1,7 +1,7 @@
 //! Size classes: the sizes of blocks, and the block size for an object.
 //!
 //! Sizes are rounded up so that a block's alignment is the largest power of two that divides its size: a block for a
-//! type aligned to 64 bytes has a size that is a multiple of 64. So size alone names a list of free blocks. Up to 512
+//! type aligned to 64 bytes has a size that is a multiple of 64. So size alone identifies a list of free blocks. Up to 512
 //! bytes there is a class for each multiple of 8, from 16 on; beyond, four to each doubling, so at most a fifth of a block is unused.
 
 use farfield_words::WORD_BYTES;

@@ -36,7 +36,7 @@ records! {
         magic: u64 @ "`farfield` in ASCII. The word is never allocated, so no object has the null address",
         version: u64 @ "the version of this layout",
         taken_chunks: u64 @ "the number of [chunks](crate::segment::grid) that were ever taken; larger than the number of chunks after attempts in a full segment",
-        freed_chunks: u64 @ "about how many of these are free again",
+        freed_chunks: u64 @ "the approximate number of these that are free again",
         live_bytes: u64 @ "the bytes of the node's live objects",
         reserved: [u64; 3] @ "zero",
         pool_head: [u64; CLASSES] @ "the node's [pool](crate::memory::pool): for each class of blocks, the link to the first page of free ones",
@@ -47,7 +47,7 @@ records! {
         header: Header @ "as in each segment",
         directory: [Entry; DIRECTORY_ENTRIES] @ "the [directory](crate::directory): named words",
         epochs: Epochs @ "the cluster's epoch and the announcements of processes",
-        members: Members @ "the processes of the cluster, and counters of what they left",
+        members: Members @ "the processes of the cluster, and counters of exits and reclaimed memory",
     }
 
     /// A named word. `directory/roots` has the protocol.
@@ -64,8 +64,8 @@ records! {
     Epochs [in segment 0, at Control.epochs]: 2064 bytes {
         epoch: u64 @ "the epoch",
         used_epoch_slots: u64 @ "the number of slots that were ever used; scans stop there",
-        requests_for_memory: u64 @ "the number of times that a thread short of memory has asked all to give back unused memory",
-        recut_chunks: u64 @ "the number of times that chunks cut into blocks became whole again",
+        requests_for_memory: u64 @ "the number of requests of threads short of memory to return unused memory",
+        coalesced_chunks: u64 @ "the number of times that free blocks were coalesced into chunks",
         epoch_slot: [u64; SLOTS_HERE] @ "for each process the epoch that it has announced, or 0",
         epoch_page: [u64; SLOT_PAGES] @ "the addresses of pages of further slots, or 0",
     }
@@ -76,29 +76,29 @@ records! {
         runs_of_groups: u64 @ "the number of runs of several processes",
         unclean_exits: u64 @ "the number of processes that have ended without giving back all of their memory",
         collected_exits: u64 @ "`unclean_exits` at the last collection",
-        collector: u64 @ "the identity of the process that collects, plus 1; or 0",
+        collector: u64 @ "the identity of the process that collects memory, plus 1; or 0",
         swept_exits: u64 @ "`unclean_exits` at the last sweep",
-        sweeper: u64 @ "the identity of the process that sweeps, plus 1; or 0",
+        sweeper: u64 @ "the identity of the process that sweeps memory, plus 1; or 0",
         list_of_candidates: u64 @ "the address of the sweeper's list of candidates while members are to read it, or 0",
-        swept_bytes: u64 @ "the bytes taken back by sweeps",
-        collected_bytes: u64 @ "the bytes taken back by collections",
+        swept_bytes: u64 @ "the bytes that sweeps have reclaimed",
+        collected_bytes: u64 @ "the bytes that collections have reclaimed",
         own_list_of_candidates: u64 @ "the address of the sweeper's list from its allocation until it is freed, or 0",
-        left_bytes: u64 @ "about how many bytes ended processes have left since the last sweep or collection, by their records",
+        left_bytes: u64 @ "the approximate number of bytes that ended processes have left since the last sweep or collection, by their records",
         options: u64 @ "the options of the cluster, chosen when it was made: `SWEEPS`",
         reserved_word: u64 @ "zero",
         member: [Record; SLOTS_HERE] @ "the record of the process with each slot of the control block",
     }
 
-    /// A process, as others see it. It has the number of the process's epoch slot.
+    /// The record of a process, for other processes. It has the number of the process's epoch slot.
     Record [anywhere, as a value]: 64 bytes {
         state: u64 @ "the process's identity plus 1 and, while it is evicted, the evictor's; 0 if the record is free",
         gone: u64 @ "the identity plus 1 of the process that has gone, and a bit if only the first memory node knows yet; written by that node alone",
-        heartbeat: u64 @ "the system's process number, and a count of heartbeats below it",
-        held_bytes: u64 @ "about how many bytes the process's threads have in free blocks and in garbage",
+        heartbeat: u64 @ "the process identifier on its machine, and a count of heartbeats below it",
+        held_bytes: u64 @ "the approximate number of bytes that the process's threads have in free blocks and in garbage",
         group: u64 @ "the group that the process is a part of, the part, and the number of parts",
         round: u64 @ "the number of threads for a run of the group, the state of joining it, and the number of threads that have ended in it",
         run: u64 @ "the number of that run, written by the group's part 0, and the identity that it was written for",
-        sweep_answer: u64 @ "the number of the sweep that all threads of the process have heard of, and a bit once its vetoes are written",
+        sweep_answer: u64 @ "the number of the list of candidates that all threads of the process have acknowledged, and a bit once its vetoes are written",
     }
 
     /// A page of further slots and their records, on a block of its own.
@@ -107,9 +107,9 @@ records! {
         record: [Record; SLOTS_PER_PAGE] @ "their records",
     }
 
-    /// The head of a list of candidates. The ranges follow, then three bits for each block: asked, used, kept.
+    /// The head of a list of candidates. The ranges follow, then three bitmaps of their blocks: listed, used, kept.
     ListHead [anywhere, as a value]: 16 bytes {
-        number: u64 @ "the list's number, and whether vetoes are asked for; 0 once the sweep is over",
+        number: u64 @ "the list's number, and a bit once vetoes are requested; 0 once the sweep is over",
         not_ranges: u64 @ "the number of ranges, with all bits inverted",
     }
 
@@ -120,7 +120,7 @@ records! {
     }
 }
 
-/// In a cluster's options: memory that dead processes leave is swept while others live.
+/// A flag in a cluster's options: the memory of dead processes is swept while others live.
 pub(crate) const SWEEPS: u64 = 1;
 /// The largest number of processes in a cluster at a time.
 pub(crate) const MOST_PROCESSES: usize = SLOTS_HERE + SLOT_PAGES * SLOTS_PER_PAGE;
@@ -148,7 +148,7 @@ pub(crate) fn pool(segment: u16, class: Class) -> Address {
     pool_head(segment, class.index())
 }
 
-/// Returns whether only the progress of epochs changes a word.
+/// Returns whether a word belongs to the epochs: only their progress changes it.
 pub(crate) fn is_of_epochs(at: Address) -> bool {
     (epochs()..members()).contains(&at)
 }

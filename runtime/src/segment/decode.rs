@@ -1,6 +1,6 @@
 //! Decoding: from a word of far memory to a bounded value.
 //!
-//! Every process of the cluster can write any word, and memory fails. So no word of the runtime's own is used as it was read: each kind has one
+//! Every process of the cluster can write any word, and memory fails. So every word of the runtime's own is decoded before it is used: each kind has one
 //! function that returns a value within its bounds, or [`Error::Corrupted`] with the word and its address. A decoded value needs no further
 //! check: an address points to memory with room for its data, a count is bounded by the memory or by the number of processes, and epochs are
 //! far from the end of their range. A bounded value may still be wrong: a plausible word can not be told from a true one.
@@ -40,7 +40,7 @@ pub(crate) fn corrupted_as(
     Error::from(error::Corrupted { what: what.into(), address, word, reason })
 }
 
-/// As [`corrupted_as`], for a word in front of the chunks.
+/// Like [`corrupted_as`], for a word in front of the chunks.
 #[cold]
 pub(crate) fn corrupted(address: Address, word: u64, reason: &'static str) -> Error {
     corrupted_as(control::describe(address), address, word, reason)

@@ -5,8 +5,8 @@
 //! all segments of more than 512 KiB. A chunk's word is its header. It is kept apart so that blocks need no extra alignment and one READ gets all
 //! headers. [`Use`] has the words.
 //!
-//! So objects need no header: the chunk of an object has the size of its block. Free chunks that lie side by side are
-//! found as one run; no coalescing is needed.
+//! So objects need no header: the use of an object's chunk has the size of its block. A search of the table finds adjacent free chunks as one
+//! run; they need not be coalesced.
 
 use super::classes::{Class, block_align, block_bytes};
 use super::tagged::tagged_words;
@@ -23,13 +23,13 @@ tagged_words! {
     Use: 8 tag bits {
         0 => Untaken @ "the chunk was never taken",
         1 => Free @ "the chunk is free again",
-        2 => Large(chunks: u64) @ "the first of so many chunks that hold one large object",
-        3 => Continued @ "a further one of those",
+        2 => Large(chunks: u64) @ "the first of this number of chunks, which hold one large object",
+        3 => Continued @ "a further one of these chunks",
         4 => Small(class: Class) @ "the chunk is cut into blocks of the class with this number",
     }
 }
 
-/// Chunks of a segment that lie side by side.
+/// Adjacent chunks of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkRun {
     pub(crate) segment: u16,
@@ -50,8 +50,7 @@ pub(crate) struct Grid {
 impl Grid {
     pub(crate) fn new(geometry: Geometry) -> Self {
         let segment_bytes = geometry.segment_bytes();
-        // Large enough to make an exchange with the memory node rare, small enough that a few threads and sizes do not use
-        // up a small segment.
+        // Large enough that threads rarely need a new chunk, small enough that a few threads and sizes do not exhaust a small segment.
         let chunk_bytes = (segment_bytes / 64).next_power_of_two().clamp(1024, 16 * 1024);
         let table = |segment| {
             let most_chunks = (segment_bytes - control::first_free(segment)).div_ceil(chunk_bytes);
@@ -119,7 +118,7 @@ impl Grid {
     /// The use of a chunk, from its word.
     ///
     /// # Errors
-    /// [`Error::Corrupted`](crate::Error::Corrupted) if the word is no use, or one that the segment has no room for.
+    /// [`Error::Corrupted`](crate::Error::Corrupted) if the word is no valid use, or one that the segment has no room for.
     pub(crate) fn usage(&self, segment: u16, chunk: u64, word: u64) -> Result<Use> {
         let can_be = |usage: &Use| match *usage {
             Use::Large(chunks) => chunks <= self.chunks(segment).saturating_sub(chunk),
@@ -132,7 +131,7 @@ impl Grid {
         })
     }
 
-    /// Returns whether some bytes all lie in a segment's chunks.
+    /// Returns whether a range of bytes is inside a segment's chunks.
     pub(crate) fn has(&self, at: Address, bytes: u64) -> bool {
         u32::from(at.segment()) < self.geometry.segments()
             && at.offset() >= self.origin(at.segment())
@@ -192,7 +191,7 @@ impl Grid {
 
     /// The number of chunks of a segment that a large block takes.
     pub(crate) fn chunks_for(&self, segment: u16, block_bytes: u64) -> u64 {
-        // An alignment divides a chunk's size, so it is as far from the beginning of every chunk.
+        // An alignment divides a chunk's size, so the padding is the same in every chunk.
         let origin = self.origin(segment);
         let padding = origin.next_multiple_of(self.large_align(block_bytes)) - origin;
         (block_bytes + padding).div_ceil(self.chunk_bytes())

@@ -5,7 +5,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`records`] | `records!`, which makes layouts from tables |
+//! | [`records`] | `records!`, which generates layouts from tables |
 //! | [`tagged`] | `tagged_words!`, the same for words with a tag |
 //! | [`control`] | the tables: header, directory, epochs, members, lists of candidates; names of words |
 //! | [`classes`] | the sizes of blocks |

@@ -9,48 +9,68 @@ use crate::error::Result;
 use crate::segment::decode;
 use farfield_words::Address;
 
-/// The state of a record: its process and, while that is evicted, the evictor.
+/// The state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordState {
-    pub(crate) identity: Option<u32>,
-    pub(crate) evicted_by: Option<u32>,
+pub(crate) enum RecordState {
+    /// No process has the record.
+    Free,
+    /// A process has the record: its identity.
+    Taken(u32),
+    /// A dead process has the record, and `evictor` evicts it.
+    Evicting { process: u32, evictor: u32 },
 }
 
 impl RecordState {
-    pub(crate) fn of(identity: u32) -> u64 {
-        Self { identity: Some(identity), evicted_by: None }.to_word()
-    }
-
+    /// The word: in each half an identity plus 1, or 0. The evictor is in the upper half.
     pub(crate) fn to_word(self) -> u64 {
-        let half = |identity: Option<u32>| identity.map_or(0, |identity| u64::from(identity) + 1);
-        half(self.identity) | half(self.evicted_by) << 32
+        let half = |identity: u32| u64::from(identity) + 1;
+        match self {
+            Self::Free => 0,
+            Self::Taken(process) => half(process),
+            Self::Evicting { process, evictor } => half(process) | half(evictor) << 32,
+        }
     }
 
-    pub(crate) fn from_word(word: u64) -> Self {
+    /// The state with this word, if there is one.
+    pub(crate) fn from_word(word: u64) -> Option<Self> {
         let half = |half: u64| (half & u64::from(u32::MAX)).checked_sub(1).map(|identity| identity as u32);
-        Self { identity: half(word), evicted_by: half(word >> 32) }
+        match (half(word), half(word >> 32)) {
+            (None, None) => Some(Self::Free),
+            (Some(process), None) => Some(Self::Taken(process)),
+            (Some(process), Some(evictor)) => Some(Self::Evicting { process, evictor }),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// The process that has the record.
+    pub(crate) fn process(self) -> Option<u32> {
+        match self {
+            Self::Free => None,
+            Self::Taken(process) | Self::Evicting { process, .. } => Some(process),
+        }
+    }
+
+    /// The process that evicts another one.
+    pub(crate) fn evictor(self) -> Option<u32> {
+        if let Self::Evicting { evictor, .. } = self { Some(evictor) } else { None }
     }
 }
 
 /// Decodes the words of a record that were read at `places`. Returns the process, if the record is taken. No process has a number above `last`.
 ///
 /// # Errors
-/// [`Error::Corrupted`] if the state names a process that can not exist. The other words may be anything: marks of processes that are gone and
+/// [`Error::Corrupted`] if the state names a process that can not exist. The other words may have any value: marks of processes that are gone and
 /// numbers of runs and sweeps are only compared, counts only shown and added.
 fn decode_record(places: Places, words: &[u64], last: u32) -> Result<Option<SeenMember>> {
     let words = Record::from_words(words);
-    let state = RecordState::from_word(words.state);
-    let is_a_process = |identity: Option<u32>| identity.is_none_or(|identity| identity <= last);
-    let nobody_is_evicted = state.identity.is_none() && state.evicted_by.is_some();
-    if nobody_is_evicted || !is_a_process(state.identity) || !is_a_process(state.evicted_by) {
-        return Err(decode::corrupted_as(
-            "state of a member",
-            places.record,
-            words.state,
-            "no process has such a number",
-        ));
-    }
-    Ok(state.identity.map(|identity| SeenMember { identity, places, words }))
+    let can_be = |state: &RecordState| {
+        [state.process(), state.evictor()].into_iter().flatten().all(|identity| identity <= last)
+    };
+    let state = RecordState::from_word(words.state).filter(can_be).ok_or_else(|| {
+        let reason = "no process has such a number";
+        decode::corrupted_as("state of a member", places.record, words.state, reason)
+    })?;
+    Ok(state.process().map(|identity| SeenMember { identity, places, state, words }))
 }
 
 /// A process as its record shows it.
@@ -58,22 +78,23 @@ fn decode_record(places: Places, words: &[u64], last: u32) -> Result<Option<Seen
 pub(crate) struct SeenMember {
     pub(crate) identity: u32,
     pub(crate) places: Places,
+    pub(crate) state: RecordState,
     /// The words of the record.
     pub(crate) words: Record,
 }
 
 impl SeenMember {
-    /// Returns whether nothing of the process takes effect any more.
+    /// Returns whether no operation of the process takes effect any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.words.gone == u64::from(self.identity) + 1
     }
 
-    /// Returns whether the process is gone from the first memory node, and the others are yet to be asked.
+    /// Returns whether the process is gone from the first memory node, and perhaps not from the others.
     pub(crate) fn is_hinted(&self) -> bool {
         self.words.gone == HINT | (u64::from(self.identity) + 1)
     }
 
-    /// The system's number of the process.
+    /// The process identifier on its machine.
     pub(crate) fn pid(&self) -> u32 {
         (self.words.heartbeat >> 32) as u32
     }
@@ -171,7 +192,9 @@ pub(crate) fn all_places(load: impl Fn(Address) -> u64) -> impl Iterator<Item = 
 
 /// The places of a process, read word by word.
 pub(crate) fn find(identity: u32, load: impl Fn(Address) -> u64) -> Option<Places> {
-    all_places(&load).find(|places| RecordState::from_word(load(places.record)).identity == Some(identity))
+    let process_at =
+        |places: &Places| RecordState::from_word(load(places.record)).and_then(RecordState::process);
+    all_places(&load).find(|places| process_at(places) == Some(identity))
 }
 
 /// Marks the record of a process that is gone. Called by the first memory node, which alone writes this word.
@@ -186,7 +209,7 @@ pub(crate) fn mark<'a>(identity: u32, departure: Departure, word: impl Fn(Addres
     }
 }
 
-/// As [`mark`], for a simulated process.
+/// Like [`mark`], for a simulated process.
 pub(crate) fn mark_simulated(identity: u32, load: impl Fn(Address) -> u64, store: impl Fn(Address, u64)) {
     if let Some(places) = find(identity, load) {
         store(Record::gone(places.record), u64::from(identity) + 1);

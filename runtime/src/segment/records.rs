@@ -11,7 +11,7 @@
 //! - `[in each segment]`: at the front of each. The functions take the segment's number;
 //! - `[in segment 0, at Record.field]`: inside another record, which is at the front of segment 0. The functions have no parameter;
 //! - `[anywhere]`: the functions take the record's address, and are the struct's own;
-//! - `[anywhere, as a value]`: likewise, and a value of the struct is made of words, and words of it.
+//! - `[anywhere, as a value]`: likewise, and the struct is converted from words and to words.
 
 use farfield_words::WORD_BYTES;
 
@@ -46,7 +46,7 @@ impl Layout {
     /// # Panics
     /// If the size is not `bytes`, if the record is not aligned as a word, or if its fields do not fill it in the order of the table.
     pub(crate) const fn check(&self, bytes: usize) {
-        assert!(self.bytes == bytes, "a record has another size than its table says");
+        assert!(self.bytes == bytes, "a record has another size than its table declares");
         assert!(self.align == WORD_BYTES, "a record is aligned as a word");
         let (mut index, mut end) = (0, 0);
         while index < self.rows.len() {

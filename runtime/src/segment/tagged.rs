@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::classes::Class;
 use farfield_words::ThreadId;
 
-/// A value that the bits above a tag can have.
+/// A type of the bits above a tag.
 pub(crate) trait Payload: Sized {
     fn to_bits(self) -> u64;
     fn from_bits(bits: u64) -> Option<Self>;
@@ -94,7 +94,7 @@ mod tests {
         /// A sample.
         Sample: 4 tag bits {
             0 => Nothing @ "nothing",
-            2 => Count(count: u64) @ "so many",
+            2 => Count(count: u64) @ "a count",
             3 => Of(class: Class) @ "a class",
         }
     }

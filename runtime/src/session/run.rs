@@ -182,9 +182,9 @@ impl Run {
         // A thread that died while it left is already uncounted.
         let is_leaving = self.uncounted[index].swap(true, Ordering::Relaxed);
         let last = if is_leaving {
-            process.is_gone().filter(|_| process.has_no_thread())
+            process.identity().filter(|_| process.has_no_thread())
         } else {
-            process.thread_is_gone()
+            process.end_thread()
         };
         if let Some(identity) = last
             && self.cluster.shared.evict_simulated(identity)
@@ -207,7 +207,7 @@ impl Run {
 
     /// Records an eviction, if the process belongs to this run.
     pub(crate) fn process_evicted(&self, identity: u32) {
-        self.eager.as_ref().inspect(|eager| eager.evicted_identity(identity));
+        self.eager.as_ref().inspect(|eager| eager.evicted_by_identity(identity));
     }
 
     /// Returns the number of threads in the run, including those of other processes.
@@ -316,7 +316,7 @@ impl Drop for Run {
                 lock(&self.cluster.shared.spare).append(&mut process.take_spare());
                 lock(&self.cluster.shared.quarantined).append(&mut process.take_quarantined());
             }
-            if let Some(identity) = process.is_gone() {
+            if let Some(identity) = process.identity() {
                 self.cluster.shared.evict_simulated(identity);
             }
         }

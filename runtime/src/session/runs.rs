@@ -166,7 +166,7 @@ impl Shared {
         match &self.process {
             Some(process) => process.give_spare(spare),
             None if self.quarantines() => {
-                lock(&self.spare).append(&mut spare.take_accounts());
+                lock(&self.spare).append(&mut spare.take_live_counts());
                 lock(&self.quarantined).append(&mut spare);
             }
             None => lock(&self.spare).append(&mut spare),

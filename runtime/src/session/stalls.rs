@@ -28,7 +28,7 @@ struct Other {
     is_gone: bool,
     slot: Address,
     /// The last list of a sweep that it has answered.
-    attends: u64,
+    sweep_answer: u64,
 }
 
 impl Others {
@@ -92,12 +92,15 @@ impl Shared {
 
     /// Describes the processes that a sweep of this process waits for.
     fn sweep_in_words(&self, run: &Run, process: &Process) -> String {
-        let (sweep_barrier, said) = (&process.sweep_barrier, process.sweep_barrier.has_said());
-        let silent = sweep_barrier.silent_threads();
-        if sweep_barrier.is_called() && silent > 0 {
+        let (sweep_barrier, answer) = (&process.sweep_barrier, process.sweep_barrier.answer());
+        let silent = sweep_barrier.unacknowledged_threads();
+        if sweep_barrier.is_active() && silent > 0 {
             return format!("{silent} idle threads of this process have not answered");
         }
-        match self.others.find(|other| sweep_barrier.is_called() && !other.is_gone && other.attends != said) {
+        match self
+            .others
+            .find(|other| sweep_barrier.is_active() && !other.is_gone && other.sweep_answer != answer)
+        {
             Some(other) => format!("{}, has not answered", self.process_in_words(other.identity)),
             None => self.epoch_in_words(run, process),
         }
@@ -132,7 +135,7 @@ impl Shared {
                 pid: seen.pid(),
                 is_gone: seen.is_gone(),
                 slot: seen.slot(),
-                attends: seen.words.sweep_answer,
+                sweep_answer: seen.words.sweep_answer,
             };
             *lock(&self.others.0) = members.iter().map(other).collect();
         }

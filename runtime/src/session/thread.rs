@@ -94,7 +94,7 @@ impl ComputeThread {
         let parts = WorkerParts {
             heap,
             process,
-            most_retired: shared.config.most_retired(),
+            max_retired: shared.config.max_retired(),
             eager: run.eager().cloned(),
             orphans: Arc::clone(&shared.orphans),
             failures: Arc::clone(&shared.failures),
@@ -190,7 +190,7 @@ impl ComputeThread {
         self.give_up_compensations();
         while self.io.endpoint.is_underway() {
             // No other thread finds these completions.
-            self.go_on_with_step();
+            self.continue_step();
             self.poll_detached();
             self.give_way().await;
         }
@@ -223,7 +223,7 @@ impl Drop for ComputeThread {
         self.give_up_compensations();
         self.forget_detached();
         self.leave_epochs();
-        self.hear_of_sweep();
+        self.check_for_sweep();
         if self.io.endpoint.virtual_time().is_none_or(|sim| !sim.has_lost_memory()) {
             self.orphans.adopt(self.limbo.take());
         }

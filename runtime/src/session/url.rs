@@ -61,7 +61,7 @@ const RETIRED_SHARE: u64 = 2;
 
 impl Config {
     /// Returns how many retired bytes of a thread may be unfreed.
-    pub(crate) fn most_retired(&self) -> u64 {
+    pub(crate) fn max_retired(&self) -> u64 {
         self.max_retired.unwrap_or(self.geometry.bytes() / RETIRED_SHARE)
     }
 
@@ -190,8 +190,8 @@ mod tests {
     fn options_are_read_with_their_units() {
         let geometry = Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().geometry;
         assert_eq!(Ok(geometry), Geometry::new(3, 2, 65536));
-        assert_eq!(Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().most_retired(), 192 << 10);
-        assert_eq!(Config::parse("sim:max-retired=3KiB").unwrap().most_retired(), 3 << 10);
+        assert_eq!(Config::parse("local:nodes=3,segments=2,size=64KiB").unwrap().max_retired(), 192 << 10);
+        assert_eq!(Config::parse("sim:max-retired=3KiB").unwrap().max_retired(), 3 << 10);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl ComputeThread {
             (grid.chunks(segment) - used as u64) * grid.chunk_bytes()
         });
         let free = (free.sum::<u64>() / FREE_SHARE).max(grid.chunk_bytes() / 2);
-        Candidates::most_words(&grid).min(free as usize / WORD_BYTES)
+        Candidates::max_words(&grid).min(free as usize / WORD_BYTES)
     }
 
     /// Writes a list and publishes it.

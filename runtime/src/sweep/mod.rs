@@ -5,10 +5,10 @@
 //! | module | contents |
 //! |---|---|
 //! | [`sweeper`] | the sweep, with the proof of its safety |
-//! | [`attend`] | the answers of a process to another's sweep |
+//! | [`answer`] | the answers of a process to another's sweep |
 //! | [`list`] | the list of candidates in far memory |
 
-mod attend;
+mod answer;
 mod list;
 mod sweeper;
 

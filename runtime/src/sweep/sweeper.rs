@@ -115,7 +115,7 @@ impl Links {
         kept: impl Iterator<Item = u64>,
     ) -> Vec<bool> {
         let mut pending: Vec<usize> = bits(used).chain(self.found.iter().copied()).collect();
-        let mut is_vetoed = vec![false; candidates.most()];
+        let mut is_vetoed = vec![false; candidates.index_bound()];
         while let Some(index) = pending.pop() {
             if !std::mem::replace(&mut is_vetoed[index], true) {
                 pending.extend(self.of(index));

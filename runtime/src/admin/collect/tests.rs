@@ -9,7 +9,7 @@ use crate::cluster::served::Served;
 
 /// A process that ends while it excludes others, and a future that is dropped while it does: the next process gets access.
 #[test]
-fn whoever_dies_or_gives_up_while_it_is_alone_keeps_nobody_out() {
+fn a_sole_member_that_dies_or_is_cancelled_excludes_no_other() {
     let served = Served::new("alone");
     let dead = served.connect();
     let kept_out = dead.run(1, async |ct| {

@@ -7,13 +7,14 @@ use farfield_sim::Fault;
 
 #[test]
 fn states_survive_their_word() {
-    for identity in [None, Some(0), Some(u32::MAX - 1)] {
-        for evicted_by in [None, Some(0), Some(7)] {
-            let state = RecordState { identity, evicted_by };
-            assert_eq!(RecordState::from_word(state.to_word()), state);
-        }
+    let taken = [0, 7, u32::MAX - 1].map(RecordState::Taken);
+    let evicting = [(0, 0), (0, 7), (u32::MAX - 1, 0)]
+        .map(|(process, evictor)| RecordState::Evicting { process, evictor });
+    for state in [RecordState::Free].into_iter().chain(taken).chain(evicting) {
+        assert_eq!(RecordState::from_word(state.to_word()), Some(state));
     }
-    assert_eq!(RecordState::from_word(0), RecordState { identity: None, evicted_by: None });
+    assert_eq!(RecordState::Free.to_word(), 0);
+    assert_eq!(RecordState::from_word(1 << 32), None, "an evictor without a process");
 }
 
 /// Processes die, and evictors die while they evict. In the end no dead process has a record, and a slot whose record is free is 0.
@@ -54,7 +55,11 @@ fn a_dead_process_is_evicted_once_even_if_evictors_die() {
             }
             let member = ct.process.member().expect("there are others");
             let state = ct.read_word(member.record()).await?;
-            assert_eq!(state, RecordState::of(member.identity), "{url}: a record was taken from its process");
+            assert_eq!(
+                state,
+                RecordState::Taken(member.identity).to_word(),
+                "{url}: a record was taken from its process"
+            );
             Ok(())
         });
         checked.unwrap_or_else(|error| panic!("{url}: {error}"));

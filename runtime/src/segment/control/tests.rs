@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// These numbers are in memory that other builds use, and in checkpoints: whoever changes one raises [`LAYOUT_VERSION`].
+/// Memory that other builds use and checkpoints have these offsets: a change of one requires a new [`LAYOUT_VERSION`].
 #[test]
 fn every_word_is_where_version_6_has_it() {
     assert_eq!(LAYOUT_VERSION, 6);
@@ -33,7 +33,7 @@ fn every_word_is_where_version_6_has_it() {
         (epoch(), 17_088),
         (used_epoch_slots(), 17_096),
         (requests_for_memory(), 17_104),
-        (recut_chunks(), 17_112),
+        (coalesced_chunks(), 17_112),
         (epoch_slot(0), 17_120),
         (epoch_page(0), 18_128),
         (members(), 19_152),

@@ -1,4 +1,4 @@
-//! The answers of a process to another's sweep, given by its keeper.
+//! The answers of a process to another's sweep. Its keeper acknowledges the list, and writes the process's vetoes.
 
 use std::sync::Arc;
 
@@ -28,41 +28,41 @@ impl ComputeThread {
         let is_due = is_due && (is_free || !self.is_member(sweeper - 1).await?);
         let debt = is_due.then_some(exits);
         if list == 0 {
-            sweep_barrier.hear(None);
+            sweep_barrier.set_candidates(None);
             return Ok(debt);
         }
         // The list is not freed while this thread is pinned, if it is still the published one.
         let _guard = self.pin();
         let word = self.read_word(control::list_of_candidates()).await?;
         let Some(page) = decode::list(&self.heap().grid, control::list_of_candidates(), word)? else {
-            sweep_barrier.hear(None);
+            sweep_barrier.set_candidates(None);
             return Ok(debt);
         };
         let head = self.read_words(page, ListHead::WORDS, |words| Ok(ListHead::from_words(words))).await?;
         let number = head.number & !VETOES_REQUESTED;
         if number == 0 {
             // The sweep has ended.
-            sweep_barrier.hear(None);
+            sweep_barrier.set_candidates(None);
             return Ok(debt);
         }
         let candidates = match sweep_barrier.candidates().filter(|candidates| candidates.number == number) {
             Some(candidates) => candidates,
             None => self.receive_candidates(page, number, !head.not_ranges as usize).await?,
         };
-        self.hear_of_sweep();
-        let attends = Record::sweep_answer(member.record());
-        let has_said = sweep_barrier.has_said();
-        if has_said & !VETOES_REQUESTED != number {
-            if self.has_process_heard(&candidates) {
-                self.write_word(attends, number).await?;
-                sweep_barrier.says(number);
+        self.check_for_sweep();
+        let answer_at = Record::sweep_answer(member.record());
+        let answer = sweep_barrier.answer();
+        if answer & !VETOES_REQUESTED != number {
+            if self.has_process_acknowledged(&candidates) {
+                self.write_word(answer_at, number).await?;
+                sweep_barrier.set_answer(number);
             }
-        } else if head.number != has_said {
+        } else if head.number != answer {
             // A thread may have ended since all threads acknowledged the list.
             self.veto_ended(&candidates);
             self.write_vetoes(page, &candidates).await?;
-            self.write_word(attends, head.number).await?;
-            sweep_barrier.says(head.number);
+            self.write_word(answer_at, head.number).await?;
+            sweep_barrier.set_answer(head.number);
         }
         Ok(debt)
     }
@@ -70,7 +70,7 @@ impl ComputeThread {
     async fn receive_candidates(&self, page: Address, number: u64, ranges: usize) -> Result<Arc<Candidates>> {
         let grid = self.heap().grid;
         let at = page.add(ListHead::BYTES);
-        if ranges > Candidates::most_words(&grid) / ListRange::WORDS {
+        if ranges > Candidates::max_words(&grid) / ListRange::WORDS {
             let (at, word) = (ListHead::not_ranges(page), !(ranges as u64));
             return Err(corrupted_as("list of candidates", at, word, "no list is so long"));
         }
@@ -79,7 +79,7 @@ impl ComputeThread {
         let at = at.add((words * WORD_BYTES) as u64);
         let candidates = Candidates::from_bits(number, &ranges, self.read_far(at, bits).await?);
         let candidates = Arc::new(candidates);
-        self.process.sweep_barrier.hear(Some(Arc::clone(&candidates)));
+        self.process.sweep_barrier.set_candidates(Some(Arc::clone(&candidates)));
         self.process.sleepers.wake();
         Ok(candidates)
     }
