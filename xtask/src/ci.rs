@@ -44,8 +44,11 @@ pub(crate) fn run() -> Result<(), String> {
     })?;
     step("packages", package::run)?;
     step("book", book::run)?;
+    step("instructions", || workspace::run(&["cargo", "xtask", "instructions", "--check"], &variables))?;
     step("lints with RDMA", || {
-        let clippy = ["clippy", "--all-targets", "--quiet", "--features", rdma::FEATURES];
+        // The other feature whose build needs libclang is linted here, too.
+        let features = format!("{},farfield-benches/instructions", rdma::FEATURES);
+        let clippy = ["clippy", "--all-targets", "--quiet", "--features", &features];
         let packages = rdma::PACKAGES.iter().flat_map(|package| ["--package", package]);
         let arguments: Vec<&str> =
             ["cargo"].into_iter().chain(clippy).chain(packages).chain(["--", "-D", "warnings"]).collect();

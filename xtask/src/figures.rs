@@ -41,7 +41,7 @@ pub(crate) const HEADLINES: &[&str] = &[
 /// Rows of figures by command: name, source, unit and meaning.
 macro_rules! figures {
     ($($command:literal { $($name:literal $source:ident $unit:literal $meaning:literal)* })*) => {
-        /// All figures, in the order of the book's table.
+        /// All figures, in the order of the book's tables.
         pub(crate) const FIGURES: &[Figure] = &[$($(
             Figure { name: $name, source: Source::$source, unit: $unit, meaning: $meaning, command: $command },
         )*)*];
@@ -72,6 +72,33 @@ figures! {
         "ops.snapshot_3.ratio" Printed "times" "time of a READ of an object of 3 words, over that of 3 atomic loads"
         "ops.snapshot_64.ratio" Printed "times" "time of a READ of 64 words, over that of 64 atomic loads"
         "ops.chain_4.ratio" Printed "times" "time of a chain of load, store, exchange and addition, over that of the four by hand"
+    }
+    "cargo xtask instructions" {
+        "instructions.lazy-list.update" Printed "instructions" "instructions to insert and remove a key of a lazy list with one other key on `local:`, alone, counted by callgrind"
+        "instructions.lazy-list.update.native" Printed "instructions" "of the same list by hand on `crossbeam-epoch`"
+        "instructions.lazy-list.update.ratio" Printed "times" "instructions of a lazy list's insertion and removal on `local:`, over those of the same list by hand"
+        "instructions.load" Printed "instructions" "of an `Atomic`'s load"
+        "instructions.store" Printed "instructions" "of its store"
+        "instructions.compare_exchange" Printed "instructions" "of its compare-and-exchange"
+        "instructions.snapshot_3" Printed "instructions" "of a READ of an object of 3 words"
+        "instructions.snapshot_64" Printed "instructions" "of a READ of 64 words"
+        "instructions.chain_4" Printed "instructions" "of a chain of load, store, exchange and addition"
+        "instructions.lock" Printed "instructions" "to acquire a free lock and to release it, both awaited"
+        "instructions.pin" Printed "instructions" "to pin and to unpin"
+        "instructions.new" Printed "instructions" "to make an object of 64 bytes and to drop it unpublished"
+        "instructions.retire" Printed "instructions" "to pin, make, write and retire an object of 64 bytes, and unpin"
+        "instructions.lazy-list.update.shm" Printed "instructions" "instructions of the lazy list's insertion and removal on `shm:`, beside a second process that is a member"
+        "instructions.load.shm" Printed "instructions" "of an `Atomic`'s load there"
+        "instructions.store.shm" Printed "instructions" "of its store there"
+        "instructions.compare_exchange.shm" Printed "instructions" "of its compare-and-exchange there"
+        "instructions.snapshot_3.shm" Printed "instructions" "of a READ of 3 words there"
+        "instructions.snapshot_64.shm" Printed "instructions" "of a READ of 64 words there"
+        "instructions.chain_4.shm" Printed "instructions" "of the chain there"
+        "instructions.lock.shm" Printed "instructions" "of the lock there"
+        "instructions.pin.shm" Printed "instructions" "of pin and unpin there"
+        "instructions.new.shm" Printed "instructions" "of the object that is dropped there"
+        "instructions.retire.shm" Printed "instructions" "of the object that is retired there"
+        "instructions.shm.ratio" Printed "times" "the largest ratio of an operation's instructions on `shm:` to those on `local:`"
     }
     "cargo test -p farfield-examples --test budgets -- --nocapture" {
         "rtts.lazy-list.get.excess" Printed "round trips" "round trips of a lazy list's `get` in the simulator, beyond one for each node visited"

@@ -10,6 +10,7 @@ mod epochs;
 mod figures;
 mod fuzz;
 mod imports;
+mod instructions;
 mod links;
 mod markdown;
 mod package;
@@ -52,6 +53,8 @@ enum Task {
     Drawings,
     /// Measure the figures that the project claims
     Results(results::Options),
+    /// Count the instructions of each operation, under valgrind
+    Instructions(instructions::Options),
     /// Soak the example structures in the simulator, and hunt planted bugs
     SimSoak(soak::Options),
     /// Test over RDMA, on a device of this host or in a virtual machine with a software device
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Package => package::run(),
         Task::Drawings => drawings::run(),
         Task::Results(options) => results::run(&options),
+        Task::Instructions(options) => instructions::run(&options),
         Task::SimSoak(options) => soak::run(&options),
         Task::RdmaTest(options) => rdma::run(&options),
         Task::CrashTest(options) => crash::run(&options),

@@ -1,6 +1,6 @@
 //! Measures the project's figures, prints them, and writes their tables.
 //!
-//! The book's table has all figures, and the README's has the [`HEADLINES`]. Both are written from one measurement. [`breaches`] compares
+//! The book's [`TABLES`] have all figures, and the README's has the [`HEADLINES`]. A table is written from one measurement. [`breaches`] compares
 //! them with the tables generated from the book's values, so no row can be typed by hand.
 
 use std::collections::HashMap;
@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Number, Value};
 
 use crate::figures::{FIGURES, Figure, HEADLINES, Source};
+use crate::instructions;
 use crate::workspace::{self, Measured, measured, output, read, root, write};
 
 /// Options of `cargo xtask results`.
@@ -37,7 +38,9 @@ pub(crate) enum Format {
     Json,
 }
 
-/// The book's table, relative to the workspace.
+/// The book's tables, relative to the workspace. The second has the counts of instructions, which do not depend on the machine's speed and are
+/// recorded with each change of them.
+const TABLES: [&str; 2] = [BOOK, "book/src/results/instructions.md"];
 const BOOK: &str = "book/src/results/figures.md";
 /// The markers of the README's table.
 const BEGIN: &str = "<!-- results: begin -->\n";
@@ -49,17 +52,18 @@ const _: () = assert!(HEADLINES.len() + 2 <= SHORT, "the README's table is short
 /// Measures and prints.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.reword_tables {
-        let (machine, recorded) = recorded(&read(&root().join(BOOK))?)?;
-        return write_tables(&machine, &recorded);
+        for table in TABLES {
+            let (machine, recorded) = recorded(table, &read(&root().join(table))?)?;
+            write_table(table, &machine, &recorded)?;
+        }
+        return Ok(());
     }
     let prefix = options.only.as_deref().unwrap_or_default();
     let chosen: Vec<&Figure> = FIGURES.iter().filter(|figure| figure.name.starts_with(prefix)).collect();
     if chosen.is_empty() {
         return Err(format!("--only {prefix}: no figure's name begins so"));
     }
-    if options.update_tables && chosen.len() < FIGURES.len() {
-        return Err("--update-tables needs every figure; leave --only out".to_owned());
-    }
+    let tables = if options.update_tables { complete_tables(&chosen)? } else { Vec::new() };
     let (mut measured, mut runs) = (Vec::new(), Runs::new());
     for figure in chosen {
         let value = measure(figure, &mut runs)?;
@@ -75,7 +79,31 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             .collect();
         println!("{}", Value::Object(object));
     }
-    if options.update_tables { write_tables(&machine()?, &measured) } else { Ok(()) }
+    for table in tables {
+        let its =
+            measured.iter().filter(|(figure, _)| table_of(figure) == table).cloned().collect::<Vec<_>>();
+        write_table(table, &machine()?, &its)?;
+    }
+    Ok(())
+}
+
+/// The book's table of a figure.
+fn table_of(figure: &Figure) -> &'static str {
+    TABLES[usize::from(figure.command == instructions::COMMAND)]
+}
+
+/// The tables whose figures are all among `chosen`. A table is of one measurement, so none may have only some of its figures there.
+fn complete_tables(chosen: &[&Figure]) -> Result<Vec<&'static str>, String> {
+    let mut complete = Vec::new();
+    for table in TABLES {
+        let all = FIGURES.iter().filter(|figure| table_of(figure) == table).count();
+        match chosen.iter().filter(|figure| table_of(figure) == table).count() {
+            0 => {}
+            count if count == all => complete.push(table),
+            _ => return Err(format!("--update-tables needs every figure of {table}")),
+        }
+    }
+    Ok(complete)
 }
 
 /// Measured commands; several figures may come from one.
@@ -115,12 +143,13 @@ type Values<'a> = [(&'a Figure, Number)];
 /// The machine and the values of the book's table.
 type Recorded = (String, Vec<(&'static Figure, Number)>);
 
-/// Writes both tables.
-fn write_tables(machine: &str, values: &Values<'_>) -> Result<(), String> {
-    let (book, readme) = (root().join(BOOK), root().join("README.md"));
-    let written = with_table(&read(&readme)?, &short(machine, values)?)?;
-    write(&book, table(machine, values))?;
-    write(&readme, &written)
+/// Writes a table of the book, and with the first the README's.
+fn write_table(path: &str, machine: &str, values: &Values<'_>) -> Result<(), String> {
+    if path == BOOK {
+        let readme = root().join("README.md");
+        write(&readme, with_table(&read(&readme)?, &short(machine, values)?)?)?;
+    }
+    write(&root().join(path), table(machine, values))
 }
 
 /// A table of figures.
@@ -147,33 +176,33 @@ fn with_table(readme: &str, table: &str) -> Result<String, String> {
     Ok(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
-/// The machine and the values of the book's table, which must have every figure exactly once.
-fn recorded(table: &str) -> Result<Recorded, String> {
+/// The machine and the values of a table of the book, which must have each of its figures exactly once.
+fn recorded(path: &str, table: &str) -> Result<Recorded, String> {
     let machine = table.lines().find_map(|line| line.strip_prefix("Measured on ")?.strip_suffix('.'));
-    let machine = machine.ok_or(format!("{BOOK}: does not say on what it was measured"))?;
+    let machine = machine.ok_or(format!("{path}: does not say on what it was measured"))?;
     let mut values = Vec::new();
-    for figure in FIGURES {
+    for figure in FIGURES.iter().filter(|figure| table_of(figure) == path) {
         let start = format!("| `{}` | ", figure.name);
         let mut rows = table.lines().filter_map(|line| line.strip_prefix(&start)?.split([' ', '|']).next());
         let value = rows.next().and_then(|value| value.parse().ok());
         let (Some(value), None) = (value, rows.next()) else {
-            return Err(format!("{BOOK}: does not have one value of {}", figure.name));
+            return Err(format!("{path}: does not have one value of {}", figure.name));
         };
         values.push((figure, value));
     }
     Ok((machine.to_owned(), values))
 }
 
-/// Compares both tables with those that `--update-tables` would write from the book's values.
-pub(crate) fn breaches(book: &str, readme: &str) -> Vec<String> {
+/// Compares a table of the book, and with the first the README's, with what `--update-tables` would write from the book's values.
+pub(crate) fn breaches(path: &str, book: &str, readme: &str) -> Vec<String> {
     let check = || {
-        let (machine, values) = recorded(book)?;
+        let (machine, values) = recorded(path, book)?;
         let mut breaches = Vec::new();
         if table(&machine, &values) != book {
-            breaches.push(format!("{BOOK}: not as `cargo xtask results --update-tables` writes it"));
+            breaches.push(format!("{path}: not as `cargo xtask results --update-tables` writes it"));
         }
-        if with_table(readme, &short(&machine, &values)?)? != readme {
-            breaches.push(format!("README.md: its table is not that of {BOOK}"));
+        if path == BOOK && with_table(readme, &short(&machine, &values)?)? != readme {
+            breaches.push(format!("README.md: its table is not that of {path}"));
         }
         Ok(breaches)
     };
@@ -182,7 +211,18 @@ pub(crate) fn breaches(book: &str, readme: &str) -> Vec<String> {
 
 /// Checks the repository's tables.
 pub(crate) fn check_tables() -> Result<Vec<String>, String> {
-    Ok(breaches(&read(&root().join(BOOK))?, &read(&root().join("README.md"))?))
+    let readme = read(&root().join("README.md"))?;
+    let mut found = Vec::new();
+    for path in TABLES {
+        found.extend(breaches(path, &read(&root().join(path))?, &readme));
+    }
+    Ok(found)
+}
+
+/// The recorded counts of instructions.
+pub(crate) fn recorded_instructions() -> Result<Vec<(&'static str, f64)>, String> {
+    let (_, values) = recorded(TABLES[1], &read(&root().join(TABLES[1]))?)?;
+    Ok(values.iter().filter_map(|(figure, value)| Some((figure.name, value.as_f64()?))).collect())
 }
 
 /// The machine on which figures are measured.
@@ -258,8 +298,8 @@ mod tests {
 
     /// Tables of the book and the README with some values.
     fn tables() -> (String, String) {
-        let values: Vec<_> =
-            FIGURES.iter().zip(1u64..).map(|(figure, value)| (figure, value.into())).collect();
+        let figures = FIGURES.iter().filter(|figure| table_of(figure) == BOOK);
+        let values: Vec<_> = figures.zip(1u64..).map(|(figure, value)| (figure, value.into())).collect();
         let readme = format!("# Farfield\n\n{BEGIN}{END}\n\nMore.\n");
         let readme = with_table(&readme, &short("a machine", &values).unwrap()).unwrap();
         (table("a machine", &values), readme)
@@ -268,9 +308,10 @@ mod tests {
     #[test]
     fn both_tables_show_one_measurement() {
         let (book, readme) = tables();
-        assert_eq!(breaches(&book, &readme), [""; 0]);
-        let (machine, values) = recorded(&book).unwrap();
-        assert_eq!((machine.as_str(), values.len()), ("a machine", FIGURES.len()));
+        assert_eq!(breaches(BOOK, &book, &readme), [""; 0]);
+        let (machine, values) = recorded(BOOK, &book).unwrap();
+        let rows = book.lines().filter(|line| line.starts_with("| `")).count();
+        assert_eq!((machine.as_str(), values.len()), ("a machine", rows));
         let rows = readme.lines().filter(|line| line.starts_with('|')).count();
         assert!(rows == HEADLINES.len() + 2 && rows <= SHORT, "{rows} lines");
     }
@@ -290,9 +331,19 @@ mod tests {
             (book.replace("Measured", "Made"), readme.clone(), "on what it was measured"),
             (book.clone(), readme.replace(END, ""), "the markers"),
         ] {
-            let found = breaches(&book, &readme);
+            let found = breaches(BOOK, &book, &readme);
             assert!(found.iter().any(|breach| breach.contains(expected)), "{expected}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_table_is_not_written_in_part() {
+        let of = |table| FIGURES.iter().filter(|figure| table_of(figure) == table).collect::<Vec<_>>();
+        let [machine, instructions] = TABLES.map(of);
+        assert_eq!(complete_tables(&instructions), Ok(vec![TABLES[1]]));
+        assert_eq!(complete_tables(&[machine.clone(), instructions].concat()), Ok(TABLES.to_vec()));
+        let error = complete_tables(&machine[1..]).unwrap_err();
+        assert_eq!(error, "--update-tables needs every figure of book/src/results/figures.md");
     }
 
     #[test]

@@ -1,0 +1,254 @@
+//! Instructions of an operation, counted by callgrind: `cargo xtask instructions` runs this program under valgrind and prints the figures.
+//!
+//! Each operation runs [`WARM`] times uncounted, then [`COUNTED`] times while callgrind counts, and callgrind writes the counts to a file that has
+//! the operation's name. Callgrind counts for the measured thread only: the keeper, the memory node and the other member are not included.
+//! What is done once in a while (advancing the epoch, freeing a batch, taking a chunk) is included in its share.
+//!
+//! | operation | one of it |
+//! |---|---|
+//! | `load`, `store`, `compare_exchange` | the operation of an `Atomic`, under a guard |
+//! | `pin` | pins and unpins |
+//! | `snapshot_3`, `snapshot_64` | a READ of an object of 3 or 64 words |
+//! | `chain_4` | a chain of load, store, exchange and addition of four words of one object |
+//! | `lock` | acquires a free lock and releases it, awaiting both |
+//! | `new` | makes an object of 64 bytes and drops it unpublished |
+//! | `retire` | pins, makes and writes an object of 64 bytes, retires it, unpins |
+//! | `lazy-list.update` | inserts and removes a key of a lazy list that has one smaller key |
+//! | `lazy-list.update.native` | the same of the list by hand on `crossbeam-epoch` |
+//!
+//! All of them run twice: alone on `local:`, and on `shm:` beside a second process that is a member of the cluster and waits (`.shm`).
+
+use std::ffi::CString;
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+
+use farfield::prelude::*;
+use farfield::shm::{MemoryNode, MemoryNodeOptions};
+use farfield::{Error, Result};
+use farfield_benches::NativeLazyList;
+use farfield_examples::LazyList;
+use valgrind_requests::{callgrind, valgrind};
+
+/// Executions before those that are counted: caches of blocks and limbo lists reach their sizes.
+const WARM: u32 = 1024;
+/// Executions that are counted.
+const COUNTED: u32 = 4096;
+
+/// A run of several processes.
+const GROUP: &str = "instructions";
+const MEMBERS: u16 = 2;
+
+#[remote]
+struct Small {
+    words: [u64; 3],
+}
+
+#[remote]
+struct Object {
+    words: [u64; 8],
+}
+
+#[remote]
+struct Large {
+    words: [u64; 64],
+}
+
+#[remote]
+struct Four {
+    first: Atomic<u64>,
+    second: Atomic<u64>,
+    third: Atomic<u64>,
+    fourth: Atomic<u64>,
+}
+
+#[remote]
+struct Locked {
+    lock: Lock,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        [] if valgrind::running_on_valgrind() == 0 => {
+            Err(Error::other("it runs under valgrind: cargo xtask instructions"))
+        }
+        [] => measure(),
+        ["member", url] => member(url),
+        _ => Err(Error::other("it takes no arguments")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn measure() -> Result<()> {
+    callgrind::start_instrumentation();
+    native();
+    Cluster::connect("local:")?.run(1, async |ct| Counter { ct, suffix: "" }.count_all().await)?;
+    let name = format!("instructions-{}", std::process::id());
+    let mut options = MemoryNodeOptions::new(&name);
+    options.segment_bytes = 64 << 20;
+    let node = MemoryNode::listen(&options)?;
+    let stopper = node.stopper()?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.serve());
+        let counted = shared(&format!("shm:{name}"));
+        stopper.stop();
+        counted
+    })
+}
+
+/// Counts on `shm:`, beside a second member.
+fn shared(url: &str) -> Result<()> {
+    let mut other = Command::new(std::env::current_exe().map_err(Error::other)?)
+        .args(["member", url])
+        .spawn()
+        .map_err(Error::other)?;
+    let cluster = Cluster::connect(url)?.in_group(GROUP, 0, MEMBERS)?;
+    cluster.run(1, async |ct| {
+        Counter { ct, suffix: ".shm" }.count_all().await?;
+        ct.barrier("counted").await
+    })?;
+    if other.wait().map_err(Error::other)?.success() {
+        Ok(())
+    } else {
+        Err(Error::other("the other member failed"))
+    }
+}
+
+/// The second member: it waits until the first has counted.
+fn member(url: &str) -> Result<()> {
+    let cluster = Cluster::connect(url)?.in_group(GROUP, 1, MEMBERS)?;
+    cluster.run(1, async |ct| ct.barrier("counted").await).map(drop)
+}
+
+/// Has callgrind write what it has counted to a file, and says which operation that was and how often.
+fn dump(name: &str) {
+    let name = CString::new(format!("{name} {COUNTED}")).expect("names have no zero byte");
+    callgrind::dump_stats_at(name);
+}
+
+fn native() {
+    let list = NativeLazyList::default();
+    list.insert(1);
+    let update = || assert!(list.insert(black_box(2)) && list.remove(black_box(2)));
+    (0..WARM).for_each(|_| update());
+    callgrind::toggle_collect();
+    (0..COUNTED).for_each(|_| update());
+    callgrind::toggle_collect();
+    dump("lazy-list.update.native");
+}
+
+/// Counts the operations of a thread.
+struct Counter<'ct> {
+    ct: &'ct ComputeThread,
+    /// Ends the names of its figures.
+    suffix: &'static str,
+}
+
+impl Counter<'_> {
+    async fn count(&self, name: &str, mut operation: impl AsyncFnMut(u64) -> Result<()>) -> Result<()> {
+        for turn in 0..WARM {
+            operation(turn.into()).await?;
+        }
+        callgrind::toggle_collect();
+        for turn in 0..COUNTED {
+            operation(turn.into()).await?;
+        }
+        callgrind::toggle_collect();
+        dump(&format!("{name}{}", self.suffix));
+        Ok(())
+    }
+
+    async fn count_all(&self) -> Result<()> {
+        self.words().await?;
+        self.objects().await?;
+        self.list().await
+    }
+
+    /// Operations on words of objects that stay.
+    async fn words(&self) -> Result<()> {
+        let ct = self.ct;
+        let small = Small::new_in(ct, Small::init([1; 3])).await?.write(ct).await?;
+        let large = Large::new_in(ct, Large::init([1; 64])).await?.write(ct).await?;
+        let four = Four::new_in(ct, Four::init()).await?.write(ct).await?;
+        let locked = Locked::new_in(ct, Locked::init()).await?.write(ct).await?;
+        let (small, large, four, locked) = black_box((small, large, four, locked));
+        let g = &ct.pin();
+        self.count("load", async |_| {
+            black_box(four.first().load(g).await?);
+            Ok(())
+        })
+        .await?;
+        self.count("store", async |turn| four.second().store(g, turn).await).await?;
+        self.count("compare_exchange", async |_| {
+            let _ = black_box(four.third().compare_exchange(g, 0, 0).await?);
+            Ok(())
+        })
+        .await?;
+        self.count("snapshot_3", async |_| {
+            black_box(&small.read(g).await?);
+            Ok(())
+        })
+        .await?;
+        self.count("snapshot_64", async |_| {
+            black_box(&large.read(g).await?);
+            Ok(())
+        })
+        .await?;
+        self.count("chain_4", async |turn| {
+            let mut chain = g.chain();
+            let loaded = chain.load(four.first());
+            chain.store(four.second(), turn);
+            let exchanged = chain.compare_exchange(four.third(), 0, 0);
+            let added = chain.fetch_add(four.fourth(), 1);
+            chain.submit().await?;
+            let _ = black_box((loaded.get()?, exchanged.get()?, added.get()?));
+            Ok(())
+        })
+        .await?;
+        self.count("lock", async |_| {
+            let lock = locked.lock().acquire(g).await?;
+            Ok(lock.release().await?)
+        })
+        .await
+    }
+
+    /// Guards, and objects that come and go.
+    async fn objects(&self) -> Result<()> {
+        let ct = self.ct;
+        self.count("pin", async |_| {
+            black_box(ct.pin());
+            Ok(())
+        })
+        .await?;
+        self.count("new", async |turn| {
+            black_box(Object::new_in(ct, Object::init([turn; 8])).await?);
+            Ok(())
+        })
+        .await?;
+        self.count("retire", async |turn| {
+            let g = ct.pin();
+            let object = Object::new_in(ct, Object::init([turn; 8])).await?.write(ct).await?;
+            g.sched_reclaim(object.shared(&g)).await
+        })
+        .await
+    }
+
+    async fn list(&self) -> Result<()> {
+        let ct = self.ct;
+        let list = LazyList::<u64>::attach(LazyList::create(ct).await?, ct).await?;
+        list.insert(1, ct).await?;
+        self.count("lazy-list.update", async |_| {
+            let inserted = list.insert(black_box(2), ct).await?;
+            assert!(list.remove(black_box(2), ct).await? && inserted);
+            Ok(())
+        })
+        .await
+    }
+}
