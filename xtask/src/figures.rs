@@ -21,6 +21,9 @@ pub(crate) enum Source {
     PeakMib,
 }
 
+/// The prefix of the figures that count instructions.
+pub(crate) const INSTRUCTIONS: &str = "instructions.";
+
 /// The figures of the README's table, in its order.
 pub(crate) const HEADLINES: &[&str] = &[
     "abstraction.get.ratio",

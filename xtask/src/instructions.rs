@@ -20,6 +20,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
+use crate::figures::INSTRUCTIONS;
 use crate::results;
 use crate::workspace::{self, create_folder, read, report, target};
 
@@ -31,12 +32,8 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// The command of the figures.
-pub(crate) const COMMAND: &str = "cargo xtask instructions";
 /// The command that records counts.
 const RECORD: &str = "cargo xtask results --only instructions --update-tables";
-/// The prefix of the figures' names.
-const FIGURES: &str = "instructions.";
 /// The feature, the profile and the program.
 const NAME: &str = "instructions";
 const LIST: &str = "lazy-list.update";
@@ -99,9 +96,11 @@ fn count() -> Result<Counts, String> {
 fn counts(folder: &Path) -> Result<Counts, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut counts = Counts::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
+    // All of them first: a folder that is read while its files are renamed may list a file twice.
+    let entries: Vec<_> = std::fs::read_dir(folder).map_err(failed)?.collect();
+    for entry in entries {
         let path = entry.map_err(failed)?.path();
-        // The last file is written when the program ends, and not by its request.
+        // The last file is written when the program ends.
         let Some((name, instructions)) = dumped(&read(&path)?)? else { continue };
         std::fs::rename(&path, folder.join(&name)).map_err(failed)?;
         if counts.insert(name.clone(), instructions).is_some() {
@@ -128,7 +127,7 @@ fn dumped(file: &str) -> Result<Option<(String, f64)>, String> {
 fn figures(counts: &Counts) -> Result<Vec<(String, f64)>, String> {
     let of = |name: &str| counts.get(name).copied().ok_or_else(|| format!("{name} was not counted"));
     let mut figures: Vec<(String, f64)> =
-        counts.iter().map(|(name, count)| (format!("{FIGURES}{name}"), count.round())).collect();
+        counts.iter().map(|(name, count)| (format!("{INSTRUCTIONS}{name}"), count.round())).collect();
     let mut shared: f64 = 0.0;
     for (name, count) in counts {
         if let Some(alone) = name.strip_suffix(SHARED) {
@@ -136,8 +135,8 @@ fn figures(counts: &Counts) -> Result<Vec<(String, f64)>, String> {
         }
     }
     let hundredths = |ratio: f64| (ratio * 100.0).round() / 100.0;
-    figures.push((format!("{FIGURES}{LIST}.ratio"), hundredths(of(LIST)? / of(NATIVE)?)));
-    figures.push((format!("{FIGURES}shm.ratio"), hundredths(shared)));
+    figures.push((format!("{INSTRUCTIONS}{LIST}.ratio"), hundredths(of(LIST)? / of(NATIVE)?)));
+    figures.push((format!("{INSTRUCTIONS}shm.ratio"), hundredths(shared)));
     Ok(figures)
 }
 
@@ -187,7 +186,10 @@ mod tests {
     #[test]
     fn a_saving_must_be_recorded() {
         let found = breaches(&counted(&[("instructions.load", 97.0)]), &[("instructions.load", 100.0)]);
-        assert!(found.len() == 1 && found[0].contains("from 100 to 97: record it by `cargo xtask"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains("from 100 to 97: record it by `cargo xtask"),
+            "{found:?}"
+        );
     }
 
     #[test]

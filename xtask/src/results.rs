@@ -9,8 +9,7 @@ use std::fmt::Write;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Number, Value};
 
-use crate::figures::{FIGURES, Figure, HEADLINES, Source};
-use crate::instructions;
+use crate::figures::{FIGURES, Figure, HEADLINES, INSTRUCTIONS, Source};
 use crate::workspace::{self, Measured, measured, output, read, root, write};
 
 /// Options of `cargo xtask results`.
@@ -89,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 /// The book's table of a figure.
 fn table_of(figure: &Figure) -> &'static str {
-    TABLES[usize::from(figure.command == instructions::COMMAND)]
+    TABLES[usize::from(figure.name.starts_with(INSTRUCTIONS))]
 }
 
 /// The tables whose figures are all among `chosen`. A table is of one measurement, so none may have only some of its figures there.

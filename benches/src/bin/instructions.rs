@@ -16,7 +16,7 @@
 //! | `lazy-list.update` | inserts and removes a key of a lazy list that has one smaller key |
 //! | `lazy-list.update.native` | the same of the list by hand on `crossbeam-epoch` |
 //!
-//! All of them run twice: alone on `local:`, and on `shm:` beside a second process that is a member of the cluster and waits (`.shm`).
+//! All but the last run twice: alone on `local:`, and on `shm:` beside a second process that is a member of the cluster and waits (`.shm`).
 
 use std::ffi::CString;
 use std::hint::black_box;
@@ -30,9 +30,9 @@ use farfield_examples::LazyList;
 use valgrind_requests::{callgrind, valgrind};
 
 /// Executions before those that are counted: caches of blocks and limbo lists reach their sizes.
-const WARM: u32 = 1024;
+const WARM: u64 = 1024;
 /// Executions that are counted.
-const COUNTED: u32 = 4096;
+const COUNTED: u64 = 4096;
 
 /// A run of several processes.
 const GROUP: &str = "instructions";
@@ -127,21 +127,39 @@ fn member(url: &str) -> Result<()> {
     cluster.run(1, async |ct| ct.barrier("counted").await).map(drop)
 }
 
+/// Switches counting on, or off. Out of line, so that the counted loop is compiled as without it.
+#[inline(never)]
+fn toggle() {
+    callgrind::toggle_collect();
+}
+
 /// Has callgrind write what it has counted to a file, and says which operation that was and how often.
 fn dump(name: &str) {
     let name = CString::new(format!("{name} {COUNTED}")).expect("names have no zero byte");
     callgrind::dump_stats_at(name);
 }
 
+/// Counts the executions of an operation, a block that may await. A closure that returns a future would cost as much as a load.
+macro_rules! count {
+    ($name:expr, $turn:pat => $operation:block) => {
+        for turn in 0..WARM + COUNTED {
+            if turn == WARM {
+                toggle();
+            }
+            let $turn = turn;
+            $operation
+        }
+        toggle();
+        dump(&$name);
+    };
+}
+
 fn native() {
     let list = NativeLazyList::default();
     list.insert(1);
-    let update = || assert!(list.insert(black_box(2)) && list.remove(black_box(2)));
-    (0..WARM).for_each(|_| update());
-    callgrind::toggle_collect();
-    (0..COUNTED).for_each(|_| update());
-    callgrind::toggle_collect();
-    dump("lazy-list.update.native");
+    count!("lazy-list.update.native", _ => {
+        assert!(list.insert(black_box(2)) && list.remove(black_box(2)));
+    });
 }
 
 /// Counts the operations of a thread.
@@ -152,19 +170,6 @@ struct Counter<'ct> {
 }
 
 impl Counter<'_> {
-    async fn count(&self, name: &str, mut operation: impl AsyncFnMut(u64) -> Result<()>) -> Result<()> {
-        for turn in 0..WARM {
-            operation(turn.into()).await?;
-        }
-        callgrind::toggle_collect();
-        for turn in 0..COUNTED {
-            operation(turn.into()).await?;
-        }
-        callgrind::toggle_collect();
-        dump(&format!("{name}{}", self.suffix));
-        Ok(())
-    }
-
     async fn count_all(&self) -> Result<()> {
         self.words().await?;
         self.objects().await?;
@@ -180,28 +185,23 @@ impl Counter<'_> {
         let locked = Locked::new_in(ct, Locked::init()).await?.write(ct).await?;
         let (small, large, four, locked) = black_box((small, large, four, locked));
         let g = &ct.pin();
-        self.count("load", async |_| {
+        let name = |name: &str| format!("{name}{}", self.suffix);
+        count!(name("load"), _ => {
             black_box(four.first().load(g).await?);
-            Ok(())
-        })
-        .await?;
-        self.count("store", async |turn| four.second().store(g, turn).await).await?;
-        self.count("compare_exchange", async |_| {
+        });
+        count!(name("store"), turn => {
+            four.second().store(g, turn).await?;
+        });
+        count!(name("compare_exchange"), _ => {
             let _ = black_box(four.third().compare_exchange(g, 0, 0).await?);
-            Ok(())
-        })
-        .await?;
-        self.count("snapshot_3", async |_| {
+        });
+        count!(name("snapshot_3"), _ => {
             black_box(&small.read(g).await?);
-            Ok(())
-        })
-        .await?;
-        self.count("snapshot_64", async |_| {
+        });
+        count!(name("snapshot_64"), _ => {
             black_box(&large.read(g).await?);
-            Ok(())
-        })
-        .await?;
-        self.count("chain_4", async |turn| {
+        });
+        count!(name("chain_4"), turn => {
             let mut chain = g.chain();
             let loaded = chain.load(four.first());
             chain.store(four.second(), turn);
@@ -209,46 +209,39 @@ impl Counter<'_> {
             let added = chain.fetch_add(four.fourth(), 1);
             chain.submit().await?;
             let _ = black_box((loaded.get()?, exchanged.get()?, added.get()?));
-            Ok(())
-        })
-        .await?;
-        self.count("lock", async |_| {
-            let lock = locked.lock().acquire(g).await?;
-            Ok(lock.release().await?)
-        })
-        .await
+        });
+        count!(name("lock"), _ => {
+            locked.lock().acquire(g).await?.release().await?;
+        });
+        Ok(())
     }
 
     /// Guards, and objects that come and go.
     async fn objects(&self) -> Result<()> {
         let ct = self.ct;
-        self.count("pin", async |_| {
+        let name = |name: &str| format!("{name}{}", self.suffix);
+        count!(name("pin"), _ => {
             black_box(ct.pin());
-            Ok(())
-        })
-        .await?;
-        self.count("new", async |turn| {
+        });
+        count!(name("new"), turn => {
             black_box(Object::new_in(ct, Object::init([turn; 8])).await?);
-            Ok(())
-        })
-        .await?;
-        self.count("retire", async |turn| {
+        });
+        count!(name("retire"), turn => {
             let g = ct.pin();
             let object = Object::new_in(ct, Object::init([turn; 8])).await?.write(ct).await?;
-            g.sched_reclaim(object.shared(&g)).await
-        })
-        .await
+            g.sched_reclaim(object.shared(&g)).await?;
+        });
+        Ok(())
     }
 
     async fn list(&self) -> Result<()> {
         let ct = self.ct;
         let list = LazyList::<u64>::attach(LazyList::create(ct).await?, ct).await?;
         list.insert(1, ct).await?;
-        self.count("lazy-list.update", async |_| {
-            let inserted = list.insert(black_box(2), ct).await?;
-            assert!(list.remove(black_box(2), ct).await? && inserted);
-            Ok(())
-        })
-        .await
+        count!(format!("lazy-list.update{}", self.suffix), _ => {
+            assert!(list.insert(black_box(2), ct).await?);
+            assert!(list.remove(black_box(2), ct).await?);
+        });
+        Ok(())
     }
 }
