@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use farfield::error::Printable;
 use farfield::{
-    Cluster, ComputeThread, Dumped, DumpedValue, Error, MemberStatus, Result, RootStatus, Status,
+    Cluster, ComputeThread, Dumped, DumpedTarget, DumpedValue, Error, MemberStatus, Result, RootStatus,
+    Status,
 };
 use serde_json::{Value, json};
 
@@ -236,15 +237,15 @@ fn show_value(value: &DumpedValue, indent: usize, text: &mut String) {
         DumpedValue::Lock(0) => writeln!(text, "free"),
         DumpedValue::Lock(1) => writeln!(text, "free, its owner died"),
         DumpedValue::Lock(word) => writeln!(text, "held by thread {:#x}", word >> 16),
-        DumpedValue::Pointer { address, marks, target, is_cut, .. } => {
-            let cut = if *is_cut { " (not followed: --limit)" } else { "" };
+        DumpedValue::Pointer { address, marks, target, .. } => {
             let marks = if *marks == 0 { String::new() } else { format!(" (marks or stamp {marks:#x})") };
             match target {
-                Some(target) => {
+                DumpedTarget::Object(target) => {
                     let _ = write!(text, "->{marks} ");
                     return show(target, indent, text);
                 }
-                None => writeln!(text, "-> {address}{marks}{cut}"),
+                DumpedTarget::Cut => writeln!(text, "-> {address}{marks} (not followed: --limit)"),
+                _ => writeln!(text, "-> {address}{marks}"),
             }
         }
         DumpedValue::List { values, omitted, .. } => {
@@ -310,10 +311,10 @@ fn value_json(value: &DumpedValue) -> Value {
         ),
         DumpedValue::Text(text) => json!(text),
         DumpedValue::Lock(word) => json!({"lock": word}),
-        DumpedValue::Pointer { address, marks, target, is_cut, .. } => match target {
-            Some(target) => map([("marks", json!(marks)), ("target", object_json(target))]),
-            None if *is_cut => json!({"marks": marks, "address": address.to_string(), "cut": true}),
-            None => json!({"marks": marks, "address": address.to_string()}),
+        DumpedValue::Pointer { address, marks, target, .. } => match target {
+            DumpedTarget::Object(target) => map([("marks", json!(marks)), ("target", object_json(target))]),
+            DumpedTarget::Cut => json!({"marks": marks, "address": address.to_string(), "cut": true}),
+            _ => json!({"marks": marks, "address": address.to_string()}),
         },
         DumpedValue::List { values, omitted: 0, .. } => values.iter().map(value_json).collect(),
         DumpedValue::List { values, omitted, .. } => {

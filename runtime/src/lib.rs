@@ -124,7 +124,7 @@ pub mod shm;
 pub mod sim;
 mod sweep;
 
-pub use admin::{Dumped, DumpedValue, MemberStatus, RootStatus, Status};
+pub use admin::{Dumped, DumpedTarget, DumpedValue, MemberStatus, RootStatus, Status};
 pub use cell::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
     LockState, Owned, Pending, PendingLock, Place, Publish, Read, Readable, ReleaseError, Stamped,

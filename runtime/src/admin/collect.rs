@@ -2,20 +2,19 @@
 //!
 //! The death of a process loses its local knowledge of memory: the free lists and limbo lists of its threads, and objects that it had allocated and
 //! not linked. No word in far memory records the owner of such blocks; recording it would cost every operation. Instead memory is *collected* after
-//! such losses. Evictions are counted, and so are processes that left garbage which others kept from being freed. Blocks that are reachable from the
+//! such losses. Evictions are counted, and so are processes that left garbage because guards of others protected it. Blocks that are reachable from the
 //! roots are in use; all others are free.
 //!
 //! # When
 //!
 //! A process collects when it joins and finds no other member, before its first operation. `farfield collect` is such a process. In a cluster with
-//! other members memory is [swept](crate::sweep), if the cluster was made so. Without other members no process holds a block that is unreachable from
-//! the roots. A process that joins meanwhile waits. The two exclude each other like in Dekker's algorithm: a joining process writes its record and
-//! then checks for a collector; a collector announces itself and then checks for records. So at least one of them sees the other.
+//! other members memory is [swept](crate::sweep), if the cluster was made with `--sweep`. Without other members no process holds a block that is
+//! unreachable from the roots. A process that joins meanwhile [waits](super::sole_member).
 //!
 //! # Tracing and rebuilding
 //!
 //! Objects are traced by the [descriptions](farfield_words::describe) that are published with roots. All words of an object without a description are
-//! taken for pointers. A pointer that a described type hides in an integer is not followed.
+//! treated as pointers. A pointer that a described type hides in an integer is not followed.
 //!
 //! All of the allocator's state is rebuilt: the pool's lists are emptied *first*, then chunks without a marked block become free, and the unmarked
 //! blocks of the others go to the pool. A collector that dies leaves at worst too few blocks in the pool. The collection is recorded last, so the
@@ -25,12 +24,9 @@
 //! of the pool.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use super::pace::Pace;
-use crate::error::{self, Error, Result};
-use crate::io::Exchange;
-use crate::io::Purpose;
+use crate::error::Result;
 use crate::io::operations::*;
 use crate::io::{ABANDONED, write_lock_of_dead_writer};
 use crate::memory::cache::NodeCache;
@@ -50,14 +46,8 @@ use farfield_words::WORD_BYTES;
 use farfield_words::layouts::{Found, Layouts};
 use farfield_words::link_targets;
 
-/// The time for which a joining process waits for one that excludes it. A checkpoint of a large memory takes longer. Without a limit a corrupt word
-/// that names a live process would block it for ever.
-const PATIENCE: Duration = Duration::from_secs(8);
 /// The number of objects that are read at a time.
 const OBJECTS_PER_CHAIN: usize = 32;
-/// The maximum size of a description, in bytes.
-const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
-
 /// The type of an object, in the description of its root, if it is described.
 type Type = Option<usize>;
 
@@ -93,31 +83,8 @@ impl ThreadHeap {
     }
 }
 
-/// Excludes other processes from joining, until it is dropped, also by an error.
-struct SoleMember<'a> {
-    ct: &'a ComputeThread,
-    word: u64,
-}
-
-impl SoleMember<'_> {
-    /// Admits other processes again. One round trip.
-    async fn end(self) -> Result<()> {
-        let mut chain = self.ct.empty_chain();
-        chain.replace(control::collector(), self.word, 0);
-        self.ct.submit(chain).await?;
-        std::mem::forget(self);
-        Ok(())
-    }
-}
-
-impl Drop for SoleMember<'_> {
-    fn drop(&mut self) {
-        self.ct.compensate(Exchange::of_word(control::collector(), self.word, 0));
-    }
-}
-
 impl ComputeThread {
-    /// Collects memory if dead processes have left some and this process is the only member. Returns how many bytes were lost. For a process that has
+    /// Collects memory if dead processes have lost some and this process is the only member. Returns how many bytes were lost. For a process that has
     /// joined and not done any operation yet.
     pub(crate) async fn collect_if_alone(&self) -> Result<u64> {
         let [exits, collected] = self.read_array(control::unclean_exits()).await?;
@@ -137,78 +104,6 @@ impl ComputeThread {
             Ok(lost)
         };
         self.while_alone(body).await
-    }
-
-    /// Excludes other processes if this one is the only member. `collector` is the word of the previous collector.
-    async fn exclude_others(&self, me: u32, collector: u64) -> Result<Option<SoleMember<'_>>> {
-        // A previous collector that has died is no member.
-        let is_free = collector == 0 || !self.is_member(collector - 1).await?;
-        if !is_free || self.may_still_exchange(control::collector()) {
-            return Ok(None);
-        }
-        let word = u64::from(me) + 1;
-        if self.compare_exchange_word(control::collector(), collector, word).await? != collector {
-            return Ok(None);
-        }
-        let alone = SoleMember { ct: self, word };
-        let is_alone = self.members().await?.iter().all(|member| member.identity == me);
-        if !is_alone {
-            alone.end().await?;
-            return Ok(None);
-        }
-        // This process's keeper may be sweeping. It checks for a collector like other processes, so it starts no new sweep.
-        let (mut backoff, began) = (self.retry().bounded(), self.now());
-        while self.read_word(control::sweeper()).await? == word {
-            if self.now().saturating_sub(began) > PATIENCE {
-                alone.end().await?;
-                return Ok(None);
-            }
-            backoff.wait_for(Purpose::Collector(word - 1)).await;
-        }
-        Ok(Some(alone))
-    }
-
-    /// Runs `body` if this process is the cluster's only member; otherwise returns the other members.
-    pub(crate) async fn while_alone<R>(
-        &self,
-        body: impl AsyncFnOnce(&Self) -> Result<R>,
-    ) -> Result<Result<R, Vec<SeenMember>>> {
-        let Some(me) = self.process.member().map(|member| member.identity) else {
-            return Ok(Err(Vec::new()));
-        };
-        let collector = self.read_word(control::collector()).await?;
-        let Some(alone) = self.exclude_others(me, collector).await? else {
-            let mut others = self.members().await?;
-            others.retain(|other| other.identity != me);
-            return Ok(Err(others));
-        };
-        let done = body(self).await;
-        alone.end().await?;
-        done.map(Ok)
-    }
-
-    /// Waits until no process collects memory. For a process that has written its record.
-    pub(crate) async fn wait_for_collector(&self, me: u32) -> Result<()> {
-        let (mut backoff, began) = (self.retry().bounded(), self.now());
-        loop {
-            let collector = self.read_word(control::collector()).await?;
-            if collector == 0 || collector == u64::from(me) + 1 || !self.is_member(collector - 1).await? {
-                return Ok(());
-            }
-            self.cluster().shared.check_memory_node()?;
-            if self.now().saturating_sub(began) > PATIENCE {
-                let (address, process) = (self.cluster().url().into(), collector - 1);
-                let reason =
-                    format!("process {process} keeps others out for a checkpoint or a collection").into();
-                return Err(Error::from(error::CannotConnect { address, reason }));
-            }
-            backoff.wait_for(Purpose::Collector(collector - 1)).await;
-        }
-    }
-
-    pub(crate) async fn is_member(&self, identity: u64) -> Result<bool> {
-        let members = self.members().await?;
-        Ok(members.iter().any(|member| u64::from(member.identity) == identity && !member.is_gone()))
     }
 
     /// Collects memory, as the only member. With `frees_locks`, held locks of described objects become free, and their next owners are notified.
@@ -385,24 +280,6 @@ impl ComputeThread {
         Ok(read.concat())
     }
 
-    /// Returns the size of the description at an address, in bytes; `None` if no description can be there.
-    async fn read_description_bytes(&self, at: Address) -> Result<Option<u64>> {
-        if at.is_null() || self.heap().check(at, WORD_BYTES as u64).is_err() {
-            return Ok(None);
-        }
-        let bytes = self.read_word(at).await?;
-        let fits = bytes <= MAX_DESCRIPTION_BYTES && self.heap().check(at, bytes + WORD_BYTES as u64).is_ok();
-        Ok(fits.then_some(bytes))
-    }
-
-    /// Reads the description at an address; `None` if it is invalid.
-    pub(crate) async fn read_description(&self, at: Address) -> Result<Option<Layouts>> {
-        let Some(bytes) = self.read_description_bytes(at).await? else { return Ok(None) };
-        let words = self.read_far(at.add(WORD_BYTES as u64), (bytes as usize).div_ceil(WORD_BYTES)).await?;
-        let text: &[u8] = bytemuck::cast_slice(&words);
-        Ok(std::str::from_utf8(&text[..bytes as usize]).ok().and_then(Layouts::parse))
-    }
-
     /// Rebuilds a segment's chunks. Returns the free bytes.
     async fn rebuild(&self, map: &Map, segment: u16) -> Result<u64> {
         let (heap, grid) = (self.heap(), self.heap().grid);
@@ -446,32 +323,4 @@ impl ComputeThread {
         self.give_surplus();
         Ok(freed)
     }
-
-    // ---- descriptions ------------------------------------------------------------------------------------------
-
-    /// Writes a description to far memory. Returns its address.
-    pub(crate) async fn publish_description(&self, text: &str) -> Result<u64> {
-        let mut words = vec![0; 1 + text.len().div_ceil(WORD_BYTES)];
-        words[0] = text.len() as u64;
-        bytemuck::cast_slice_mut(&mut words[1..])[..text.len()].copy_from_slice(text.as_bytes());
-        let block = self.take_control_page((words.len() * WORD_BYTES) as u64).await?;
-        self.write_far(block.address, &words).await?;
-        Ok(block.address.bits())
-    }
-
-    /// Frees a description whose root is gone.
-    pub(crate) async fn forget_description(&self, at: Address) -> Result<()> {
-        if let Some(bytes) = self.read_description_bytes(at).await? {
-            let bytes = bytes.next_multiple_of(WORD_BYTES as u64) + WORD_BYTES as u64;
-            let bytes = self.heap().grid.block_bytes(bytes, WORD_BYTES as u64);
-            let block = self.heap().grid.whole(Block { address: at, bytes });
-            // Another process may be reading it.
-            let _guard = self.pin();
-            self.retire_block(block);
-        }
-        Ok(())
-    }
 }
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests;

@@ -3,7 +3,7 @@
 //! A description and the objects reachable from it come from far memory, so either may have any content. A dump terminates, and is no larger than its
 //! caller allows. The limits: a number of *values* (fields, elements and objects, of all objects together), 1 MiB of each object, 1,000 links in a
 //! row, 64 nested kinds, and some 2,000 nested levels in the result, which recursive functions over it have stack for. Where a limit cuts the dump
-//! the result says so: [`DumpedValue::Omitted`], `omitted` of a list, `is_cut` of a pointer.
+//! the result shows it: [`DumpedValue::Omitted`], `omitted` of a list, [`DumpedTarget::Cut`].
 //!
 //! Objects are read in the order of their distance from the root, one after the other and not recursively: a list of a thousand nodes takes no deeper
 //! stack than one. So if the limit is reached, near objects are shown and far ones are not. At the end the objects are nested.
@@ -44,10 +44,8 @@ pub enum DumpedValue {
         address: Address,
         /// The mark bits, or the stamp of a stamped link.
         marks: u64,
-        /// The object. `None` if it is farther away than the requested depth, is shown elsewhere, or is not valid.
-        target: Option<Box<Dumped>>,
-        /// True if the pointer was not followed because the limit was reached.
-        is_cut: bool,
+        /// The object.
+        target: DumpedTarget,
     },
     /// A lock's word.
     Lock(u64),
@@ -62,6 +60,18 @@ pub enum DumpedValue {
     Struct(Vec<(String, DumpedValue)>),
     /// A value that is not shown: the limit was reached, or the object is too large or its description too deep.
     Omitted,
+}
+
+/// The target of a pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DumpedTarget {
+    /// The object.
+    Object(Box<Dumped>),
+    /// An object that is not shown because the limit was reached.
+    Cut,
+    /// No valid object, or one that is farther away than the requested depth or shown elsewhere.
+    NotShown,
 }
 
 /// The maximum number of links in a row.
@@ -141,7 +151,7 @@ struct Wanted {
     level: usize,
 }
 
-/// The target of a pointer.
+/// An object that was to be read.
 #[derive(Default)]
 enum Target {
     Object {
@@ -361,19 +371,20 @@ impl Dump<'_> {
         if let Some(of) = of {
             self.wanted.push(Wanted { at, of, depth: depth - 1, level: self.level + 1 });
         }
-        DumpedValue::Pointer { address: at, marks, target: None, is_cut: of.is_some() }
+        let target = if of.is_some() { DumpedTarget::Cut } else { DumpedTarget::NotShown };
+        DumpedValue::Pointer { address: at, marks, target }
     }
 }
 
-/// Stores the targets of pointers in the pointers, in the order in which they were found. Until then `is_cut` means that a pointer is to be followed.
+/// Stores the targets of pointers in the pointers, in the order in which they were found. Until then the target of a pointer to be followed is `Cut`.
 fn put_in<'a>(value: &mut DumpedValue, targets: &mut impl Iterator<Item = &'a mut Target>) {
     match value {
-        DumpedValue::Pointer { target, is_cut, .. } if *is_cut => {
-            let found = targets.next().map(std::mem::take).unwrap_or_default();
-            *is_cut = matches!(found, Target::Cut);
-            if let Target::Object { dumped, .. } = found {
-                *target = Some(Box::new(dumped));
-            }
+        DumpedValue::Pointer { target: target @ DumpedTarget::Cut, .. } => {
+            *target = match targets.next().map(std::mem::take).unwrap_or_default() {
+                Target::Object { dumped, .. } => DumpedTarget::Object(Box::new(dumped)),
+                Target::Cut => DumpedTarget::Cut,
+                Target::Nothing => DumpedTarget::NotShown,
+            };
         }
         DumpedValue::List { values, .. } => {
             for value in values {

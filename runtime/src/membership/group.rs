@@ -1,12 +1,12 @@
 //! Groups: several processes that run together.
 //!
-//! A process that is part `k` of `n` of a group writes so into its [record](super::members), with its number of threads, and
-//! waits. Once all `n` wait, part 0 draws a number for the run and writes it into each part's record, together with
-//! the identity that it has read there; that is what they wait for. Then every part reads the records of all, numbers the
-//! threads accordingly, those of part 0 first, and writes that it has *entered*. No part begins before all have entered, so all have read
-//! the same: a record changes only when its process begins another run.
+//! A process that is part `k` of `n` of a group writes `k`, `n` and its number of threads into its [record](super::members), and waits. Once
+//! all `n` parts wait, part 0 draws a number for the run and writes it into each part's record, together with the identity that it has read
+//! there. Each part waits for this word. Then it reads all parts' records, numbers the threads, those of part 0 first, and writes into its
+//! record that it has *entered*. No part begins before all have entered, so all have read the same records: a record changes only when its
+//! process begins another run.
 //!
-//! Threads that wait at a barrier notice a part that ends or begins another run: its record is gone, or has another run.
+//! Threads that wait at a barrier detect a part that has ended or has begun another run: its record is gone, or has another run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,25 +23,25 @@ use crate::session::{Cluster, ComputeThread};
 use farfield_words::Address;
 use farfield_words::fingerprint;
 
-/// The time that a part sleeps between two looks for the others.
-const LOOK: Duration = Duration::from_millis(1);
-/// Set in a record's round while the part waits. The number of its threads is below.
+/// The interval between reads of the other parts' records.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// A flag in a record's round while the part waits. The lower bits are the number of its threads.
 const WAITS: u64 = 1 << 32;
-/// Set there once the part knows all parts of the run. The number of its threads that have ended is above.
+/// A flag in the round once the part has read all parts of the run. The higher bits are the number of its threads that have ended.
 const ENTERED: u64 = 1 << 33;
 const _: () = assert!(ENTERED << 1 == 1 << DEPARTED_SHIFT);
 const THREADS: u64 = WAITS - 1;
-/// Bits of a run's number: it shares a word with a barrier's count.
+/// The number of bits of a run's number, which shares a word with a barrier's count.
 const RUN_BITS: u32 = 24;
 
 impl Cluster {
     /// The same cluster, for runs of several processes: this one is part `part` of `parts` of the group called `name`.
     ///
-    /// [`run`](Self::run) then waits until all parts call it, and its threads are those of all of them: they are numbered
-    /// through, [`threads`](ComputeThread::threads) counts all, and a [`barrier`](ComputeThread::barrier) waits for all. It
+    /// [`run`](Self::run) then waits until all parts call it. The threads of all parts are numbered consecutively,
+    /// [`threads`](ComputeThread::threads) counts all of them, and a [`barrier`](ComputeThread::barrier) waits for all. `run`
     /// returns the values of this process's threads.
     ///
-    /// A part that ends breaks the barriers that the others wait at; it can be started anew for the next run.
+    /// A part that ends breaks the barriers at which the others wait. It can be restarted for the next run.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no such part, if the name contains `/`, or for several parts where a cluster has only one process (`local:`, `sim:`).
@@ -54,7 +54,7 @@ impl Cluster {
             return invalid("parts are numbered from 0");
         }
         if name.contains('/') {
-            return invalid("its name contains `/`, which stands between it and the name of a barrier");
+            return invalid("its name contains `/`, which separates it from the name of a barrier");
         }
         if parts > 1 && !self.shared.is_shared() {
             return invalid("the cluster is one process's own: several need `shm:` or `rdma:`");
@@ -105,7 +105,7 @@ impl Cluster {
     }
 }
 
-/// The error for an operation that needs the only process of the cluster, while there are others.
+/// The error for an operation that requires a cluster without other processes.
 pub(crate) fn in_the_way(what: &'static str, others: &[SeenMember]) -> Error {
     let others: Vec<_> =
         others.iter().map(|other| format!("{} (pid {})", other.identity, other.pid())).collect();
@@ -212,15 +212,15 @@ async fn enter(ct: &ComputeThread, group: &Group, me: u32, record: Address, thre
         record,
     };
     ct.write_word(Record::round(record), ENTERED | threads as u64).await?;
-    // A part that is gone, has given up, or is in another run already is not waited for.
-    let is_on_its_way = |member: &SeenMember| {
+    // Parts that are gone, have given up, or are already in another run are skipped.
+    let is_entering = |member: &SeenMember| {
         let is_part = member.words.group >> 32 << 32 == group.name_word() && member.run() >> 32 == number;
         is_part && !member.is_gone() && member.words.round & ENTERED == 0
     };
     let _waiting = ct.waits_for(|| format!("the other parts of the group `{}` to enter the run", group.name));
-    while ct.members().await?.iter().any(is_on_its_way) {
+    while ct.members().await?.iter().any(is_entering) {
         ct.cluster().shared.check_memory_node()?;
-        ct.park(LOOK);
+        ct.park(POLL_INTERVAL);
     }
     Ok(joint)
 }
@@ -252,7 +252,7 @@ async fn wait_for_run(ct: &ComputeThread, group: &Group, me: u32, mine: Address)
             }
             continue;
         }
-        ct.park(LOOK);
+        ct.park(POLL_INTERVAL);
     }
 }
 

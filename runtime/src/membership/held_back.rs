@@ -1,15 +1,16 @@
 //! Held-back reclamation: a thread that has retired more than it may keep helps, waits, and then fails with the holder's name.
 //!
-//! A retired object is freed once every guard is gone under which it could be seen. One guard that is never dropped, because its thread
-//! sleeps or has forgotten it, keeps all memory that any thread retires from then on. So a thread keeps at most as many retired bytes as
-//! `max-retired` in the cluster's URL, and [`GRACE_CALLS`] objects more. Past that, retiring and allocating first try to reclaim. If that does not help
-//! - because of the thread's own guard, they fail: a wait under that guard would never end. The first [`GRACE_CALLS`] in one epoch do not
-//!   fail, as they may be under a guard that was just pinned and is about to be dropped, as in each operation of a structure;
-//! - because of another thread or process, they wait: it may only need a processor. After [`PATIENCE`] and [`ATTEMPTS`] without a new
+//! A retired object is freed once all guards that could protect it are dropped. One guard that is never dropped, because its thread
+//! sleeps or has forgotten it, prevents the reclamation of all objects that any thread retires from then on. So the retired bytes of a thread
+//! are limited to `max-retired` of the cluster's URL, and [`GRACE_CALLS`] objects more. Beyond the limit, retiring and allocating first try to
+//! reclaim. If they can not, because of
+//! - the thread's own guard, they fail: a wait under that guard would never end. The first [`GRACE_CALLS`] in one epoch do not
+//!   fail, because the guard may be new and about to be dropped, as in each operation of a structure;
+//! - another thread or process, they wait: it may only need a processor. After [`PATIENCE`] and [`ATTEMPTS`] without a new
 //!   epoch they fail. From then on they fail after one attempt to reclaim, until there is a new epoch.
 //!
-//! A burst of retirements without long-lived guards does not fail, however small the limit: each attempt brings a new epoch, and
-//! objects that were retired three epochs ago are freed.
+//! A burst of retirements without long-lived guards does not fail, even with a small limit: each attempt advances the epoch, and frees
+//! objects that were retired three epochs ago.
 //!
 //! Costs: a comparison for each allocation and retirement; beyond the limit those of [`try_reclaim`](ComputeThread::try_reclaim).
 
@@ -24,7 +25,7 @@ use crate::segment::control::{self, EpochPage};
 use crate::segment::decode;
 use crate::session::ComputeThread;
 
-/// The least time, on fabrics with real time, and the least number of attempts before a thread fails because of another.
+/// The minimum time, on fabrics with real time, and the minimum number of attempts before a thread fails because of another one.
 const PATIENCE: Duration = Duration::from_millis(100);
 const ATTEMPTS: u32 = 256;
 

@@ -1,24 +1,23 @@
 //! Members: the processes of a cluster, how they join and leave, and how dead ones are evicted.
 //!
-//! Each process has a *record* in far memory, the pair of its [epoch slot](crate::memory::global). It takes both by a CAS of the
-//! record's state from 0 to its *identity*, which no other process of the cluster has or ever had: the memory node counts them.
-//! The identities of its compute threads, and with them the tokens of locks, contain it. So a thread that finds a token can check
-//! whether the token's owner still lives.
+//! Each process has a *record* in far memory, and an [epoch slot](crate::memory::global) with the same number. It takes both by a CAS of the
+//! record's state from 0 to its *identity*, which no other process of the cluster has or ever had: the memory node assigns identities in
+//! sequence. The identities of its compute threads, and with them the tokens of locks, contain it. So a thread that finds a token can check
+//! whether the token's owner is alive.
 //!
 //! # Gone
 //!
-//! A process is *gone* once no operation that it has posted, or might still post, takes effect any more. Its memory node decides that
+//! A process is *gone* once no operation that it has posted, or might still post, takes effect any more. Its memory node detects that
 //! and marks the record: on `shm:` when the kernel has closed the process's connection, which it does after it has
 //! unmapped the process's memory. From then on
 //! - other threads may take over its claims: names in the [directory](crate::directory), and [locks](crate::Lock);
-//! - it can be *evicted*. The evictor puts its own identity beside the other's into the state, by CAS, so one process
-//!   evicts; clears the slot, which the epoch had waited for; and frees the record. If the evictor dies meanwhile, another process takes its place
-//!   in the same way.
+//! - it can be *evicted*. The evictor adds its own identity to the record's state, by CAS, so there is one evictor. Then it clears the slot,
+//!   which may have held back the epoch, and frees the record. If the evictor dies meanwhile, another process replaces it in the same way.
 //!
 //! Invariant: a slot whose record is free is 0. So a process that takes a record inherits no announcement.
 //!
-//! A process takes its record before it acquires anything, and gives it back after everything else. Therefore
-//! a token without a record belongs to a process that is gone, if the record was looked for *after* the token was found.
+//! A process takes its record before it acquires anything, and releases it last. Therefore a token without a record belongs to a process that
+//! is gone, if the search for the record began *after* the token was found.
 
 use crate::io::operations::*;
 use crate::segment::record::{RecordState, SeenMember, collect};
@@ -36,7 +35,7 @@ use farfield_words::ThreadId;
 impl ComputeThread {
     // ---- joining and leaving -----------------------------------------------------------------------------------
 
-    /// Waits until the thread's process has a record and a slot. A thread may not pin before.
+    /// Waits until the thread's process has a record and a slot. A thread must not pin before.
     pub(crate) async fn join_members(&self) -> Result<()> {
         let Some(member) = self.process.member() else { return Ok(()) };
         let mut waiting = None;
@@ -68,7 +67,7 @@ impl ComputeThread {
             {
                 break places;
             }
-            // The record of another process, or of a dead one that was not evicted yet. The next one may be free.
+            // The record of another process, perhaps of a dead one that is not evicted yet. The next one may be free.
             number += 1;
         };
         let used = number as u64 + 1;
@@ -90,7 +89,7 @@ impl ComputeThread {
         loop {
             self.write_word(places.slot, epoch).await?;
             let now = self.read_epoch().await?;
-            // A simulator that advances epochs waits for no announcement, and the thread reads the epoch when it pins.
+            // Eager reclamation waits for no announcement, and the thread reads the epoch when it pins.
             if now == epoch || self.eager.is_some() {
                 break;
             }
@@ -104,7 +103,7 @@ impl ComputeThread {
         self.wait_for_collector(member.identity).await
     }
 
-    /// The places of slot `number`. Allocates their page if there is none.
+    /// The addresses of slot `number` and its record. Allocates their page if there is none.
     async fn places_at(&self, number: usize) -> Result<Places> {
         let Some(behind) = number.checked_sub(SLOTS_HERE) else {
             return Ok(Places::here(number));
@@ -116,7 +115,7 @@ impl ComputeThread {
             return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
         }
         let mut at = self.read_word(control::epoch_page(page)).await?;
-        // The process with the first slot of the page allocates it. The others wait for it, and only then allocate one themselves.
+        // The process with the first slot of a page allocates it. The others wait for the page, and allocate one themselves after a timeout.
         let (mut backoff, mut patience) = (self.retry().bounded(), if within == 0 { 0 } else { 12 });
         while at == 0 && patience > 0 {
             backoff.wait().await;
@@ -142,7 +141,7 @@ impl ComputeThread {
             .ok_or_else(|| decode::corrupted(control::epoch_page(index), word, missing))
     }
 
-    /// The thread ends. Its process leaves if it was the last.
+    /// Uncounts a thread that ends. Its process leaves if it was the last thread.
     pub(crate) async fn leave_members(&self) {
         self.finish_step().await;
         self.run.thread_leaves(self.index());
@@ -151,7 +150,7 @@ impl ComputeThread {
         }
     }
 
-    /// The process leaves, whether its threads have ended or not.
+    /// Makes the process leave, even if threads of it have not ended.
     pub(crate) async fn leave_for_good(&self) {
         if self.process.sweep_barrier.is_enabled() {
             self.hand_over_vetoes().await;
@@ -159,7 +158,7 @@ impl ComputeThread {
         self.finish_step().await;
         let Some(member) = self.process.member() else { return };
         if let Some(places) = member.clear_places() {
-            // An error means that the memory node has ended, and the places with it.
+            // An error means that the memory node has ended.
             let _ = self.vacate(places, RecordState::Taken(member.identity)).await;
         }
     }
@@ -175,7 +174,7 @@ impl ComputeThread {
 
     // ---- other members -----------------------------------------------------------------------------------------
 
-    /// The processes of the cluster, this one included. One round trip; two if there were ever more than 126 at a time.
+    /// The processes of the cluster, including this one. One round trip; two if there were ever more than 126 at a time.
     pub(crate) async fn members(&self) -> Result<Vec<SeenMember>> {
         let mut chain = self.empty_chain();
         let used = chain.read(control::used_epoch_slots(), 1);
@@ -220,8 +219,8 @@ impl ComputeThread {
 
     /// Evicts a process that has ended.
     ///
-    /// Keepers do so by themselves, within milliseconds. A live process can not be evicted where processes share memory: only its end
-    /// keeps it from writing.
+    /// Keepers evict ended processes within milliseconds, without this call. Over shared memory a live process can not be evicted: it could
+    /// still write.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no such process, or it is alive.

@@ -123,7 +123,7 @@ records! {
 /// A flag in a cluster's options: the memory of dead processes is swept while others live.
 pub(crate) const SWEEPS: u64 = 1;
 /// The largest number of processes in a cluster at a time.
-pub(crate) const MOST_PROCESSES: usize = SLOTS_HERE + SLOT_PAGES * SLOTS_PER_PAGE;
+pub(crate) const MAX_PROCESSES: usize = SLOTS_HERE + SLOT_PAGES * SLOTS_PER_PAGE;
 pub(crate) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 pub(crate) const CONTROL_BYTES: u64 = size_of::<Control>() as u64;
 /// The counters beside the epoch, and the epoch: the words before the first slot.
@@ -131,7 +131,7 @@ pub(crate) const EPOCH_COUNTERS: usize = offset_of!(Epochs, epoch_slot) / WORD_B
 
 /// The smallest segment has room for the control block and a word.
 const _: () = assert!(MIN_SEGMENT_BYTES == CONTROL_BYTES + WORD_BYTES as u64);
-const _: () = assert!(MOST_PROCESSES == 16_510);
+const _: () = assert!(MAX_PROCESSES == 16_510);
 
 /// The bytes of all pages of further slots that so many processes need.
 pub(crate) const fn bytes_of_slots(processes: usize) -> u64 {

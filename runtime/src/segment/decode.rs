@@ -19,7 +19,7 @@
 //! segment full; readers clamp it. A memory node looks for records word by word; its arena checks each address, and a word out of bounds counts
 //! as 0.
 
-use super::control::{self, EpochPage, ListHead, MOST_PROCESSES};
+use super::control::{self, EpochPage, ListHead, MAX_PROCESSES};
 use crate::epoch::FIRST_EPOCH;
 use crate::error::{self, Error, Result};
 use crate::segment::grid::Grid;
@@ -56,7 +56,7 @@ pub(crate) fn epoch(word: u64) -> Result<u64> {
 
 /// The number of slots that were ever used.
 pub(crate) fn used_slots(word: u64) -> Result<usize> {
-    if word <= MOST_PROCESSES as u64 {
+    if word <= MAX_PROCESSES as u64 {
         return Ok(word as usize);
     }
     Err(corrupted(control::used_epoch_slots(), word, "there are not so many slots"))

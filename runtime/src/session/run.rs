@@ -12,7 +12,7 @@ use crate::io::Metrics;
 use crate::memory::candidates::Candidates;
 use crate::memory::eager::Eager;
 use crate::memory::process::Process;
-use crate::segment::control::{CONTROL_BYTES, MOST_PROCESSES, bytes_of_slots};
+use crate::segment::control::{CONTROL_BYTES, MAX_PROCESSES, bytes_of_slots};
 use crate::segment::grid::Grid;
 use farfield_fabric::host::ThreadReservation;
 use farfield_words::Address;
@@ -41,7 +41,7 @@ pub(crate) fn reserve(shared: &Shared, threads: usize) -> Result<ThreadReservati
     }
     let processes = threads.div_ceil(threads_per_process);
     let on_nodes = || format!("{threads} on {processes} compute nodes");
-    if processes > MOST_PROCESSES {
+    if processes > MAX_PROCESSES {
         let reason = "a cluster has epoch slots for 16510 compute nodes; raise the option `threads-per-node`";
         return refused(on_nodes(), reason);
     }

@@ -1,4 +1,4 @@
-//! A process that is the only member, and ends or is cancelled in the middle.
+//! A process that ends or is cancelled while it excludes others.
 
 use std::future::Future;
 use std::pin::pin;
