@@ -76,8 +76,8 @@ fn check_pages(folder: &Path, sources: &Path) -> Result<Vec<String>, String> {
     for (page, text) in &texts {
         let name = page.strip_prefix(folder).expect("below the folder");
         let source = sources.join(name).with_extension("md");
-        // The print page has all other pages' links, relative to other folders. mdBook's error page and table of contents have no links of
-        // ours.
+        // The print page has all other pages' links, relative to other folders. mdBook generates its error page and its table of contents
+        // without links of the sources.
         if ["print.html", "404.html", "toc.html"].iter().any(|own| page.ends_with(own)) {
             continue;
         }

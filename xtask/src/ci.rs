@@ -17,7 +17,7 @@ pub(crate) fn run() -> Result<(), String> {
         }
         _ => {}
     }
-    let variables = [("FARFIELD_SKIPPED", skipped.to_str().ok_or("the workspace's path is no text")?)];
+    let variables = [("FARFIELD_SKIPPED", skipped.to_str().ok_or("the workspace's path is not UTF-8")?)];
     let tests = test_command()?;
     let tests: Vec<&str> = tests.split_whitespace().collect();
     let clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<(), String> {
     let members = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "evicted"];
     let programs =
         ["cargo", "test", "--release", "--quiet", "-p", "farfield-soak", "--test", "planted_runtime"];
-    step("the dead", || {
+    step("crash recovery", || {
         workspace::run(&members, &[])?;
         workspace::run(&programs, &[])
     })?;

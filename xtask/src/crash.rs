@@ -96,12 +96,12 @@ impl Way {
 const WORKERS: usize = 4;
 const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
 const LEASE: Duration = Duration::from_secs(1);
-/// Most bytes that only a collection without processes finds: blocks to which numbers seem to point.
+/// Limit of the bytes that only a collection without processes finds: numbers in memory may look like the addresses of their blocks.
 const MOST_LEFT_BYTES: u64 = 4096;
 /// Timeout after the last kill for sweeping all memory of dead processes.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
-/// Bytes that a dead worker leaves, on average: it has two threads, nodes of two sizes and four structures. See the book's chapter "When a
-/// client dies".
+/// Limit of the average bytes that a dead worker leaks: it has two threads, nodes of two sizes and four structures. See the book's chapter
+/// "When a client dies".
 const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
 const STOPPED: std::ops::Range<u64> = 50..1500;
 /// Timeout for a program to start or to end.
@@ -141,25 +141,26 @@ struct Farfield {
 impl Farfield {
     fn figure(&self, name: &str) -> Result<u64, String> {
         let failed = |error: &dyn std::fmt::Display| format!("farfield status: {error}");
-        let said = Command::new(&self.program).args(["status", &self.url, "--format", "json"]).output();
-        let said = said.map_err(|error| failed(&error))?;
-        if !said.status.success() {
-            return Err(failed(&String::from_utf8_lossy(&said.stderr).trim()));
+        let ran = Command::new(&self.program).args(["status", &self.url, "--format", "json"]).output();
+        let ran = ran.map_err(|error| failed(&error))?;
+        if !ran.status.success() {
+            return Err(failed(&String::from_utf8_lossy(&ran.stderr).trim()));
         }
-        let said: serde_json::Value = serde_json::from_slice(&said.stdout).map_err(|error| failed(&error))?;
-        said[name].as_u64().ok_or_else(|| failed(&format_args!("it has no {name}")))
+        let status: serde_json::Value =
+            serde_json::from_slice(&ran.stdout).map_err(|error| failed(&error))?;
+        status[name].as_u64().ok_or_else(|| failed(&format_args!("it has no {name}")))
     }
 
     /// Runs `farfield collect`: returns the bytes reclaimed, or its refusal.
     fn collect(&self) -> Result<u64, String> {
-        let said = Command::new(&self.program).args(["collect", "--cluster", &self.url]).output();
-        let said = said.map_err(|error| format!("farfield collect: {error}"))?;
-        if !said.status.success() {
-            return Err(String::from_utf8_lossy(&said.stderr).trim().to_owned());
+        let ran = Command::new(&self.program).args(["collect", "--cluster", &self.url]).output();
+        let ran = ran.map_err(|error| format!("farfield collect: {error}"))?;
+        if !ran.status.success() {
+            return Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned());
         }
-        let said = String::from_utf8_lossy(&said.stdout);
-        let bytes = said.split(' ').next().and_then(|bytes| bytes.parse().ok());
-        bytes.ok_or_else(|| format!("farfield collect said {said:?}"))
+        let printed = String::from_utf8_lossy(&ran.stdout);
+        let bytes = printed.split(' ').next().and_then(|bytes| bytes.parse().ok());
+        bytes.ok_or_else(|| format!("farfield collect printed {printed:?}"))
     }
 
     /// Waits until all deaths are counted, or the timeout; returns whether they are.
@@ -242,13 +243,13 @@ fn start_memory_node(options: &Options, way: Way, programs: &Path, url: &str) ->
     let mut memnode = vec!["memnode", "--cluster", url, "--segment-size", &size, "--lease", &lease];
     memnode.extend((way == Way::Swept).then_some("--sweep"));
     let mut node = Process::start(&programs.join("farfield"), &memnode)?;
-    let mut said = String::new();
+    let mut line = String::new();
     let out = node.0.stdout.take().ok_or("the memory node has no output")?;
     let mut out = BufReader::new(out);
-    out.read_line(&mut said).map_err(|error| format!("the memory node: {error}"))?;
+    out.read_line(&mut line).map_err(|error| format!("the memory node: {error}"))?;
     // Kept open, since it may print more.
     node.0.stdout = Some(out.into_inner());
-    if said.is_empty() { Err("the memory node did not start".to_owned()) } else { Ok(node) }
+    if line.is_empty() { Err("the memory node did not start".to_owned()) } else { Ok(node) }
 }
 
 /// Kills and stops workers, and replaces killed ones. Returns the longest time for the epoch to advance after a kill.

@@ -27,7 +27,7 @@ fn check(pages: &[(String, String)]) -> Vec<String> {
         let mut breach = |what: String| breaches.push(format!("docs/decisions/{name}: {what}"));
         let number = format!("{:03}", numbers.next().expect("numbers do not end"));
         if !is_named(name, &number) {
-            breach(format!("the next page's name is `{number}-title.md`: numbers have no gap and no double"));
+            breach(format!("the next page's name is `{number}-title.md`: numbers are consecutive"));
         }
         let title = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
         if title.is_empty() {

@@ -16,7 +16,7 @@ pub(crate) struct Options {
     /// Seconds for each target
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Only targets whose names begin with this
+    /// Only the targets whose names begin with PREFIX
     #[arg(long, value_name = "PREFIX")]
     only: Option<String>,
 }

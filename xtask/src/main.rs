@@ -39,7 +39,7 @@ struct Args {
 enum Task {
     /// Run everything that a change must pass
     Ci,
-    /// Hold the architecture's invariants and the house rules
+    /// Check the architecture's invariants and the style rules
     Tidy(tidy::Options),
     /// Build the book and check its includes and links
     Book {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_says_what_it_is() {
+    fn a_block_names_its_language() {
         for fence in ["```", "```rs", "```ignore"] {
             let faults = unsound_blocks(&format!("text\n{fence}\nlet a = 1;\n```"));
             assert_eq!(faults.len(), 1, "{fence}");

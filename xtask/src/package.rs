@@ -61,7 +61,7 @@ fn build_archives() -> Result<(), String> {
         _ => {}
     }
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("the workspace's path is no text");
+    let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("the workspace's path is not UTF-8");
     for (package, _) in PACKAGES {
         let archive = text(&archives.join(format!("{}.crate", unpacked(package))))?;
         // `-m` sets the time of unpacking: all archives have the same time, so cargo would consider changed files built.

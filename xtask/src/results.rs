@@ -15,7 +15,7 @@ use crate::workspace::{self, Measured, measured, output, read, root, write};
 /// Options of `cargo xtask results`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only the figures whose names begin with this
+    /// Only the figures whose names begin with PREFIX
     #[arg(long, value_name = "PREFIX")]
     only: Option<String>,
     /// Output format
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// Rewrite the tables of the book and of README.md
     #[arg(long)]
     update_tables: bool,
-    /// Rewrite both tables with the book's values, for example after a change of a description; measure nothing
+    /// Rewrite both tables with the book's values, without measuring: after a change of a description, for example
     #[arg(long, conflicts_with_all = ["only", "format", "update_tables"])]
     reword_tables: bool,
 }
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let prefix = options.only.as_deref().unwrap_or_default();
     let chosen: Vec<&Figure> = FIGURES.iter().filter(|figure| figure.name.starts_with(prefix)).collect();
     if chosen.is_empty() {
-        return Err(format!("--only {prefix}: no figure's name begins so"));
+        return Err(format!("--only {prefix}: no figure has this prefix"));
     }
     let tables = if options.update_tables { complete_tables(&chosen)? } else { Vec::new() };
     let (mut measured, mut runs) = (Vec::new(), Runs::new());
@@ -153,7 +153,7 @@ fn write_table(path: &str, machine: &str, values: &Values<'_>) -> Result<(), Str
 
 /// A table of figures.
 fn table(machine: &str, values: &Values<'_>) -> String {
-    let mut table = format!("Measured on {machine}.\n\n| figure | value | what it is |\n|---|---|---|\n");
+    let mut table = format!("Measured on {machine}.\n\n| figure | value | meaning |\n|---|---|---|\n");
     for (figure, value) in values {
         let _ = writeln!(table, "| `{}` | {value} {} | {} |", figure.name, figure.unit, figure.meaning);
     }
@@ -164,7 +164,7 @@ fn table(machine: &str, values: &Values<'_>) -> String {
 fn short(machine: &str, values: &Values<'_>) -> Result<String, String> {
     let value_of = |name: &&str| values.iter().find(|(figure, _)| figure.name == *name).cloned();
     let chosen: Option<Vec<_>> = HEADLINES.iter().map(value_of).collect();
-    Ok(table(machine, &chosen.ok_or("the values have not all figures of the README")?))
+    Ok(table(machine, &chosen.ok_or("a figure of the README has no value")?))
 }
 
 /// Replaces the README's table.
@@ -178,7 +178,7 @@ fn with_table(readme: &str, table: &str) -> Result<String, String> {
 /// The machine and the values of a table of the book, which must have each of its figures exactly once.
 fn recorded(path: &str, table: &str) -> Result<Recorded, String> {
     let machine = table.lines().find_map(|line| line.strip_prefix("Measured on ")?.strip_suffix('.'));
-    let machine = machine.ok_or(format!("{path}: does not say on what it was measured"))?;
+    let machine = machine.ok_or(format!("{path}: the line `Measured on …` is missing"))?;
     let mut values = Vec::new();
     for figure in FIGURES.iter().filter(|figure| table_of(figure) == path) {
         let start = format!("| `{}` | ", figure.name);
@@ -292,7 +292,7 @@ mod tests {
             update_tables: false,
             reword_tables: false,
         };
-        assert_eq!(run(&options), Err("--only moon: no figure's name begins so".to_owned()));
+        assert_eq!(run(&options), Err("--only moon: no figure has this prefix".to_owned()));
     }
 
     /// Tables of the book and the README with some values.
@@ -327,7 +327,7 @@ mod tests {
             (format!("{book}| `moon.ratio` | 1 times | more |\n"), readme.clone(), "not as `cargo xtask"),
             (book.replace(&row("ui.cases"), "| `ui.case` | "), readme.clone(), "one value of ui.cases"),
             (format!("{book}{}7 cases | more |\n", row("ui.cases")), readme.clone(), "one value of ui.cases"),
-            (book.replace("Measured", "Made"), readme.clone(), "on what it was measured"),
+            (book.replace("Measured", "Made"), readme.clone(), "`Measured on …` is missing"),
             (book.clone(), readme.replace(END, ""), "the markers"),
         ] {
             let found = breaches(BOOK, &book, &readme);

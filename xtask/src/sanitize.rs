@@ -50,11 +50,11 @@ const TESTS: &[&str] = &[
     "versioned",
 ];
 
-/// Intended leaks: a process that dies drops nothing, and a program may forget a guard.
+/// Tests with intended leaks: a process that dies drops no values, and a program may forget a guard.
 const LEAKS: &str = "leak:a_sole_member_that_dies_or_is_cancelled_excludes_no_other\n\
                      leak:a_write_that_is_leaked_ends_with_its_thread\n";
 
-/// A program with a fault that the sanitizer must detect; otherwise its silence means nothing.
+/// A program with a fault that the sanitizer must detect. Otherwise the absence of reports is no evidence.
 const FAULTY: &str = "
 fn main() {
     let freed = Box::new(std::env::args().count());
@@ -99,7 +99,7 @@ pub(crate) fn run() -> Result<(), String> {
     workspace::run(&library, &variables)?;
     let peers = [&cargo[..], &["--package", "farfield-benches", "--lib"]].concat();
     workspace::run(&peers, &variables)?;
-    println!("sanitize: nothing found, by {version}");
+    println!("sanitize: no fault found, by {version}");
     Ok(())
 }
 
@@ -129,9 +129,23 @@ fn finds_a_fault(folder: &Path) -> Result<(), String> {
     workspace::run(&build, &[])?;
     let ran = Command::new(&program).current_dir(root()).output();
     let ran = ran.map_err(|error| format!("{program}: {error}"))?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    if said.contains("heap-use-after-free") {
+    if String::from_utf8_lossy(&ran.stderr).contains("heap-use-after-free") {
         return Ok(());
     }
     Err(format!("the sanitizer of {TOOLCHAIN} does not detect a use of freed memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_with_intended_leaks_exist() {
+        let sources = workspace::files(&root().join("runtime"), "rs");
+        let texts: Vec<String> = sources.iter().map(|path| workspace::read(path).unwrap()).collect();
+        for name in LEAKS.lines().map(|line| line.strip_prefix("leak:").unwrap()) {
+            let declaration = format!("fn {name}() {{");
+            assert!(texts.iter().any(|text| text.contains(&declaration)), "{name}");
+        }
+    }
 }

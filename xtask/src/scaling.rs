@@ -115,7 +115,7 @@ mod tests {
         let point = |report: &str| super::point(2, 4, report);
         let expected = point(report).unwrap();
         assert_eq!((expected.threads, expected.nodes, expected.p99_rtts), (2, 4, 2.0));
-        assert_eq!(point(&report.replace("true", "false")), None, "what is not verified is no result");
+        assert_eq!(point(&report.replace("true", "false")), None, "a run that is not verified has no point");
         assert_eq!(point("{}"), None);
     }
 

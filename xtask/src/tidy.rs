@@ -109,7 +109,7 @@ const PRINTING: &[&str] = &["println!(", "print!(", "stderr()", "stdout()"];
 /// Remains of unfinished work.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!("];
 
-/// Text that a test prints when it has nothing to test: it passes, so its output is hidden.
+/// Text that a test prints when its subject is missing. Such a test passes, so its output is hidden.
 const SILENT: &[&str] = &["SKIPPED:", "NOT TESTED"];
 
 /// Checks every source file, or prints the list that an option selects.
@@ -151,7 +151,7 @@ fn rules() -> Result<Vec<String>, String> {
     let mut waits = Vec::new();
     for path in files(&root, "rs") {
         let name = relative(&path);
-        // This file names what it forbids, and snapshots are no source.
+        // This file contains the forbidden words, and snapshots are generated.
         if name != "xtask/src/tidy.rs" && !name.ends_with(".expanded.rs") {
             let text = read(&path)?;
             breaches.extend(check(&name, &text));
@@ -172,7 +172,7 @@ fn rules() -> Result<Vec<String>, String> {
     let needed = needed_rust(&read(&root.join("Cargo.toml"))?)?;
     let readme = root.join("README.md");
     if !read(&readme)?.lines().any(|line| rust_versions(line).next().is_some()) {
-        breaches.push("README.md: does not say which Rust is needed".to_owned());
+        breaches.push("README.md: names no oldest supported version of Rust".to_owned());
     }
     let books = files(&root.join("book/src"), "md");
     for path in books.into_iter().chain(files(&root, "toml")).chain([readme, root.join("ARCHITECTURE.md")]) {
@@ -222,7 +222,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
         let code = line.split("//").next().unwrap_or_default().replace("loom::thread", "loom");
         let mut breach = |rule: String| breaches.push(format!("{name}:{number}: {rule}"));
         for word in UNFINISHED.iter().filter(|word| line.contains(**word)) {
-            breach(format!("`{word}` is left over"));
+            breach(format!("`{word}` marks unfinished work"));
         }
         if in_library && !name.starts_with(FABRICS) || name.starts_with(STRUCTURES) {
             for word in FABRIC_ONLY.iter().filter(|word| code.contains(**word)) {
@@ -242,7 +242,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
             breach("a test that does not find its subject calls `skip` (runtime/tests/skip)".to_owned());
         }
         if is_test && code.contains("else { return }") {
-            breach("a test that returns early passes: `skip` says so".to_owned());
+            breach("a test that returns early passes: call `skip`, which reports it".to_owned());
         }
         if line.contains("/home/") || line.contains("/root/") {
             breach("a path of a developer's machine".to_owned());
@@ -255,7 +255,7 @@ fn check(name: &str, text: &str) -> Vec<String> {
         }));
     }
     if UNSAFE_FILES.contains(&name) && !text.lines().any(is_unsafe) {
-        breaches.push(format!("{name}: has no `unsafe` any more: take it off the list in xtask/src/tidy.rs"));
+        breaches.push(format!("{name}: has no `unsafe`: remove it from the list in xtask/src/tidy.rs"));
     }
     breaches
 }
@@ -333,7 +333,7 @@ fn unlisted_waits(found: &[(String, usize)], architecture: &str) -> Vec<String> 
     let mut breaches = Vec::new();
     for (file, waits) in found.iter().filter(|(file, waits)| listed_of(file) != *waits) {
         breaches.push(format!(
-            "{file}: has {waits} waits, but ARCHITECTURE.md's table of waits has {}: which clock ends the others?",
+            "{file}: has {waits} waits, but ARCHITECTURE.md's table of waits has {}: each needs a row with the clock that ends it",
             listed_of(file)
         ));
     }
@@ -342,7 +342,7 @@ fn unlisted_waits(found: &[(String, usize)], architecture: &str) -> Vec<String> 
         listed
             .iter()
             .filter(is_gone)
-            .map(|(file, _)| format!("ARCHITECTURE.md: has waits of {file}, which is gone")),
+            .map(|(file, _)| format!("ARCHITECTURE.md: has waits of {file}, which does not exist")),
     );
     breaches
 }
@@ -402,10 +402,10 @@ mod tests {
                 "{code}"
             );
         }
-        assert!(breach(UNSAFE_FILES[0], "//! Safe now.\nfn f() {}").contains("take it off"));
+        assert!(breach(UNSAFE_FILES[0], "//! Safe now.\nfn f() {}").contains("remove it"));
         assert!(breach(library, "fn f() {}").contains("begins with its documentation"));
         for word in UNFINISHED {
-            assert!(breach("benches/src/a.rs", &format!("// {word}")).contains("left over"), "{word}");
+            assert!(breach("benches/src/a.rs", &format!("// {word}")).contains("unfinished work"), "{word}");
         }
         let early = "let Some(device) = device() else { return };";
         assert!(breach("runtime/tests/a.rs", early).contains("returns early passes"));
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(short("runtime/src/task/a.rs"), "task/a.rs");
         assert_eq!(short("runtime/fabric/src/host/a.rs"), "fabric/host/a.rs");
         let gone = unlisted_waits(&found, "| `task/a.rs` | 2 | x | y |\n| `task/c.rs` | 1 | x | y |");
-        assert_eq!(gone, ["ARCHITECTURE.md: has waits of task/c.rs, which is gone"]);
+        assert_eq!(gone, ["ARCHITECTURE.md: has waits of task/c.rs, which does not exist"]);
     }
 
     #[test]
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn fabrics_may_tell_the_time() {
+    fn fabrics_may_read_the_clock() {
         let text = "//! Delayed.\nInstant::now();";
         assert_eq!(breach("runtime/fabric/src/delayed.rs", text), "");
         assert!(breach("runtime/sim/src/run.rs", text).contains("ask the endpoint"));

@@ -104,7 +104,7 @@ pub(crate) struct Measured {
     pub(crate) peak_kib: Option<u64>,
 }
 
-/// Without reports of stalls, since times may be measured.
+/// Turns reports of stalls off: they would disturb measurements.
 const UNWATCHED: &[(&str, &str)] = &[("FARFIELD_STALL", "0")];
 
 /// Runs a command in the workspace and measures it.

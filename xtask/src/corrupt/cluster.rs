@@ -162,8 +162,8 @@ impl Program {
         }
     }
 
-    /// Commands it to end.
-    pub(super) fn tell_to_end(&mut self) {
+    /// Closes its standard input, so that it ends.
+    pub(super) fn close_input(&mut self) {
         self.pipes.close();
     }
 }
@@ -224,7 +224,7 @@ impl Cluster {
 
     /// Ends the programs; returns their failures and errors.
     pub(super) fn end_programs(&mut self) -> (Vec<Failure>, Vec<String>) {
-        self.programs.iter_mut().for_each(Program::tell_to_end);
+        self.programs.iter_mut().for_each(Program::close_input);
         let mut failures = Vec::new();
         let mut errors = Vec::new();
         for mut program in self.programs.drain(..) {

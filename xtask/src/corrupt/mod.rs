@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Corrupt only words whose kind begins with this
+    /// Corrupt only words of the kinds that begin with PREFIX
     #[arg(long, value_name = "PREFIX", default_value = "")]
     only: String,
 }

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart_by_their_words() {
+    fn messages_are_distinguished_by_their_words() {
         let message = "0:0x1f8 is no address (epoch 17 of member 3a)";
         assert_eq!(without_numbers(message), "#:# is no address (epoch # of member #)");
         assert_eq!(without_numbers("bits deadbeefdeadbeef in a face"), "bits # in a face");

@@ -44,8 +44,8 @@ pub(super) fn draw(text: &str) -> Result<String, String> {
     let mut canvas = Canvas::new("chain", 2.0 * PANEL, height);
     for (left, name, trips) in [(0.0, "one operation at a time", &naive), (PANEL, "chains", &chains)] {
         canvas.heading(left + THREAD - 25.0, 20.0, Anchor::Start, name);
-        for (x, who) in [(THREAD, "thread"), (NIC, "NIC"), (NODE, "memory node")] {
-            canvas.label(left + x, 46.0, Anchor::Middle, who);
+        for (x, name) in [(THREAD, "thread"), (NIC, "NIC"), (NODE, "memory node")] {
+            canvas.label(left + x, 46.0, Anchor::Middle, name);
             canvas.line([left + x, 54.0], [left + x, TOP + count(trips.len()) * TRIP + 10.0], Look::Faint);
         }
         for (number, operations) in (0u32..).zip(trips) {

@@ -59,8 +59,8 @@ impl<'a> Timeline<'a> {
 
     fn add(&mut self, line: &'a str) -> Result<(), &'static str> {
         let (now, epoch, behind) = (self.events, self.epoch(), self.behind());
-        let (name, does) = line.split_once(' ').ok_or("not a thread and what it does")?;
-        match (name, does, behind) {
+        let (name, action) = line.split_once(' ').ok_or("not a thread and its action")?;
+        match (name, action, behind) {
             ("epoch", "advances", None) => self.advances.push(now),
             ("epoch", "stays", Some(thread)) => self.refusals.push((now, thread)),
             ("epoch", "advances", _) => return Err("a guard shows an older epoch"),
@@ -71,7 +71,7 @@ impl<'a> Timeline<'a> {
                 }
                 let thread = self.threads.iter_mut().find(|thread| thread.name == name).expect("it is there");
                 let guard = thread.guards.last_mut().filter(|(_, until, _)| until.is_none());
-                match (does, guard) {
+                match (action, guard) {
                     ("pins", None) => thread.guards.push((now, None, epoch)),
                     ("unpins", Some((_, until, _))) => *until = Some(now),
                     ("unlinks", Some(_)) => self.unlinked = Some(now),
@@ -127,7 +127,7 @@ pub(super) fn draw(text: &str) -> Result<String, String> {
             let to = until.map_or(end, x_of);
             canvas.labelled(bar(x_of(*from), to, lane), Look::Filled, &format!("guard: epoch {epoch}"));
         }
-        for (at, _) in timeline.refusals.iter().filter(|(_, who)| *who == thread.name) {
+        for (at, _) in timeline.refusals.iter().filter(|(_, behind)| *behind == thread.name) {
             canvas.line([x_of(*at), middle(0) + 14.0], [x_of(*at), middle(lane) - 14.0], Look::Accent);
         }
     }
@@ -146,8 +146,8 @@ pub(super) fn draw(text: &str) -> Result<String, String> {
         let y = height - 24.0 + count(at % 2) * 16.0;
         canvas.label(x_of(at), y, Anchor::Middle, event);
     }
-    let told = text.lines().collect::<Vec<_>>().join(", ");
-    canvas.finish("Guards and epochs over time", &format!("In order: {told}."))
+    let events = text.lines().collect::<Vec<_>>().join(", ");
+    canvas.finish("Guards and epochs over time", &format!("In order: {events}."))
 }
 
 #[cfg(test)]

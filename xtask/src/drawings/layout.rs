@@ -156,7 +156,7 @@ mod tests {
         for label in ["id", "padding", "state", "rest", "copy of id", "length of rest", "seen, local"] {
             assert!(svg.contains(&format!(">{label}</text>")), "{label}");
         }
-        assert!(!svg.contains("copy of state"), "what changes is not in the handle");
+        assert!(!svg.contains("copy of state"), "a field that changes is not in the handle");
         assert!(draw("struct Job\n").unwrap_err().contains("layout.txt"));
         assert!(draw("struct Job 8\nfield id 0 8 frosen\n").is_err());
     }

@@ -102,9 +102,9 @@ pub(super) fn draw(text: &str) -> Result<String, String> {
         }
         list(&mut canvas, top + 30.0, &step.nodes);
     }
-    let told: Vec<String> =
+    let described: Vec<String> =
         steps.iter().map(|step| format!("{}: {}", step.what, step.operations.join(", "))).collect();
-    canvas.finish("A lazy list while a node is removed", &format!("{}.", told.join(". ")))
+    canvas.finish("A lazy list while a node is removed", &format!("{}.", described.join(". ")))
 }
 
 fn list(canvas: &mut Canvas, top: f64, nodes: &[Node<'_>]) {

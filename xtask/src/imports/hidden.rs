@@ -264,7 +264,7 @@ mod tests {
                 "x: 2 hidden public items, 1 are listed in xtask/src/imports/hidden.rs:\n  x.rs:7: f\n  x.rs:7: g"
             ]
         );
-        assert_eq!(check("x", &[&f], &[("x", 2)]).len(), 1, "fewer, too: the list says how many there are");
+        assert_eq!(check("x", &[&f], &[("x", 2)]).len(), 1, "fewer items are a breach, too");
         assert_eq!(check("x", &[&f], &[]).len(), 1);
         assert!(check("x", &[&star], &[("x", 1)])[0].contains("name each item"));
     }

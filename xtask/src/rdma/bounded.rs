@@ -22,8 +22,8 @@ pub(super) fn output(command: &mut Command, limit: Duration) -> Result<String, S
     if status.success() {
         return Ok(stdout);
     }
-    let said = stderr.lines().rev().find(|line| !line.trim().is_empty());
-    Err(failed(said.map_or_else(|| status.to_string(), |line| line.trim().to_owned())))
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+    Err(failed(last.map_or_else(|| status.to_string(), |line| line.trim().to_owned())))
 }
 
 /// Runs a command with its output in `log`; `None` if it was stopped after `limit`.
@@ -41,7 +41,7 @@ pub(super) fn logged(
 }
 
 /// Returns whether a program is on the path.
-pub(super) fn is_there(program: &str) -> bool {
+pub(super) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_what_is_printed() {
+    fn the_output_is_stdout() {
         assert_eq!(output(&mut shell("echo out; echo err >&2"), LONG), Ok("out\n".to_owned()));
     }
 
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn programs_are_found_on_the_path() {
-        assert!(is_there("cargo"));
-        assert!(!is_there("no-such-program"));
+        assert!(is_installed("cargo"));
+        assert!(!is_installed("no-such-program"));
     }
 }

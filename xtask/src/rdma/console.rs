@@ -7,8 +7,8 @@
 //! |---|---|
 //! | `ready` | there is an RDMA device with an address |
 //! | `begin N` | test N begins |
-//! | `end N CODE MS` | test N has ended with this exit code, after so many milliseconds |
-//! | `tell WORDS` | a test sends a request to the host |
+//! | `end N CODE MS` | test N has ended, with this exit code and time |
+//! | `request WORDS` | a test sends a request to the host |
 //! | `broken WHY` | the guest could not be set up |
 //! | `done` | all tests have ended |
 
@@ -24,7 +24,7 @@ pub(super) enum Event {
         code: i32,
         ms: u64,
     },
-    Tell(String),
+    Request(String),
     Broken(String),
     Done,
     /// The console has ended: the machine is off.
@@ -69,7 +69,7 @@ fn parse(mark: &str) -> Option<Event> {
             code: words.next()?.parse().ok()?,
             ms: words.next()?.parse().ok()?,
         },
-        "tell" => Event::Tell(rest.to_owned()),
+        "request" => Event::Request(rest.to_owned()),
         "broken" => Event::Broken(rest.to_owned()),
         "done" => Event::Done,
         _ => return None,
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(read("@@7f3a ready\r\n"), [Event::Ready]);
         assert_eq!(read("@@7f3a begin 3"), [Event::Begin { test: 3 }]);
         assert_eq!(read("@@7f3a end 3 137 20010"), [Event::End { test: 3, code: 137, ms: 20010 }]);
-        assert_eq!(read("@@7f3a tell off server"), [Event::Tell("off server".to_owned())]);
+        assert_eq!(read("@@7f3a request off server"), [Event::Request("off server".to_owned())]);
         assert_eq!(read("@@7f3a broken no rxe0"), [Event::Broken("no rxe0".to_owned())]);
         assert_eq!(read("@@7f3a done"), [Event::Done]);
     }

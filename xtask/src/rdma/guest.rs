@@ -17,7 +17,7 @@ pub(super) struct Guest {
 pub(super) enum Network {
     /// Connected to the other guest.
     Wire,
-    Nowhere,
+    Unconnected,
 }
 
 /// The task of a guest after it has booted.
@@ -65,5 +65,5 @@ pub(super) struct Scenario {
 /// - `perftest PROGRAM FLAGS` runs a program of perftest against itself.
 /// - `memnode PORT FLAGS` starts a memory node; `set_is_sound FLAGS` runs a set and fails unless it is verified afterwards;
 ///   `refuses TEXT COMMAND` fails unless the command ends with an error that contains the text.
-/// - `tell WORDS` sends a request to the host: `tell off GUEST` powers another guest off.
+/// - `request WORDS` sends a request to the host: `request off GUEST` powers another guest off.
 pub(super) const PRELUDE: &str = include_str!("scripts/prelude.sh");

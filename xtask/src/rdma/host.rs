@@ -1,8 +1,7 @@
 //! RDMA devices of this host, and tests on them.
 //!
-//! Devices are found in `/sys/class/infiniband`, so that no tool is needed to find that there are none. The tests use a port that is active
-//! and has a global identifier derived from an IPv4 address (RoCE version 2). From that they know the address at which the device reaches
-//! itself.
+//! Devices are found in `/sys/class/infiniband`, so a host without devices needs no tools. The tests use a port that is active and has a
+//! global identifier derived from an IPv4 address (RoCE version 2). Memory nodes of the tests listen at that address.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -16,7 +15,7 @@ use super::packages;
 use super::report::{Outcome, Report, outcome};
 use crate::workspace::read;
 
-/// Where the kernel lists devices.
+/// The kernel's folder of devices.
 const DEVICES: &str = "/sys/class/infiniband";
 
 /// Tools that the tests need on the host, with their packages.
@@ -94,7 +93,7 @@ pub(super) fn run(
     for test in tests {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            reports.push(Report::lost(&test.name, "not run: the whole run's time limit is over"));
+            reports.push(Report::aborted(&test.name, "not run: the whole run's time limit is over"));
             continue;
         }
         let limit = test.limit.min(left);

@@ -36,14 +36,14 @@ const PROVIDER_LIST: &str = "etc/libibverbs.d";
 /// Timeout of `ldd`.
 const LDD: Duration = Duration::from_secs(20);
 
-/// Writes the file system of a scenario's guests. They share it, and each finds its plan by its name.
+/// Writes the file system that a scenario's guests share. It has a folder of tests or a service for each guest, named after the guest.
 pub(super) fn write(scenario: &Scenario, unpacked: &Path, to: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", to.display());
     let file = File::create(to).map_err(failed)?;
     let mut image = Image { archive: Archive::new(BufWriter::new(file)), unpacked };
     image.system().map_err(failed)?;
     let has_wire = scenario.guests.iter().any(|guest| guest.network == Network::Wire);
-    image.modules(if has_wire { Network::Wire } else { Network::Nowhere })?;
+    image.modules(if has_wire { Network::Wire } else { Network::Unconnected })?;
     for program in PROGRAMS {
         image.program(&unpacked.join(program))?;
     }
@@ -82,7 +82,7 @@ impl Image<'_> {
         let (_, folder) = packages::kernel(self.unpacked)?;
         let names = match network {
             Network::Wire => [WIRE, RDMA].concat(),
-            Network::Nowhere => RDMA.to_vec(),
+            Network::Unconnected => RDMA.to_vec(),
         };
         let mut order = String::new();
         for (name, bytes) in Modules::of(&folder).in_order(&names)? {
@@ -179,7 +179,7 @@ fn linked(printed: &str) -> Result<BTreeMap<String, PathBuf>, String> {
     for line in printed.lines().map(str::trim) {
         let (name, path) = match line.split_once(" => ") {
             Some((name, found)) if found.starts_with("not found") => {
-                return Err(format!("{name}: no package has it and neither has the host"));
+                return Err(format!("{name}: neither a package nor the host has it"));
             }
             Some((name, found)) => (name, found),
             // The loader's name is its path.
@@ -197,10 +197,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_read_from_what_the_loader_prints() {
+    fn libraries_are_parsed_from_the_output_of_ldd() {
         let printed = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x00007f01)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f02)\n";
         let found = linked(printed).unwrap();
-        assert_eq!(found.len(), 2, "what the kernel provides is no file");
+        assert_eq!(found.len(), 2, "the library that the kernel provides is no file");
         assert_eq!(found["libc.so.6"], PathBuf::from("/lib/x/libc.so.6"));
         assert!(found.contains_key("/lib64/ld-linux-x86-64.so.2"));
         assert!(linked("\tstatically linked\n").unwrap().is_empty());

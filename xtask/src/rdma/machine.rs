@@ -21,11 +21,11 @@ pub(super) const TOOLS: &[(&str, &str)] = &[(QEMU, "qemu-system-x86"), ("setpriv
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Enough for test programs of tens of megabytes, twice: in the archive, and in the kernel's file system.
+/// A machine's memory. Test programs take tens of megabytes, twice: in the archive, and in the kernel's file system.
 const MEMORY_MIB: &str = "1024";
 
-/// All features except those with which the kernel copies byte by byte. The software RDMA device copies by processor, and an emulated
-/// processor would expose half-written words, which no hardware does.
+/// The processor: all features except those with which the kernel copies byte by byte. The software RDMA device copies with the processor,
+/// and an emulated one would expose half-written words, which no hardware does.
 const CPU: &str = "max,-erms,-fsrm";
 
 /// How a machine's processors are implemented.
@@ -62,7 +62,7 @@ pub(super) struct Plan<'a> {
     /// The random word of this run's marks.
     pub(super) mark: &'a str,
     /// True if the kernel prints its messages at boot.
-    pub(super) talkative: bool,
+    pub(super) verbose: bool,
 }
 
 /// A running machine.
@@ -120,7 +120,7 @@ impl Machine {
             let mut line = Vec::new();
             while console.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
                 for event in reader.read(&String::from_utf8_lossy(&line)) {
-                    // The receiver is gone when the run is over.
+                    // The receiver is dropped when the run ends.
                     let _ = events.send((number, event));
                 }
                 line.clear();
@@ -137,7 +137,7 @@ fn kernel_line(plan: &Plan<'_>, guest: &Guest) -> String {
         // An emulated processor's time stamp counter is reliable, but the kernel does not assume it.
         "console=ttyS0 tsc=reliable clocksource=tsc panic=-1 loglevel={} \
          FARFIELD_MARK={} FARFIELD_GUEST={} FARFIELD_ADDRESS={} FARFIELD_WIRE={}",
-        if plan.talkative { 7 } else { 1 },
+        if plan.verbose { 7 } else { 1 },
         plan.mark,
         guest.name,
         guest.address,

@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! packages ─► image (archive, modules) ─► machine ─► console ─► scenario ─► report
-//! what it      the file system that        qemu       what it    who is       ok or
-//! is made of   it boots into                          says       late         FAILED
+//! downloads    the guests' file system     qemu       marks      deadlines    ok or
+//!                                                                             FAILED
 //! ```
 //!
-//! Every run ends: each test has a time limit, enforced by the guest and then by the host, and so has the whole run. To add a test, see
+//! Every run ends: each test has a time limit, which the guest enforces, and the host after it. So has the whole run. To add a test, see
 //! `suite`.
 
 mod archive;
@@ -38,15 +38,15 @@ use self::host::DeviceKind;
 use self::machine::Acceleration;
 pub(crate) use self::programs::{FEATURES, PACKAGES, TARGET};
 use self::report::Report;
-use self::scenario::{Failure, Manner};
+use self::scenario::{Failure, Settings};
 
 /// Options of `cargo xtask rdma-test`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Machine to run on
-    #[arg(long = "where", value_enum, default_value_t = Place::Auto)]
-    place: Place,
-    /// Only tests whose names begin with this; `connections` takes minutes and runs only if it is named
+    #[arg(long = "where", value_enum, default_value_t = Location::Auto)]
+    location: Location,
+    /// Only the tests whose names begin with PREFIX; `connections` takes minutes, and runs only if it is named
     #[arg(long, value_name = "PREFIX", conflicts_with = "script")]
     only: Option<String>,
     /// Run this shell script instead of the tests, in the same environment
@@ -79,7 +79,7 @@ impl Options {
     /// All tests, wherever they can run.
     pub(crate) fn all() -> Self {
         Self {
-            place: Place::Auto,
+            location: Location::Auto,
             only: None,
             script: None,
             repeat: 1,
@@ -98,7 +98,7 @@ const LIMIT_S: u64 = 900;
 
 /// Where tests run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Place {
+enum Location {
     /// On a device of this host, hardware first; without one, in a virtual machine
     Auto,
     /// On a device of this host
@@ -119,7 +119,7 @@ enum Format {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(options.limit);
     let prefix = options.only.as_deref().unwrap_or_default();
-    let device = if options.place == Place::Vm { None } else { host::device() };
+    let device = if options.location == Location::Vm { None } else { host::device() };
     let mut single = match &options.script {
         Some(path) => vec![suite::script(path, Duration::from_secs(options.limit))?],
         None if prefix.is_empty() => suite::single(device.is_none()),
@@ -130,7 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     suite::repeat(&mut single, options.repeat, options.busy);
     let reports = match device {
         Some(device) => {
-            refuse_none(&single, prefix)?;
+            require_tests(&single, prefix)?;
             require(host::TOOLS)?;
             let kind = match device.kind {
                 DeviceKind::Hardware => "hardware",
@@ -141,7 +141,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             print(options, &reports);
             reports
         }
-        None if options.place == Place::Host => {
+        None if options.location == Location::Host => {
             return Err("this host has no RDMA device with an active port and an IPv4 address".to_owned());
         }
         None => {
@@ -153,7 +153,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
                 .for_each(|guest| guest.keep(|test| whole && test.name.starts_with(prefix)));
             let scenarios = [suite::alone(single, programs), pair];
             let scenarios: Vec<&Scenario> = scenarios.iter().filter(|one| one.tests().count() > 0).collect();
-            refuse_none(&scenarios, prefix)?;
+            require_tests(&scenarios, prefix)?;
             in_machines(&scenarios, options, end)?
         }
     };
@@ -170,8 +170,8 @@ fn in_machines(scenarios: &[&Scenario], options: &Options, end: Instant) -> Resu
     let mut reports = Vec::new();
     for scenario in scenarios {
         let ended = loop {
-            let manner = Manner { unpacked: &unpacked, acceleration, verbose: options.verbose, end };
-            match scenario::run(scenario, &manner) {
+            let settings = Settings { unpacked: &unpacked, acceleration, verbose: options.verbose, end };
+            match scenario::run(scenario, &settings) {
                 Ok(ended) => break ended,
                 Err(Failure::Boot(why)) if options.accel.is_none() && acceleration == Acceleration::Kvm => {
                     eprintln!("without KVM: with it, {why}");
@@ -218,13 +218,13 @@ fn conclude(reports: &[Report], options: &Options) -> Result<(), String> {
     }
 }
 
-fn refuse_none<T>(chosen: &[T], prefix: &str) -> Result<(), String> {
+fn require_tests<T>(chosen: &[T], prefix: &str) -> Result<(), String> {
     if chosen.is_empty() { Err(format!("--only {prefix}: no test has this prefix")) } else { Ok(()) }
 }
 
 /// Returns an error that names missing tools and their packages.
 fn require(tools: &[(&str, &str)]) -> Result<(), String> {
-    let missing: Vec<_> = tools.iter().filter(|(program, _)| !bounded::is_there(program)).collect();
+    let missing: Vec<_> = tools.iter().filter(|(program, _)| !bounded::is_installed(program)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -259,6 +259,9 @@ mod tests {
 
     #[test]
     fn a_prefix_of_no_test_is_named() {
-        assert_eq!(refuse_none::<Test>(&[], "moon"), Err("--only moon: no test has this prefix".to_owned()));
+        assert_eq!(
+            require_tests::<Test>(&[], "moon"),
+            Err("--only moon: no test has this prefix".to_owned())
+        );
     }
 }

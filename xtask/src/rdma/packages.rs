@@ -100,7 +100,7 @@ fn download(folder: &Path) -> Result<Record, String> {
     let depends = bounded::output(Command::new("apt-cache").args(["depends", KERNEL]), UNPACK)?;
     let kernel = kernel_package(&depends)
         .ok_or_else(|| format!("apt knows no package {KERNEL}: run apt-get update"))?;
-    eprintln!("downloading {kernel} and {} packages more", PACKAGES.len());
+    eprintln!("downloading {kernel} and {} other packages", PACKAGES.len());
     bounded::output(
         Command::new("apt-get").args(["--quiet=2", "download", &kernel]).args(PACKAGES).current_dir(folder),
         DOWNLOAD,
@@ -116,7 +116,7 @@ fn download(folder: &Path) -> Result<Record, String> {
         files.push(name);
     }
     eprintln!("downloaded and unpacked {} MB", bytes.div_ceil(1_000_000));
-    Ok(Record { asked: asked(), files })
+    Ok(Record { requested: requested(), files })
 }
 
 /// Unpacks a package, or the given parts of it.
@@ -140,29 +140,29 @@ fn kernel_package(depends: &str) -> Option<String> {
 }
 
 /// The list of packages, as a line.
-fn asked() -> String {
+fn requested() -> String {
     [&[KERNEL], PACKAGES, KERNEL_PARTS].concat().join(" ")
 }
 
 /// A record of the cache: the list, and the packages' files, whose names contain the versions.
 #[derive(Debug, PartialEq, Eq)]
 struct Record {
-    asked: String,
+    requested: String,
     files: Vec<String>,
 }
 
 impl Record {
     fn parse(text: &str) -> Self {
         let mut lines = text.lines().map(str::to_owned);
-        Self { asked: lines.next().unwrap_or_default(), files: lines.collect() }
+        Self { requested: lines.next().unwrap_or_default(), files: lines.collect() }
     }
 
     fn to_text(&self) -> String {
-        format!("{}\n{}\n", self.asked, self.files.join("\n"))
+        format!("{}\n{}\n", self.requested, self.files.join("\n"))
     }
 
     fn is_current(&self) -> bool {
-        self.asked == asked() && self.files.len() > PACKAGES.len()
+        self.requested == requested() && self.files.len() > PACKAGES.len()
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_what_its_package_depends_on() {
+    fn the_kernel_is_a_dependency_of_its_metapackage() {
         let depends = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n  Suggests: other\n";
         assert_eq!(kernel_package(depends).as_deref(), Some("linux-image-6.1.0-56-amd64"));
         assert_eq!(kernel_package("linux-image-amd64\n"), None);
@@ -199,17 +199,17 @@ mod tests {
     #[test]
     fn a_record_is_current_until_the_list_changes() {
         let files = vec!["a_1_amd64.deb".to_owned(); PACKAGES.len() + 1];
-        let record = Record { asked: asked(), files };
+        let record = Record { requested: requested(), files };
         assert_eq!(Record::parse(&record.to_text()), record);
         assert!(record.is_current());
-        let older = Record { asked: asked().replace("perftest", "perftest-1"), ..record };
+        let older = Record { requested: requested().replace("perftest", "perftest-1"), ..record };
         assert!(!older.is_current());
     }
 
     #[test]
     fn a_record_that_lacks_packages_is_not_current() {
         assert!(!Record::parse("").is_current());
-        assert!(!Record { asked: asked(), files: vec!["a_1_amd64.deb".to_owned()] }.is_current());
+        assert!(!Record { requested: requested(), files: vec!["a_1_amd64.deb".to_owned()] }.is_current());
     }
 
     #[test]

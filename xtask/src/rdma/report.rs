@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
@@ -10,7 +10,7 @@ pub(super) enum Outcome {
     Failed(i32),
     TimedOut,
     /// It did not start or end, for this reason.
-    Lost(String),
+    Aborted(String),
 }
 
 /// A test and its result.
@@ -23,8 +23,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn lost(name: &str, why: &str) -> Self {
-        let outcome = Outcome::Lost(why.to_owned());
+    pub(super) fn aborted(name: &str, why: &str) -> Self {
+        let outcome = Outcome::Aborted(why.to_owned());
         Self { name: name.to_owned(), outcome, took: Duration::ZERO, printed: String::new() }
     }
 
@@ -39,7 +39,7 @@ impl Report {
             Outcome::Passed => return format!("{name} ok ({took:.1} s)"),
             Outcome::Failed(code) => format!("{name} FAILED (exit code {code}, {took:.1} s)"),
             Outcome::TimedOut => format!("{name} FAILED (timed out after {took:.1} s)"),
-            Outcome::Lost(why) => format!("{name} FAILED ({why})"),
+            Outcome::Aborted(why) => format!("{name} FAILED ({why})"),
         };
         self.printed.lines().fold(line, |text, line| format!("{text}\n    {line}"))
     }
@@ -70,12 +70,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_shows_what_was_printed() {
+    fn a_failure_shows_the_output() {
         assert_eq!(report("a", Outcome::Passed, "x").text(), "a ok (1.5 s)");
         let failed = report("a", Outcome::Failed(3), "x\ny\n").text();
         assert_eq!(failed, "a FAILED (exit code 3, 1.5 s)\n    x\n    y");
         assert_eq!(report("a", Outcome::TimedOut, "").text(), "a FAILED (timed out after 1.5 s)");
-        assert_eq!(Report::lost("a", "no machine").text(), "a FAILED (no machine)");
+        assert_eq!(Report::aborted("a", "no machine").text(), "a FAILED (no machine)");
     }
 
     #[test]

@@ -15,8 +15,9 @@ use super::report::{Outcome, Report, outcome};
 
 /// Timeout for booting.
 const BOOT: Duration = Duration::from_secs(120);
-/// KVM boots in seconds; if KVM is present but does not work, the machine prints nothing.
+/// KVM boots in seconds. If KVM is present but does not work, the machine prints no line.
 const BOOT_BY_KVM: Duration = Duration::from_secs(20);
+/// Timeout between two tests.
 const PAUSE: Duration = Duration::from_secs(20);
 
 /// The host enforces a test's limit later than the guest, whose report has more information.
@@ -37,7 +38,7 @@ pub(super) enum Failure {
 }
 
 /// Settings of a run.
-pub(super) struct Manner<'a> {
+pub(super) struct Settings<'a> {
     pub(super) unpacked: &'a Path,
     pub(super) acceleration: Acceleration,
     pub(super) verbose: bool,
@@ -46,21 +47,21 @@ pub(super) struct Manner<'a> {
 }
 
 /// Runs a scenario.
-pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Failure> {
+pub(super) fn run(scenario: &Scenario, settings: &Settings<'_>) -> Result<Ended, Failure> {
     // In the system's folder for temporary files, since the path of a socket must be short.
     let folder = tempfile::Builder::new().prefix("farfield-rdma-").tempdir();
     let folder = folder.map_err(|error| Failure::Other(format!("temporary folder: {error}")))?;
     let archive = folder.path().join("initramfs");
-    image::write(scenario, manner.unpacked, &archive).map_err(Failure::Other)?;
-    let (kernel, _) = packages::kernel(manner.unpacked).map_err(Failure::Other)?;
+    image::write(scenario, settings.unpacked, &archive).map_err(Failure::Other)?;
+    let (kernel, _) = packages::kernel(settings.unpacked).map_err(Failure::Other)?;
     let mark = mark();
     let plan = Plan {
         kernel: &kernel,
         archive: &archive,
         folder: folder.path(),
-        acceleration: manner.acceleration,
+        acceleration: settings.acceleration,
         mark: &mark,
-        talkative: manner.verbose,
+        verbose: settings.verbose,
     };
     let (sender, events) = mpsc::channel();
     let started = Instant::now();
@@ -68,23 +69,27 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
     for (number, guest) in scenario.guests.iter().enumerate() {
         let peer = match guest.network {
             Network::Wire => scenario.guests.iter().find(|peer| peer.name != guest.name),
-            Network::Nowhere => None,
+            Network::Unconnected => None,
         };
         let machine = Machine::start(&plan, guest, peer, number, sender.clone()).map_err(Failure::Other)?;
-        watched.push(Watched::new(guest, machine, manner.acceleration));
+        watched.push(Watched::new(guest, machine, settings.acceleration));
     }
     let mut boot = Duration::ZERO;
     while watched.iter().any(Watched::is_awaited) {
         let now = Instant::now();
-        let next =
-            watched.iter().filter_map(|one| one.state.deadline()).min().unwrap_or(manner.end).min(manner.end);
+        let next = watched
+            .iter()
+            .filter_map(|one| one.state.deadline())
+            .min()
+            .unwrap_or(settings.end)
+            .min(settings.end);
         match events.recv_timeout(next.saturating_duration_since(now)) {
             Ok((number, event)) => {
-                if manner.verbose {
+                if settings.verbose {
                     show(watched[number].guest, &event);
                 }
-                if let Event::Tell(words) = &event {
-                    obey(words, &mut watched).map_err(Failure::Other)?;
+                if let Event::Request(words) = &event {
+                    execute(words, &mut watched).map_err(Failure::Other)?;
                 }
                 if event == Event::Ready {
                     boot = started.elapsed();
@@ -94,8 +99,8 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
                 for one in &mut watched {
-                    if now >= manner.end {
-                        one.lose("the whole run's time limit is over");
+                    if now >= settings.end {
+                        one.abort("the whole run's time limit is over");
                     } else if one.state.deadline().is_some_and(|deadline| deadline <= now) {
                         one.expire();
                     }
@@ -105,16 +110,16 @@ pub(super) fn run(scenario: &Scenario, manner: &Manner<'_>) -> Result<Ended, Fai
                 return Err(Failure::Other("all consoles have closed".to_owned()));
             }
         }
-        if let Some(one) = watched.iter().find(|one| matches!(one.state, State::NeverUp)) {
-            return Err(Failure::Boot(one.why_not_up()));
+        if let Some(one) = watched.iter().find(|one| matches!(one.state, State::BootFailed)) {
+            return Err(Failure::Boot(one.boot_failure()));
         }
     }
     let mut reports: Vec<Report> =
         watched.iter_mut().flat_map(|one| std::mem::take(&mut one.reports)).collect();
     // The cause of a failure may be in a service's output.
-    let said: String = watched.iter().filter(|one| one.is_service()).map(Watched::service_text).collect();
+    let printed: String = watched.iter().filter(|one| one.is_service()).map(Watched::service_text).collect();
     if let Some(failed) = reports.iter_mut().find(|report| !report.passed()) {
-        failed.printed.push_str(&said);
+        failed.printed.push_str(&printed);
     }
     Ok(Ended { reports, boot })
 }
@@ -149,7 +154,7 @@ enum State<M> {
     /// Off. Each of its tests has a report.
     Off,
     /// Off before it had booted.
-    NeverUp,
+    BootFailed,
 }
 
 impl<M> State<M> {
@@ -158,7 +163,7 @@ impl<M> State<M> {
         match self {
             Self::Booting { until, .. } | Self::Testing { until, .. } => Some(*until),
             Self::Ready { until, .. } => *until,
-            Self::Off | Self::NeverUp => None,
+            Self::Off | Self::BootFailed => None,
         }
     }
 }
@@ -177,7 +182,7 @@ impl<'a, M> Watched<'a, M> {
     /// Returns whether the run must wait for it.
     fn is_awaited(&self) -> bool {
         match self.state {
-            State::Booting { .. } | State::NeverUp => true,
+            State::Booting { .. } | State::BootFailed => true,
             State::Ready { .. } | State::Testing { .. } | State::Off => {
                 self.reports.len() < self.guest.tests().len()
             }
@@ -208,10 +213,10 @@ impl<'a, M> Watched<'a, M> {
                 self.printed.push_str(&line);
                 self.printed.push('\n');
             }
-            Event::Tell(_) => {}
-            Event::Broken(why) => self.lose(&why),
-            Event::Done => self.lose("the machine ended before all tests had run"),
-            Event::Closed => self.lose("the machine powered itself off"),
+            Event::Request(_) => {}
+            Event::Broken(why) => self.abort(&why),
+            Event::Done => self.abort("the machine ended before all tests had run"),
+            Event::Closed => self.abort("the machine powered itself off"),
         }
     }
 
@@ -221,7 +226,7 @@ impl<'a, M> Watched<'a, M> {
             State::Booting { machine, .. }
             | State::Ready { machine, .. }
             | State::Testing { machine, .. } => next(machine, self.guest),
-            off @ (State::Off | State::NeverUp) => off,
+            off @ (State::Off | State::BootFailed) => off,
         };
     }
 
@@ -238,36 +243,36 @@ impl<'a, M> Watched<'a, M> {
     fn expire(&mut self) {
         if let State::Testing { since, .. } = self.state {
             self.report(Outcome::TimedOut, since.elapsed());
-            self.lose("the test before it hangs");
+            self.abort("the test before it hangs");
         } else {
-            self.lose("the machine does not answer");
+            self.abort("the machine does not answer");
         }
     }
 
-    /// Powers the machine off; the remaining tests are lost for this reason.
-    fn lose(&mut self, why: &str) {
+    /// Powers the machine off and aborts the remaining tests, for this reason.
+    fn abort(&mut self, why: &str) {
         if let State::Testing { since, .. } = self.state {
-            self.report(Outcome::Lost(why.to_owned()), since.elapsed());
+            self.report(Outcome::Aborted(why.to_owned()), since.elapsed());
         }
         match self.state {
             State::Booting { .. } => {
-                self.state = State::NeverUp;
+                self.state = State::BootFailed;
                 self.printed.push_str(why);
             }
             State::Ready { .. } | State::Testing { .. } => {
                 self.state = State::Off;
                 let left = &self.guest.tests()[self.reports.len().min(self.guest.tests().len())..];
                 let why = format!("not run: {why}");
-                self.reports.extend(left.iter().map(|test| Report::lost(&test.name, &why)));
+                self.reports.extend(left.iter().map(|test| Report::aborted(&test.name, &why)));
             }
-            State::Off | State::NeverUp => {}
+            State::Off | State::BootFailed => {}
         }
     }
 
-    fn why_not_up(&self) -> String {
+    fn boot_failure(&self) -> String {
         let last = self.printed.lines().rev().find(|line| !line.trim().is_empty());
         let last = last.map_or("no output", str::trim);
-        format!("the machine {} did not come up: {last} (--verbose shows all)", self.guest.name)
+        format!("the machine {} did not boot: {last} (--verbose shows all output)", self.guest.name)
     }
 
     fn service_text(&self) -> String {
@@ -276,11 +281,11 @@ impl<'a, M> Watched<'a, M> {
 }
 
 /// Executes a test's request.
-fn obey<M>(words: &str, watched: &mut [Watched<'_, M>]) -> Result<(), String> {
+fn execute<M>(words: &str, watched: &mut [Watched<'_, M>]) -> Result<(), String> {
     let name = words.strip_prefix("off ").map(str::trim);
     let one = watched.iter_mut().find(|one| Some(one.guest.name) == name);
     let one = one.ok_or_else(|| format!("unknown request of a test: {words}"))?;
-    one.lose("it was powered off");
+    one.abort("it was powered off");
     Ok(())
 }
 
@@ -309,7 +314,7 @@ mod tests {
             limit: Duration::from_secs(60),
         };
         let role = Role::Tests(tests.iter().map(test).collect());
-        Guest { name: "alone", address: "10.0.0.1", network: Network::Nowhere, role }
+        Guest { name: "alone", address: "10.0.0.1", network: Network::Unconnected, role }
     }
 
     fn outcomes(watched: &Watched<'_, ()>) -> Vec<(String, Outcome)> {
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_goes_off_loses_its_tests() {
+    fn a_machine_that_powers_off_aborts_its_tests() {
         let guest = guest(&["one", "two"]);
         let mut watched = Watched::new(&guest, (), Acceleration::Tcg);
         watched.take(Event::Ready);
@@ -350,8 +355,8 @@ mod tests {
         watched.take(Event::Closed);
         let why = "the machine powered itself off";
         let expected = [
-            ("one".to_owned(), Outcome::Lost(why.to_owned())),
-            ("two".to_owned(), Outcome::Lost(format!("not run: {why}"))),
+            ("one".to_owned(), Outcome::Aborted(why.to_owned())),
+            ("two".to_owned(), Outcome::Aborted(format!("not run: {why}"))),
         ];
         assert_eq!(outcomes(&watched), expected);
         assert!(!watched.is_awaited() && watched.state.deadline().is_none());
@@ -373,7 +378,7 @@ mod tests {
         watched.expire();
         let expected = [
             ("one".to_owned(), Outcome::TimedOut),
-            ("two".to_owned(), Outcome::Lost("not run: the test before it hangs".to_owned())),
+            ("two".to_owned(), Outcome::Aborted("not run: the test before it hangs".to_owned())),
         ];
         assert_eq!(outcomes(&watched), expected);
     }
@@ -383,8 +388,8 @@ mod tests {
         let guest = guest(&["one"]);
         let mut watched = Watched::new(&guest, (), Acceleration::Kvm);
         watched.take(Event::Broken("no device".to_owned()));
-        assert!(matches!(watched.state, State::NeverUp));
-        assert!(watched.why_not_up().contains("no device") && watched.reports.is_empty());
+        assert!(matches!(watched.state, State::BootFailed));
+        assert!(watched.boot_failure().contains("no device") && watched.reports.is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | `RDMA_ADDRESS` | the device's own address |
 //! | `FARFIELD_REQUIRE` | `rdma`: a test of the library that does not find the device fails |
 //!
-//! and the functions of [`PRELUDE`]. Programs that a run brings along are on the path.
+//! and the functions of [`PRELUDE`]. The run's programs are on the path.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,8 +25,8 @@ fn test(name: &str, limit_s: u64, command: &str) -> Test {
     Test { name: name.to_owned(), command: command.to_owned(), limit: Duration::from_secs(limit_s) }
 }
 
-/// The fabrics' tests that `filter` selects. A filter that selects no test makes the program succeed, so one whose name contains
-/// `needed` must be among those that passed.
+/// The fabrics' tests that `filter` selects. The program succeeds if a filter selects no test. So a test whose name contains `needed` must
+/// have passed.
 fn library(program: &str, filter: &str, needed: &str) -> String {
     format!(
         "log=$(mktemp)\n{program} {filter} --test-threads 1 >\"$log\" 2>&1 || {{ cat \"$log\"; exit 1; }}\ncat \"$log\"\n\
@@ -34,7 +34,7 @@ fn library(program: &str, filter: &str, needed: &str) -> String {
     )
 }
 
-/// What runs on any one device. The last one takes the device away, so it runs in a machine of ours only.
+/// The tests for one device. The last one removes the device, so it runs only in a virtual machine.
 pub(super) fn single(in_machine: bool) -> Vec<Test> {
     let mut tests = vec![
         test("device", 20, DEVICE),
@@ -56,13 +56,13 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
     tests
 }
 
-/// What takes minutes, and runs only if it is asked for by name: 10,000 connections that fail take 12 to 40 ms each on an
-/// emulated processor.
+/// The tests that take minutes, and run only if they are named: each of 10,000 failing connections takes 12 to 40 ms on an emulated
+/// processor.
 pub(super) fn long() -> Vec<Test> {
     vec![test("connections", 900, &library(TESTS, "connections_that_fail", "leave_nothing_behind"))]
 }
 
-/// So many of them show a leak, too.
+/// Lets the test of failing connections make 1,000, which suffices to show a leak.
 fn few_connections(command: &str) -> String {
     format!("export FARFIELD_CONNECTIONS=1000\n{command}")
 }
@@ -102,8 +102,8 @@ pub(super) fn script(path: &Path, limit: Duration) -> Result<Test, String> {
     Ok(Test { name: "script".to_owned(), command: crate::workspace::read(path)?, limit })
 }
 
-/// Puts each test `times` times into the list, the second as `NAME.2` and so on, and `busy` processes beside each that compute
-/// until it has ended. The rounds follow each other, so a device that one test has taken away is missing in the next round.
+/// Repeats the list of tests `times` times, the second time as `NAME.2` and so on. Beside each test `busy` processes compute until it has
+/// ended. A device that a test has removed is missing in the next round.
 pub(super) fn repeat(tests: &mut Vec<Test>, times: u32, busy: u32) {
     let round = std::mem::take(tests);
     for number in 1..=times {
@@ -122,10 +122,10 @@ pub(super) fn repeat(tests: &mut Vec<Test>, times: u32, busy: u32) {
 /// A process that computes until the test has ended, however it ends.
 const BUSY: &str = "(while :; do :; done) & busy=\"$busy $!\"; trap 'kill $busy' EXIT\n";
 
-/// Tests on one machine, with a device on nothing.
+/// Tests on one machine, whose device is connected to no other.
 pub(super) fn alone(tests: Vec<Test>, programs: Vec<PathBuf>) -> Scenario {
     let guest =
-        Guest { name: "alone", address: "10.0.0.1", network: Network::Nowhere, role: Role::Tests(tests) };
+        Guest { name: "alone", address: "10.0.0.1", network: Network::Unconnected, role: Role::Tests(tests) };
     Scenario { name: "single", guests: vec![guest], programs }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_is_repeated_under_other_names_and_beside_what_computes() {
+    fn tests_are_repeated_under_other_names_beside_computing_processes() {
         let mut tests = vec![test("one", 1, "true"), test("two", 1, "true")];
         repeat(&mut tests, 2, 2);
         let names: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
@@ -143,23 +143,23 @@ mod tests {
         assert!(tests[3].command.ends_with("true"));
     }
 
-    /// The shell itself says whether the processes beside a test end with it.
+    /// Runs the shell with a test, and waits for the end of the computing processes.
     #[test]
-    fn what_computes_beside_a_test_ends_with_it() {
+    fn computing_processes_end_with_their_test() {
         let mut tests = vec![test("one", 1, "echo $busy; exit 3")];
         repeat(&mut tests, 1, 2);
         let ran = std::process::Command::new("sh").args(["-ec", &tests[0].command]).output().unwrap();
         assert_eq!(ran.status.code(), Some(3));
-        let said = String::from_utf8(ran.stdout).unwrap();
-        let processes: Vec<&str> = said.split_whitespace().collect();
+        let printed = String::from_utf8(ran.stdout).unwrap();
+        let processes: Vec<&str> = printed.split_whitespace().collect();
         assert_eq!(processes.len(), 2);
         for process in processes {
-            // One that has been told to end may take a moment.
-            let is_there = || {
+            // A process may end some time after its signal.
+            let is_alive = || {
                 let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
                 !state.is_empty() && !state.contains(") Z ")
             };
-            while is_there() {
+            while is_alive() {
                 std::thread::yield_now();
             }
         }

@@ -91,7 +91,7 @@ impl Pipes {
         self.answers.recv_timeout(patience).ok()
     }
 
-    /// Closes the process's standard input, by which it is told to end.
+    /// Closes the process's standard input: its command to end.
     pub(crate) fn close(&mut self) {
         self.requests = None;
     }

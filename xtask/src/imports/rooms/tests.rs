@@ -92,7 +92,7 @@ fn is_innocent(code: &str) {
 }
 
 #[test]
-fn what_is_no_import_passes() {
+fn code_without_imports_passes() {
     is_innocent("//! See [`crate::b::B`].\n/// Or [`B`](crate::b::B).\npub struct C;\n");
     is_innocent("#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}\n");
     is_innocent("#[test]\nfn t() { crate::b::item::make(); }\n");
@@ -147,7 +147,7 @@ fn a_facade_imports_nothing_and_its_users_import_the_definition() {
 }
 
 #[test]
-fn what_a_macro_makes_belongs_to_its_module() {
+fn items_of_an_expanded_macro_belong_to_its_module() {
     let a = ("a/mod.rs", "mod item;\npub use item::A;\n");
     let item = ("a/item.rs", "error_type! { pub struct A; }\nfn f(_: crate::b::B) {}\n");
     let found = breaches(&[ROOT, a, item, B, B_ITEM]);
@@ -155,7 +155,7 @@ fn what_a_macro_makes_belongs_to_its_module() {
 }
 
 #[test]
-fn a_facade_does_not_define_what_comes_from_outside() {
+fn a_facade_does_not_define_foreign_items() {
     let root = ("lib.rs", "mod a;\npub use std::sync::Arc;\nmod user;\n");
     let a = ("a/mod.rs", "pub struct A(crate::Arc<u8>);\n");
     let user = ("user.rs", "use crate::a::A;\n");
@@ -267,7 +267,7 @@ fn an_associated_function_is_where_its_block_is() {
 }
 
 #[test]
-fn a_module_and_a_function_of_one_name_are_told_apart() {
+fn a_module_and_a_function_of_one_name_are_distinguished() {
     let root = ("lib.rs", "mod a;\nmod b;\n");
     let a = ("a/mod.rs", "mod make;\npub use make::make;\n");
     let make = ("a/make.rs", "use crate::b::B;\npub fn make() -> B { B }\n");
@@ -295,7 +295,7 @@ fn a_program_imports_the_library_beside_it() {
 }
 
 #[test]
-fn files_of_one_room_are_told_apart_where_files_count() {
+fn files_of_one_room_are_distinguished_where_files_count() {
     let files = [
         ("x/src/lib.rs", "mod a;\nmod b;\n"),
         ("x/src/a.rs", "use crate::b::B;\npub struct A;\n"),

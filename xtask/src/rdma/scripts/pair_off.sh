@@ -1,7 +1,7 @@
 # The memory node's machine loses power without a message to the client, which must detect it by its timeout.
 code=0
 began=$(date +%s)
-(sleep 3; tell off server) &
+(sleep 3; request off server) &
 FARFIELD_STALL=500ms timeout 40 intset --structure lazy-list --threads 2 --tasks 4 --num-ops 10000000 \
     --cluster "rdma://10.0.0.1:7001?timeout=3s" >/dev/null 2>error.txt || code=$?
 took=$(($(date +%s) - began))

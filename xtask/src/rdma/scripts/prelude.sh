@@ -67,6 +67,6 @@ refuses() {
     echo "refused: $(cat refusal.txt)"
 }
 
-tell() {
-    echo "@@$FARFIELD_MARK tell $*"
+request() {
+    echo "@@$FARFIELD_MARK request $*"
 }
