@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::thread;
 
 use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 
 use farfield_soak::mutants;
@@ -16,32 +17,31 @@ use farfield_testing::Faults;
 const MOST_SEEDS: u64 = 100_000_000;
 
 /// Soak the example structures in the simulator, and hunt planted bugs.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "soak", version)]
 struct Flags {
     /// Seeds to run, the last excluded
     #[arg(long, value_name = "FROM..TO", default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
-    /// Structure to soak: `lazy-list`, `lazy-list-naive`, `harris-list`, `hash-set`, `treiber-stack`, `ms-queue`, `register`,
-    /// or `all`
-    #[arg(long, default_value = "all")]
-    structure: String,
-    /// Run seeds until each planted bug of the structure is detected; with `all`, also those of the runtime
+    /// Structure to soak; by default all
+    #[arg(long, value_parser = structure())]
+    structure: Option<Structure>,
+    /// Run seeds until each planted bug of the structure is detected; by default those of all structures and of the runtime
     #[arg(long, conflicts_with_all = ["seed", "faults", "bug"])]
     planted: bool,
-    /// Print the table of planted bugs instead
+    /// With --planted: print the table of planted bugs instead
     #[arg(long, requires = "planted")]
     list: bool,
     /// Soak the structure with this planted bug
-    #[arg(long, value_name = "NAME", conflicts_with = "structure")]
-    bug: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with = "structure", value_parser = bug(), hide_possible_values = true)]
+    bug: Option<Subject>,
     /// Let compute nodes die and links be cut
     #[arg(long)]
     faults: bool,
     /// Seeds to run in parallel (default: the number of processors)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=4096))]
     jobs: Option<u64>,
-    /// Most runs whose histories may be too hard to check
+    /// Number of runs that may have undecided histories: the search for a linearization has reached its limit
     #[arg(long, value_name = "RUNS", default_value_t = 0)]
     most_undecided: u64,
     /// Run this seed of the structure and print its trace
@@ -97,7 +97,7 @@ impl Args {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refused::Help(error.to_string()),
             _ => Refused::Mistake(one_line(&error.to_string())),
         })?;
-        let task = task(&flags).map_err(Refused::Mistake)?;
+        let task = task(&flags)?;
         let jobs = match flags.jobs {
             Some(jobs) => jobs as usize,
             None => thread::available_parallelism().map_or(1, usize::from),
@@ -107,43 +107,32 @@ impl Args {
     }
 }
 
-fn task(flags: &Flags) -> Result<Task, String> {
-    let structures = structures(&flags.structure)?;
-    let subjects: Vec<Subject> = match &flags.bug {
-        Some(bug) => vec![with_bug(bug)?],
-        None => structures.iter().map(|structure| Subject::real(*structure)).collect(),
-    };
-    Ok(match (flags.seed, subjects.as_slice()) {
-        (Some(seed), [subject]) => Task::Replay { subject: *subject, seed },
-        (Some(seed), _) => return Err(format!("--seed {seed} needs a --structure to replay it on")),
-        _ if flags.planted => {
-            let subjects =
-                mutants::planted().filter(|subject| structures.contains(&subject.structure)).collect();
-            let is_all = structures.len() == Structure::ALL.len();
-            let of_runtime =
-                PLANTED_IN_RUNTIME.iter().filter(|bug| is_all && bug.structure.is_none()).collect();
-            let bugs = Bugs { subjects, of_runtime };
-            if flags.list { Task::List(bugs) } else { Task::Hunt(bugs) }
-        }
-        _ => Task::Soak(subjects),
-    })
-}
-
-fn structures(name: &str) -> Result<Vec<Structure>, String> {
-    let named: Vec<_> =
-        Structure::ALL.into_iter().filter(|structure| name == "all" || name == structure.name()).collect();
-    if named.is_empty() {
-        let known = Structure::ALL.map(Structure::name).join(", ");
-        return Err(format!("--structure {name} is none of all, {known}"));
+fn task(flags: &Flags) -> Result<Task, Refused> {
+    let is_selected = |structure: Structure| flags.structure.is_none_or(|only| only == structure);
+    if flags.planted {
+        let subjects = mutants::planted().filter(|subject| is_selected(subject.structure)).collect();
+        let is_all = flags.structure.is_none();
+        let of_runtime = PLANTED_IN_RUNTIME.iter().filter(|bug| is_all && bug.structure.is_none()).collect();
+        let bugs = Bugs { subjects, of_runtime };
+        return Ok(if flags.list { Task::List(bugs) } else { Task::Hunt(bugs) });
     }
-    Ok(named)
+    let subject = flags.bug.or(flags.structure.map(Subject::real));
+    match (flags.seed, subject) {
+        (Some(seed), Some(subject)) => Ok(Task::Replay { subject, seed }),
+        (Some(seed), None) => Err(Refused::Mistake(format!("--seed {seed} needs --structure or --bug"))),
+        (None, Some(subject)) => Ok(Task::Soak(vec![subject])),
+        (None, None) => Ok(Task::Soak(Structure::ALL.map(Subject::real).to_vec())),
+    }
 }
 
-fn with_bug(name: &str) -> Result<Subject, String> {
-    mutants::planted().find(|subject| subject.name() == name).ok_or_else(|| {
-        let known: Vec<_> = mutants::planted().map(|subject| subject.name()).collect();
-        format!("--bug {name} is none of {}", known.join(", "))
-    })
+fn structure() -> impl TypedValueParser<Value = Structure> {
+    let known = PossibleValuesParser::new(Structure::ALL.map(Structure::name));
+    known.try_map(|name| Structure::ALL.into_iter().find(|one| one.name() == name).ok_or("unknown"))
+}
+
+fn bug() -> impl TypedValueParser<Value = Subject> {
+    let known = PossibleValuesParser::new(mutants::planted().map(|subject| subject.name()));
+    known.try_map(|name| mutants::planted().find(|subject| subject.name() == name).ok_or("unknown"))
 }
 
 /// A range such as `0..1000`.
@@ -240,7 +229,7 @@ mod tests {
             ("--seed 3", "--seed 3"),
             ("--seed 3 --seeds 0..9 --structure ms-queue", "--seeds"),
             ("--seed 3 --planted", "--planted"),
-            ("--structure tree", "tree"),
+            ("--structure tree", "treiber-stack"),
             ("--bug bear", "bear"),
             ("--jobs 0", "--jobs"),
             ("--colour red", "--colour"),

@@ -28,5 +28,4 @@ pub mod planted_runtime;
 pub mod register;
 pub mod soak;
 pub mod structures;
-
 pub mod subject;

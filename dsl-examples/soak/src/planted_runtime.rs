@@ -38,7 +38,7 @@ pub struct PlantedInRuntime {
 pub enum Program {
     /// Objects are replaced and retired while others read them.
     Replace,
-    /// Objects are retired whose locks are released without waiting.
+    /// Locks are released without waiting, and their objects are retired.
     Release,
     /// `Versioned` values are written and read.
     Values,
@@ -48,7 +48,7 @@ pub enum Program {
     Impatience,
     /// Locks are taken and released over links that are cut.
     Cuts,
-    /// Several threads make the same roots; some drop their claims in flight.
+    /// Several threads create the same roots; some drop their claims in flight.
     Names,
     /// Threads meet at barriers until one dies.
     Meetings,
@@ -110,13 +110,13 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
     planted(
         Plant::SingleLook,
         "a reader finds the same version before and after the value",
-        "a write in between is not noticed",
+        "a write in between is not detected",
         Values,
     ),
     planted(
         Plant::QuietWriter,
         "the version is odd while the value changes",
-        "a reader that begins and ends during a write does not notice it",
+        "a reader that begins and ends during a write does not detect it",
         Values,
     ),
     planted(
@@ -141,7 +141,7 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
     planted(
         Plant::KeptAttempt,
         "an acquisition that is dropped in flight is undone",
-        "its thread holds the lock for ever, without a lock guard",
+        "its thread holds the lock forever, without a lock guard",
         Impatience,
     ),
     planted(
@@ -159,13 +159,13 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
     planted(
         Plant::KeptName,
         "a name whose claim is dropped in flight is released",
-        "others wait for a root that no thread makes",
+        "other threads wait for a root that no thread creates",
         Names,
     ),
     planted(
         Plant::SharedName,
         "exactly one of several claims of a name succeeds",
-        "two threads each make a root, and use different ones",
+        "two threads each create a root, and use different ones",
         Names,
     ),
     planted(
@@ -207,7 +207,7 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
     planted(
         Plant::SweepButOne,
         "a sweep after the last death frees all lost memory",
-        "some memory of each dead process is lost for ever",
+        "some memory of each dead process is lost",
         Shelves,
     ),
 ];
@@ -217,7 +217,7 @@ impl PlantedInRuntime {
         Self { structure: Some((structure, check)), ..self }
     }
 
-    /// Runs a seed of the program; returns the finding, except that the time limit was exceeded.
+    /// Runs a seed of the program; returns the finding, unless it is that the time limit was exceeded.
     pub fn find(&self, seed: u64) -> Option<Error> {
         let error = self.program.run(seed, self.plant).err()?;
         let is_late = matches!(&error, Error::Simulation(found) if found.finding == Finding::OutOfTime);
@@ -256,7 +256,7 @@ impl Program {
             Values => cluster.run(4, values).map(drop),
             Accounts => accounts_of_mortals(&cluster, seed),
             Impatience => cluster.run(3, impatience).map(drop),
-            // A thread that can not join returns this error.
+            // A thread that can not join the run returns this error.
             Cuts => match cluster.run(3, cuts) {
                 Ok(_) | Err(Error::NodeUnreachable(_)) => Ok(()),
                 Err(error) => Err(error),
@@ -316,7 +316,7 @@ fn slot(ct: &ComputeThread, shelf: RemotePtr<Shelf>, slots: usize) -> Result<Pla
 }
 
 async fn check(g: &Guard<'_>, item: Shared<'_, Item>) -> Result<()> {
-    expect(item.magic().read(g).await? == MAGIC, "an item is used for something else")
+    expect(item.magic().read(g).await? == MAGIC, "the memory of an item was reused")
 }
 
 /// Retires the items of the shelf, when all threads are done.
@@ -446,7 +446,7 @@ async fn accounts(ct: &ComputeThread) -> Result<()> {
     tasks.await.map(drop)
 }
 
-/// One thread dies just after its link is cut: chains in flight arrive when the link heals.
+/// Runs `accounts`. One thread dies just after its link is cut: chains in flight arrive when the link heals.
 fn accounts_of_mortals(cluster: &Cluster, seed: u64) -> Result<()> {
     if let Some(simulation) = cluster.simulation() {
         let (mortal, chains) = ((seed % 4) as usize, 5 + seed * 37 % 90);
@@ -512,7 +512,7 @@ async fn names(ct: &ComputeThread) -> Result<()> {
         };
         if ct.random_chance(0.5) {
             let nanoseconds = ct.random_range(0..9000);
-            // This closure allocates nothing: a program must free an object that it makes for a claim it drops.
+            // This closure does not allocate: a program must free an object that it creates for a claim it drops.
             let claim = ct.root_or_init(name, async || -> Result<RemotePtr<Counter>> {
                 Err(Error::other("the claim is abandoned"))
             });
@@ -580,7 +580,7 @@ async fn take<'g>(g: &'g Guard<'_>, shelf: RemotePtr<Shelf>) -> Result<Option<Sh
     Ok(Some(item))
 }
 
-/// Links an item that this thread has unlinked into an empty slot. If three attempts fail, retires it and puts its child.
+/// Links an item that this thread has unlinked into an empty slot. If three attempts fail, retires it and links its child instead.
 async fn put(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> Result<()> {
     check(g, item).await?;
     for _ in 0..3 {
@@ -592,7 +592,7 @@ async fn put(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> 
     give_up(g, shelf, item).await
 }
 
-/// Retires an item, and links its child into a random slot. The mark keeps other threads from adding another child.
+/// Retires an item, and links its child into a random slot. A mark prevents other threads from adding another child.
 async fn give_up(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> Result<()> {
     let child = loop {
         let child = item.child().load(g).await?;
@@ -615,7 +615,7 @@ async fn keep(ct: &ComputeThread, shelf: RemotePtr<Shelf>, held: Held<Item>) -> 
     put(g, shelf, held.as_ptr().shared(g)).await
 }
 
-/// A step of a thread, and a pause.
+/// Performs a step, and pauses.
 async fn work(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     step(ct, shelf).await?;
     dawdle(ct).await;
@@ -696,7 +696,7 @@ async fn shift(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     g.sched_reclaim(item).await
 }
 
-/// The first thread of a process, which its keeper shares, makes items. The second holds an item while it sleeps.
+/// The first thread of a process, which also runs the keeper, creates items. The second holds an item while it sleeps.
 async fn hoard(ct: &ComputeThread, shelf: RemotePtr<Shelf>) -> Result<()> {
     if ct.index().is_multiple_of(2) {
         let g = &ct.pin();

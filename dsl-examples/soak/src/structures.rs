@@ -1,7 +1,7 @@
 //! The structures that the processes of the crash test and the corruption test share: two sets, a stack, a queue, and records.
 //!
 //! Each process has its own handles, [`Structures`]. An operation consists of a target, a verb and a key, and returns at most 62 bits, so
-//! logs and the judge need one format only.
+//! all operations have one log format.
 
 use farfield::prelude::*;
 use farfield::{ComputeThread, Error};

@@ -78,7 +78,7 @@ impl Workload for model::register::Register {
     }
 }
 
-/// The value that is put in before all values are taken out. No client puts it in.
+/// The value that is inserted before all values are removed. No client inserts it.
 const LAST_VALUE: u64 = 0;
 
 impl<D: Discipline> Workload for Values<D> {

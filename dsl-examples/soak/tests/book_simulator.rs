@@ -91,8 +91,9 @@ fn the_book_shows_how_the_test_fails() {
     let lines = failure();
     let (failed, trace) = (line(&lines, "assertion"), line(&lines, "what happened under seed"));
     let (url, replay) = (line(&lines, "on cluster"), line(&lines, "to replay it"));
-    let told = [&lines[failed..failed + 3], &lines[trace..=trace], &["...".to_owned()], &lines[url..=replay]];
-    shown("assertion.txt", &format!("{}\n", told.concat().join("\n")));
+    let quoted =
+        [&lines[failed..failed + 3], &lines[trace..=trace], &["...".to_owned()], &lines[url..=replay]];
+    shown("assertion.txt", &format!("{}\n", quoted.concat().join("\n")));
 }
 
 /// The first seed that fails, and the part of its trace that the book shows.
@@ -107,10 +108,10 @@ fn the_book_shows_what_the_test_prints() {
     let writes = trace.lines().enumerate().skip(first_search);
     let mut writes = writes.filter(|(_, line)| line.contains("Node.next := ")).map(|(number, _)| number);
     let last = writes.nth(1).expect("two links are written");
-    let told: Vec<&str> = trace.lines().take(last + 1).skip(first_search).collect();
-    shown("trace.txt", &format!("{head_of}:\n{}\n", told.join("\n")));
+    let excerpt: Vec<&str> = trace.lines().take(last + 1).skip(first_search).collect();
+    shown("trace.txt", &format!("{head_of}:\n{}\n", excerpt.join("\n")));
 
-    // What the page says of the trace is in it.
+    // The page quotes only lines of the trace.
     let page =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src/simulator.md"));
     let page = page.unwrap();
@@ -121,7 +122,7 @@ fn the_book_shows_what_the_test_prints() {
     assert!(quoted.len() >= 4, "{quoted:?}");
     for code in quoted {
         assert!(
-            told.iter().any(|line| line.contains(code)),
+            excerpt.iter().any(|line| line.contains(code)),
             "the page quotes `{code}`, which is not in the trace"
         );
     }
@@ -155,7 +156,7 @@ fn a_pointer_that_outlives_its_object_is_found() {
         ct.delete(tallies).await?;
         tallies.read(&ct.pin()).await.map(drop)
     });
-    let Err(Error::Simulation(found)) = run else { panic!("nothing was found") };
+    let Err(Error::Simulation(found)) = run else { panic!("the simulator has no finding") };
     assert_eq!(found.finding, Finding::UseAfterFree);
     shown("use_after_free.txt", &format!("error: {found}\n"));
 }

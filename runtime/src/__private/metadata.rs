@@ -19,6 +19,8 @@ const MOST_PAGES: usize = 64;
 /// The limit for the words of a list of candidates, and of a description.
 const MOST_WORDS: u64 = 1024;
 const WORD: u64 = WORD_BYTES as u64;
+/// The kind of the words of a list of candidates.
+const LIST: &str = "list of candidates";
 
 /// A word of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,13 @@ pub struct Metadata {
     pub kind: &'static str,
     /// The word's address.
     pub at: Address,
+}
+
+impl Metadata {
+    /// Returns whether the word belongs to a sweep's list of candidates.
+    pub fn is_of_list(&self) -> bool {
+        self.kind == LIST
+    }
 }
 
 /// The locations of metadata in the segments of a cluster.
@@ -115,7 +124,7 @@ impl Map {
         }
         let list = Address::from_bits(look(control::own_list_of_candidates()));
         if self.is_inside(list, MOST_WORDS * WORD) {
-            words.extend(range("list of candidates", list..list.add(MOST_WORDS * WORD)));
+            words.extend(range(LIST, list..list.add(MOST_WORDS * WORD)));
         }
         for index in 0..DIRECTORY_ENTRIES {
             let at = Entry::description(control::directory(index));

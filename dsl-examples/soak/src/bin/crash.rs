@@ -10,8 +10,8 @@ use clap::{Parser, Subcommand};
 use farfield::{Cluster, Error, Result};
 use farfield_soak::crash::{judge, work};
 
-/// How often the watch runs its thread when no line arrives.
-const LOOK: Duration = Duration::from_millis(2);
+/// Period at which the watch runs its thread while no line arrives.
+const POLL: Duration = Duration::from_millis(2);
 
 /// The processes of the crash test.
 #[derive(Parser)]
@@ -37,7 +37,7 @@ enum Role {
         /// The cluster's URL
         cluster: String,
     },
-    /// Tell all processes to stop
+    /// Stop all processes
     Stop {
         /// The cluster's URL
         cluster: String,
@@ -74,7 +74,7 @@ fn watch(url: &str) -> Result<()> {
         loop {
             // A thread that never runs would delay the reclamation of dead processes' memory.
             ct.yield_now().await;
-            match asked.recv_timeout(LOOK) {
+            match asked.recv_timeout(POLL) {
                 Ok(line) => drop(line.map_err(Error::other)?),
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -1,9 +1,9 @@
 //! Cases of the corruption test: which word is corrupted, and its new value.
 //!
 //! A case depends on the seed, its number and the contents of memory at that moment. Of four consecutive cases
-//! - two take the next words at fixed places, in an order that the seed shuffles: each word is taken within twice as many cases;
-//! - one takes a word in use: not 0, at a fixed place, or of a page, a list or a description;
-//! - one takes a word of a chunk in use, not 0 if one is found quickly.
+//! - two take the next words at fixed addresses, in an order that the seed shuffles: each word is taken within twice as many cases;
+//! - one takes a word in use: not 0, at a fixed address, or of a page, a list or a description;
+//! - one takes a word of a chunk in use, not 0 if one is found in [`ATTEMPTS`] attempts.
 
 use std::fmt;
 
@@ -40,11 +40,11 @@ impl fmt::Display for Case {
 }
 
 /// Number of words of chunks that are tried to find one that is not 0.
-const LOOKS: u32 = 16;
+const ATTEMPTS: u32 = 16;
+/// The kind of words of chunks.
 const HEAP: &str = "heap";
-const LIST: &str = "list of candidates";
 
-/// The word of a case, and its new value.
+/// Draws the word of a case, and its new value.
 pub fn case(memory: &Memory, seed: u64, number: u64) -> Case {
     let mut rng = SmallRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let fixed = memory.map().fixed();
@@ -64,11 +64,11 @@ pub fn case(memory: &Memory, seed: u64, number: u64) -> Case {
     Case { kind: chosen.kind, name, at: chosen.at, old, new, how }
 }
 
-/// As [`case`], for a word of a sweep's list of candidates; none while there is no list.
+/// As [`case`], for a word of a sweep's list of candidates. `None` while there is no list.
 pub fn case_of_list(memory: &Memory, seed: u64, number: u64) -> Option<Case> {
     let mut rng = SmallRng::seed_from_u64(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let found = memory.map().found(&|at| memory.word(at));
-    let list: Vec<Metadata> = found.into_iter().filter(|word| word.kind == LIST).collect();
+    let list: Vec<Metadata> = found.into_iter().filter(Metadata::is_of_list).collect();
     // The head and the first block ranges, or any word.
     let most = if rng.random() { list.len().min(8) } else { list.len().min(256) };
     let chosen = *list[..most].choose(&mut rng)?;
@@ -77,7 +77,7 @@ pub fn case_of_list(memory: &Memory, seed: u64, number: u64) -> Option<Case> {
     Some(Case { kind: chosen.kind, name: String::new(), at: chosen.at, old, new, how })
 }
 
-/// A word that is not 0. Its kind is drawn first, since some kinds have few words.
+/// Draws a word that is not 0. The kind is drawn first, since some kinds have few words.
 fn in_use(memory: &Memory, fixed: &[Metadata], rng: &mut SmallRng) -> Metadata {
     let found = memory.map().found(&|at| memory.word(at));
     let used: Vec<Metadata> =
@@ -90,11 +90,11 @@ fn in_use(memory: &Memory, fixed: &[Metadata], rng: &mut SmallRng) -> Metadata {
     of_kind.choose(rng).copied().unwrap_or(fixed[0])
 }
 
-/// A word of a chunk in use; none if there is none.
+/// Draws a word of a chunk in use. `None` if no chunk is in use.
 fn of_heap(memory: &Memory, rng: &mut SmallRng) -> Option<Metadata> {
     let chunks = memory.map().heap(&|at| memory.word(at));
     let mut at = Address::NULL;
-    for _ in 0..LOOKS {
+    for _ in 0..ATTEMPTS {
         let chunk = chunks.choose(rng)?;
         let words = (chunk.end.bits() - chunk.start.bits()) / 8;
         at = chunk.start.add(rng.random_range(0..words) * 8);
@@ -105,7 +105,7 @@ fn of_heap(memory: &Memory, rng: &mut SmallRng) -> Option<Metadata> {
     Some(Metadata { kind: HEAP, at })
 }
 
-/// A new value that differs from the old one.
+/// Draws a new value that differs from the old one.
 fn corrupted(memory: &Memory, word: Metadata, old: u64, rng: &mut SmallRng) -> (u64, &'static str) {
     loop {
         let (new, how) = draw(memory, word, old, rng);

@@ -4,7 +4,7 @@
 //!
 //! | command | effect | answer |
 //! |---|---|---|
-//! | `occupy` | gives all records in the control block to the first process, so that other processes get records on pages | `occupied` |
+//! | `occupy` | assigns all records in the control block to the first process, so that other processes get records on pages | `occupied` |
 //! | `case K` | corrupts the word of case `K`, if it is of the selected kind | kind, address, old and new value, how, and the word's name; or `other` |
 //! | `list K` | waits until a sweep has made a list of candidates, and corrupts a word of it; after a timeout, as `case K` | the same |
 //! | `restore` | restores the word if it still has the corrupted value | `restored` or `changed` |
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 use super::cases;
 use super::memory::Memory;
 
-/// Timeout and period of the wait for a list of candidates, which exists for some ticks of keepers.
-const PATIENCE: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_micros(500);
+/// Timeout and polling period of the wait for a list of candidates, which exists for some ticks of keepers.
+const TIMEOUT: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_micros(500);
 
 /// Waits for a list of candidates until the timeout.
 fn of_list(memory: &Memory, seed: u64, number: u64) -> Option<cases::Case> {
     let began = Instant::now();
     loop {
         let case = cases::case_of_list(memory, seed, number);
-        if case.is_some() || began.elapsed() > PATIENCE {
+        if case.is_some() || began.elapsed() > TIMEOUT {
             return case;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory of a cluster, accessed by a process that is no member.
 //!
 //! A [`Memory`] is the file that the memory node has open, found through the node's process id in `/proc`. Words are read and written in
-//! that file, whatever far memory contains, and without the cluster's knowledge.
+//! that file directly, without a connection to the cluster. So corrupt memory does not affect it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -67,7 +67,7 @@ impl Memory {
         self.file.write_all_at(&word.to_le_bytes(), self.map.place(at))
     }
 
-    /// Gives every record of the control block to the first process, before any process registers: later ones get records on pages.
+    /// Assigns every record of the control block to the first process, before any process registers. Later processes get records on pages.
     pub(super) fn occupy_records(&self) -> io::Result<()> {
         // The state of a record is its process's number plus one.
         self.map.records().try_for_each(|record| self.set(record, 2))?;

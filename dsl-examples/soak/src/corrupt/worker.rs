@@ -1,8 +1,8 @@
 //! A member that operates on all structures while its far memory is corrupted.
 //!
-//! It obeys its standard input, not far memory. For each line it prints the number of operations done; when the input ends it drops its
-//! futures and stops. So it ends if every operation yields now and then, as all waits do. An operation that neither ends nor yields is a
-//! bug of the runtime: the test calls it a hang.
+//! Its standard input controls it, not far memory. For each line it prints the number of completed operations. When the input ends it drops
+//! its futures and stops. So it ends if every operation yields repeatedly, as all waits do. An operation that neither ends nor yields is a
+//! bug of the runtime, which the test reports as a hang.
 
 use std::future::poll_fn;
 use std::io::{BufRead, Write};
@@ -52,14 +52,14 @@ struct Progress {
 /// Those of the cluster and of the structures: far memory may be corrupt.
 pub fn run(url: &str, seed: u64) -> Result<()> {
     let progress = Arc::new(Progress::default());
-    let told = Arc::clone(&progress);
+    let shared = Arc::clone(&progress);
     std::thread::spawn(move || {
         for _ in std::io::stdin().lock().lines().map_while(std::io::Result::ok) {
             let mut out = std::io::stdout().lock();
-            let _ = writeln!(out, "{}", told.operations.load(Ordering::Relaxed));
+            let _ = writeln!(out, "{}", shared.operations.load(Ordering::Relaxed));
             let _ = out.flush();
         }
-        told.is_over.store(true, Ordering::Relaxed);
+        shared.is_over.store(true, Ordering::Relaxed);
     });
     Cluster::connect(url)?.run(THREADS, async |ct| {
         let mut work = pin!(work(ct, seed, &progress));

@@ -1,4 +1,4 @@
-//! Judges the structures, the memory and the logs after processes were killed.
+//! Checks the structures, the memory and the logs after processes were killed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub struct Verdict {
     pub reachable_bytes: u64,
 }
 
-/// Tells the processes to stop.
+/// Sets the flag that stops the processes.
 ///
 /// # Errors
 /// Those of the cluster.
@@ -38,7 +38,7 @@ pub fn stop(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the blocks of some objects. Up to 512 bytes, the size classes are the multiples of 8 from 16 on.
+/// The block bytes of a number of objects. Up to 512 bytes, the size classes are the multiples of 8 from 16 on.
 fn bytes_of<T: Remote>(objects: usize) -> u64 {
     (T::SIZE.max(16) * objects) as u64
 }
@@ -46,7 +46,7 @@ fn bytes_of<T: Remote>(objects: usize) -> u64 {
 /// The calls on each key of each structure.
 type Histories = BTreeMap<(Target, u64), Vec<Call>>;
 
-/// Judges everything, when all processes have ended.
+/// Checks the structures, the memory and the logs when all processes have ended.
 ///
 /// # Errors
 /// Those of the cluster, and of the logs.
@@ -66,7 +66,7 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         let (mut verdict, mut histories) = (verdict.clone(), histories.clone());
         let all = Structures::attach(ct).await?;
         all.lazy.recover(ct).await?;
-        look_at_all(&all, &mut histories, ct).await?;
+        observe_all(&all, &mut histories, ct).await?;
         // The iterators detect nodes that are locked, marked or misplaced.
         let lists = [("lazy list", all.lazy.iter(ct).await), ("Harris list", all.harris.iter(ct).await)];
         // The control words; each list and its sentinels; the stack; the queue and its dummy.
@@ -102,7 +102,7 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
 }
 
 /// Looks up every key, reads every record, and removes all values: the final contents are part of the history.
-async fn look_at_all(all: &Structures, histories: &mut Histories, ct: &ComputeThread) -> Result<()> {
+async fn observe_all(all: &Structures, histories: &mut Histories, ct: &ComputeThread) -> Result<()> {
     for target in Target::ALL {
         let has_values = matches!(target, Target::Stack | Target::Queue);
         let operation = if has_values { Operation::Remove } else { Operation::Get };

@@ -1,8 +1,8 @@
 //! A process's log: the invocation and return of each operation, numbered in the history of all processes.
 //!
 //! An entry is 16 bytes: the event's number, and the operation or result. It is written immediately, so it survives a kill. An invocation
-//! is written before the operation begins, and a return after it has returned. So an operation without a return may have taken effect or
-//! not.
+//! is written before the operation begins, and a return after the operation has returned. So an operation without a return may have taken
+//! effect or not.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -84,24 +84,24 @@ pub fn read(path: &Path) -> io::Result<Vec<(Target, u64, Call)>> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
     let mut calls: Vec<(Target, u64, Call)> = Vec::new();
-    let strange = || io::Error::other(format!("{}: the log is malformed", path.display()));
+    let malformed = || io::Error::other(format!("{}: the log is malformed", path.display()));
     for entry in bytes.as_chunks::<16>().0 {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| entry[at + byte]));
         let (event, what) = (word(0), word(8));
         if what & RETURN != 0 {
-            let (_, _, last) = calls.last_mut().ok_or_else(strange)?;
+            let (_, _, last) = calls.last_mut().ok_or_else(malformed)?;
             if last.returned.is_some() || event <= last.invoked {
-                return Err(strange());
+                return Err(malformed());
             }
             last.returned = Some((event, what & !RETURN));
             continue;
         }
-        let target = *Target::ALL.get((what >> TARGET_SHIFT) as usize).ok_or_else(strange)?;
+        let target = *Target::ALL.get((what >> TARGET_SHIFT) as usize).ok_or_else(malformed)?;
         let operation = match what >> OPERATION_SHIFT & 3 {
             0 => Operation::Get,
             1 => Operation::Insert,
             2 => Operation::Remove,
-            _ => return Err(strange()),
+            _ => return Err(malformed()),
         };
         calls.push((target, what & KEYS, Call { operation, invoked: event, returned: None }));
     }

@@ -1,4 +1,4 @@
-//! The crash test: processes are killed, and the structures, the memory and the logs are judged.
+//! The crash test: processes are killed, and the structures, the memory and the logs are checked.
 //!
 //! | module | contents |
 //! |---|---|
@@ -13,7 +13,6 @@
 
 pub mod judge;
 pub mod log;
-
 pub mod register;
 pub mod sequence;
 pub mod set;

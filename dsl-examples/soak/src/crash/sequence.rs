@@ -78,8 +78,9 @@ pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
     if let Some(event) = out_of_order {
         return Err(format!("event {event} removes a value out of order"));
     }
-    found_empty(&lives, &empty)
-        .map_or(Ok(()), |event| Err(format!("event {event} finds the structure empty, which it is not")))
+    found_empty(&lives, &empty).map_or(Ok(()), |event| {
+        Err(format!("event {event} finds the structure empty, but it contains values"))
+    })
 }
 
 /// Queue: the event that removes a value although another was inserted before it and is removed after it.

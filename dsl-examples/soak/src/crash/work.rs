@@ -10,7 +10,7 @@ use super::log::{Log, value_of};
 use crate::structures::{HALF, Operation, Structures, Target};
 
 /// Number of operations between two checks of the stop flag.
-const OPERATIONS_PER_LOOK: u32 = 16;
+const OPERATIONS_PER_CHECK: u32 = 16;
 
 /// Operates and logs its operations. Half of them insert; the others remove, or read a record.
 ///
@@ -23,7 +23,7 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
         let all = Structures::attach(ct).await?;
         let mut rng = SmallRng::seed_from_u64(seed);
         while all.control.stop().load(ct).await? == 0 {
-            for _ in 0..OPERATIONS_PER_LOOK {
+            for _ in 0..OPERATIONS_PER_CHECK {
                 let target = Target::ALL[rng.random_range(0..Target::ALL.len())];
                 let other = if target == Target::Records { Operation::Get } else { Operation::Remove };
                 let operation = if rng.random() { Operation::Insert } else { other };

@@ -50,8 +50,8 @@ pub trait Discipline {
 
     /// Removes the next value. New values are inserted at the back.
     fn take(values: &mut VecDeque<u64>) -> Option<u64>;
-    /// Returns whether the two fates contradict the order, if the second value was inserted behind the first.
-    fn is_in_the_way(there: Fate, new: Fate) -> bool;
+    /// Returns whether the two fates contradict the order, if the second value was inserted after the first.
+    fn is_contradicted(earlier: Fate, later: Fate) -> bool;
 }
 
 /// Values with an order of removal.
@@ -79,8 +79,8 @@ impl Discipline for LastFirst {
         values.pop_back()
     }
 
-    fn is_in_the_way(there: Fate, new: Fate) -> bool {
-        there.is_before(new)
+    fn is_contradicted(earlier: Fate, later: Fate) -> bool {
+        earlier.is_before(later)
     }
 }
 
@@ -91,8 +91,8 @@ impl Discipline for FirstFirst {
         values.pop_front()
     }
 
-    fn is_in_the_way(there: Fate, new: Fate) -> bool {
-        new.is_before(there)
+    fn is_contradicted(earlier: Fate, later: Fate) -> bool {
+        later.is_before(earlier)
     }
 }
 
@@ -130,9 +130,9 @@ impl<D: Discipline> Model for Values<D> {
     }
 
     fn is_hopeless(values: &VecDeque<u64>, fates: &Fates) -> bool {
-        let mut there = values.iter();
-        let Some(new) = there.next_back().map(|new| fates.of(*new)) else { return false };
-        there.any(|value| D::is_in_the_way(fates.of(*value), new))
+        let mut earlier = values.iter();
+        let Some(last) = earlier.next_back().map(|last| fates.of(*last)) else { return false };
+        earlier.any(|value| D::is_contradicted(fates.of(*value), last))
     }
 
     fn show(operation: &Exchange) -> String {

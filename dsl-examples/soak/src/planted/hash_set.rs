@@ -1,4 +1,4 @@
-//! Bugs of the hash set: of its own code, since its buckets are lazy lists.
+//! Bugs of the hash set's own code. Its buckets are lazy lists, which have bugs of their own.
 
 use super::bug::{Planted, Structure};
 use crate::Check;
@@ -12,7 +12,7 @@ pub(super) const BUGS: &[Planted] = &[
             "self.list(key.rotate_right(32), ct).await?.remove(key, ct).await",
         )],
         invariant: "all operations look for a key in the same bucket",
-        why: "a removal looks in a bucket that the key is not in, and leaves it in the set",
+        why: "a removal searches another bucket, and the key stays in the set",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
@@ -33,7 +33,7 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "hash_set_looks_before_it_inserts",
+        name: "hash_set_gets_before_it_inserts",
         structure: Structure::HashSet,
         edits: &[(
             "self.list(key, ct).await?.insert(key, ct).await",
@@ -44,8 +44,8 @@ pub(super) const BUGS: &[Planted] = &[
                 self.list(key, ct).await?.insert(key, ct).await?;
                 Ok(true)",
         )],
-        invariant: "an insertion answers as its list does",
-        why: "of two threads that see that the key is absent both say that they have inserted it",
+        invariant: "an insertion returns the result of its list's insertion",
+        why: "two threads find the key absent, and both return that they have inserted it",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
@@ -63,7 +63,7 @@ pub(super) const BUGS: &[Planted] = &[
                 }",
         )],
         invariant: "each bucket has a list of its own",
-        why: "two buckets have one list, which is freed for both",
+        why: "two buckets have one list, which is freed twice",
         caught_by: Check::Memory,
         needs_faults: false,
     },

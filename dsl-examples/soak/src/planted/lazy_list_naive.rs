@@ -1,4 +1,4 @@
-//! Bugs of the naive lazy list: most are in what it does between two round trips.
+//! Bugs of the naive lazy list: most are races between two round trips of an operation.
 
 use super::bug::{Planted, Structure};
 use crate::Check;
@@ -74,7 +74,7 @@ pub(super) const BUGS: &[Planted] = &[
             ("pred.next().store(g, next).await?;", ""),
         ],
         invariant: "a node is unlinked before it is retired",
-        why: "a thread whose guard is younger than the retirement can still reach the node, and is not waited for",
+        why: "a thread whose guard is younger than the retirement can still reach the node, and does not delay its reclamation",
         caught_by: Check::Memory,
         needs_faults: false,
     },
@@ -105,7 +105,7 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "lazy_list_naive_writes_before_it_looks",
+        name: "lazy_list_naive_writes_before_it_validates",
         structure: Structure::LazyListNaive,
         edits: &[(
             "\
@@ -122,12 +122,12 @@ pub(super) const BUGS: &[Planted] = &[
                 if valid && absent {",
         )],
         invariant: "a node that was not linked is freed",
-        why: "an insertion that fails or starts over leaves its node behind",
+        why: "an insertion that fails or starts over leaks its node",
         caught_by: Check::Leak,
         needs_faults: false,
     },
     Planted {
-        name: "lazy_list_naive_removes_unseen",
+        name: "lazy_list_naive_removes_without_validation",
         structure: Structure::LazyListNaive,
         edits: &[(
             "\
@@ -138,8 +138,8 @@ pub(super) const BUGS: &[Planted] = &[
                 let valid = true;
                 if present {",
         )],
-        invariant: "two nodes are neighbours when a node is taken out behind one of them",
-        why: "two threads remove one key, or a link is written to a node that is out of the list",
+        invariant: "two nodes are neighbours when the second is unlinked",
+        why: "two threads remove one key, or a link is written to a node that is not in the list",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },

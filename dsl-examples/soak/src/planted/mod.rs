@@ -3,10 +3,10 @@
 //! A checker's silence is evidence only if it detects known bugs. The check that an entry names must detect its bug within 1,000 seeds.
 //! `soak --planted` runs them; `soak --planted --list` prints this table and that of the runtime's bugs.
 //!
-//! A bug is an edit of the source that users read. The build script applies it and compiles the result, a *mutant*, as a type of its own. A
+//! A bug is an edit of the structure's source. The build script applies it and compiles the result, a *mutant*, as a separate type. A
 //! passage that does not occur exactly once fails the build, so no change of a structure can silently disable a bug.
 //!
-//! No two bugs of a structure break the same invariant: the second would prove nothing more.
+//! No two bugs of a structure break the same invariant: the second would be no further evidence.
 
 mod bug;
 mod harris_list;
@@ -49,13 +49,17 @@ mod tests {
     }
 
     #[test]
-    fn each_bug_breaks_an_invariant_of_its_own() {
+    fn no_two_bugs_of_a_structure_break_the_same_invariant() {
         let mut broken = HashSet::new();
         for bug in all() {
-            assert!(!bug.invariant.is_empty() && !bug.why.is_empty(), "{} says too little", bug.name);
+            assert!(
+                !bug.invariant.is_empty() && !bug.why.is_empty(),
+                "{} has no invariant or no harm",
+                bug.name
+            );
             assert!(
                 broken.insert((bug.structure.name(), bug.invariant)),
-                "{}: another bug breaks this, too",
+                "{}: another bug breaks the same invariant",
                 bug.name
             );
         }

@@ -9,7 +9,7 @@ pub(super) const BUGS: &[Planted] = &[
         structure: Structure::MsQueue,
         edits: &[("Some(dummy) if head == guess =>", "Some(dummy) if true =>")],
         invariant: "the front of the queue is the successor of the dummy that `head` links to",
-        why: "the node behind an old dummy is not the front of the queue any more, if it is a node at all",
+        why: "the node behind an old dummy is no longer the front of the queue, or was freed",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
@@ -35,7 +35,7 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "ms_queue_frees_at_once",
+        name: "ms_queue_frees_immediately",
         structure: Structure::MsQueue,
         edits: &[("g.sched_reclaim(head).await?;", "ct.delete(head).await?;")],
         invariant: "an old dummy is freed when no guard protects it any more",
@@ -78,7 +78,7 @@ pub(super) const BUGS: &[Planted] = &[
                     let g = &ct.pin();",
         )],
         invariant: "a pointer is used only under the guard under which it was read",
-        why: "while the thread sleeps without a guard the dummy is retired by another and freed",
+        why: "while the thread sleeps without a guard another thread retires the dummy, and it is freed",
         caught_by: Check::Memory,
         needs_faults: false,
     },
@@ -127,7 +127,7 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "ms_queue_takes_what_another_took",
+        name: "ms_queue_returns_the_value_of_a_failed_cas",
         structure: Structure::MsQueue,
         edits: &[(
             "\
