@@ -1,4 +1,4 @@
-//! The checks of a run, and their findings. The build script of the soak compiles this file, too: it uses nothing but `std`.
+//! The checks of a run, and their findings. The build script of the soak compiles this file, too, so it uses only `std`.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Check {
     Leak,
     /// Deadlock or livelock: all threads waited for each other, or retried without effect.
     Stuck,
-    /// The run exceeded its time limit. That says little about the cause.
+    /// The run exceeded its time limit, for an unknown cause.
     OutOfTime,
     /// An operation failed or panicked, or the structure's invariants did not hold when no operation ran.
     Error,

@@ -24,7 +24,7 @@ const TRACE_VARIABLE: &str = "FARFIELD_TRACE";
 ///
 /// The result depends on these settings and the structure, but not on [`jobs`](Self::jobs).
 #[derive(Clone, Debug)]
-#[must_use = "a checker does nothing until a structure is run"]
+#[must_use = "a checker has no effect until a structure is run"]
 pub struct Checker {
     seeds: Range<u64>,
     faults: Faults,
@@ -62,7 +62,7 @@ impl Checker {
         Self { seeds, ..self }
     }
 
-    /// Whether drawn plans have faults; by default they have none.
+    /// Selects whether drawn plans have faults; by default they have none.
     pub fn faults(self, faults: Faults) -> Self {
         Self { faults, ..self }
     }
@@ -82,12 +82,12 @@ impl Checker {
         Self { search_limit: steps, ..self }
     }
 
-    /// Number of runs whose histories may be too hard to check; by default 0. More make the check fail. They are always counted and shown.
+    /// Number of runs that may have undecided histories; by default 0. If more have, the check fails. They are always counted and shown.
     pub fn most_undecided(self, runs: usize) -> Self {
         Self { most_undecided: runs, ..self }
     }
 
-    /// Number of runs for shrinking the first failing plan: by default [`MOST_RUNS`]; with 0 it is not shrunk.
+    /// Limit of the runs that shrink the first failing plan: by default [`MOST_RUNS`]; with 0 it is not shrunk.
     pub fn shrinking_runs(self, runs: usize) -> Self {
         Self { shrinking_runs: runs, ..self }
     }
@@ -167,7 +167,7 @@ impl Checker {
             summary.undecided.extend((!undecided.is_empty()).then_some((seed, undecided)));
             if !found.is_empty() {
                 summary.failing.push((seed, found));
-                // Whether later seeds were run depends on the timing of jobs: ignore them.
+                // Later seeds are ignored: the timing of jobs determines whether they were run.
                 if !self.all_seeds {
                     break;
                 }
@@ -208,7 +208,7 @@ impl<M: Model> Summary<M> {
         self.failing.is_empty() && self.undecided.len() <= self.most_undecided
     }
 
-    /// The first failing plan, shrunk, with its failure; none if no seed fails.
+    /// The first failing plan, shrunk, with its failure. `None` if no seed fails.
     pub fn smallest(&self) -> Option<String> {
         let ((seed, found), original) = self.failing.first().zip(self.first_failing.as_ref())?;
         let mut text = format!("seed {seed} fails");
@@ -220,9 +220,9 @@ impl<M: Model> Summary<M> {
             }
             Some(Shrunk { plan, found, runs, is_smallest }) => {
                 let (from, to) = (size(original), size(plan));
-                let enough = if *is_smallest { "" } else { ", the most that was allowed" };
+                let limit = if *is_smallest { "" } else { ", the limit" };
                 let shown = plan.show(M::show);
-                let _ = write!(text, "; {from} became {to} in {runs} runs{enough}:\n\n{shown}\n");
+                let _ = write!(text, "; shrunk from {from} to {to} in {runs} runs{limit}:\n\n{shown}\n");
                 found.to_string()
             }
         };

@@ -45,7 +45,7 @@ impl<M: Model> Contradiction<M> {
         let mut returns: Vec<usize> =
             calls.iter().filter_map(|call| call.returned.as_ref()).map(|(position, _)| *position).collect();
         returns.sort_unstable();
-        // Bisect for the first return whose prefix is refuted; that of the last return is.
+        // Bisect for the first return whose prefix is refuted. The prefix of the last return is.
         let (mut first, mut last) = (0, returns.len().saturating_sub(1));
         while first < last {
             let middle = usize::midpoint(first, last);
@@ -143,20 +143,20 @@ impl<T> Possibilities<T> {
     /// Formats the list.
     fn show(&self, show: impl Fn(&T) -> String) -> String {
         let shown: Vec<String> = self.found.iter().map(show).collect();
-        let more = if self.are_all { "" } else { " or something else" };
+        let more = if self.are_all { "" } else { " or another" };
         format!("{}{more}", shown.join(" or "))
     }
 }
 
 impl<M: Model> fmt::Display for Contradiction<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "no order of these operations explains what they returned:")?;
+        writeln!(f, "no order of these operations explains their results:")?;
         f.write_str(&timeline::draw(&self.calls, &self.times, Some(self.last)))?;
         let Call { client, operation, returned, .. } = &self.calls[self.last];
         let Some((position, returned)) = returned else { return Ok(()) };
         let (operation, returned) = (M::show(operation), M::show_returned(returned));
         let at = timeline::time(self.times[*position]);
-        write!(f, "Everything up to {} can be explained", at.trim_start())?;
+        write!(f, "The history up to {} is linearizable", at.trim_start())?;
         if !self.states.found.is_empty() {
             write!(f, "; the state is then {}", self.states.show(|state| format!("{state:?}")))?;
         }

@@ -1,7 +1,7 @@
 //! `DynTested`: a structure under test, with its type erased.
 //!
-//! Runs, shrinking and reports are compiled once for each model, not for each structure: a soak has many mutants of one structure. The
-//! price is an allocation for each operation.
+//! Runs, shrinking and reports are compiled once for each model, not for each structure: a soak has many mutants of one structure. This
+//! costs an allocation for each operation.
 
 use std::marker::PhantomData;
 use std::pin::Pin;

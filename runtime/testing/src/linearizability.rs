@@ -45,7 +45,7 @@ impl<M: Model> Debug for Verdict<M> {
     }
 }
 
-/// A part of a history that is too hard to check.
+/// A part of a history for which the search has reached its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Undecided {

@@ -114,7 +114,7 @@ pub type EventOf<M> = Event<<M as Model>::Operation, <M as Model>::Returned>;
 /// The client of the final operations, which run when all threads have ended.
 pub const AT_THE_END: Client = Client { thread: usize::MAX, task: 0 };
 
-/// When a value is removed: between two positions of the history.
+/// The time at which a value is removed: between two positions of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fate {
     pub(crate) earliest: usize,
@@ -125,7 +125,7 @@ impl Fate {
     /// The value is never removed.
     pub(crate) const NEVER: Self = Self { earliest: usize::MAX, latest: usize::MAX };
 
-    /// True if an operation that returned removed it.
+    /// Returns whether an operation that returned removed it.
     pub(crate) fn is_known(self) -> bool {
         self.latest != usize::MAX
     }
@@ -136,7 +136,7 @@ impl Fate {
     }
 }
 
-/// When each value of a history is removed.
+/// The fates of a history's values.
 #[derive(Clone, Debug)]
 pub struct Fates {
     /// Sorted by value.
@@ -151,7 +151,7 @@ impl Fates {
         Self { known: Vec::new(), others: Fate { earliest: 0, latest: usize::MAX } }
     }
 
-    /// When a value is removed.
+    /// The fate of a value.
     pub fn of(&self, value: u64) -> Fate {
         let found = self.known.binary_search_by_key(&value, |(value, _)| *value);
         found.map_or(self.others, |index| self.known[index].1)

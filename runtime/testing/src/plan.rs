@@ -1,4 +1,4 @@
-//! Plans: everything that determines a run, as data.
+//! Plans: the input that determines a run, as data.
 //!
 //! A plan has the cluster, its network and faults, and for each client its operations and pauses. Plans are drawn from a seed
 //! ([`Plan::draw`]), generated and shrunk by `proptest` (feature `proptest`), or written by hand, and failing ones are shrunk
@@ -22,7 +22,7 @@ pub(crate) const MOST_CHANGES: u64 = 6;
 /// The longest pause of a client between two operations, in nanoseconds: a few round trips.
 pub(crate) const LONGEST_PAUSE_NS: u64 = 6000;
 
-/// Whether nodes and links fail in drawn plans.
+/// The faults in drawn plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Faults {
     /// No failures. Threads may stall, and memory nodes may be slow.
@@ -117,7 +117,7 @@ pub enum Scripted {
         /// Delay in nanoseconds: at first the last change is still in flight, and at the end the next one may be.
         after_ns: u64,
     },
-    /// The link from a compute node to a memory node drops everything for a while.
+    /// The link from a compute node to a memory node drops all messages for a time.
     Cut {
         /// The compute node.
         compute: usize,
@@ -128,7 +128,7 @@ pub enum Scripted {
         /// Duration, in microseconds.
         us: u64,
     },
-    /// A compute node executes nothing for a while. This is no failure.
+    /// A compute node is suspended for a time. This is no failure.
     Stall {
         /// The compute node.
         compute: usize,
@@ -152,7 +152,7 @@ impl Scripted {
         self
     }
 
-    /// The fault to inject before the run; none for a death in an operation, whose moment is known only during the run.
+    /// The fault to inject before the run. `None` for a death in an operation, whose moment is known only during the run.
     pub(crate) fn fault(self) -> Option<Fault> {
         Some(match self {
             Self::Crash { compute, after_chains } => Fault::crash(compute).after_chains(after_chains),
@@ -219,7 +219,7 @@ impl<O> Plan<O> {
             rate_million: random.one_of(&[Some(1), Some(20), None]),
             slow_percent: random.one_of(&[0, 0, 40]),
             stall_percent: random.one_of(&[0, 5, 12, 25, 40]),
-            // High probabilities kill all threads but one before they have done much; low ones let them interact first.
+            // High probabilities kill all threads but one after few operations; low ones let them interact first.
             crash_permille: odds(random, &[0, 5, 10, 20, 50]),
             cut_permille: odds(random, &[0, 0, 0, 20, 50]),
             recovers_first: odds(random, &[0, 1]) == 1,
@@ -293,8 +293,8 @@ impl<O> Plan<O> {
         self.cut_permille > 0 || self.script.iter().any(|scripted| matches!(scripted, Scripted::Cut { .. }))
     }
 
-    /// Returns whether unreachable memory may stay allocated: that of a dead process if it is not swept, or an object whose link got no
-    /// response, so that its thread can not tell whether it is in use.
+    /// Returns whether unreachable memory may stay allocated: the memory of a dead process if it is not swept; or an object that a thread has
+    /// linked without a response, so that the thread can not know whether it is in use.
     pub fn may_lose_memory(&self) -> bool {
         self.may_lose_locks() || (self.may_fail() && self.dead != Dead::Swept)
     }

@@ -1,17 +1,17 @@
 //! Executes one plan and judges the run.
 //!
 //! The threads operate on the structure. When all have ended, the only thread of another run performs the final operations and destroys the
-//! structure, so that any object still allocated is a leak. Then the history is compared with the model.
+//! structure, so that every object that is still allocated is a leak. Then the history is compared with the model.
 //!
 //! # Effects of faults that are no failures
 //!
-//! A run with faults may fail only as faults make a structure fail. An operation of a dead thread, or one that got no response, may have
-//! taken effect or not.
-//! - The run may end with an error that reports a fault: a node that is unreachable or died, a broken barrier, a root that was never made,
-//!   a value that a dead thread left half-written.
-//! - Memory may leak where links are cut, since no thread can tell whether an object whose link got no response is in use; and where a
-//!   process died whose memory is not swept. With sweeping (a [`Dead`](crate::Dead) of the plan) no memory may leak: when all threads have
-//!   ended, the simulator sweeps once more and counts the rest.
+//! In a run with faults the following are no failures. An operation of a dead thread, or one without a response, may have taken effect or
+//! not.
+//! - The run may end with an error that reports a fault: a node that is unreachable or died, a broken barrier, a root that was never
+//!   created, a value that a dead thread left half-written.
+//! - Memory may leak where links are cut: without a response, a thread can not know whether the object that it linked is in use. It may leak
+//!   where a process died, unless memory is swept. With sweeping (a [`Dead`](crate::Dead) of the plan) no memory may leak: when all threads
+//!   have ended, the simulator sweeps once more and counts the remaining objects.
 //! - A structure with locks may block where links are cut ([`Tested::is_lock_free`]).
 
 use std::any::Any;
@@ -30,17 +30,17 @@ use crate::model::{AT_THE_END, EventOf, Model};
 use crate::plan::{Plan, Scripted};
 use crate::tested::{Meaning, OperationOf, Tested};
 
-/// Longer than a chain can be in flight: the timeout, or until a link heals.
+/// An upper bound of the time that a chain is in flight: the timeout, or until a link heals.
 const LONGEST_FLIGHT: Duration = Duration::from_millis(1);
 
-/// How often the final thread tries to open the structure. Links that are cut by chance heal much sooner.
+/// Number of attempts of the final thread to open the structure. Links that are cut at random heal much sooner.
 const ATTEMPTS: usize = 100;
 
 /// The result of a run.
 pub struct Outcome<M: Model> {
     /// The failures; empty if there are none.
     pub found: Vec<Found>,
-    /// Parts of the history that are too hard to check.
+    /// The undecided parts of the history.
     pub undecided: Vec<Undecided>,
     /// The recorded history. The last operations may be those of [`AT_THE_END`].
     pub history: Vec<EventOf<M>>,
@@ -292,7 +292,7 @@ async fn finish<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
     structure.destroy(ct).await
 }
 
-/// Classifies a run's error; none if faults explain it.
+/// Classifies a run's error. `None` if faults explain it.
 fn judge<M: Model>(plan: &Plan<M::Operation>, tested: &dyn DynTested<M>, error: &Error) -> Option<Found> {
     let by = match error {
         Error::Simulation(simulation) => match simulation.finding {

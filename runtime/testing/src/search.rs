@@ -14,8 +14,8 @@
 //! # Fates
 //!
 //! The order of concurrent pushes becomes visible only when the values are popped, perhaps much later. A search that discovers it there has
-//! tried all orders of everything between. But values are unique, so the history determines when each is removed, and the search uses this
-//! in advance:
+//! tried all orders of the operations in between. But values are unique, so the history determines when each is removed, and the search uses
+//! this in advance:
 //! - a value is not placed where it blocks one that is certainly removed earlier ([`Model::is_hopeless`]);
 //! - an operation with an unknown result does not remove a value that another operation returned;
 //! - an operation that never returned, and whose value no operation returned, is omitted.
@@ -35,7 +35,7 @@ use todc_utils::specifications::Specification;
 use crate::history::Call;
 use crate::model::{Fate, Fates, Model};
 
-/// When each value is removed.
+/// Computes the fates of all values.
 fn fates<M: Model>(calls: &[&Call<M>]) -> Fates {
     let (mut known, mut others) = (Vec::new(), Fate::NEVER);
     for call in calls.iter().filter(|call| M::takes(&call.operation)) {
@@ -51,7 +51,7 @@ fn fates<M: Model>(calls: &[&Call<M>]) -> Fates {
     Fates { known, others }
 }
 
-/// What a search looks for.
+/// The goal of a search.
 pub(crate) enum Question<'a, M: Model> {
     /// An order that explains the calls.
     Explained,

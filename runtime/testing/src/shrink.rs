@@ -1,8 +1,8 @@
 //! Shrinking: from a failing plan to a small plan that fails in the same check.
 //!
-//! A smaller plan is a different run: without one operation, everything that the simulator draws afterwards changes. So a candidate is run
-//! with its own seed and then with others. It is accepted if the same [`Check`] fails under any of them. The candidates are the following,
-//! in this order, repeated until none fails:
+//! A smaller plan is a different run: without one operation, all later random choices of the simulator change. So a candidate is run with
+//! its own seed and then with others. It is accepted if the same [`Check`] fails under any of them. The candidates are the following, in
+//! this order, repeated until none fails:
 //!
 //! 1. a cluster without variation: each option at its plainest value;
 //! 2. each task as a thread of its own; a thread removed, a task removed;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_by_chance_becomes_one_by_script() {
+    fn a_random_fault_becomes_a_scripted_one() {
         let fails = |plan: &Plan<u64>| {
             let dies = plan.crash_permille > 0
                 || plan.script.contains(&Scripted::Crash { compute: 1, after_chains: 9 });

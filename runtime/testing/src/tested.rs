@@ -113,7 +113,7 @@ pub trait Tested: Sized + 'static {
 pub enum Meaning<R> {
     /// A result: the operation returned this.
     Answer(R),
-    /// The operation may take effect, now or later, or not at all. The client continues. Without faults this is a failure.
+    /// The operation may take effect now, later or never. The client continues. Without faults this is a failure.
     Unknown,
     /// The operation must not fail in this way. The run ends.
     Failure,

@@ -55,7 +55,7 @@ pub(crate) fn draw<M: Model>(calls: &[Call<M>], times: &[Duration], marked: Opti
         let shown = M::show(&call.operation);
         let at = column(call.client);
         match &call.returned {
-            None => rows.push((call.invoked, at, format!("┌ {shown} (no answer)"), true)),
+            None => rows.push((call.invoked, at, format!("┌ {shown} (no return)"), true)),
             Some((position, returned)) => {
                 let mark = if marked == Some(number) { "  <--" } else { "" };
                 rows.push((call.invoked, at, format!("┌ {shown}"), true));

@@ -1,4 +1,4 @@
-//! The checker on correct structures, and on some with one mistake each.
+//! The checker on a correct structure, and on structures with one mistake each.
 
 use farfield::prelude::*;
 use farfield::{Error, Result};
@@ -27,7 +27,7 @@ enum Ask {
 }
 
 /// The previous number, or the reason for a refusal.
-type Told = std::result::Result<u64, &'static str>;
+type Reply = std::result::Result<u64, &'static str>;
 
 const MOST: u64 = 3;
 
@@ -40,10 +40,10 @@ macro_rules! tested {
 
         impl Model for $name {
             type Operation = Ask;
-            type Returned = Told;
+            type Returned = Reply;
             type State = u64;
 
-            fn step(value: &mut u64, ask: &Ask) -> Told {
+            fn step(value: &mut u64, ask: &Ask) -> Reply {
                 match ask {
                     Ask::Get => Ok(*value),
                     Ask::Add if *value == MOST => Err("enough"),
@@ -63,7 +63,7 @@ macro_rules! tested {
                 Tally::open(ct).await
             }
 
-            async fn perform($tally: &Tally, ask: &Ask, $ct: &ComputeThread) -> Result<Told> {
+            async fn perform($tally: &Tally, ask: &Ask, $ct: &ComputeThread) -> Result<Reply> {
                 match ask {
                     Ask::Get => $tally.value().load($ct).await.map(Ok),
                     Ask::Add => $add,
@@ -83,13 +83,13 @@ macro_rules! tested {
     };
 }
 
-async fn add(tally: &Tally, ct: &ComputeThread) -> Result<Told> {
+async fn add(tally: &Tally, ct: &ComputeThread) -> Result<Reply> {
     let changed = tally.value().fetch_update(ct, |value| (value < MOST).then_some(value + 1)).await?;
     changed.map(Ok).map_err(|_| Error::other("enough"))
 }
 
 /// The model's error is a result.
-fn enough(error: &Error) -> Meaning<Told> {
+fn enough(error: &Error) -> Meaning<Reply> {
     match error {
         Error::Other(_) => Meaning::Answer(Err("enough")),
         other => Meaning::by_default(other),
@@ -99,7 +99,7 @@ fn enough(error: &Error) -> Meaning<Told> {
 tested! {
     /// Correct.
     Right, |tally, ct| add(tally, ct).await,
-    { fn meaning(_: &Ask, error: &Error) -> Meaning<Told> { enough(error) } }
+    { fn meaning(_: &Ask, error: &Error) -> Meaning<Reply> { enough(error) } }
 }
 
 tested! {
@@ -111,7 +111,7 @@ tested! {
         }
         tally.value().store(ct, value + 1).await.map(|()| Ok(value))
     },
-    { fn meaning(_: &Ask, error: &Error) -> Meaning<Told> { enough(error) } }
+    { fn meaning(_: &Ask, error: &Error) -> Meaning<Reply> { enough(error) } }
 }
 
 tested! {
@@ -124,7 +124,7 @@ tested! {
             }
         }
     },
-    { fn meaning(_: &Ask, error: &Error) -> Meaning<Told> { enough(error) } }
+    { fn meaning(_: &Ask, error: &Error) -> Meaning<Reply> { enough(error) } }
 }
 
 tested! {
@@ -135,7 +135,7 @@ tested! {
 tested! {
     /// Declares a result to be an unknown outcome.
     Unknown, |tally, ct| add(tally, ct).await,
-    { fn meaning(_: &Ask, _: &Error) -> Meaning<Told> { Meaning::Unknown } }
+    { fn meaning(_: &Ask, _: &Error) -> Meaning<Reply> { Meaning::Unknown } }
 }
 
 tested! {
@@ -144,7 +144,7 @@ tested! {
         Tally::new_in(ct, Tally::init()).await?.write(ct).await?;
         add(tally, ct).await
     },
-    { fn meaning(_: &Ask, error: &Error) -> Meaning<Told> { enough(error) } }
+    { fn meaning(_: &Ask, error: &Error) -> Meaning<Reply> { enough(error) } }
 }
 
 tested! {
@@ -164,7 +164,7 @@ tested! {
         freed.read(&ct.pin()).await?;
         add(tally, ct).await
     },
-    { fn meaning(_: &Ask, error: &Error) -> Meaning<Told> { enough(error) } }
+    { fn meaning(_: &Ask, error: &Error) -> Meaning<Reply> { enough(error) } }
 }
 
 tested! {
@@ -175,7 +175,7 @@ tested! {
         }
         add(tally, ct).await
     },
-    { fn meaning(_: &Ask, error: &Error) -> Meaning<Told> { enough(error) } }
+    { fn meaning(_: &Ask, error: &Error) -> Meaning<Reply> { enough(error) } }
 }
 
 fn quick() -> Checker {
@@ -226,7 +226,7 @@ fn a_lost_update_shrinks_to_two_operations() {
     assert_eq!(run::<Torn>(&shrunk.plan).found, std::slice::from_ref(&shrunk.found));
     let shown = summary.to_string();
     for part in
-        ["┌ Add", "└ Ok(0)  <--", "can be explained", "where only Ok(1)", "to replay it: FARFIELD_SEED="]
+        ["┌ Add", "└ Ok(0)  <--", "is linearizable", "where only Ok(1)", "to replay it: FARFIELD_SEED="]
     {
         assert!(shown.contains(part), "{part}: {shown}");
     }
@@ -294,7 +294,7 @@ fn a_plan_can_be_written_by_hand() {
     let mut plan = Plan::plain(vec![vec![add(), add()]]);
     assert_eq!(run::<Right>(&plan).found, []);
     let outcome = run::<Torn>(&plan);
-    assert_eq!(outcome.found.len(), 1, "tasks in step both look before they write");
+    assert_eq!(outcome.found.len(), 1, "both tasks load before they store");
     assert_eq!(outcome.operations(), 2);
     let shrunk = shrink::<Torn>(&plan, Check::Linearizability, 100).expect("it fails");
     assert_eq!(shrunk.plan.operations().count(), 2);
@@ -316,5 +316,8 @@ fn all_seeds_can_be_run() {
     assert_eq!(summary.seeds, 50);
     assert!(summary.failing.len() > 35 && summary.shrunk.is_none(), "{summary}");
     let plan = Torn::plan(summary.failing[0].0, Faults::None);
-    assert!(summary.smallest().is_some_and(|shown| shown.contains(&plan.to_string())), "as it is: {summary}");
+    assert!(
+        summary.smallest().is_some_and(|shown| shown.contains(&plan.to_string())),
+        "not shrunk: {summary}"
+    );
 }

@@ -163,14 +163,14 @@ fn the_contradiction_is_drawn() {
     assert_eq!(
         contradiction.to_string(),
         "\
-no order of these operations explains what they returned:
+no order of these operations explains their results:
                   thread 0       thread 1   thread 2
-       2.000 us                             ┌ Remove(8) (no answer)
+       2.000 us                             ┌ Remove(8) (no return)
        3.000 us   ┌ Insert(8)               │
        4.000 us   │              ┌ Get(8)   │
        5.000 us   │              └ true     │
        6.000 us   └ false  <--              │
-Everything up to 6.000 us can be explained; the state is then false or true.
+The history up to 6.000 us is linearizable; the state is then false or true.
 `Insert(8)` of thread 0 then returned false, where only true is possible."
     );
     assert_eq!(contradiction.operation(), &Insert(8));
@@ -378,7 +378,7 @@ fn an_undecided_part_hides_no_refuted_one() {
     assert_eq!((parts[0].part, parts[0].steps), (0, 1000));
     both.extend([(0, Invoked((1, Take))), (0, Returned(Reply::Value(3)))]);
     let Verdict::Refuted(contradiction) = check_within::<Two>(&events::<Two>(both), 1000) else {
-        panic!("nobody put 3 in")
+        panic!("no operation inserted 3")
     };
     assert_eq!(contradiction.events().len(), 2);
 }
