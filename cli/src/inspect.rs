@@ -142,8 +142,8 @@ fn status_text(status: &Status, before: &[MemberStatus]) -> String {
             usage.node, usage.size_bytes, usage.live_bytes, usage.cached_bytes
         );
         for (size, bytes) in classes {
-            let what = if *size == 0 { "large objects".to_owned() } else { format!("blocks of {size}") };
-            let _ = writeln!(text, "  {what:<16} {bytes:>12} bytes of chunks");
+            let class = if *size == 0 { "large objects".to_owned() } else { format!("blocks of {size}") };
+            let _ = writeln!(text, "  {class:<16} {bytes:>12} bytes of chunks");
         }
     }
     text.push('\n');

@@ -3,8 +3,8 @@
 //! | module | subcommands |
 //! |---|---|
 //! | `memnode`, `metrics` | `memnode`: hosts segments, and serves metrics over HTTP |
-//! | `look` | `status`, `roots`, `dump`: show the state of a cluster |
-//! | `keep` | `evict`, `collect`, `checkpoint`, `restore`: maintain a cluster |
+//! | `inspect` | `status`, `roots`, `dump`: show the state of a cluster |
+//! | `maintain` | `evict`, `collect`, `checkpoint`, `restore`: maintain a cluster |
 //! | `ping` | `ping`: measures times of operations |
 //! | `devices` (with RDMA) | `devices`: lists RDMA devices |
 
@@ -13,8 +13,8 @@
 #[cfg(feature = "_verbs")]
 mod devices;
 mod format;
-mod keep;
-mod look;
+mod inspect;
+mod maintain;
 mod memnode;
 mod metrics;
 mod ping;
@@ -38,19 +38,19 @@ enum Command {
     /// Host segments and admit processes until interrupted (Ctrl-C, SIGTERM)
     Memnode(memnode::Options),
     /// Show a cluster's processes, epoch, memory and roots
-    Status(look::StatusOptions),
+    Status(inspect::StatusOptions),
     /// List a cluster's roots with their types
-    Roots(look::RootsOptions),
+    Roots(inspect::RootsOptions),
     /// Print a root's object field by field, and the objects that its links point to
-    Dump(look::DumpOptions),
+    Dump(inspect::DumpOptions),
     /// Evict a process that has ended without leaving
-    Evict(keep::EvictOptions),
+    Evict(maintain::EvictOptions),
     /// Reclaim the memory of dead processes, while no process uses the cluster
-    Collect(keep::CollectOptions),
+    Collect(maintain::CollectOptions),
     /// Write all objects and roots to a file, while no process uses the cluster
-    Checkpoint(keep::FileOptions),
+    Checkpoint(maintain::FileOptions),
     /// Fill a new, empty cluster from a checkpoint
-    Restore(keep::FileOptions),
+    Restore(maintain::FileOptions),
     /// Print a shell's completion script for this command
     Completions {
         /// Shell of the script
@@ -77,13 +77,13 @@ struct Ignored {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Memnode(options) => memnode::run(&options),
-        Command::Status(options) => look::status(&options),
-        Command::Roots(options) => look::roots(&options),
-        Command::Dump(options) => look::dump(&options),
-        Command::Evict(options) => keep::evict(&options),
-        Command::Collect(options) => keep::collect(&options),
-        Command::Checkpoint(options) => keep::checkpoint(&options),
-        Command::Restore(options) => keep::restore(&options),
+        Command::Status(options) => inspect::status(&options),
+        Command::Roots(options) => inspect::roots(&options),
+        Command::Dump(options) => inspect::dump(&options),
+        Command::Evict(options) => maintain::evict(&options),
+        Command::Collect(options) => maintain::collect(&options),
+        Command::Checkpoint(options) => maintain::checkpoint(&options),
+        Command::Restore(options) => maintain::restore(&options),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "farfield", &mut std::io::stdout());
             Ok(())

@@ -6,7 +6,7 @@ use clap::Args;
 use farfield::error::Printable;
 use farfield::{Cluster, Result};
 
-use crate::look::on_one_thread;
+use crate::inspect::on_one_thread;
 
 /// Options of `farfield evict`.
 #[derive(Args)]

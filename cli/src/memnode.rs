@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Prints a line. A closed pipe is no error: the memory node continues.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
@@ -73,7 +73,7 @@ fn share(options: &Options, url: &str) -> Result<()> {
     let stopper = node.stopper()?;
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
     let metrics = options.metrics.map(|address| metrics::serve(address, node.observer())).transpose()?;
-    say(&format!(
+    print_line(&format!(
         "memory node of {url}: {} times {} segments of {} bytes{}",
         options.nodes,
         options.segments,
@@ -81,10 +81,10 @@ fn share(options: &Options, url: &str) -> Result<()> {
         if options.secret_file.is_some() { "" } else { ", for all processes of this user: no --secret-file" }
     ));
     if let Some(address) = metrics {
-        say(&format!("metrics on http://{address}/metrics"));
+        print_line(&format!("metrics on http://{address}/metrics"));
     }
     node.serve();
-    say("stopped");
+    print_line("stopped");
     Ok(())
 }
 
@@ -100,7 +100,7 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
     ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
     let metrics = options.metrics.map(|at| metrics::serve(at, node.observer())).transpose()?;
     let address = SocketAddr::new(address.ip(), node.port());
-    say(&format!(
+    print_line(&format!(
         "memory node on rdma://{address}: {} segments of {} bytes, device {}{}",
         options.segments,
         options.segment_size,
@@ -108,10 +108,10 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
         if options.secret_file.is_some() { "" } else { ", for all clients: no --secret-file" }
     ));
     if let Some(address) = metrics {
-        say(&format!("metrics on http://{address}/metrics"));
+        print_line(&format!("metrics on http://{address}/metrics"));
     }
     node.serve()?;
-    say("stopped");
+    print_line("stopped");
     Ok(())
 }
 

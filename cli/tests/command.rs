@@ -41,7 +41,7 @@ fn ping_prints_json_and_rates() {
 
 #[test]
 fn mistakes_are_one_line_and_exit_code_2() {
-    for (arguments, said) in [
+    for (arguments, message) in [
         (&["ping", "moon:"][..], "unknown fabric `moon`"),
         (&["ping", "local:size=3"], "size=3: a segment has"),
         (
@@ -51,7 +51,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
     ] {
         let output = farfield(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
         assert_eq!(text(&output.stderr).lines().count(), 1);
     }
 }
@@ -62,10 +62,11 @@ fn an_error_without_rdma_names_the_missing_feature() {
     for arguments in [&["memnode", "--listen", "10.0.0.1:7000"][..], &["devices"]] {
         let output = farfield(arguments);
         assert_eq!(output.status.code(), Some(2));
-        let said = text(&output.stderr);
+        let message = text(&output.stderr);
         assert!(
-            said.starts_with("error: this build has no RDMA: ") && said.ends_with("`--features verbs`\n"),
-            "{said}"
+            message.starts_with("error: this build has no RDMA: ")
+                && message.ends_with("`--features verbs`\n"),
+            "{message}"
         );
     }
 }

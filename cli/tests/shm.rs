@@ -12,7 +12,7 @@ fn farfield(arguments: &[&str]) -> Output {
     Command::new(FARFIELD).args(arguments).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -55,16 +55,16 @@ fn status_lists_processes_memory_and_roots() {
     assert_eq!(status["nodes"][0]["live_bytes"], 0);
     assert_eq!(status["roots"], serde_json::json!([]));
     let text = farfield(&["status", &node.1]);
-    assert!(String::from_utf8_lossy(&text.stdout).contains("this one"), "{}", said(&text));
+    assert!(String::from_utf8_lossy(&text.stdout).contains("this one"), "{}", stderr(&text));
     assert!(farfield(&["roots", &node.1]).status.success());
     let ping = farfield(&["ping", &node.1, "--count", "10"]);
-    assert!(ping.status.success(), "{}", said(&ping));
+    assert!(ping.status.success(), "{}", stderr(&ping));
 }
 
 #[test]
 fn each_mistake_is_an_error_of_one_line() {
     let node = Node::start("mistakes");
-    for (arguments, says) in [
+    for (arguments, message) in [
         (&["memnode", "--cluster", &node.1][..], "a memory node serves a cluster of this name already"),
         (&["memnode", "--cluster", "local:"], "a memory node hosts `shm:NAME`"),
         (&["dump", &node.1, "moon"], "no root is named `moon`"),
@@ -77,7 +77,11 @@ fn each_mistake_is_an_error_of_one_line() {
     ] {
         let output = farfield(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(said(&output).contains(says) && said(&output).lines().count() == 1, "{}", said(&output));
+        assert!(
+            stderr(&output).contains(message) && stderr(&output).lines().count() == 1,
+            "{}",
+            stderr(&output)
+        );
     }
 }
 
@@ -89,8 +93,8 @@ fn the_name_of_a_killed_memory_node_is_free_when_no_process_uses_its_memory() {
     killed.0.wait().unwrap();
     let refused = farfield(&["memnode", "--cluster", &killed.1, "--segment-size", "1MiB"]);
     assert_eq!(refused.status.code(), Some(2));
-    let says = "its memory node has ended, but processes still use its memory";
-    assert!(said(&refused).contains(says), "{}", said(&refused));
+    let message = "its memory node has ended, but processes still use its memory";
+    assert!(stderr(&refused).contains(message), "{}", stderr(&refused));
     std::mem::forget(killed); // it has ended already
     drop(cluster);
     // A process that another test has just forked has the file open, too, until it executes its program.
@@ -201,7 +205,7 @@ fn a_memory_node_without_descriptors_waits_for_some() {
     }
     drop(silent);
     let status = farfield(&["status", &node.1]);
-    assert!(status.status.success(), "{}", said(&status));
+    assert!(status.status.success(), "{}", stderr(&status));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), Str
     Ok(())
 }
 
-/// The README's test command, so that CI runs what the README says.
+/// The README's test command, so that CI runs the same tests.
 fn test_command() -> Result<String, String> {
     let readme = read(&root().join("README.md"))?;
     let mut commands = readme.lines().filter(|line| line.starts_with("cargo "));

@@ -350,7 +350,7 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
         let collected = farfield.collect()?;
         let most = u64::from(options.kills) * MOST_LEFT_PER_DEATH;
         if collected > most {
-            faults.push(format!("dead processes have left {collected} bytes, more than {most}"));
+            faults.push(format!("dead processes have leaked {collected} bytes, more than {most}"));
         }
         // The count includes objects that were linked or freed after their process had counted them.
         if collected < counted / 2 {

@@ -105,19 +105,19 @@ pub(crate) fn run() -> Result<(), String> {
 
 /// The nightly compiler's version, if there is one.
 fn nightly() -> Option<String> {
-    let asked = Command::new("rustup")
+    let ran = Command::new("rustup")
         .args(["run", TOOLCHAIN, "rustc", "--version"])
         .stderr(Stdio::null())
         .output()
         .ok()?;
-    let version = String::from_utf8(asked.stdout).ok()?;
-    asked.status.success().then(|| version.trim().to_owned())
+    let version = String::from_utf8(ran.stdout).ok()?;
+    ran.status.success().then(|| version.trim().to_owned())
 }
 
 /// Returns whether rdma-core can be linked.
 fn has_rdma() -> bool {
-    let asked = Command::new("pkg-config").args(["--exists", "libibverbs", "librdmacm"]).status();
-    asked.is_ok_and(|status| status.success())
+    let status = Command::new("pkg-config").args(["--exists", "libibverbs", "librdmacm"]).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// Checks that a use of freed memory is reported.

@@ -62,7 +62,7 @@ const FABRICS: &str = "runtime/fabric/src/";
 /// Code that uses the library and is bound, too.
 const STRUCTURES: &str = "dsl-examples/src/";
 
-/// A folder, and a crate that its public interface must not name, since that crate's major versions would become ours.
+/// A folder, and a crate that its public interface must not name: a new major version of that crate would break the interface.
 const PRIVATE_CRATES: &[(&str, &str)] = &[
     ("runtime/src/", "rand"),
     ("runtime/fabric/src/", "rand"),
@@ -184,9 +184,9 @@ fn rules() -> Result<Vec<String>, String> {
 
 /// The oldest Rust that the workspace supports.
 fn needed_rust(manifest: &str) -> Result<String, String> {
-    let said = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
-    let said = said.ok_or("Cargo.toml: no line begins with `rust-version = `")?;
-    Ok(said.trim_matches('"').to_owned())
+    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let version = version.ok_or("Cargo.toml: no line begins with `rust-version = `")?;
+    Ok(version.trim_matches('"').to_owned())
 }
 
 /// The versions of Rust that a line names, in prose or in a manifest: `1.89` of `Rust 1.89 or newer`.

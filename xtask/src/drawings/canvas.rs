@@ -36,7 +36,7 @@ pub(super) enum Look {
     Plain,
     /// A highlighted box.
     Filled,
-    /// A box or line of an unused thing.
+    /// A dashed box or line.
     Faint,
     /// A box with a warning.
     Marked,
@@ -123,7 +123,7 @@ impl Canvas {
         self.head(to, [to[0] - from[0], to[1] - from[1]], look);
     }
 
-    /// An arrow that passes below the things between its ends.
+    /// An arrow that passes below the boxes between its ends.
     pub(super) fn arc(&mut self, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2], depth: f64, look: Look) {
         let class = line_class(look);
         let low = y1.max(y2) + depth;
@@ -159,7 +159,7 @@ impl Canvas {
     }
 }
 
-/// A number of things, as a factor.
+/// A number of rows or columns, as a factor.
 pub(super) fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

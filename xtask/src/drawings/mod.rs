@@ -2,7 +2,7 @@
 //!
 //! | drawing | source | written by |
 //! |---|---|---|
-//! | `layout.svg` | `book/drawings/layout.txt` | a test, from what `#[remote]` computes for a struct |
+//! | `layout.svg` | `book/drawings/layout.txt` | a test, from a struct's layout as `#[remote]` computes it |
 //! | `chain.svg` | `chain.txt` | a test, from the trace of a simulated run |
 //! | `removal.svg` | `removal.txt` | likewise |
 //! | `epochs.svg` | `epochs.txt` | hand; the drawing rejects texts that break a rule of epochs |
@@ -49,7 +49,7 @@ pub(crate) fn breaches(root: &Path) -> Result<Vec<String>, String> {
     let mut breaches = Vec::new();
     for (path, svg) in drawn(root)? {
         if std::fs::read_to_string(root.join(&path)).unwrap_or_default() != svg {
-            breaches.push(format!("{path}: differs from what `cargo xtask drawings` generates"));
+            breaches.push(format!("{path}: out of date; `cargo xtask drawings` generates it"));
         }
         let include = path.strip_prefix("book/src/").expect("it is in the book");
         if !pages.contains(&format!("{{{{#include {include}}}}}")) {
@@ -94,7 +94,7 @@ mod tests {
         std::fs::write(folder.join(svg), read(&folder.join(svg)).unwrap().replace("NIC", "CPU")).unwrap();
         assert_eq!(
             breaches(folder).unwrap(),
-            [format!("{svg}: differs from what `cargo xtask drawings` generates")]
+            [format!("{svg}: out of date; `cargo xtask drawings` generates it")]
         );
         copy(svg);
 
@@ -107,7 +107,7 @@ mod tests {
         let found = breaches(folder).unwrap();
         assert_eq!(
             found,
-            ["book/src/drawings/removal.svg: differs from what `cargo xtask drawings` generates"]
+            ["book/src/drawings/removal.svg: out of date; `cargo xtask drawings` generates it"]
         );
         copy(text);
 

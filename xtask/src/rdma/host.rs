@@ -93,7 +93,7 @@ pub(super) fn run(
     for test in tests {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            reports.push(Report::aborted(&test.name, "not run: the whole run's time limit is over"));
+            reports.push(Report::aborted(&test.name, "not run: the run has exceeded its time limit"));
             continue;
         }
         let limit = test.limit.min(left);

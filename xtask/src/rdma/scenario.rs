@@ -100,7 +100,7 @@ pub(super) fn run(scenario: &Scenario, settings: &Settings<'_>) -> Result<Ended,
                 let now = Instant::now();
                 for one in &mut watched {
                     if now >= settings.end {
-                        one.abort("the whole run's time limit is over");
+                        one.abort("the run has exceeded its time limit");
                     } else if one.state.deadline().is_some_and(|deadline| deadline <= now) {
                         one.expire();
                     }
@@ -329,7 +329,7 @@ mod tests {
             Event::Text("booting".to_owned()),
             Event::Ready,
             Event::Begin { test: 0 },
-            Event::Text("said".to_owned()),
+            Event::Text("printed".to_owned()),
             Event::End { test: 0, code: 0, ms: 7 },
             Event::Begin { test: 1 },
         ] {
@@ -343,7 +343,7 @@ mod tests {
             outcomes(&watched),
             [("one".to_owned(), Outcome::Passed), ("two".to_owned(), Outcome::Failed(3))]
         );
-        assert_eq!(watched.reports[0].printed, "said\n");
+        assert_eq!(watched.reports[0].printed, "printed\n");
     }
 
     #[test]
