@@ -221,7 +221,7 @@ mod tests {
 
     /// All threads unlink, retire and read nodes concurrently. A sanitizer finds a node that is freed too early.
     #[test]
-    fn threads_that_insert_and_remove_the_same_keys_look_at_no_freed_node() {
+    fn threads_that_insert_and_remove_the_same_keys_access_no_freed_node() {
         const KEYS: u64 = 16;
         let set = NativeLazyList::default();
         std::thread::scope(|scope| {

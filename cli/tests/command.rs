@@ -46,7 +46,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
         (&["ping", "local:size=3"], "size=3: a segment has"),
         (
             &["ping", "rdma://"],
-            if cfg!(feature = "verbs") { "no HOST:PORT" } else { "needs one with `--features verbs`" },
+            if cfg!(feature = "verbs") { "not HOST:PORT" } else { "needs one with `--features verbs`" },
         ),
     ] {
         let output = farfield(arguments);

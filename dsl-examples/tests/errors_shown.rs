@@ -1,4 +1,4 @@
-//! Errors print as one line, whatever characters their values contain.
+//! Errors print as one line, for values with any characters.
 
 use std::process::{Command, Output};
 

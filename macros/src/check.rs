@@ -1,4 +1,4 @@
-//! Rejections, each with what to write instead. Those of field types are in [`field_type`](crate::field_type).
+//! Rejections, each with the remedy. Those of field types are in [`field_type`](crate::field_type).
 
 use quote::{ToTokens, format_ident};
 use syn::{Attribute, GenericParam, Generics, Ident, Type, TypeParamBound};
@@ -224,13 +224,13 @@ const LOCAL_TRAITS: &[&str] = &[
     "Unpin",
 ];
 
-/// What a bound guarantees of a parameter, from weakest to strongest.
+/// The guarantee of a bound for a parameter, from weakest to strongest.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Guarantee {
     Nothing,
     /// A plain value of any size.
     Plain,
-    /// A word, or something that only the compiler can find out: it judges the bound.
+    /// A word, or an unknown trait: the compiler judges the bound.
     Word,
 }
 

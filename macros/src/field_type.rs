@@ -6,7 +6,7 @@ use syn::{
     TypeParamBound, WherePredicate,
 };
 
-/// Types that cannot be in far memory, and what to use instead.
+/// Types that cannot be in far memory, and their replacements.
 const REFUSED: &[(&str, &str)] = &[
     ("String", "use `[u8; N]` for text of a limited length, or a last field `Tail<u8>`"),
     ("str", "use `[u8; N]` for text of a limited length, or a last field `Tail<u8>`"),
@@ -170,7 +170,7 @@ pub(crate) fn link(ty: &Type) -> &Type {
     }
 }
 
-/// What a field's type requires of a parameter that it names, from weakest to strongest.
+/// The requirement of a field's type for a parameter that it names, from weakest to strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Requirement {
     /// The bound of a type that has the parameter as an argument: at least `'static`.
@@ -181,7 +181,7 @@ pub(crate) enum Requirement {
     Word,
 }
 
-/// What a field's type requires of the parameter `name`, and the part of the type that requires it. `None` if the type does not
+/// Returns the requirement of a field's type for the parameter `name`, and the part of the type that requires it. `None` if the type does not
 /// name the parameter.
 pub(crate) fn requirement<'a>(ty: &'a Type, name: &Ident) -> Option<(Requirement, &'a Type)> {
     let is_parameter =

@@ -11,7 +11,7 @@
 //! | read options | `attr.rs` | add an option to `#[remote]`, to a field, or to `#[main]` and `#[test]` |
 //! | build the model | `parse.rs` | change how fields are read: `Self`, arrays, marks, stand-ins for refused types |
 //! | reject | `check.rs` | reject names, marks, attributes, lifetimes or bounds |
-//! | | `field_type.rs` | reject a field's type, and say what to use instead; give a type a default |
+//! | | `field_type.rs` | reject a field's type, and name its replacement; give a type a default |
 //! | the model | `model.rs` | add a property of a struct or a field that `expand` needs |
 //! | write code | `expand.rs` | change the types, constructors, accessors and marks that users see |
 //! | | `implement.rs` | change the implementations of traits: the second stage, expanded from a list of the fields |
@@ -19,8 +19,8 @@
 //! | report | `errors.rs` | change how errors are collected |
 //!
 //! Tests: `mistakes.rs` has the message of each rejection, and `snapshots.rs` compares the generated code with the files in
-//! `tests/expand/` (`FARFIELD_BLESS=1 cargo test -p farfield-macros` writes them anew). The crate `farfield-ui-tests` has what the
-//! compiler prints.
+//! `tests/expand/` (`FARFIELD_BLESS=1 cargo test -p farfield-macros` writes them anew). The crate `farfield-ui-tests` has the compiler's
+//! output.
 
 mod attr;
 mod check;

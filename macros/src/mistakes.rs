@@ -1,5 +1,5 @@
-//! Tests of the messages of rejections: each mistake has one message, in these words, and hides no other. (`ui-tests` has what the
-//! compiler prints, and where it points.)
+//! Tests of the messages of rejections: each mistake has one message, in these words, and hides no other. (`ui-tests` has the
+//! compiler's output, with the positions.)
 
 use proc_macro2::TokenStream;
 use syn::parse::Parser;
@@ -9,7 +9,7 @@ use syn::{Item, ItemStruct, LitStr};
 fn expand(options: &str, item: &str) -> Vec<Item> {
     let [options, item]: [TokenStream; 2] =
         [options, item].map(|text| text.parse().expect("a case is tokens"));
-    syn::parse2::<syn::File>(crate::expand::remote(options, item)).expect("what is generated is Rust").items
+    syn::parse2::<syn::File>(crate::expand::remote(options, item)).expect("the generated code is Rust").items
 }
 
 /// The error messages and the structs of an expansion.
@@ -101,7 +101,7 @@ fn a_tail_is_last() {
 }
 
 #[test]
-fn names_that_are_taken_are_refused() {
+fn names_of_generated_methods_are_refused() {
     for name in ["this", "new_in", "read", "clone", "into", "eq"] {
         let message = format!(
             "handles or pointers already have a method `{name}`: rename the field's accessors with `#[accessor({name}_field)]`"
@@ -265,7 +265,7 @@ fn no_mistake_hides_another() {
 
 /// Uses of a rejected field are not further errors: it keeps its position in `init`, and its accessors.
 #[test]
-fn a_rejected_field_is_generated_all_the_same() {
+fn a_rejected_field_is_still_generated() {
     let (_, structs) = outcome("", "struct Node { key: u64, name: String, on: &'static [u8] }");
     for item in structs.iter().filter(|item| item.ident != "NodeFields") {
         let names: Vec<String> =

@@ -1,6 +1,6 @@
 //! The model: a struct that can be laid out.
 //!
-//! Invariant: a model is valid. `parse` reports mistakes and leaves them out, so `expand` checks nothing.
+//! Invariant: a model is valid. `parse` reports mistakes and omits them, so `expand` checks nothing.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -1,6 +1,6 @@
 //! Builds the [`Model`] of an item.
 //!
-//! Mistakes are reported, most of them by `check`, and are left out of the model.
+//! Mistakes are reported, most of them by `check`, and are omitted from the model.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};

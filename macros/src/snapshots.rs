@@ -25,18 +25,18 @@ fn options(item: &mut ItemStruct) -> TokenStream {
 fn check(name: &str) {
     let file =
         |extension| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expand/{name}{extension}"));
-    let source = std::fs::read_to_string(file(".rs")).expect("the case is there");
+    let source = std::fs::read_to_string(file(".rs")).expect("the case exists");
     let mut item: ItemStruct = syn::parse_str(&source).expect("the case is a struct");
     let options = options(&mut item);
     let expanded = crate::expand::remote(options, item.into_token_stream());
-    let expanded = prettyplease::unparse(&syn::parse2(expanded).expect("what is generated is Rust"));
+    let expanded = prettyplease::unparse(&syn::parse2(expanded).expect("the generated code is Rust"));
     let lines = expanded.lines().count();
     assert!(lines < MAX_LINES, "`{name}` is expanded to {lines} lines");
     if std::env::var_os("FARFIELD_BLESS").is_some() {
         std::fs::write(file(".expanded.rs"), &expanded).expect("the snapshot can be written");
     }
     let kept = std::fs::read_to_string(file(".expanded.rs"))
-        .expect("the snapshot is there; `FARFIELD_BLESS=1` writes it");
+        .expect("the snapshot exists; `FARFIELD_BLESS=1` writes it");
     for (number, (kept, new)) in (1..).zip(kept.lines().zip(expanded.lines())) {
         assert_eq!(
             kept, new,

@@ -1,4 +1,4 @@
-//! Says in a line what a build with RDMA lacks, before the bindings' own build scripts say it in many.
+//! Reports in one line what a build with RDMA needs, before the bindings' own build scripts fail with many.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// Of several libclangs the newest is taken, which may be too new.
+/// The binding's generator uses the newest installed libclang. Checks that it is not too new.
 fn check_libclang() {
     let folder = |version: &u32| PathBuf::from(format!("/usr/lib/llvm-{version}/lib"));
     let is_there = |version: &u32| has_libclang(&folder(version));

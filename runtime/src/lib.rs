@@ -46,7 +46,7 @@
 //! | read and change a field | [`Place`]; several fields with [`fetch!`](macro@fetch) |
 //! | combine operations into one round trip | [`Chain`] |
 //! | allocate near another object | [`Site`], [`ComputeThread::near`] |
-//! | protect what is read from being freed | [`Guard`], by [`ComputeThread::pin`] |
+//! | protect objects from being freed while they are read | [`Guard`], by [`ComputeThread::pin`] |
 //! | free an object | [`Guard::sched_reclaim`]; one that was never shared: [`ComputeThread::delete`] |
 //! | find an object by name | [`ComputeThread::root_or_init`], [`publish`](ComputeThread::publish), [`lookup`](ComputeThread::lookup) |
 //! | wait for all threads | [`ComputeThread::barrier`] |

@@ -638,7 +638,7 @@ fn options_out_of_range_are_refused() {
         (0, 1, 1, "threads is 0: a run needs at least one thread"),
         (1, 0, 1, "tasks is 0: a client needs at least one"),
         (1, 1, 0, "queue is 0: a client needs at least one"),
-        (1, 1, usize::MAX, "queue is 18446744073709551615: there are not so many"),
+        (1, 1, usize::MAX, "queue is 18446744073709551615: a client has at most 4294967294"),
     ] {
         let mut options = ClientOptions::new();
         (options.threads, options.tasks, options.queue) = (threads, tasks, queue);

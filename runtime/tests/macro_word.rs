@@ -51,7 +51,7 @@ fn every_value_survives() {
 }
 
 #[test]
-fn bits_that_no_value_has_are_refused() {
+fn bits_without_a_value_are_refused() {
     assert_eq!(NoZero::from_word(0), None);
     assert_eq!(NoZero::from_word(7 | 1 << 16), None, "the upper bits count");
     assert_eq!(Signed::from_word(1), None);
@@ -68,7 +68,7 @@ fn an_atomic_starts_as_the_variant_that_is_zero_or_as_the_first() {
 }
 
 #[test]
-fn fingerprints_tell_types_of_one_representation_apart() {
+fn types_of_one_representation_have_different_fingerprints() {
     assert_ne!(<Tagged<u16> as Pod>::FINGERPRINT, <Tagged<NoZero> as Pod>::FINGERPRINT);
     assert_ne!(NoZero::FINGERPRINT, u16::FINGERPRINT);
 }

@@ -305,7 +305,7 @@ fn files_of_a_killed_memory_node_are_removed_once_unused() {
 fn invalid_options_and_foreign_directories_are_refused_by_name() {
     let absent = format!("shm:absent-{}", std::process::id());
     assert!(refused(&absent).contains("no memory node serves it; start one: farfield memnode"));
-    assert!(refused("shm:a/b").contains("`a/b` is no name"));
+    assert!(refused("shm:a/b").contains("`a/b` is not a valid cluster name"));
     let mut large = options("large");
     large.segment_bytes = 1 << 45;
     let said = MemoryNode::listen(&large).map(drop).unwrap_err().to_string();
@@ -547,7 +547,7 @@ fn a_checkpoint_is_private_and_follows_no_link() {
     let pipe = folder.join("pipe");
     make_pipe(&pipe);
     let refused = cluster.restore(&pipe).unwrap_err().to_string();
-    assert!(refused.contains("it is no file"), "{refused}");
+    assert!(refused.contains("it is not a regular file"), "{refused}");
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -569,7 +569,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
     assert!(refused(&linked).contains(".lock: "), "{}", refused(&linked));
     fs::remove_file(&lock).unwrap();
     make_pipe(&lock);
-    assert!(refused(&linked).contains("it is no file"), "{}", refused(&linked));
+    assert!(refused(&linked).contains("it is not a regular file"), "{}", refused(&linked));
     fs::remove_file(&lock).unwrap();
 
     // The remains of a cluster are removed, also if they are pipes.
@@ -586,7 +586,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
     guarded.secret_file = Some(folder.join("secret"));
     make_pipe(&folder.join("secret"));
     fs::set_permissions(folder.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(refused(&guarded).contains("it is no file"), "{}", refused(&guarded));
+    assert!(refused(&guarded).contains("it is not a regular file"), "{}", refused(&guarded));
     fs::remove_dir_all(&folder).unwrap();
 }
 

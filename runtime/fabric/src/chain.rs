@@ -113,7 +113,7 @@ impl Op {
 }
 
 impl Chain {
-    /// Returns whether its buffers are worth keeping: they are allocated, and not as large as those of a rare transfer.
+    /// Returns whether its buffers should be reused: they are allocated, and not as large as those of a rare transfer.
     #[inline]
     pub fn is_worth_keeping(&self) -> bool {
         (1..=MAX_KEPT_WORDS).contains(&self.words.capacity())

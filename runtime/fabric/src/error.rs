@@ -9,7 +9,7 @@ pub use farfield_words::error::{InvalidArgument, InvalidPointer, InvalidValue, P
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 farfield_words::errors! {
-    /// Why a fabric failed.
+    /// An error of a fabric.
     pub enum Error {
         /// A pointer that no object can have.
         InvalidPointer,
@@ -49,12 +49,12 @@ farfield_words::errors! {
     CannotConnect {
                 /// Its address, as in the URL.
         address: Box<str>,
-        /// Why not.
+        /// The reason.
         reason: Box<str>,
     }
         /// The cluster has evicted this process: it sent no heartbeat for longer than its lease, or a memory node lost its connection. Its last
         /// operations may have taken effect or not; no later ones will. Connect again to become a member again.
-    #[error("process {process} has been evicted: it gave no sign of life for too long; connect again")]
+    #[error("process {process} has been evicted: it sent no heartbeat for longer than its lease, or lost a connection; connect again")]
     Evicted {
         /// The process's number.
         process: u32,
@@ -64,10 +64,10 @@ farfield_words::errors! {
     CannotServe {
                 /// The address or name that it was to serve.
         address: Box<str>,
-        /// Why not.
+        /// The reason.
         reason: Box<str>,
     }
-    /// The operating system refused something.
+    /// A request that the operating system refused.
     #[error("cannot {action}: {cause}")]
     System {
                 /// The attempted action.

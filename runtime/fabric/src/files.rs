@@ -12,7 +12,7 @@ use std::path::Path;
 /// Opens a regular file. Refuses a pipe or a device without waiting for it.
 ///
 /// # Errors
-/// The system's; also if the path is no regular file.
+/// The system's; also if the path is not a regular file.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     open_with(path, options, false)
 }
@@ -34,7 +34,7 @@ fn open_with(path: &Path, options: &mut OpenOptions, refuses_links: bool) -> io:
     #[cfg(not(target_os = "linux"))]
     let _ = refuses_links;
     let file = options.open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 /// Makes a file that only its owner may read. Removes an existing file or link of that name first, without following it. If another appears

@@ -4,7 +4,7 @@
 //! descriptor of that memory is passed with the [`Welcome`]. The rest is about RDMA.
 //!
 //! A client has two kinds of connections to a memory node. The *control* connection proves that it knows the cluster's secret
-//! and gives it the segment table; its queue pair is in a protection domain of its own, where no segment is. A *lane* is a
+//! and receives the segment table; its queue pair is in a protection domain of its own, where no segment is. A *lane* is a
 //! queue pair on which operations run. It is opened with a key derived from the secret and from the two random numbers of the control connection, and
 //! with an increasing number, so a recorded request can not be replayed.
 //!
@@ -200,7 +200,9 @@ impl Hello {
             return Err("this is not Farfield's protocol");
         }
         if magic[3] != VERSION {
-            return Err("client and memory node speak different versions of the protocol");
+            return Err(
+                "client and memory node speak different versions of the protocol: use one version of Farfield",
+            );
         }
         let kind = match fields.take::<2>().ok_or(short)?[0] {
             0 => ConnectionKind::Control,

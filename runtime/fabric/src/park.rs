@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_that_is_left_over_does_not_end_a_sleep() {
+    fn a_stale_permit_does_not_end_a_sleep() {
         let parker = Parker::new();
         std::thread::scope(|scope| {
             scope.spawn(|| parker.bell.wake_by_ref());

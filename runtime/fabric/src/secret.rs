@@ -36,12 +36,12 @@ fn read_secret(file: &Path) -> Result<Secret> {
     };
     let mut open = files::open(file, OpenOptions::new().read(true)).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => invalid("there is no such file"),
-        std::io::ErrorKind::Other => invalid("it is no file"),
+        std::io::ErrorKind::Other => invalid("it is not a regular file"),
         _ => invalid("it can not be read"),
     })?;
     let metadata = open.metadata().map_err(|_| invalid("it can not be read"))?;
     if metadata.mode() & 0o077 != 0 {
-        return Err(invalid("others than its owner may read it: chmod 600"));
+        return Err(invalid("users other than its owner may read it: chmod 600"));
     }
     let mut bytes = Vec::new();
     open.by_ref()
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_its_owners() {
+    fn a_secret_that_others_may_read_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let file = std::env::temp_dir().join(format!("farfield-secret-{}", std::process::id()));
         let said = |file: &Path| read_secret(file).map(drop).unwrap_err().to_string();

@@ -29,7 +29,7 @@ impl Stopper {
 /// [`Error::InvalidArgument`] if it is out of its bounds.
 pub fn lease_ms(lease: Duration) -> Result<u32> {
     if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&lease) {
-        let (value, reason) = (format!("{lease:?}").into(), "it is from 100 ms to an hour");
+        let (value, reason) = (format!("{lease:?}").into(), "it must be from 100 ms to an hour");
         return Err(Error::from(error::InvalidArgument { argument: "lease", value, reason }));
     }
     Ok(lease.as_millis() as u32)

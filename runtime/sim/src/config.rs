@@ -256,7 +256,7 @@ fn quantity(name: &str, value: &str, unit: &str, like: &str) -> Result<Option<f6
         return Err(format!("{name}={value} is too small: nothing would ever arrive"));
     }
     if quantity > 1e15 {
-        return Err(format!("{name}={value} is absurd; for no limit write `inf`"));
+        return Err(format!("{name}={value} is too large; for no limit write `inf`"));
     }
     Ok(Some(quantity))
 }
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_become_times() {
+    fn quantities_are_converted_to_times() {
         let mut config = SimConfig::default();
         assert_eq!((config.rtt, config.service, config.doorbell), (2_000_000, 50_000, 100_000));
         assert_eq!(config.transfer(1000), 80_000, "8000 bits at 100 Gbit/s");
@@ -304,7 +304,7 @@ mod tests {
         {
             refused("rtt", value);
         }
-        assert!(refused("limit", "2000000000s").contains("absurd"));
+        assert!(refused("limit", "2000000000s").contains("too long"));
         for value in ["0", "-5", "0Gbps", "M", "20Mops", "1e9", "99999T"] {
             refused("rate", value);
         }

@@ -156,7 +156,7 @@ impl Map {
         words
     }
 
-    /// Returns the ranges of chunks that are in use, for whatever purpose.
+    /// Returns the ranges of chunks that are in use, for any purpose.
     pub fn heap(&self, look: Look<'_>) -> Vec<Range<Address>> {
         let mut used = Vec::new();
         for segment in self.segments() {
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_of_the_control_blocks_and_tables_is_there_once() {
+    fn every_word_of_the_control_blocks_and_tables_occurs_once() {
         let map = Map::new(2, 2, 1 << 19).unwrap();
         let words = map.fixed();
         let places: HashSet<u64> = words.iter().map(|word| word.at.bits()).collect();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_lead_to_pages_and_no_further_than_their_segment() {
+    fn pages_are_found_by_addresses_inside_their_segment() {
         let map = Map::new(1, 1, 1 << 19).unwrap();
         let (page, behind) = (map.grid.start(0, 2), Address::new(0, (1 << 19) - 8));
         let head = control::pool(0, Class::of(64).unwrap());

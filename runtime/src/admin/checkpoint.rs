@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_read_as_it_was_written() {
+    fn a_header_survives_encoding() {
         let header = Header { layout: LAYOUT_VERSION, geometry: Geometry::new(2, 3, 1 << 20).unwrap() };
         let bytes = header.to_bytes();
         assert_eq!(Header::parse(&bytes), Ok(header));

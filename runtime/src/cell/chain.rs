@@ -73,7 +73,7 @@ impl Guard<'_> {
 /// The bound of [`ComputeThread::chain`], which no type satisfies: a thread without a guard protects no pointers.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "a chain is made by a guard, which protects what the chain loads",
+    message = "only a guard makes a chain: it protects the pointers that the chain loads",
     label = "pin first: `let g = &ct.pin();`, then `g.chain()`"
 )]
 pub trait Protects<'g> {}
@@ -86,7 +86,7 @@ impl ComputeThread {
     where
         for<'any> Self: Protects<'any>,
     {
-        unreachable!("nothing protects so")
+        unreachable!("no type implements `Protects`")
     }
 }
 
@@ -361,7 +361,7 @@ impl<'g> Chain<'g> {
         let count = self.results.parts.borrow().len();
         if count > 1 {
             let value = format!("{count} memory nodes").into();
-            let reason = "a chain that is posted without waiting keeps to one";
+            let reason = "`post` needs all addresses on one: use `submit`";
             return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
         }
         let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };

@@ -23,7 +23,7 @@
 //! # Locks of the same thread
 //!
 //! A lock belongs to the *task* that took it. A task that waits for its own lock gets [`Error::LockTakenTwice`]. Other tasks of the thread wait, like
-//! other threads. The rules, and how tasks are told apart from joined futures of one task, are in `io/task_stack.rs`. A [`Chain`](crate::Chain) that
+//! other threads. The rules, and how tasks are distinguished from joined futures of one task, are in `io/task_stack.rs`. A [`Chain`](crate::Chain) that
 //! takes a lock twice is refused before it is posted.
 //!
 //! A lock excludes threads; it does not order memory by itself. On every fabric a thread that acquires the lock sees all writes before its release,

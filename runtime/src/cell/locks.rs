@@ -70,7 +70,7 @@ impl Guard<'_> {
                 Err(now) => found = now,
             }
         }
-        unreachable!("it goes on until it has them all")
+        unreachable!("the loop ends with all locks")
     }
 
     /// Takes all locks whose words are as expected, and reads the objects. If one word differs, the locks that were taken are released without
@@ -93,7 +93,7 @@ impl Guard<'_> {
         }
         if are_taken {
             let get = |(lock, seen): (PendingLock<'g>, Pending<'g, _>)| {
-                let lock = lock.confirmed().expect("it was not looked at before");
+                let lock = lock.confirmed().expect("its outcome is read once");
                 Ok::<_, Error>((lock, seen.get()?))
             };
             return try_map(tried, get).map(Ok);

@@ -124,8 +124,8 @@ impl<T> fmt::Debug for Owned<T> {
 /// A value that a link with marks `M` can hold: a [`Shared`] from such a link or without named marks, a [`RemotePtr`], or an [`Owned`], which the
 /// store publishes.
 #[diagnostic::on_unimplemented(
-    message = "a link to `{T}` cannot be made to hold this",
-    label = "is no `Owned`, `RemotePtr` or `Shared` to what the link points to, or has the marks of another link",
+    message = "a link to `{T}` cannot hold this value",
+    label = "not an `Owned`, `RemotePtr` or `Shared` of the link's type, or a pointer with the marks of another link",
     note = "a pointer from a link with other marks is stored without them: `pointer.without_marks()`"
 )]
 pub trait Publish<T: Remote, M = ()>: sealed::Sealed<T, M> {}

@@ -15,7 +15,7 @@ use crate::pointer::{Address, RemotePtr};
 use farfield_words::Remote;
 
 /// The result of an operation of a [`Chain`](crate::Chain).
-#[must_use = "the result is what the operation was for"]
+#[must_use = "read the result by `get` when the chain has completed"]
 pub struct Pending<'g, T> {
     pub(super) results: Rc<Results>,
     pub(super) found: Found,
@@ -52,7 +52,7 @@ impl<T: Remote> Written<T> {
         self.object.as_ptr()
     }
 
-    /// Returns the object as unpublished, after a chain in which no link was made to hold it, such as one whose CAS has failed.
+    /// Returns the object as unpublished, after a chain that linked it nowhere, such as one whose CAS has failed.
     ///
     /// The caller must know that no link holds it. If a link does, dropping the `Owned` frees the object under its readers. The simulator reports
     /// their next access.

@@ -103,7 +103,7 @@ impl<'g, F: Field> Place<'g, Tail<F>> {
             })
         };
         if span > MAX_READ_BYTES {
-            return Err(argument("one READ brings at most 64 MiB"));
+            return Err(argument("one READ reads at most 64 MiB"));
         }
         g.read_words(Address::from_bits(start.bits() - within as u64), span.div_ceil(WORD_BYTES), |words| {
             let bytes = &bytes(words)[within..];

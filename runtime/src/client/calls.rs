@@ -23,8 +23,8 @@
 //! # Why the guarantees hold
 //!
 //! Each call is in one place at a time: with its caller, in the queue (`client/queue.rs`), or among a thread's tasks (`client/serve.rs`). One lock
-//! protects the moves. A caller that cancels removes the call from the queue under that lock. If it is not there any more, a thread has begun it, or
-//! will check the caller's interest before it begins. The answer is sent through a channel for one value, each end of which detects that the other is
+//! protects the moves. A caller that cancels removes the call from the queue under that lock. If the call is not in the queue, a thread has begun it, or
+//! will check before it begins that the caller still waits. The answer is sent through a channel for one value, each end of which detects that the other is
 //! dropped: the caller if the work is dropped for any reason, the thread if the caller cancels. So no state needs repair.
 //!
 //! # Costs
@@ -156,13 +156,18 @@ impl Cluster {
         let &ClientOptions { threads, tasks, queue, deadline } = options;
         for (argument, value) in [("tasks", tasks), ("queue", queue)] {
             if value == 0 || value > u32::MAX as usize - 1 {
-                let reason = if value == 0 { "a client needs at least one" } else { "there are not so many" };
+                let reason = if value == 0 {
+                    "a client needs at least one"
+                } else {
+                    "a client has at most 4294967294"
+                };
                 return invalid(argument, value.to_string(), reason);
             }
         }
         let shared = &self.shared;
         if shared.world().is_some() {
-            let reason = "calls from outside have no place in virtual time: start the work with `run`";
+            let reason =
+                "calls from outside have no moment of arrival in virtual time: start the work with `run`";
             return invalid("client", format!("of {}", self.url()), reason);
         }
         let reserved = reserve(shared, threads)?;
@@ -315,7 +320,7 @@ pub struct Call<R> {
 
 /// The location of a call.
 enum State {
-    /// With the caller, who may have a place in the line for room.
+    /// With the caller, which may have a place in the line for room.
     Unsent { work: Box<dyn Work>, place: Option<u64> },
     /// In the queue under this number, or begun.
     Sent(u64),
@@ -382,7 +387,7 @@ impl<R> Call<R> {
         let (queue, state) = (Arc::downgrade(&self.service.queue), &self.state);
         let number = if let State::Sent(number) = state { Some(*number) } else { None };
         blocked_for(move || {
-            let Some(queue) = queue.upgrade() else { return "a call of a client that is gone".to_owned() };
+            let Some(queue) = queue.upgrade() else { return "a call of a client that has ended".to_owned() };
             let place = match number {
                 Some(number) if queue.has(number) => {
                     "it waits in the queue: no thread of the client has taken it".to_owned()

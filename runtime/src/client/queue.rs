@@ -83,18 +83,18 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many calls may wait.
+    /// Returns the number of calls that may wait.
     pub(super) fn bound(&self) -> usize {
         self.bound
     }
 
-    /// How many calls wait.
+    /// Returns the number of waiting calls.
     pub(super) fn waiting(&self) -> usize {
         let state = self.state();
         state.calls.len() + state.nested.len()
     }
 
-    /// Whether a call waits for a thread.
+    /// Returns whether a call waits for a thread.
     pub(super) fn has(&self, number: u64) -> bool {
         let state = self.state();
         state.calls.contains_key(&number) || state.nested.contains_key(&number)
@@ -104,7 +104,7 @@ impl Queue {
         self.state().is_closed
     }
 
-    /// Offers a call. Where there is no room, the caller's waker, if there is one, gets a place in line, or keeps the one that it has.
+    /// Offers a call. Without room, the caller's waker, if any, gets a place in line, or keeps the one that it has.
     pub(super) fn offer(
         &self,
         work: Box<dyn Work>,
@@ -135,7 +135,7 @@ impl Queue {
         Offered::Full(work)
     }
 
-    /// Offers a call that the work of another makes.
+    /// Offers a nested call.
     pub(super) fn offer_nested(&self, work: Box<dyn Work>) -> Offered {
         let mut state = self.state();
         let number = state.next_number();
@@ -145,7 +145,7 @@ impl Queue {
 
     /// Wakes a thread for a call.
     fn announce(mut state: MutexGuard<'_, State>, number: u64, needs_room: bool) -> Offered {
-        // The one that has been idle for the shortest time may not sleep yet.
+        // The thread that has been idle for the shortest time may not sleep yet.
         let idle = state.idle.iter().rposition(|idle| idle.has_room || !needs_room);
         let idle = idle.map(|position| state.idle.remove(position));
         drop(state);
@@ -155,7 +155,7 @@ impl Queue {
         Offered::Accepted(number)
     }
 
-    /// A caller leaves the line, and what was granted to it is the next's.
+    /// Removes a caller from the line. Room that was granted to it is granted to the next.
     pub(super) fn leave_line(&self, place: u64) {
         let mut state = self.state();
         let removed = state.line.remove(&place);
@@ -165,18 +165,18 @@ impl Queue {
         wake(granted);
     }
 
-    /// Takes a call back; returns whether no thread had begun it.
+    /// Removes a call. Returns whether no thread had begun it.
     pub(super) fn withdraw(&self, number: u64) -> bool {
         let mut state = self.state();
         let removed = state.calls.remove(&number).or_else(|| state.nested.remove(&number));
         let granted = state.grant(self.bound);
         drop(state);
         wake(granted);
-        // What it captures is dropped here.
+        // The call's captures are dropped here.
         removed.is_some()
     }
 
-    /// A thread is about to work: it should not be woken for calls that others could take earlier.
+    /// Removes a thread that is about to work from the idle ones, because others could take calls earlier.
     pub(super) fn leaves_idle(&self, thread: usize) {
         let mut state = self.state();
         let removed = state.remove_idle(thread);
@@ -184,7 +184,7 @@ impl Queue {
         drop(removed);
     }
 
-    /// The next call for a thread, which `has_room` for one that is not nested.
+    /// Takes the next call for a thread. `has_room` is true if the thread can take calls that are not nested.
     pub(super) fn take(&self, thread: usize, has_room: bool, waker: &Waker) -> Taken {
         let mut state = self.state();
         let removed = state.remove_idle(thread);
@@ -218,7 +218,7 @@ impl Queue {
         threads.chain(callers.into_values()).for_each(Waker::wake);
     }
 
-    /// A thread has ended. Calls that no thread is left for are dropped.
+    /// Records that a thread has ended. The end of the last thread drops the waiting calls.
     pub(super) fn end(&self, thread: usize) {
         let mut state = self.state();
         let removed = state.remove_idle(thread);
@@ -261,7 +261,7 @@ impl State {
         Some(self.idle.remove(position))
     }
 
-    /// Grants a place to the first in line, if there is room.
+    /// Grants room, if there is any, to the first caller in line.
     fn grant(&mut self, bound: usize) -> Option<Waker> {
         if self.calls.len() + self.granted.len() >= bound {
             return None;

@@ -72,7 +72,7 @@ where
             if let Some(outcome) = outcome
                 && let Err(unwanted) = answer.send(outcome)
             {
-                // The last drop of the caller's values that may panic.
+                // This is the last drop of the caller's values that may panic.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(unwanted)));
             }
         })

@@ -310,7 +310,7 @@ pub(crate) async fn live<R>(
         return Err(error);
     }
     let output = run_beside_keeper(ct, body(ct)).await;
-    // Before the process leaves, whose next run counts departures from 0.
+    // This precedes the process's departure: its next run counts departures from 0.
     ct.depart();
     ct.drain_limbo().await;
     ct.release_heap().await;

@@ -147,16 +147,16 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
     let (shortest, longest) =
         if shared.disconnects_silent() { (lease / 16, lease / 8) } else { (TICK, MAX_TICK) };
     let mut leases = Leases { lease, seen: HashMap::new(), sweeps };
-    let mut goes_on = true;
+    let mut is_member = true;
     if let Some((collection, joined)) = startup.take() {
         // Dead members are evicted, and their memory is collected, before the process is used. A panic drops the sender, which notifies the caller.
         let first = begin(ct, collection, &mut leases).await;
-        goes_on = first.is_ok();
+        is_member = first.is_ok();
         let _ = joined.send(first);
     }
     let (mut heartbeats, mut rest, mut epoch) = (1, shortest, 0);
     let mut sweeper = Sweeper::new(ct, QUIET_TICKS * shortest, SWEEP_PAUSE);
-    while goes_on && !stop.wait(rest) {
+    while is_member && !stop.wait(rest) {
         heartbeats += 1;
         match tick(ct, heartbeats, &mut leases).await {
             Ok(debt) => {
@@ -167,7 +167,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
             Err(Error::Evicted(evicted)) => {
                 tracing::warn!(process = evicted.process, "this process has been evicted");
                 shared.note_eviction();
-                goes_on = false;
+                is_member = false;
             }
             Err(error) => shared.failures.note(ct.time(), &error, "the keeper could not do its work"),
         }

@@ -8,7 +8,7 @@
 //! | in this process | in the run: no round trip |
 //! | simulated, or in a group | in a named word of the [directory](super::roots) |
 //!
-//! The word holds the number of the run that uses it and that run's count. A new run starts at 0, whatever count an earlier run has left. No two runs
+//! The word holds the number of the run that uses it and that run's count. A new run starts at 0, even if an earlier run has left a count. No two runs
 //! use one word at the same time: a simulated cluster has one run at a time, and names in a group begin with the group's name.
 //!
 //! A thread that has ended can not arrive. Waiting threads detect that, and return [`Error::BarrierBroken`].

@@ -349,7 +349,7 @@ impl ComputeThread {
         Ok(())
     }
 
-    /// Reads the values of all entries, in whatever state. The values of roots are addresses. One round trip.
+    /// Reads the values of all entries, in any state. The values of roots are addresses. One round trip.
     pub(crate) async fn directory_values(&self) -> Result<Vec<u64>> {
         let look = |words: &[u64]| {
             Ok(words.chunks_exact(Entry::WORDS).map(|entry| Entry::from_words(entry).value).collect())

@@ -55,7 +55,7 @@ impl Collector {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// Returns whether no thread is pinned in an epoch before `epoch`. If `epoch` is already observed, none ever will be again.
+    /// Returns whether no thread is pinned in an epoch before `epoch`. If `epoch` is already observed, that remains so.
     pub(crate) fn has_caught_up(&self, epoch: u64) -> bool {
         Self::all_show(&self.slots.lock().expect("no slot holder panics"), epoch)
     }
@@ -115,7 +115,7 @@ pub(crate) struct Participant {
     oldest: Cell<u64>,
     /// Guards pinned in `oldest` and in `oldest + 1`, by the epoch's lowest bit.
     guards: [Cell<u32>; 2],
-    /// A planted bug for the model checker: the part that this thread omits from a pin.
+    /// A planted bug for the model checker: the part of a pin that this thread omits.
     #[cfg(all(test, loom))]
     without: Cell<Option<Part>>,
 }
@@ -189,7 +189,7 @@ impl Participant {
         }
     }
 
-    /// Returns whether the part is not omitted by a planted bug.
+    /// Returns false if a planted bug omits the part.
     #[inline]
     #[cfg_attr(not(all(test, loom)), allow(clippy::unused_self))]
     fn has(&self, _part: Part) -> bool {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_in_flight_holds_what_the_oldest_guard_did() {
+    fn an_operation_in_flight_protects_like_the_oldest_guard() {
         let (collector, a, _b) = two();
         let old = a.pin();
         assert_eq!(collector.try_advance(), FIRST_EPOCH + 1);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_and_departed_threads_cost_nothing() {
+    fn idle_and_departed_threads_hold_nothing_back() {
         let (collector, a, b) = two();
         let pin = a.pin();
         drop(b);

@@ -81,7 +81,7 @@ impl Limbo {
         if self.has_expired(epoch) { self.pop_any() } else { None }
     }
 
-    /// Removes the first block, whatever its tag. For quiescent points, at which no thread has a pointer.
+    /// Removes the first block, for any tag. For quiescent points, at which no thread has a pointer.
     pub(crate) fn pop_any(&mut self) -> Option<(Block, BlockKind)> {
         let Retired { block, kind, .. } = self.retired.pop_front()?;
         self.bytes -= block.bytes;

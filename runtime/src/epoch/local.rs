@@ -33,7 +33,7 @@ type Limbo = VecDeque<(u64, Box<dyn Garbage>)>;
 /// struct Page(u64);
 /// let epoch = LocalEpoch::new();
 /// let thread = epoch.register();
-/// let guard = thread.pin(); // what is loaded from now on stays until the guard is dropped
+/// let guard = thread.pin(); // objects loaded from now on stay until the guard is dropped
 /// let unlinked = Box::new(Page(7));
 /// guard.retire(unlinked); // dropped when no guard can reach it
 /// drop(guard);

@@ -22,7 +22,7 @@ impl ComputeThread {
         Site { ct: self, placement: Placement::Near(neighbour.points_to()) }
     }
 
-    /// Returns a site whose node `policy` chooses, whatever the cluster's policy is.
+    /// Returns a site whose node `policy` chooses, independent of the cluster's policy.
     pub fn placed(&self, policy: Policy) -> Site<'_> {
         Site { ct: self, placement: Placement::By(policy) }
     }

@@ -153,7 +153,7 @@ pub(crate) fn is_of_epochs(at: Address) -> bool {
     (epochs()..members()).contains(&at)
 }
 
-/// Returns whether a word is one of the runtime's counters and links, which change whatever programs do: all but the directory's.
+/// Returns whether a word is one of the runtime's counters and links, which change independently of programs: all but the directory's.
 pub(crate) fn is_bookkeeping(at: Address) -> bool {
     at.offset() < first_free(at.segment()) && !is_of_directory(at)
 }

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_survive_their_word() {
+    fn uses_survive_encoding() {
         let class = Class::of(24).unwrap();
         let grid = grid(1 << 30);
         for usage in [Use::Untaken, Use::Free, Use::Large(60_000), Use::Continued, Use::Small(class)] {

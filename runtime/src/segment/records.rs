@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_read_as_it_was_written() {
+    fn a_value_survives_encoding() {
         let value = Value { before: 1, array: [2, 3], after: 4 };
         assert_eq!(value.to_words(), [1, 2, 3, 4]);
         assert_eq!(Value::from_words(&[1, 2, 3, 4]).to_words(), [1, 2, 3, 4]);

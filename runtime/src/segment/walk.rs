@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cycle_is_noticed_soon() {
+    fn every_cycle_is_detected_soon() {
         for objects in 1..100 {
             for back in 0..objects {
                 let (before, around) = (back, objects - back);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_says_where() {
+    fn the_error_names_the_location() {
         let mut walk = Walk::new();
         walk.visit_address(Address::new(1, 4096)).unwrap();
         assert_eq!(

@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn each_mistake_is_named() {
         assert!(reason("local").contains('`'));
-        assert!(reason("shm:").contains("no name for a cluster"));
-        assert!(reason("shm:../x").contains("`../x` is no name"));
+        assert!(reason("shm:").contains("not a valid cluster name"));
+        assert!(reason("shm:../x").contains("`../x` is not a valid cluster name"));
         assert!(reason("shm:x?size=1MiB").contains("unknown option `size`"));
         assert!(reason("tcp:x").contains("unknown fabric `tcp`"));
         assert!(reason("local:colour=red").contains("unknown option `colour`"));

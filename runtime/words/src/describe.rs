@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_read_as_it_was_written() {
+    fn a_description_survives_encoding() {
         let () = Node::PROVEN;
         let text = describe::<Node>();
         let layouts = Layouts::parse(&text).unwrap();

@@ -24,7 +24,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///     use farfield_words::error::InvalidPointer;
 ///
 ///     farfield_words::errors! {
-///         /// Why a disk failed.
+///         /// An error of a disk.
 ///         pub enum Error {
 ///             /// A pointer that no object can have.
 ///             InvalidPointer,
@@ -151,11 +151,11 @@ errors! {
     InvalidPointer {
                 /// The pointer as the program used it.
         address: Address,
-                /// Why it is invalid.
+                /// The fault.
         fault: PointerFault,
     }
     /// Bits in far memory that no value of the expected type has.
-    #[error("the bits at {address} are no {type_name}")]
+    #[error("the bits at {address} are not a valid {type_name}")]
     InvalidValue {
                 /// The address of the bits.
         address: Address,
@@ -174,7 +174,7 @@ errors! {
     }
 }
 
-/// Why a pointer is invalid.
+/// The fault of an invalid pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PointerFault {
@@ -213,7 +213,7 @@ impl fmt::Display for PointerFault {
                 write!(f, "the access ends past its segment of {size_bytes} bytes")
             }
             Self::NoSegment { segments } => write!(f, "there are only {segments} segments"),
-            Self::NoObject => f.write_str("no object begins there: it has been freed, or never was one"),
+            Self::NoObject => f.write_str("no object begins there: it was freed, or never allocated"),
             Self::Retired => f.write_str("the object has been retired already"),
             Self::NotCompressible => {
                 f.write_str("a stamped link holds segments below 4096 and offsets below 512 GiB only")

@@ -133,7 +133,7 @@ pub trait DefaultInit: Field {
 /// Setters of generated `Init` types and `Owned::set` take it, so that
 /// `Node::init(key).next(shared)` needs no conversion.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not what this field can hold",
+    message = "this field cannot hold `{Self}`",
     label = "expected `{I}`",
     note = "a link holds a `Shared` or a `RemotePtr` to the struct it points to, an atomic or a plain field its value",
     note = "a pointer from a link with other marks is used without them: `pointer.without_marks()`"
@@ -150,7 +150,7 @@ impl<I> Initial<I> for I {
     }
 }
 
-/// Returns the error for bits that are no `T`.
+/// Returns the error for bits that are not a `T`.
 #[cold]
 pub fn invalid_value<T>(address: Address) -> Error {
     Error::from(error::InvalidValue { address, type_name: std::any::type_name::<T>() })
@@ -158,7 +158,7 @@ pub fn invalid_value<T>(address: Address) -> Error {
 
 /// Returns `[f(0), …, f(N - 1)]`, or the first error.
 #[inline]
-#[allow(clippy::missing_panics_doc)] // without an error every element is there
+#[allow(clippy::missing_panics_doc)] // without an error every element is set
 pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
     let mut error = None;
     let values: [Option<T>; N] = std::array::from_fn(|index| {
@@ -169,7 +169,7 @@ pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>)
     });
     match error {
         Some(error) => Err(error),
-        None => Ok(values.map(|value| value.expect("no error, so each is there"))),
+        None => Ok(values.map(|value| value.expect("no error, so each is set"))),
     }
 }
 

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_kinds_and_lengths_tell_fingerprints_apart() {
+    fn names_kinds_and_lengths_change_the_fingerprint() {
         let word = name("u64");
         let all =
             [word, name("i64"), wrap("Atomic", word), wrap("Link", word), array(word, 2), array(word, 3)];

@@ -33,7 +33,7 @@ pub struct Geometry {
     segment_bytes: u64,
 }
 
-/// Why three numbers are no geometry: the first that is out of its bounds.
+/// The fault of three numbers: the first one that is out of its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
     /// The number of memory nodes, and of segments of each.
@@ -171,7 +171,7 @@ impl GeometryError {
         format!("{options}: {reason}")
     }
 
-    /// The name of the number that is wrong, its value, and its bounds.
+    /// The name of the invalid number, its value, and its bounds.
     fn parts(self) -> (&'static str, String, &'static str) {
         match self {
             Self::SegmentCount(nodes, per_node) => {

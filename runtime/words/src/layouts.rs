@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_no_description_is_refused() {
+    fn invalid_descriptions_are_refused() {
         for text in ["", "T", "T\tx", "\ta\t0\tlock", "T\t8\n\ta\t0\tcabbage", "T\t8\n\ta\t0\tlock\tlock"] {
             assert!(Layouts::parse(text).is_none(), "{text:?}");
         }

@@ -1,6 +1,6 @@
 //! Words of far memory: the encoding of values, the addresses of words, and the geometry of a cluster's memory.
 //!
-//! This crate is the bottom layer of Farfield. It moves no word: fabrics (`farfield-fabric`) move words, and the library (`farfield`) gives them
+//! This crate is the bottom layer of Farfield. It moves no word: fabrics (`farfield-fabric`) move words, and the library (`farfield`) defines their
 //! meaning.
 //!
 //! | module or item | contents | look here to |

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_that_no_value_has_are_refused() {
+    fn bits_without_a_value_are_refused() {
         assert_eq!(bool::decode(&[2]), None);
         assert_eq!(char::decode(&0xd800_u32.to_ne_bytes()), None);
         assert_eq!(<[bool; 3]>::decode(&[1, 0, 7]), None);

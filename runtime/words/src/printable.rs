@@ -2,7 +2,7 @@
 //!
 //! Names, URLs, paths and a peer's reasons may hold any character: a newline that forges a line of a log, an escape
 //! sequence that recolours a terminal or moves its cursor, a mark that reverses the order in which the rest is shown. All messages of
-//! [`Error`](crate::Error) are written through [`Printable`], so a message is one line, whatever its values hold.
+//! [`Error`](crate::Error) are written through [`Printable`], so a message is one line for any values.
 
 use std::fmt::{self, Write};
 
@@ -45,7 +45,7 @@ impl Write for Escaping<'_, '_> {
     }
 }
 
-/// Returns whether a character controls what is shown instead of being shown: control characters, line and paragraph separators,
+/// Returns whether a character has no picture, or changes the display of others: control characters, line and paragraph separators,
 /// zero-width and bidirectional marks, tags.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_controls_a_terminal_is_escaped() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("plain", "plain"),
             ("", ""),
@@ -76,7 +76,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_printed_is_one_line_of_printable_text(text: String) {
+        fn any_text_is_printed_as_one_line_of_printable_characters(text: String) {
             let shown = Printable(&text).to_string();
             assert!(!shown.chars().any(is_unprintable), "{shown:?}");
             assert!(shown.lines().count() <= 1);

@@ -7,12 +7,12 @@ use crate::{Describe, Field, WORD_BYTES, fingerprint};
 ///
 /// # Safety
 ///
-/// `Self::Fields<'g>` is `#[repr(transparent)]` over [`Address`], for every `'g`, and asks nothing of which address it is. Everything else
+/// `Self::Fields<'g>` is `#[repr(transparent)]` over [`Address`], for every `'g`, and valid for any address. Everything else
 /// is checked: by the compiler in [`Remote::PROVEN`], or at run time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `#[remote]` struct",
     label = "needs `#[remote]` on its definition",
-    note = "pointers into far memory lead to structs annotated with `#[remote]`"
+    note = "pointers into far memory point to structs annotated with `#[remote]`"
 )]
 pub unsafe trait Remote: Field {
     /// The accessors: an [`Address`] with a method for each field, whose places live for `'g`.
@@ -39,8 +39,8 @@ pub unsafe trait Remote: Field {
             assert!(align_of::<Self::Fields<'static>>() == align_of::<Address>());
         }
         // SAFETY: by this trait's contract, which implementations assert by `unsafe impl`, `Fields` is transparent over `Address` and holds any
-        // address. So a reference to an address is a reference to `Fields`, for as long: `'a` is the borrow's. `'g` is in no value, and whatever
-        // a caller chooses for it, places that outlive their guard read other words of far memory than they should, after the same checks.
+        // address. So a reference to an address is a reference to `Fields`, for as long: `'a` is the borrow's. No value contains `'g`. For any
+        // `'g` of a caller, places that outlive their guard read other words of far memory than they should, after the same checks.
         unsafe { &*std::ptr::from_ref(address).cast::<Self::Fields<'g>>() }
     }
 }
@@ -126,7 +126,7 @@ const fn prove(size: usize, align: usize, fields: &[FieldInfo]) {
         assert!(align >= field.shape.align, "a field is aligned more strictly than its struct");
         assert!(
             field.offset == end_aligned(end, field.shape.align),
-            "a field is not where the C layout rule puts it"
+            "a field does not have the offset of the C layout rule"
         );
         assert!(
             field.shape.tail_stride == 0 || index + 1 == fields.len(),

@@ -36,7 +36,7 @@ impl<C> Scratch<C> {
     pub fn words(&mut self) -> &mut [MaybeUninit<u64>] {
         // SAFETY: `Aligned<C>` is aligned to 8 at least, and any type's size is a multiple of its alignment, so `WORDS` words are exactly the bytes of
         // `self.0`: one object, borrowed mutably for as long as the slice lives. `MaybeUninit` demands no initial value, so the slice may be made
-        // whatever the buffer holds, and the caller may write anything to it: nothing ever takes the buffer for a `C`.
+        // for any contents of the buffer, and the caller may write anything to it: the buffer is never used as a `C`.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), Self::WORDS) }
     }
 }

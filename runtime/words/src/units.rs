@@ -39,7 +39,7 @@ pub fn parse_duration(name: &str, value: &str, least: Picos) -> Result<Picos, St
     };
     let picos = number * unit as f64;
     if picos > LONGEST as f64 {
-        return Err(format!("{name}={value} is absurd: the longest is an hour"));
+        return Err(format!("{name}={value} is too long: the longest is an hour"));
     }
     let picos = picos.round() as u64;
     if picos < least {
@@ -111,7 +111,7 @@ mod tests {
             ("-1us", "is not a duration"),
             ("1h", "is not a duration"),
             ("999ns", "is too short: the shortest is 1us"),
-            ("3601s", "is absurd: the longest is an hour"),
+            ("3601s", "is too long: the longest is an hour"),
         ] {
             let refused = parse(value).unwrap_err();
             assert!(refused.starts_with(&format!("rtt={value} {reason}")), "{refused}");

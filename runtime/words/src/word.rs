@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_no_value_has_is_refused() {
+    fn a_word_without_a_value_is_refused() {
         assert_eq!(bool::from_word(2), None);
         assert_eq!(u8::from_word(256), None);
         assert_eq!(char::from_word(0xd800), None);

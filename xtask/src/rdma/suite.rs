@@ -59,7 +59,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
 /// The tests that take minutes, and run only if they are named: each of 10,000 failing connections takes 12 to 40 ms on an emulated
 /// processor.
 pub(super) fn long() -> Vec<Test> {
-    vec![test("connections", 900, &library(TESTS, "connections_that_fail", "leave_nothing_behind"))]
+    vec![test("connections", 900, &library(TESTS, "failed_connections", "leave_no_object_behind"))]
 }
 
 /// Lets the test of failing connections make 1,000, which suffices to show a leak.

@@ -1,4 +1,4 @@
-//! Messages are parsed as they were written; all others are refused.
+//! Messages survive encoding; invalid bytes are refused.
 
 use super::*;
 use farfield_words::Address;
@@ -12,7 +12,7 @@ fn secret() -> Secret {
 }
 
 #[test]
-fn a_request_is_read_as_it_was_written() {
+fn a_request_survives_encoding() {
     let bytes = HELLO.with_secret(&secret());
     let read = Hello::parse(&bytes).unwrap();
     assert_eq!(read, HELLO);
@@ -23,7 +23,7 @@ fn a_request_is_read_as_it_was_written() {
 }
 
 #[test]
-fn each_changed_bit_of_a_request_is_noticed() {
+fn each_changed_bit_of_a_request_is_detected() {
     let bytes = HELLO.with_secret(&secret());
     for bit in 0..HELLO_BYTES * 8 {
         let mut changed = bytes;
@@ -35,7 +35,7 @@ fn each_changed_bit_of_a_request_is_noticed() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn another_protocol_version_is_refused() {
     let mut bytes = HELLO.with_secret(&secret());
     bytes[3] += 1;
     assert!(Hello::parse(&bytes).unwrap_err().contains("different versions"));
@@ -43,7 +43,7 @@ fn another_version_is_named() {
 }
 
 #[test]
-fn replies_and_joins_prove_that_the_secret_is_known() {
+fn replies_and_joins_prove_knowledge_of_the_secret() {
     let reply = Reply { incarnation: 11, nonce: [6; 16] };
     let bytes = reply.to_bytes(&secret(), &[5; 16]);
     assert_eq!(Reply::parse(&bytes, &secret(), &[5; 16]), Ok(reply));
@@ -105,7 +105,10 @@ fn a_welcome_with_an_impossible_geometry_is_refused() {
     refused(2, u32::MAX - 1, 1 << 30, "its number of segments is 2 times 2147483647: ");
     refused(2, 1 << 15, 1 << 48, "its memory size is 32768 segments of 281474976710656 bytes: ");
     for base in [u64::MAX - (1 << 30) + 1, 4] {
-        assert_eq!(altered(2, 2, 1 << 30, base).unwrap_err(), format!("it has a segment at {base:#x}"));
+        assert_eq!(
+            altered(2, 2, 1 << 30, base).unwrap_err(),
+            format!("it has a segment at an invalid address, {base:#x}")
+        );
     }
 }
 

@@ -69,8 +69,8 @@ impl Welcome {
         bytes
     }
 
-    /// Parses the message of a memory node whose layout must have version `known`. The error is the memory node's reason, or says what is wrong
-    /// with the message.
+    /// Parses the message of a memory node whose layout must have version `known`. The error is the memory node's reason, or names the fault
+    /// of the message.
     pub(crate) fn parse(bytes: &[u8], known: u64) -> Result<Self, String> {
         let strange = || "it does not speak Farfield's protocol".to_owned();
         let mut fields = Fields(bytes);
@@ -92,21 +92,23 @@ impl Welcome {
             return Err("its memory has words in the other byte order".to_owned());
         }
         if layout != known {
-            return Err(format!("its memory has layout version {layout}, this build knows {known}"));
+            return Err(format!(
+                "its memory has layout version {layout}, this build knows {known}: use one version of Farfield"
+            ));
         }
         if nodes == 0 || !count.is_multiple_of(usize::from(nodes)) {
-            return Err(format!("its table says {count} segments on {nodes} memory nodes"));
+            return Err(format!("its table has {count} segments on {nodes} memory nodes"));
         }
         let per_node = count as u64 / u64::from(nodes);
         let geometry =
             Geometry::new(nodes.into(), per_node, segment_bytes).map_err(|wrong| format!("its {wrong}"))?;
         if count == 0 || count > MAX_SEGMENTS || fields.0.len() != count * ENTRY_BYTES {
-            return Err(format!("its table says {count} segments and has {} bytes", fields.0.len()));
+            return Err(format!("its table of {count} segments has {} bytes", fields.0.len()));
         }
         let mut segments = Vec::with_capacity(count);
         while let (Some(base), Some(rkey), Some(_)) = (fields.u64(), fields.u32(), fields.u32()) {
             if !base.is_multiple_of(WORD_BYTES as u64) || base.checked_add(segment_bytes).is_none() {
-                return Err(format!("it has a segment at {base:#x}"));
+                return Err(format!("it has a segment at an invalid address, {base:#x}"));
             }
             segments.push(Segment { base, rkey });
         }

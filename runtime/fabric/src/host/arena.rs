@@ -4,7 +4,7 @@
 //! Segment `s` begins `s << stride` bytes into the mapping, where `1 << stride` is the segment size rounded up to a power of two. Pages that are
 //! never touched cost address space only, so the rounding is free.
 //!
-//! Finding a word is on the path of every step of a pointer chase, where what counts is the *latency* from an address to
+//! Finding a word is on the path of every step of a pointer chase, where the cost is the *latency* from an address to
 //! its word. If there is one segment, an address is an offset from `base` as it stands, and one comparison proves it
 //! valid: the processor predicts it, so the address itself costs nothing. With several, the segment's number is shifted
 //! and added, 4 cycles.
@@ -54,9 +54,9 @@ pub struct Arena {
 }
 
 // SAFETY: only `base` keeps the compiler from concluding this. A mapping belongs to the process, not to the thread that made it, and is unmapped
-// once, by `_map`, on whatever thread drops the arena (invariant 1).
+// once, by `_map`, on the thread that drops the arena (invariant 1).
 unsafe impl Send for Arena {}
-// SAFETY: `&self` leads to the memory as `&AtomicU64` only (invariant 3), which is `Sync`; the fields themselves are never changed.
+// SAFETY: `&self` gives access to the memory as `&AtomicU64` only (invariant 3), which is `Sync`; the fields themselves are never changed.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -75,9 +75,9 @@ impl Arena {
             let cause = std::io::ErrorKind::UnexpectedEof.into();
             return Err(Error::from(error::System { action: ACTION, cause }));
         }
-        // SAFETY: the file has the bytes that are mapped, by the check above, and keeps them as long as it is mapped, by what
-        // `SealedMemory` is: the kernel lets no process change its size. What other processes write there at the same time is
-        // harmless, since all accesses of this process are atomic (invariant 3).
+        // SAFETY: the file has the bytes that are mapped, by the check above, and keeps them as long as it is mapped, by the invariant of
+        // `SealedMemory`: the kernel lets no process change its size. Concurrent writes of other processes are harmless, since all accesses of
+        // this process are atomic (invariant 3).
         Self::mapped(geometry, |options| unsafe { options.map_mut(memory.file()) }, Some(in_use))
     }
 
@@ -130,7 +130,7 @@ impl Arena {
     #[allow(clippy::cast_ptr_alignment)] // proven below
     pub fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
         let bits = at.bits();
-        // The number of words from the second on. What an address has below a word becomes its highest bits, so that
+        // The number of words from the second on. The lowest three bits of the address become the highest bits, so that
         // one comparison refuses misaligned addresses, the first word (including null), and addresses past the end.
         let index = bits.wrapping_sub(WORD_BYTES as u64).rotate_right(WORD_BYTES.trailing_zeros());
         let from_base = if count as u64 <= self.alone && index <= self.alone - count as u64 {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_alone_refuses_the_same() {
+    fn an_arena_of_one_segment_refuses_the_same_addresses() {
         let alone = Arena::new(Geometry::new(1, 1, BYTES).unwrap()).unwrap();
         let one_of_two = Arena::new(Geometry::new(1, 2, BYTES).unwrap()).unwrap();
         for offset in (0..96).chain(BYTES - 96..BYTES + 96) {
@@ -294,7 +294,7 @@ mod tests {
         barrier.wait();
         let most = threads.map(|thread| thread.join().unwrap()).into_iter().max();
         assert_eq!(most, Some(4000));
-        assert!(weak.upgrade().is_none(), "then it is unmapped");
+        assert!(weak.upgrade().is_none(), "it is unmapped then");
     }
 
     /// A mapping that is smaller than its segments is refused.

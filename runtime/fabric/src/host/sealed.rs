@@ -4,10 +4,10 @@
 //! processes that map it, including the memory node. Every process of its user can shorten a file in a directory. This one is a `memfd`, and its size
 //! is sealed before any other process gets it:
 //!
-//! 1. [`SealedMemory::new`] makes the file, gives it its size, takes the pages of the segments, and seals it against shrinking, growing, and
+//! 1. [`SealedMemory::new`] makes the file, sets its size, allocates the pages of the segments, and seals it against shrinking, growing, and
 //!    further seals. From then on the kernel refuses to change the size, through any descriptor, for every user.
 //! 2. The descriptor is passed to processes over a socket. The file has no path.
-//! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of what was passed. A seal can not be removed, so both stay as they are.
+//! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of the passed file. A seal can not be removed, so both stay as they are.
 //!
 //! A [`SealedMemory`] is made in these two ways only. So a mapping of as many bytes as it has needs no trust in other processes:
 //! that is the argument of the arena.
@@ -40,7 +40,7 @@ pub struct SealedMemory {
     bytes: u64,
 }
 
-/// Why shared memory could not be made.
+/// The reason why shared memory could not be made.
 #[derive(Debug)]
 pub enum SharedMemoryError {
     /// The system has too little memory: about this many bytes, if known.
@@ -93,7 +93,7 @@ impl SealedMemory {
     pub fn received(file: OwnedFd) -> Result<Self, String> {
         // Other files have no seals.
         let seals =
-            fcntl_get_seals(&file).map_err(|_| "it is no file of memory that can be sealed".to_owned())?;
+            fcntl_get_seals(&file).map_err(|_| "it is not a memory file that can be sealed".to_owned())?;
         if !seals.contains(SEALS) {
             return Err("its size is not sealed".to_owned());
         }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sealed_is_refused() {
+    fn files_without_all_seals_are_refused() {
         let sealing = MemfdFlags::ALLOW_SEALING;
         let refused = |file: OwnedFd| SealedMemory::received(file).unwrap_err();
         assert!(SealedMemory::received(memory(sealing, BYTES, SEALS)).is_ok());
@@ -177,11 +177,11 @@ mod tests {
         }
         assert_eq!(refused(memory(MemfdFlags::empty(), BYTES, SealFlags::empty())), "its size is not sealed");
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        assert_eq!(refused(file.into()), "it is no file of memory that can be sealed");
+        assert_eq!(refused(file.into()), "it is not a memory file that can be sealed");
         let (pipe, _other) = io::pipe().unwrap();
-        assert_eq!(refused(pipe.into()), "it is no file of memory that can be sealed");
+        assert_eq!(refused(pipe.into()), "it is not a memory file that can be sealed");
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(refused(socket.into()), "it is no file of memory that can be sealed");
+        assert_eq!(refused(socket.into()), "it is not a memory file that can be sealed");
         // Refused even if the system has no huge pages, and so would kill a process that touches them.
         match memfd_create("farfield-huge", sealing | MemfdFlags::HUGETLB) {
             Ok(file) => {

@@ -45,7 +45,7 @@ impl Drop for ThreadReservation {
     }
 }
 
-/// Runs `body(0)` to `body(threads - 1)`, each on a thread of its own, and collects what they return, in order.
+/// Runs `body(0)` to `body(threads - 1)`, each on a thread of its own, and returns their results in order.
 ///
 /// # Errors
 /// [`Error::System`] if the system starts no more threads. `missing` is called with the indices of the missing threads first, so that started threads
@@ -84,19 +84,19 @@ pub fn run_threads<R: Send>(
 pub fn first_line(panic: Box<dyn Any + Send>) -> String {
     let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-    let message = message.unwrap_or_else(|| "its payload is no text".to_owned());
+    let message = message.unwrap_or_else(|| "its payload is not text".to_owned());
     // A payload may panic when it is dropped.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
     message.lines().next().unwrap_or_default().to_owned()
 }
 
-/// A background thread; its drop tells the thread to stop, and joins it.
+/// A background thread. Dropping this stops the thread and joins it.
 pub struct BackgroundThread {
     stop: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The signal that tells a background thread to stop.
+/// The signal that stops a background thread.
 #[derive(Default)]
 pub struct StopSignal {
     is_told: Mutex<bool>,
@@ -104,7 +104,7 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Waits for a duration, or until the thread is told to stop. Returns whether it was told.
+    /// Waits for a duration, or for the signal. Returns whether the thread must stop.
     pub fn wait(&self, duration: Duration) -> bool {
         let is_told = self.is_told.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.told.wait_timeout_while(is_told, duration, |is_told| !*is_told);

@@ -104,7 +104,9 @@ impl Client {
         directory.check()?;
         let connection = connect(&directory.socket(), CONTROL_TIMEOUT).map_err(|error| {
             failed(match error.kind() {
-                ErrorKind::ConnectionRefused | ErrorKind::NotFound => "its memory node has ended".to_owned(),
+                ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
+                    "its memory node has ended: start it again".to_owned()
+                }
                 ErrorKind::WouldBlock => "its memory node accepts no connections".to_owned(),
                 _ => error.to_string(),
             })

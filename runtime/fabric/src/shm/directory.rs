@@ -1,13 +1,13 @@
 //! The directory of a cluster, in which processes find its memory node. The memory is in no directory: it is [passed](super::passing).
 //!
-//! | path | what |
+//! | path | contents |
 //! |---|---|
 //! | `/dev/shm/farfield-UID/` | the user's clusters, mode 0700 |
-//! | `.NAME.lock` | locked by the memory node while it serves; no cluster has a name like this |
-//! | `NAME/in-use` | empty, mode 0600; locked while a process maps the memory |
-//! | `NAME/socket` | where the memory node listens |
+//! | `.NAME.lock` | a file that the memory node locks while it serves; no cluster has a name like this |
+//! | `NAME/in-use` | an empty file, mode 0600; locked while a process maps the memory |
+//! | `NAME/socket` | the socket on which the memory node listens |
 //!
-//! The kernel releases a lock when its owner ends, for whatever reason. So locked files are in use, and unlocked ones are stale. The variable
+//! The kernel releases a lock when its owner ends, for any reason. So locked files are in use, and unlocked ones are stale. The variable
 //! `FARFIELD_SHM_DIR` names another directory in place of `/dev/shm`, on any file system that has sockets and locks.
 //!
 //! # Why the memory's use is locked
@@ -53,7 +53,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.starts_with('.') || name.len() > NAME_BYTES || !name.chars().all(is_plain) {
         return Err(format!(
-            "`{name}` is no name for a cluster: write up to {NAME_BYTES} letters, digits, `.`, `_` and `-`"
+            "`{name}` is not a valid cluster name: use up to {NAME_BYTES} letters, digits, `.`, `_` and `-`, not first a `.`"
         ));
     }
     Ok(())
@@ -107,7 +107,7 @@ impl ClusterDirectory {
         })?;
         let path = directory.display();
         if !found.is_dir() {
-            return Err(self.failed(format!("{path} is no directory")));
+            return Err(self.failed(format!("{path} is not a directory")));
         }
         if found.uid() != rustix::process::geteuid().as_raw() {
             return Err(self.failed(format!("{path} belongs to another user: {}", found.uid())));
@@ -138,7 +138,9 @@ impl ClusterDirectory {
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(self.failed("a memory node serves a cluster of this name already"));
+                    return Err(
+                        self.failed("a memory node serves a cluster of this name already: choose another")
+                    );
                 }
                 Err(TryLockError::Error(cause)) => return Err(system("lock a cluster's name")(cause)),
             }

@@ -12,7 +12,7 @@
 //!
 //! # The property of the kernel on which it relies
 //!
-//! When a client ends, for whatever reason, the kernel closes its control connection. Linux unmaps a thread's memory before it closes its files
+//! When a client ends, for any reason, the kernel closes its control connection. Linux unmaps a thread's memory before it closes its files
 //! (`exit_mm` before `exit_files` in `do_exit`), and the last thread of a process closes the process's files. So once the memory node sees the end of
 //! the connection, the client can not write to the memory any more. (A child that a client has forked without `exec` has the memory, its lock and the
 //! connection, too; it counts as the client.)

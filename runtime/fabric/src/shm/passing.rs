@@ -57,12 +57,12 @@ impl<'a, 'b> Passed<'a, 'b> {
     pub(super) fn descriptors(self) -> Result<[OwnedFd; DESCRIPTORS], String> {
         let (count, were_cut_off) = (self.count, self.were_cut_off);
         if were_cut_off && count < DESCRIPTORS {
-            return Err("this process has too many open files".to_owned());
+            return Err("this process has too many open files: raise its limit, `ulimit -n`".to_owned());
         }
         let passed = <[OwnedFd; DESCRIPTORS]>::try_from(self.descriptors).ok();
         passed.filter(|_| count == DESCRIPTORS && !were_cut_off).ok_or_else(|| {
             format!(
-                "it has passed {count} descriptors, and not {DESCRIPTORS}: its memory, and the lock of that"
+                "it has passed {count} descriptors in place of {DESCRIPTORS}: its memory, and the lock of that"
             )
         })
     }

@@ -1,6 +1,6 @@
 //! The memory node of a `shm:` cluster.
 //!
-//! It makes the memory, and takes no part in operations. One thread accepts connections. Each client has a thread here, asleep until the client asks
+//! It makes the memory, and executes no operations. One thread accepts connections. Each client has a thread here, asleep until the client asks
 //! a question or ends. The end of its connection shows that a client has ended.
 
 use std::collections::HashMap;
@@ -130,7 +130,7 @@ impl Server {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves until it is told to stop; then closes all connections and removes the files. A client that has ended is marked once it can not
+    /// Serves until its stopper stops it; then closes all connections and removes the files. A client that has ended is marked once it can not
     /// write to the memory any more.
     pub fn serve(&self) {
         thread::scope(|scope| {
@@ -226,7 +226,8 @@ impl Server {
         let order = Ordering::Relaxed;
         let client =
             self.next_client.fetch_update(order, order, |next| (next < MAX_CLIENTS).then_some(next + 1));
-        let client = client.map_err(|_| refuse("too many clients have connected since it was started"))?;
+        let client = client
+            .map_err(|_| refuse("too many clients have connected since it was started: start it again"))?;
         let geometry = self.options.geometry;
         let segments = (0..u64::from(geometry.segments()))
             .map(|segment| Segment { base: segment << geometry.stride_log2(), rkey: 0 });

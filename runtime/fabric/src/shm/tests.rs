@@ -88,7 +88,7 @@ fn welcome_of(segment_bytes: u64) -> Vec<u8> {
 }
 
 #[test]
-fn another_layout_is_named() {
+fn another_layout_version_is_refused() {
     let refused = answer_with("layout", right, welcome(Empty::VERSION + 1, 0));
     assert!(
         refused.contains(&format!("its memory has layout version {}, this build knows", Empty::VERSION + 1)),
@@ -109,7 +109,7 @@ fn a_directory_of_another_user_is_refused() {
 }
 
 #[test]
-fn another_byte_order_is_named() {
+fn another_byte_order_is_refused() {
     let mut bytes = welcome(Empty::VERSION, 0);
     bytes[38..40].reverse();
     let refused = answer_with("order", right, bytes);
@@ -157,8 +157,8 @@ fn only_sealed_memory_of_the_right_size_is_mapped() {
         ("short", sealed(BYTES - 4096).as_fd(), "it has 28672 bytes, and its segments take 32768"),
         ("none", sealed(0).as_fd(), "it has 0 bytes, and its segments take 32768"),
         ("long", sealed(2 * BYTES).as_fd(), "it has 65536 bytes, and its segments take 32768"),
-        ("pipe", pipe.as_fd(), "it is no file of memory that can be sealed"),
-        ("disk", not_of_memory().as_fd(), "it is no file of memory that can be sealed"),
+        ("pipe", pipe.as_fd(), "it is not a memory file that can be sealed"),
+        ("disk", not_of_memory().as_fd(), "it is not a memory file that can be sealed"),
     ] {
         let refused = offer(name, memory).unwrap_err();
         assert!(refused.ends_with(&format!("its memory can not be used: {said}")), "{refused}");
@@ -168,7 +168,7 @@ fn only_sealed_memory_of_the_right_size_is_mapped() {
 
 /// A client that refuses a memory node closes all passed descriptors; mapped memory needs only the lock's descriptor.
 #[test]
-fn descriptors_that_are_not_wanted_are_closed() {
+fn unexpected_descriptors_are_closed() {
     let welcome = welcome(Empty::VERSION, 0);
     for (name, passed, count) in [
         ("none", &[0][..], Some(0)),
@@ -186,7 +186,7 @@ fn descriptors_that_are_not_wanted_are_closed() {
         let refused = pass(&format!("passes-{name}"), right, &welcome, &descriptors).unwrap_err();
         let (_, said) = refused.split_once(": it has passed ").expect(&refused);
         let (found, said) = said.split_once(' ').unwrap();
-        assert_eq!(said, "descriptors, and not 2: its memory, and the lock of that");
+        assert_eq!(said, "descriptors in place of 2: its memory, and the lock of that");
         let found: usize = found.parse().unwrap();
         assert!(count.map_or(found > 2, |count| found == count), "{refused}");
         drop(other_end);
@@ -207,7 +207,7 @@ fn assert_closed(pipe: &mut io::PipeReader) {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_not_believed() {
+fn a_memory_node_without_the_secret_is_refused() {
     let wrong = |_: &Secret, nonce: &Nonce| {
         Reply { incarnation: 1, nonce: [1; 16] }.to_bytes(&Secret::new(b"barley"), nonce).to_vec()
     };
@@ -218,7 +218,7 @@ fn who_does_not_know_the_secret_is_not_believed() {
 }
 
 #[test]
-fn questions_and_answers_are_read_as_they_were_written() {
+fn questions_and_answers_survive_encoding() {
     let question = Question { number: 5, of: 77 };
     assert_eq!(Question::from_bytes(question.to_bytes()), question);
     for answer in [Answer::Gone, Answer::Alive] {
@@ -244,7 +244,7 @@ fn an_answer_that_comes_late_is_not_taken_for_the_next_one() {
     // An incomplete answer waits for its remaining bytes.
     let (begin, end) = (second.answered(Answer::Gone), Question { number: 3, of: 3 }.answered(Answer::Alive));
     node.write_all(&begin[..2]).unwrap();
-    assert!(!control.is_lost(), "an incomplete answer is no end of the connection");
+    assert!(!control.is_lost(), "an incomplete answer does not end the connection");
     node.write_all(&begin[2..]).unwrap();
     node.write_all(&end).unwrap();
     assert_eq!(control.is_gone(3, CONTROL_TIMEOUT), Some(false), "not the answers to the earlier questions");

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_nothing_are_limits() {
+    fn durations_and_the_empty_string_are_limits() {
         assert_eq!(parse("50ms").unwrap(), Duration::from_millis(50));
         assert_eq!(parse("5s").unwrap(), Duration::from_secs(5));
         assert!(parse("").unwrap().is_zero() && parse("0").unwrap().is_zero());

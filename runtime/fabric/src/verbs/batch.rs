@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_leaves_the_rest_for_the_next_doorbell_wherever_it_has_moved_to() {
+    fn a_full_batch_leaves_requests_for_the_next_doorbell_also_after_a_move() {
         let (mut batch, mut pipeline) = (Batch::of(CAPACITY, RING, KEY), Pipeline::new(CREDITS));
         let mut chain = Chain::default();
         for _ in 0..10 {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_was_refused_is_whole_again() {
+    fn a_refused_batch_can_be_used_again() {
         let (mut batch, mut pipeline) = (Batch::of(CAPACITY, RING, KEY), Pipeline::new(CREDITS));
         pipeline.push(writing(&[1]));
         let mut requests = pipeline.requests();

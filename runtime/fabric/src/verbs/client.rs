@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_stays_connected_when_the_client_is_gone() {
+    fn all_connections_end_with_the_client() {
         let Some(address) = super::super::tests::address() else { return };
         let nodes = super::super::tests::Nodes::serve(&address, 2, 1, 1 << 16, None);
         let client = Client::connect(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_memory_nodes_tells_clusters_apart() {
+    fn the_identity_of_a_cluster_depends_on_the_order_of_its_memory_nodes() {
         assert_ne!(cluster_of(&[1, 2]), cluster_of(&[2, 1]));
         assert_ne!(cluster_of(&[1]), cluster_of(&[1, 1]));
         assert_eq!(cluster_of(&[1, 2]), cluster_of(&[1, 2]));

@@ -73,14 +73,14 @@ impl VerbsConfig {
         for (index, name) in names.iter().enumerate() {
             let port = name.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
             if port.and_then(|port| port.parse::<u16>().ok()).is_none_or(|port| port == 0) {
-                return Err(format!("`{name}` is no HOST:PORT"));
+                return Err(format!("`{name}` is not HOST:PORT"));
             }
             if names[..index].contains(name) {
                 return Err(format!("memory node `{name}` is given twice"));
             }
         }
         if names.len() > usize::from(u16::MAX) {
-            return Err(format!("{} memory nodes are too many", names.len()));
+            return Err(format!("{} memory nodes are too many: give up to {}", names.len(), u16::MAX));
         }
         Ok(Self {
             nodes: names,
@@ -118,7 +118,8 @@ impl VerbsConfig {
                 self.sharing = match value {
                     "one-to-one" if self.sharing != Sharing::OneToOne => {
                         return Err(
-                            "qp-policy=one-to-one gives each thread its own: leave out qp-lanes".to_owned()
+                            "qp-policy=one-to-one gives each thread its own lane: leave out qp-lanes"
+                                .to_owned(),
                         );
                     }
                     "one-to-one" => Sharing::OneToOne,

@@ -178,7 +178,7 @@ impl Device {
             let cause = io::Error::from_raw_os_error(result);
             return Err(Error::from(error::System { action: "query the RDMA device", cause }));
         }
-        // SAFETY: all of it is integers, which were zero before the call: initialised, whatever the call has left out.
+        // SAFETY: all fields are integers, which were zero before the call. So they are initialised, even those that the call does not write.
         let attributes = unsafe { attributes.assume_init() };
         let small = |value: i32| u8::try_from(value).unwrap_or(u8::MAX);
         Ok(Limits {
@@ -199,8 +199,8 @@ impl Device {
     /// Returns whether a port is up, and its MTU in bytes.
     pub(super) fn port(self, port: u8) -> Option<(bool, u32)> {
         let mut attributes = MaybeUninit::<sys::ibv_port_attr>::zeroed();
-        // SAFETY: the context is open, and the call writes to the attributes only, which are ours. All of it is integers, which were zero before:
-        // initialised, whatever the call has left out.
+        // SAFETY: the context is open, and the call writes to the attributes only, which are ours. All fields are integers, which were zero before.
+        // So they are initialised, even those that the call does not write.
         let attributes = unsafe {
             if query_port(self.0.as_ptr(), port, attributes.as_mut_ptr()) != 0 {
                 return None;
@@ -225,7 +225,7 @@ impl Device {
     }
 }
 
-/// Returns why no device could be opened.
+/// Returns the reason why no device could be opened.
 fn why_not_opened() -> String {
     const FOLDER: &str = "/dev/infiniband";
     let files = std::fs::read_dir(FOLDER).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -235,11 +235,11 @@ fn why_not_opened() -> String {
         .iter()
         .find(|path| open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied))
     {
-        return format!("no permission for {}: only its group or root may open it", path.display());
+        return format!("no permission for {}: only root and its group may open it", path.display());
     }
     if files.iter().any(|path| path.ends_with("rdma_cm")) {
         return format!(
-            "the devices in {FOLDER} can not be opened: is their library in ibverbs-providers installed?"
+            "the devices in {FOLDER} can not be opened: install their library, ibverbs-providers"
         );
     }
     format!("there is no {FOLDER}/rdma_cm: load the kernel's module rdma_ucm")

@@ -256,7 +256,7 @@ impl<C: Connect> Lane<C> {
             || "its timeout does not run".to_owned(),
             |since| {
                 format!(
-                    "without a completion for {:.1?}, and gives up after {:.1?}",
+                    "without a completion for {:.1?}, and fails after {:.1?}",
                     since.elapsed(),
                     self.connect.timeout()
                 )

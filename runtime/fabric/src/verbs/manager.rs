@@ -1,6 +1,6 @@
 //! The connection manager (`rdma_cm`): events of connections, and requests for them.
 //!
-//! No function here waits without a deadline, whatever the other side does.
+//! No function here waits without a deadline.
 //!
 //! A channel has a lock, which is held for every call of the library with the channel or with an identifier of it. So the library need not support
 //! concurrent calls. No call under the lock waits: taking an event does not wait for one.
@@ -119,7 +119,7 @@ impl Channel {
                     Some(id) => {
                         let data = data();
                         // SAFETY: the identifier of a request is one that the library has made for it, on the listener's channel, which is this one. It
-                        // has no queue pair yet, and the library leaves destroying it to whom it tells of it, which happens once.
+                        // has no queue pair yet. The library reports it once, and leaves its destruction to the receiver of the event.
                         let id = unsafe { Id::of(id, self) };
                         EventKind::Request { id, data, reads: conn.responder_resources }
                     }
@@ -133,7 +133,7 @@ impl Channel {
                     EventKind::Ended
                 }
                 cm_event::RDMA_CM_EVENT_ADDR_ERROR => {
-                    EventKind::Failed("no RDMA device leads to this address")
+                    EventKind::Failed("no RDMA device of this machine reaches this address")
                 }
                 cm_event::RDMA_CM_EVENT_ROUTE_ERROR => EventKind::Failed("there is no route to this address"),
                 cm_event::RDMA_CM_EVENT_UNREACHABLE => EventKind::Failed("it does not answer"),
@@ -173,7 +173,7 @@ impl AsFd for Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: `new` created it and nothing destroys it but this, which runs once. No identifier of it is left (the invariant).
+        // SAFETY: `new` created it and nothing destroys it but this, which runs once. All its identifiers are destroyed (the invariant).
         self.locked(|channel| unsafe { sys::rdma_destroy_event_channel(channel) });
     }
 }
@@ -198,10 +198,10 @@ pub(super) fn resolve(
     let failed = |error: io::Error| error.to_string();
     let channel = Channel::new().map_err(|error| error.to_string())?;
     let id = Id::new(&channel).map_err(|error| error.to_string())?;
-    let _waiting = blocked(|| format!("the connection manager to find a way to {address}"));
+    let _waiting = blocked(|| format!("the connection manager to find a route to {address}"));
     id.resolve_address(address).map_err(failed)?;
     expect(&id, deadline, |kind| matches!(kind, EventKind::AddressResolved))?;
-    let device = id.device().ok_or("no RDMA device leads to this address")?;
+    let device = id.device().ok_or("no RDMA device of this machine reaches this address")?;
     id.set_ack_timeout(ack_timeout(device));
     id.resolve_route().map_err(failed)?;
     expect(&id, deadline, |kind| matches!(kind, EventKind::RouteResolved))?;

@@ -3,7 +3,7 @@
 //!
 //! A chain's operations become *pieces*, each a work request: a long READ or WRITE several. Pieces are posted in the order of
 //! their chains as far as credits go, and a reliable connection completes them in that order. So
-//! - one number, a piece's *position*, tells from one completion that all pieces before it are done too;
+//! - a completion with a piece's number, its *position*, shows that all pieces before it are done too;
 //! - the memory that they use is a ring, in which the oldest is freed first. The device never reads or writes a chain's own buffer. So chains may be
 //!   dropped, moved and recycled at any time.
 //!
@@ -20,8 +20,8 @@
 //! # Words that others try to change by CAS
 //!
 //! The specification makes atomics atomic with respect to each other, not to WRITEs. A device may execute a CAS that fails as a load and
-//! a store of the same word, and a WRITE between the two is lost. `rdma_rxe` of Linux 6.1 does, and so a lock stayed locked for ever whose
-//! owner had released it by a WRITE. So a word that is [replaced](Chain::replace) is replaced by a CAS from the word that is there.
+//! a store of the same word, and a WRITE between the two is lost. `rdma_rxe` of Linux 6.1 does: a lock that its owner had released by a WRITE
+//! stayed locked for ever. So a word that is [replaced](Chain::replace) is replaced by a CAS from its known value.
 
 mod requests;
 
@@ -216,7 +216,7 @@ impl Pipeline {
     }
 
     fn flight(&mut self, number: usize) -> &mut Flight {
-        self.flights[number].as_mut().expect("a chain is looked at until it is taken back")
+        self.flights[number].as_mut().expect("a chain is polled until it is taken back")
     }
 
     /// Returns a chain if it is done.

@@ -62,9 +62,9 @@ pub(super) enum Outcome {
 }
 
 impl Completions {
-    /// Makes a queue of `capacity` completions; if it `tells`, it has a descriptor that becomes readable when a completion arrives.
-    pub(super) fn new(device: Device, capacity: u32, tells: bool) -> Result<Arc<Self>> {
-        let channel = tells.then(|| CompletionChannel::new(device)).transpose()?;
+    /// Makes a queue of `capacity` completions. If `has_channel`, it has a descriptor that becomes readable when a completion arrives.
+    pub(super) fn new(device: Device, capacity: u32, has_channel: bool) -> Result<Arc<Self>> {
+        let channel = has_channel.then(|| CompletionChannel::new(device)).transpose()?;
         let channel_ptr = channel.as_ref().map_or(null_mut(), |channel| channel.0.as_ptr());
         // SAFETY: a `Device` is an open context, which is never closed. The channel is null or alive, and dropped after the queue; or here, if no
         // queue is made.
@@ -92,7 +92,7 @@ impl Completions {
         let Some(channel) = &self.channel else { return };
         let (mut cq, mut context) = (null_mut(), null_mut());
         // SAFETY: the queue and its channel are alive, and the calls write to `cq` and `context`, which are ours. An event is of this queue, as
-        // nothing else tells through the channel, and is acknowledged once; so destroying the queue, which waits for that, does not wait.
+        // no other queue uses the channel, and is acknowledged once; so destroying the queue, which waits for that, does not wait.
         unsafe {
             while sys::ibv_get_cq_event(channel.0.as_ptr(), &raw mut cq, &raw mut context) == 0 {
                 sys::ibv_ack_cq_events(cq, 1);
@@ -163,7 +163,7 @@ impl Outcome {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // SAFETY: `new` created it and nothing destroys it but this, which runs once. Queue pairs own shares in their queues, so none is left that
+        // SAFETY: `new` created it and nothing destroys it but this, which runs once. Queue pairs own shares in their queues, so none exists that
         // would use it; if destroying one of those failed, the device refuses this and the queue stays.
         count_destroyed("completion queue", unsafe { sys::ibv_destroy_cq(self.cq.as_ptr()) });
     }
@@ -192,7 +192,7 @@ impl AsFd for CompletionChannel {
 
 impl Drop for CompletionChannel {
     fn drop(&mut self) {
-        // SAFETY: `new` created it and nothing destroys it but this, which runs once. A queue that tells through it owns it, and is destroyed first.
+        // SAFETY: `new` created it and nothing destroys it but this, which runs once. The queue that uses it owns it, and is destroyed first.
         count_destroyed("completion channel", unsafe { sys::ibv_destroy_comp_channel(self.0.as_ptr()) });
     }
 }

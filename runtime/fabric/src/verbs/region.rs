@@ -64,8 +64,8 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it and nothing frees it but this, which runs once. Queue pairs and regions own an `Arc` of it, so none is
-        // left that would use it; if destroying one of those failed, the device refuses this and the domain stays.
+        // SAFETY: `new` allocated it and nothing frees it but this, which runs once. Queue pairs and regions own an `Arc` of it, so none
+        // exists that would use it; if destroying one of those failed, the device refuses this and the domain stays.
         count_destroyed("protection domain", unsafe { sys::ibv_dealloc_pd(self.pd.as_ptr()) });
     }
 }

@@ -208,7 +208,7 @@ impl Server {
         self.stop.1.try_clone().map(Stopper::new).map_err(failed)
     }
 
-    /// Serves until it is told to stop; then closes all connections.
+    /// Serves until its stopper stops it; then closes all connections.
     ///
     /// # Errors
     /// If its device is removed.
@@ -323,7 +323,7 @@ impl Server {
             .filter(|connection| matches!(connection, ServerConnection::Unauthenticated { .. }))
             .count();
         if unauthenticated >= MAX_UNAUTHENTICATED {
-            return Err(refuse(&id, "too many clients connect at once: try again"));
+            return Err(refuse(&id, "too many clients connect at the same time: try again"));
         }
         let bytes = MAX_WELCOME_BYTES.max(JOIN_BYTES);
         let parts = Completions::new(self.device, 8, true)
@@ -452,13 +452,13 @@ impl Server {
             Some(position) if position != join => {
                 let NodePosition { node, nodes, .. } = position;
                 return Err(format!(
-                    "it is memory node {node} of another cluster of {nodes}: give all of its nodes, in its order"
+                    "it is memory node {node} of another cluster of {nodes}: give all nodes of that cluster in the same order"
                 ));
             }
             Some(_) => {}
         }
         if self.next_client == MAX_CLIENTS {
-            return Err("too many clients have connected since it was started".to_owned());
+            return Err("too many clients have connected since it was started: start it again".to_owned());
         }
         let client = self.next_client;
         self.next_client += 1;

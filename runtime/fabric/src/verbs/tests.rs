@@ -149,7 +149,7 @@ fn execute(verbs: &Verbs, chain: Chain) -> Chain {
 /// A lock's owner replaces its word while another thread tries to take the lock. With a WRITE in place of `replace`, `rdma_rxe` of Linux 6.1 loses
 /// about one in ten thousand: a failing CAS stores the word that it has found.
 #[test]
-fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
+fn a_word_is_replaced_beside_failing_cas() {
     const CHAINS: u64 = 5_000;
     const AT_A_TIME: u64 = 8;
     let Some(address) = address() else { return };
@@ -190,7 +190,7 @@ fn a_word_that_is_replaced_beside_cas_that_fail_is_replaced() {
 }
 
 #[test]
-fn strangers_are_refused_and_the_others_served() {
+fn clients_without_the_secret_are_refused_and_others_served() {
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let to = nodes.first();
@@ -217,7 +217,7 @@ fn strangers_are_refused_and_the_others_served() {
 /// The objects of a failed connection are destroyed: first the queue pair, then the objects from which it was made.
 /// `FARFIELD_CONNECTIONS` asks for another number of them. Several are made at a time, so that making and destroying interleave.
 #[test]
-fn connections_that_fail_leave_nothing_behind() {
+fn failed_connections_leave_no_object_behind() {
     const AT_A_TIME: usize = 8;
     let asked = std::env::var("FARFIELD_CONNECTIONS").map_or(10_000, |number| number.parse().unwrap());
     let Some(address) = address() else { return };
@@ -271,26 +271,26 @@ fn a_lane_needs_the_key_and_a_new_number() {
     manager::connect(first.id(), &lane(2, &key), 4, deadline()).unwrap();
     assert!(refused(nodes.first(), &lane(2, &key)).contains("secret"), "a recorded request");
     assert!(refused(nodes.first(), &lane(1, &key)).contains("secret"));
-    assert!(first.id().channel().next().is_none(), "it is as it was");
+    assert!(first.id().channel().next().is_none(), "the first lane is unchanged");
     let (second, _completions, _messages) = end(nodes.first());
     manager::connect(second.id(), &replacing(3, 2, &key), 4, deadline()).unwrap();
     let event = first.id().channel().wait(deadline()).expect("the one that was replaced is closed");
     assert!(matches!(event.kind, manager::EventKind::Ended));
 }
 
-/// How many bytes the next message has; none if the connection ends before.
+/// Returns the number of bytes of the next message; `None` if the connection ends before.
 fn message(completions: &Completions) -> Option<u32> {
     let until = deadline();
-    let mut heard = None;
-    while heard.is_none() && Instant::now() < until {
+    let mut received = None;
+    while received.is_none() && Instant::now() < until {
         completions.take(|completion| match completion.outcome {
-            Outcome::Done if completion.number == queue::RECEIVED => heard = Some(Some(completion.bytes)),
+            Outcome::Done if completion.number == queue::RECEIVED => received = Some(Some(completion.bytes)),
             Outcome::Done => {}
-            _ => heard = Some(None),
+            _ => received = Some(None),
         });
         std::thread::yield_now();
     }
-    heard.expect("an answer or an end, in time")
+    received.expect("an answer or an end, in time")
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_memory_node_of_impossible_segments_is_refused() {
 }
 
 #[test]
-fn a_memory_node_has_one_place() {
+fn a_memory_node_has_one_position() {
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 2, 1, SEGMENT_BYTES, None);
     works(&nodes);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_misuse_is_told_from_use() {
+    fn each_misuse_is_detected_and_valid_uses_are_not() {
         let mut allocations = Allocations::default();
         allocations.allocated(at(64), 24, NODE, BY);
         allocations.allocated(at(88), 8, NODE, BY);
@@ -370,7 +370,7 @@ mod tests {
         assert!(allocations.allocated(at(64), 24, NODE, BY).is_none());
         assert!(allocations.accessed(at(64), 3).is_ok(), "used again");
         assert_eq!(allocations.allocations.len(), 2);
-        assert!(allocations.allocated(at(64), 24, NODE, BY).is_some(), "handed out twice");
+        assert!(allocations.allocated(at(64), 24, NODE, BY).is_some(), "allocated twice");
         assert!(allocations.allocated(at(80), 16, NODE, BY).is_some(), "in part");
     }
 
@@ -392,7 +392,7 @@ mod tests {
         assert!(allocations.freed(at(64), BY).is_ok());
         assert!(allocations.allocated(at(64), 24, NODE, BY).is_none());
         allocations.expired(at(64), 3, 8_000_000);
-        assert!(allocations.accessed(at(64), 3).is_ok(), "another object is there by now");
+        assert!(allocations.accessed(at(64), 3).is_ok(), "another object has taken the memory");
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Logs {
     }
 }
 
-/// The words that name an owning thread, by address: locks, rights to write, and claimed names.
+/// The words that name an owning thread, by address: locks, write locks of values, and claimed names.
 #[derive(Default)]
 pub(crate) struct HeldWords(HashMap<u64, (u64, Actor), BuildHasherDefault<Bits>>);
 

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn time_comes_first_then_the_seed() {
+    fn events_are_ordered_by_time_and_then_by_the_seed() {
         assert_eq!(order(1)[0], Event::Step(9));
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_waits_when_another_begins_is_no_part_of_it() {
+    fn a_loop_that_waits_when_another_begins_does_not_belong_to_it() {
         let mut loops = Loops::default();
         let one = begin(&mut loops, 10);
         loops.waits(one, LoopKind::Attempt, 100, None);

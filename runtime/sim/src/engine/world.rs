@@ -50,13 +50,13 @@ pub struct World {
     /// If stalls are reported: the watcher's view of this simulation, and the time of the next check of the threads' waits.
     pub stalls: Option<Arc<WatchedSimulation>>,
     pub(super) look_for_stalls_at: Picos,
-    /// Stalled chains that are yet to be reported, if the threads' waits are due for a check.
+    /// Stalled chains that have not been reported, if the threads' waits are due for a check.
     pub(super) stalled: Option<Vec<String>>,
     /// Records of objects, names and events.
     pub(crate) books: Books,
     /// Threads that faults have killed, some of whose chains may still be executed.
     pub(super) dying: Vec<u32>,
-    /// Threads that faults have killed and that the run has not been told of.
+    /// Threads that faults have killed and whose deaths have not been announced to the run.
     pub(super) died: Vec<u32>,
     /// True if there are so many threads that a thread's data leaves the processor's cache between its turns: then it is prefetched.
     pub(super) fetches_ahead: bool,

@@ -23,7 +23,7 @@ fn values(dumped: &Dumped) -> usize {
 }
 
 #[test]
-fn whatever_a_description_says_a_dump_ends_and_keeps_its_limit() {
+fn a_dump_with_any_description_ends_within_its_limit() {
     let run = Cluster::connect("local:size=1MiB").unwrap().run(1, async |ct| {
         let at = Words::new_in(ct, Words::init(u64::MAX, 7)).await?.write(ct).await?.address();
         for (fields, shown) in [
@@ -60,7 +60,7 @@ fn whatever_a_description_says_a_dump_ends_and_keeps_its_limit() {
 
 /// A list of objects that contain the next link at their deepest level: traversing and dropping the result is recursion.
 #[test]
-fn a_result_is_no_deeper_than_a_stack() {
+fn the_depth_of_a_result_is_bounded() {
     use std::fmt::Write;
     let mut text = String::new();
     for level in 0..60 {
@@ -83,7 +83,7 @@ fn a_result_is_no_deeper_than_a_stack() {
 }
 
 #[test]
-fn bytes_are_text_only_if_they_can_be_shown() {
+fn bytes_are_text_only_if_they_are_printable() {
     for (bytes, shown) in [
         (&b"abc\0\0"[..], Some("abc")),
         (b"a\tb\r\n", Some("a\tb\r\n")),

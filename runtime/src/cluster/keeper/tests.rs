@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::cluster::served::Served;
 
-/// The number of ticks of `PANICKY`'s keepers that are still to panic.
+/// The number of next ticks of `PANICKY`'s keepers that will panic.
 static PANICS: AtomicU32 = AtomicU32::new(0);
 const PANICKY: &str = "panicky";
 
 pub(super) fn panic_if_told(ct: &ComputeThread) {
     if ct.cluster().url().contains(PANICKY) {
         let left = PANICS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        assert!(left.is_err(), "a test has told the keeper to panic");
+        assert!(left.is_err(), "planted by a test");
     }
 }
 
@@ -35,26 +35,26 @@ fn heartbeats(cluster: &Cluster) -> Vec<u32> {
 }
 
 #[test]
-fn a_keeper_that_panics_is_replaced_and_said_to_be() {
+fn a_keeper_that_panics_is_replaced_and_counted() {
     let served = Served::new(PANICKY);
     let cluster = served.connect();
     assert_eq!(cluster.keeper_failures(), KeeperFailures::default());
     PANICS.store(2, Ordering::SeqCst);
     wait_until("both panics are counted", || cluster.keeper_failures().panics == 2);
     let last = cluster.keeper_failures().last;
-    assert_eq!(last, "the keeper has panicked: a test has told the keeper to panic");
+    assert_eq!(last, "the keeper has panicked: planted by a test");
     let before = heartbeats(&cluster);
-    wait_until("the third keeper shows that the process lives", || heartbeats(&cluster) != before);
+    wait_until("the third keeper sends heartbeats", || heartbeats(&cluster) != before);
     // It has the process's record and releases it.
     drop(cluster);
-    assert_eq!(heartbeats(&served.connect()).len(), 1, "nobody was left behind");
+    assert_eq!(heartbeats(&served.connect()).len(), 1, "no record remains");
 }
 
 #[test]
-fn a_word_of_the_runtime_that_makes_no_sense_is_told_and_harms_nobody() {
+fn an_invalid_word_of_the_runtime_is_reported_and_the_keeper_continues() {
     let served = Served::new("senseless");
     let cluster = served.connect();
-    // The word's name, its address, an invalid value, and the name in the error.
+    // The word's address, an invalid value, and the word's name in the error.
     let words = [
         (control::used_epoch_slots(), 1 << 35, "used epoch slots"),
         (control::epoch(), 0, "epoch"),
@@ -79,13 +79,13 @@ fn a_word_of_the_runtime_that_makes_no_sense_is_told_and_harms_nobody() {
         });
         assert!(matches!(status.unwrap()[0], Err(Error::Corrupted(_))), "{what}");
         let before = heartbeats(&cluster);
-        wait_until("the keeper goes on", || heartbeats(&cluster) != before);
+        wait_until("the keeper continues", || heartbeats(&cluster) != before);
     }
     assert_eq!(cluster.keeper_failures().panics, 0);
 }
 
 #[test]
-fn who_can_not_join_leaves_nothing_behind() {
+fn a_process_that_can_not_join_leaves_no_record() {
     let served = Served::new("options");
     let first = served.connect();
     let options = control::options();

@@ -152,18 +152,18 @@ fn loom_a_reader_of_another_process_is_protected() {
 
 #[test]
 #[should_panic(expected = "a reachable object was freed")]
-fn loom_catches_memory_freed_one_epoch_early() {
+fn loom_finds_memory_freed_one_epoch_early() {
     in_two_processes(GRACE_EPOCHS - 1);
 }
 
 #[test]
 #[should_panic(expected = "a reachable object was freed")]
-fn loom_catches_a_pin_without_its_fence() {
+fn loom_finds_a_pin_without_its_fence() {
     in_one_process(false, Some(Part::Fence));
 }
 
 #[test]
 #[should_panic(expected = "a reachable object was freed")]
-fn loom_catches_a_pin_that_does_not_look_again() {
+fn loom_finds_a_pin_without_its_second_load() {
     in_one_process(false, Some(Part::Look));
 }

@@ -6,7 +6,7 @@ use crate::session::Cluster;
 use farfield_sim::Fault;
 
 #[test]
-fn states_survive_their_word() {
+fn states_survive_encoding() {
     let taken = [0, 7, u32::MAX - 1].map(RecordState::Taken);
     let evicting = [(0, 0), (0, 7), (u32::MAX - 1, 0)]
         .map(|(process, evictor)| RecordState::Evicting { process, evictor });

@@ -4,7 +4,7 @@ use super::*;
 
 /// Memory that other builds use and checkpoints have these offsets: a change of one requires a new [`LAYOUT_VERSION`].
 #[test]
-fn every_word_is_where_version_6_has_it() {
+fn every_word_has_its_offset_of_version_6() {
     assert_eq!(LAYOUT_VERSION, 6);
     let (node, page) = (7, Address::new(2, 0x8000));
     for (at, offset) in [

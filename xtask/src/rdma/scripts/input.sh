@@ -5,7 +5,7 @@ refuses "10.9.9.9:7001: " farfield ping "rdma://10.9.9.9:7001?timeout=1s"
 refuses "10.0.0.77:7001: " farfield ping "rdma://10.0.0.77:7001?timeout=1s"
 refuses "listening address is 10.0.0.77:7001: no RDMA device" farfield memnode --listen 10.0.0.77:7001
 refuses "no-such-host:7001: " farfield ping rdma://no-such-host:7001
-refuses "\`x\` is no HOST:PORT" farfield ping rdma://x
+refuses "\`x\` is not HOST:PORT" farfield ping rdma://x
 refuses "unknown option \`colour\`" farfield ping "$cluster?colour=red"
 refuses "qp-policy=all is none of" farfield ping "$cluster?qp-policy=all"
 refuses "secret file is nowhere: there is no such file" farfield memnode --listen $RDMA_ADDRESS:7001 --secret-file nowhere

@@ -116,7 +116,7 @@ impl Wire for ToVector {
         *self.device.behavior.lock().unwrap() == DeviceBehavior::Ended
     }
     fn queue_pair_state(&mut self) -> &'static str {
-        "which is made of vectors"
+        "which is simulated by vectors"
     }
     fn stop(&mut self) {
         self.flushing = true;
@@ -264,7 +264,7 @@ fn queued_chains_are_posted_when_their_thread_ends() {
 
 /// A polling thread holds the lane's lock nearly all the time, also while a report is made.
 #[test]
-fn a_report_of_a_stall_tells_what_is_in_flight_while_a_thread_looks() {
+fn a_report_of_a_stall_describes_requests_in_flight_while_a_thread_polls() {
     let (device, lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     lane.push(adding(1));
@@ -290,7 +290,7 @@ fn polling_alone_posts_and_completes_a_chain() {
 }
 
 #[test]
-fn more_than_there_are_credits_for_goes_out_in_turn() {
+fn requests_beyond_the_credits_are_posted_in_turn() {
     let (device, lane) = lane();
     let mut chain = Chain::default();
     let slots: Vec<_> = (0..100).map(|_| chain.fetch_add(at(5), 1)).collect();
@@ -305,7 +305,7 @@ fn more_than_there_are_credits_for_goes_out_in_turn() {
 }
 
 #[test]
-fn silence_ends_with_the_timeout() {
+fn requests_without_completions_fail_after_the_timeout() {
     let (device, lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     let began = Instant::now();
@@ -321,7 +321,7 @@ fn silence_ends_with_the_timeout() {
 }
 
 #[test]
-fn an_ended_connection_ends_the_wait_at_once() {
+fn an_ended_connection_ends_the_wait_immediately() {
     let (device, lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     let number = lane.push(adding(1));
@@ -343,7 +343,7 @@ fn an_evicted_process_gets_the_error_immediately_and_always() {
 }
 
 #[test]
-fn a_connection_that_the_other_side_has_closed_is_made_anew_at_once() {
+fn a_connection_that_the_other_side_has_closed_is_made_again_immediately() {
     let (device, lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     let number = lane.push(adding(1));
@@ -370,7 +370,7 @@ fn errors_name_the_operation_that_the_device_refused() {
 }
 
 #[test]
-fn a_lost_connection_is_made_anew_but_not_at_every_chain() {
+fn a_lost_connection_is_made_again_but_not_for_every_chain() {
     let (device, lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Fails(Outcome::NoAnswer);
     let number = lane.push(adding(1));

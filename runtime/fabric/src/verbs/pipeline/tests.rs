@@ -74,7 +74,10 @@ impl Device {
             };
             assert!(ring.end <= CREDITS.words);
             for other in &self.taken {
-                assert!(ring.end <= other.ring.start || other.ring.end <= ring.start, "one stretch twice");
+                assert!(
+                    ring.end <= other.ring.start || other.ring.end <= ring.start,
+                    "words of the ring are used twice"
+                );
             }
             self.taken.push_back(Taken { position, index: at.offset() as usize / 8, ring, operation });
         }
@@ -131,7 +134,7 @@ fn op() -> impl Strategy<Value = Do> {
 
 proptest! {
     #[test]
-    fn chains_do_what_they_would_do_one_by_one(
+    fn chains_have_the_same_effect_as_one_by_one(
         chains in prop::collection::vec((prop::collection::vec(op(), 0..6), 0..4_usize, any::<bool>()), 1..12),
     ) {
         let (mut pipeline, mut device) = (Pipeline::new(CREDITS), Device::new());
@@ -276,7 +279,7 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
 }
 
 #[test]
-fn nothing_is_allocated_once_it_is_warm() {
+fn a_warm_pipeline_does_not_allocate() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(PLENTY);
     let mut chains: Vec<Chain> = (0..8).map(|_| Chain::default()).collect();
@@ -316,7 +319,7 @@ fn a_word_that_is_replaced_is_replaced_by_a_cas() {
     let request = pipeline.requests().next(&ring).unwrap();
     assert!(matches!(request.verb, Verb::CompareExchange { expected: 7, new: 9, .. }));
     assert!(!request.fence, "a WRITE before it is not sent again after it");
-    assert_eq!(pipeline.requests().next(&ring), None, "it takes the credit that an answer takes");
+    assert_eq!(pipeline.requests().next(&ring), None, "it takes a credit for an answer");
     pipeline.complete(1, &ring);
     assert!(matches!(
         pipeline.requests().next(&ring).unwrap().verb,
