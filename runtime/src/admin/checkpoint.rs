@@ -80,7 +80,7 @@ impl Header {
             return Err(format!("its memory has layout version {layout}, this build knows {LAYOUT_VERSION}"));
         }
         let geometry = Geometry::new(nodes, segments_per_node, segment_bytes);
-        let geometry = geometry.map_err(|wrong| format!("it is of no cluster: its {wrong}"))?;
+        let geometry = geometry.map_err(|wrong| format!("its cluster is invalid: its {wrong}"))?;
         Ok(Self { layout, geometry })
     }
 }
@@ -126,17 +126,17 @@ pub(crate) fn examine(path: &Path) -> Result<(Header, u64)> {
     let header = Header::parse(&head).map_err(|reason| failed(path, reason))?;
     let mut digest = Sha256::new();
     digest.update(&head);
-    let mut left = body.saturating_sub(head.len() as u64);
+    let mut remaining = body.saturating_sub(head.len() as u64);
     let mut buffer = vec![0; WORDS_PER_COPY * WORD_BYTES];
-    while left > 0 {
-        let count = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    while remaining > 0 {
+        let count = buffer.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
         file.read_exact(&mut buffer[..count]).map_err(io)?;
         digest.update(&buffer[..count]);
-        left -= count as u64;
+        remaining -= count as u64;
     }
-    let mut said = [0; DIGEST_BYTES];
-    file.read_exact(&mut said).map_err(io)?;
-    if digest.finalize().as_slice() != said {
+    let mut stored = [0; DIGEST_BYTES];
+    file.read_exact(&mut stored).map_err(io)?;
+    if digest.finalize().as_slice() != stored {
         return Err(failed(path, "it was cut off or altered: its checksum is wrong"));
     }
     Ok((header, body))
@@ -145,7 +145,7 @@ pub(crate) fn examine(path: &Path) -> Result<(Header, u64)> {
 /// Reads words from the front of a verified file.
 struct Reader<'a> {
     file: BufReader<File>,
-    left: u64,
+    remaining_bytes: u64,
     path: &'a Path,
 }
 
@@ -153,8 +153,8 @@ impl Reader<'_> {
     fn words(&mut self, count: usize) -> Result<Vec<u64>> {
         let mut words = vec![0; count];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-        self.left = (self.left.checked_sub(bytes.len() as u64))
-            .ok_or_else(|| failed(self.path, "it ends before it should"))?;
+        self.remaining_bytes = (self.remaining_bytes.checked_sub(bytes.len() as u64))
+            .ok_or_else(|| failed(self.path, "it is truncated"))?;
         self.file.read_exact(bytes).map_err(|cause| failed(self.path, cause.to_string()))?;
         Ok(words)
     }
@@ -259,13 +259,13 @@ async fn load(ct: &ComputeThread, path: &Path, header: Header, body: u64) -> Res
     }
     let io = |cause: io::Error| failed(path, cause.to_string());
     let file = files::open(path, OpenOptions::new().read(true)).map_err(io)?;
-    let mut from = Reader { file: BufReader::new(file), left: body, path };
+    let mut from = Reader { file: BufReader::new(file), remaining_bytes: body, path };
     from.words(HEADER_BYTES / WORD_BYTES)?;
     for segment in 0..old.segments() {
         let segment = segment as u16;
         let taken = from.words(1)?[0];
         if taken > was.chunks(segment) {
-            return Err(failed(path, "it says that more is used than there is"));
+            return Err(failed(path, "a segment has more taken chunks than chunks"));
         }
         copy_in(ct, &mut from, grid.word(segment, 0), taken as usize).await?;
         copy_in(ct, &mut from, grid.start(segment, 0), used(&was, segment, taken)).await?;
@@ -314,7 +314,7 @@ mod tests {
         assert!(with(16, 9).contains("version 9 of the format"));
         assert!(with(24, 0).contains("byte order"));
         assert!(with(32, 9).contains("layout version 9"));
-        assert!(with(40, 0).contains("it is of no cluster: its number of segments is 0 times 3: "));
+        assert!(with(40, 0).contains("its cluster is invalid: its number of segments is 0 times 3: "));
         assert!(with(56, 1).contains("its segment size is 1048577: a segment consists of words"));
         assert!(with(58, 0).contains("its segment size is 0: "));
         assert!(with(63, 255).contains("its segment size is 18374686479672672256: "));

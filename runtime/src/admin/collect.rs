@@ -133,11 +133,7 @@ impl ComputeThread {
             self.write_word(control::live_bytes(geometry.segments_of(node).start), bytes).await?;
         }
         self.write_word(control::left_bytes(), 0).await?;
-        tracing::info!(
-            lost_bytes = lost,
-            free_bytes = freed,
-            "collected what processes that have ended had left"
-        );
+        tracing::info!(lost_bytes = lost, free_bytes = freed, "collected the memory of ended processes");
         Ok(lost)
     }
 

@@ -100,7 +100,7 @@ impl ComputeThread {
             if self.now().saturating_sub(began) > PATIENCE {
                 let (address, process) = (self.cluster().url().into(), collector - 1);
                 let reason =
-                    format!("process {process} keeps others out for a checkpoint or a collection").into();
+                    format!("process {process} excludes others for a checkpoint or a collection").into();
                 return Err(Error::from(error::CannotConnect { address, reason }));
             }
             backoff.wait_for(Purpose::Collector(collector - 1)).await;

@@ -57,7 +57,7 @@ impl Cluster {
             return invalid("its name contains `/`, which separates it from the name of a barrier");
         }
         if parts > 1 && !self.shared.is_shared() {
-            return invalid("the cluster is one process's own: several need `shm:` or `rdma:`");
+            return invalid("the cluster is private to this process: several parts need `shm:` or `rdma:`");
         }
         let mut cluster = self.clone();
         cluster.group = (parts > 1).then(|| Arc::new(Group { name: name.into(), part, parts }));
@@ -151,13 +151,13 @@ impl Group {
             if parts != u64::from(self.parts) {
                 let value = format!("{} parts of `{name}`", self.parts);
                 tracing::info!(pid, parts, "the group has another number of parts");
-                return invalid(value, "a process that is there already has been told of another number");
+                return invalid(value, "another process of the group has another number of parts");
             }
             // Of two processes with one part, the one with the larger identity fails.
             if part == u64::from(self.part) && other.identity < me {
                 let value = format!("part {part} of `{name}`");
                 tracing::info!(pid, part, "the part is taken");
-                return invalid(value, "another process that is there already has this part");
+                return invalid(value, "another process already has this part");
             }
         }
         Ok(())

@@ -102,10 +102,10 @@ impl ComputeThread {
             }
             Some(HeldBackBy::Thread(thread)) => format!("a guard of thread {thread} of this process"),
             Some(HeldBackBy::Process(slot)) => match self.process_in_slot(slot).await? {
-                Some(process) => format!("process {process}, which keeps a guard or does nothing at all"),
-                None => format!("the process in slot {slot}, which has just gone"),
+                Some(process) => format!("process {process}, which keeps a guard or is idle"),
+                None => format!("the process in slot {slot}, which has just ended"),
             },
-            None => "threads that have only now caught up".to_owned(),
+            None => "threads that have just caught up".to_owned(),
         };
         tracing::warn!(retired_bytes = reclamation.retired_bytes, holder, "reclamation is held back");
         Ok(Error::from(error::ReclamationHeldBack {

@@ -111,7 +111,7 @@ impl ComputeThread {
         let (page, within) = (behind / SLOTS_PER_PAGE, behind % SLOTS_PER_PAGE);
         if page >= SLOT_PAGES {
             let value = format!("{} processes", number + 1).into();
-            let reason = "there are not so many epoch slots";
+            let reason = "the cluster has fewer epoch slots";
             return Err(Error::from(error::InvalidArgument { argument: "run", value, reason }));
         }
         let mut at = self.read_word(control::epoch_page(page)).await?;
@@ -136,7 +136,7 @@ impl ComputeThread {
 
     /// The address of a page of slots that exists, from its word.
     fn slot_page(&self, index: usize, word: u64) -> Result<Address> {
-        let missing = "there is no such page";
+        let missing = "the page does not exist";
         decode::slot_page(&self.heap().grid, index, word)?
             .ok_or_else(|| decode::corrupted(control::epoch_page(index), word, missing))
     }
@@ -235,7 +235,7 @@ impl ComputeThread {
         match self.cluster().shared.is_process_gone(process) {
             Some(true) => self.evict_gone(|_| false).await.map(drop),
             Some(false) => invalid("it is alive: end it, and it is evicted"),
-            None => invalid("its memory node does not say whether it is alive"),
+            None => invalid("its memory node does not know whether it is alive"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The candidates of a [sweep](super::sweep): blocks that seem to be lost, and the vetoes against them.
+//! The candidates of a [sweep](crate::sweep): blocks that seem to be lost, and the vetoes against them.
 //!
 //! Blocks are adjacent in chunks, so a list has three bits for each block of a range: *listed*, if it is a candidate, and its vetoes, *used* and
 //! *kept*. In far memory a list consists of its number, the number of ranges, for each range its address and the size and number of its blocks,
@@ -168,7 +168,12 @@ impl Candidates {
                 .filter(|range| range.first.address >= end)
                 .ok_or_else(|| {
                     let at = at.add(index as u64 * ListRange::BYTES);
-                    corrupted_as("list of candidates", at, of_range[0], "no such blocks can be there")
+                    corrupted_as(
+                        "list of candidates",
+                        at,
+                        of_range[0],
+                        "no such blocks can be at this address",
+                    )
                 })?;
             end = range.end();
             bits += range.listed.len();

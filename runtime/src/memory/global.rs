@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Counts a wait of so many round trips, and takes a step if it is due.
+    /// Counts a wait, and takes a step if it is due.
     pub(crate) fn count_wait_towards_step(&self, round_trips: u64) {
         if let Some(member) = self.process.member() {
             // A step reads the slots of all processes, so it is rarer in a large cluster.

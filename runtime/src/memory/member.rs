@@ -97,7 +97,7 @@ impl Member {
         }
     }
 
-    /// Ends what [`begin_joining`](Self::begin_joining) began.
+    /// Completes the attempt to join that [`begin_joining`](Self::begin_joining) began.
     pub(crate) fn end_joining(&self, has_joined: bool) {
         self.joining.store(if has_joined { Joining::Joined } else { Joining::Outside });
     }

@@ -40,7 +40,7 @@ const LISTED: u64 = 1;
 
 const PAGE: ObjectType = ObjectType::internal("page of free blocks");
 
-/// The largest number of chunks that a thread takes in a row for pages.
+/// The largest number of consecutive chunks that a thread takes for pages.
 const MAX_PAGE_CHUNKS: u32 = 8;
 /// The number of times that an ending thread tries to return its blocks while other threads change the same lists.
 const ATTEMPTS_TO_LEAVE: u32 = 8;
@@ -104,7 +104,7 @@ fn check_entries(grid: &Grid, node: u16, class: Class, page: Address, entries: &
         Some(index) => {
             let what = format!("page[{index}] of free blocks of {} bytes", class.bytes());
             let at = page.add(((index + 1) * WORD_BYTES) as u64);
-            Err(corrupted_as(what, at, entries[index], "no such block can be there"))
+            Err(corrupted_as(what, at, entries[index], "no such block can be at this address"))
         }
     }
 }

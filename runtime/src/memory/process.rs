@@ -27,7 +27,7 @@ pub(crate) struct Process {
     spare: Mutex<Spare>,
     /// Freed blocks that the simulator does not hand out again as long as there are others; `None` once memory was short.
     quarantine: Mutex<Option<Spare>>,
-    /// The number of requests to its threads to give back memory.
+    /// The number of requests to its threads to return memory.
     requests: AtomicU64,
     /// Its threads that may sleep.
     pub(crate) sleepers: std::sync::Arc<Sleepers>,
@@ -90,13 +90,13 @@ impl Process {
         self.member().is_some_and(|member| member.has_slot(slot))
     }
 
-    /// The number of requests to its threads to give back memory.
+    /// The number of requests to its threads to return memory.
     #[inline]
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Requests its threads to give back memory. Returns whether other processes must be requested, too.
+    /// Requests its threads to return memory. Returns whether there are other processes.
     pub(crate) fn ask_for_memory(&self) -> bool {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.sleepers.wake();

@@ -1,6 +1,6 @@
 //! The sweep barrier: while another process sweeps, this process vetoes the candidates that it holds.
 //!
-//! A [sweep](super::sweep) lists *candidates*, blocks that seem to be lost. Each process reads the list in its keeper, and each of its threads
+//! A [sweep](crate::sweep) lists *candidates*, blocks that seem to be lost. Each process reads the list in its keeper, and each of its threads
 //! *acknowledges* it when it next pins, allocates, writes or waits. From then on the threads *veto* candidates, in one of two ways. A block is
 //! vetoed as *used* if it is an object, so that the targets of its links are used, too:
 //! - at the acknowledgement, objects that the thread holds as [`Held`](crate::Held), or has written and perhaps not linked;
@@ -131,7 +131,8 @@ impl SweepBarrier {
     }
 }
 
-/// A thread's side of the barrier. It outlives the other parts of its thread, so a list is acknowledged only after their blocks are vetoed.
+/// A thread's side of the barrier. The process waits for the thread's acknowledgement until it is dropped. It is dropped last: by then the
+/// process has taken over the thread's blocks.
 pub(crate) struct Handshake {
     process: Arc<Process>,
     report: Arc<ThreadReport>,

@@ -133,7 +133,7 @@ pub(crate) const EPOCH_COUNTERS: usize = offset_of!(Epochs, epoch_slot) / WORD_B
 const _: () = assert!(MIN_SEGMENT_BYTES == CONTROL_BYTES + WORD_BYTES as u64);
 const _: () = assert!(MAX_PROCESSES == 16_510);
 
-/// The bytes of all pages of further slots that so many processes need.
+/// The bytes of all pages of further slots for a number of processes.
 pub(crate) const fn bytes_of_slots(processes: usize) -> u64 {
     processes.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE) as u64 * EpochPage::BYTES
 }

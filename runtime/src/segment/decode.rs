@@ -3,7 +3,7 @@
 //! Every process of the cluster can write any word, and memory fails. So every word of the runtime's own is decoded before it is used: each kind has one
 //! function that returns a value within its bounds, or [`Error::Corrupted`] with the word and its address. A decoded value needs no further
 //! check: an address points to memory with room for its data, a count is bounded by the memory or by the number of processes, and epochs are
-//! far from the end of their range. A bounded value may still be wrong: a plausible word can not be told from a true one.
+//! far from the end of their range. A bounded value may still be wrong: a plausible word can not be distinguished from the right one.
 //!
 //! | words | decoded by |
 //! |---|---|
@@ -51,7 +51,7 @@ pub(crate) fn epoch(word: u64) -> Result<u64> {
     if (FIRST_EPOCH..=LAST_EPOCH).contains(&word) {
         return Ok(word);
     }
-    Err(corrupted(control::epoch(), word, "epochs begin at 1 and never come so far"))
+    Err(corrupted(control::epoch(), word, "an epoch is between 1 and 2^62"))
 }
 
 /// The number of slots that were ever used.
@@ -59,7 +59,7 @@ pub(crate) fn used_slots(word: u64) -> Result<usize> {
     if word <= MAX_PROCESSES as u64 {
         return Ok(word as usize);
     }
-    Err(corrupted(control::used_epoch_slots(), word, "there are not so many slots"))
+    Err(corrupted(control::used_epoch_slots(), word, "there are fewer slots"))
 }
 
 /// The address of a page of further slots, if there is one.
@@ -81,7 +81,7 @@ fn optional_part(grid: &Grid, at: Address, word: u64, bytes: u64) -> Result<Opti
     if grid.is_on_node(part, 0) && part.offset().is_multiple_of(WORD_BYTES as u64) && grid.has(part, bytes) {
         return Ok(Some(part));
     }
-    Err(corrupted(at, word, "nothing of its size can be there"))
+    Err(corrupted(at, word, "no such block can be at this address"))
 }
 
 /// The options of the cluster.
@@ -89,7 +89,7 @@ pub(crate) fn options(word: u64) -> Result<u64> {
     if word & !control::SWEEPS == 0 {
         return Ok(word);
     }
-    Err(corrupted(control::options(), word, "there are no such options"))
+    Err(corrupted(control::options(), word, "some of these options do not exist"))
 }
 
 /// Decodes words as each kind, in clusters of several sizes, and uses the values.

@@ -68,7 +68,7 @@ impl Entry {
     pub(crate) fn decode_state(&self, index: usize) -> Result<State> {
         let address = Self::state(control::directory(index));
         State::from_word(self.state)
-            .ok_or_else(|| corrupted(address, self.state, "an entry is in no such state"))
+            .ok_or_else(|| corrupted(address, self.state, "an entry has no such state"))
     }
 
     /// All words but the state, which is the first.

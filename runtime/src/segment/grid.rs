@@ -127,7 +127,7 @@ impl Grid {
         };
         Use::from_word(word).filter(can_be).ok_or_else(|| {
             let what = format!("chunk table[{chunk}] of segment {segment}");
-            corrupted_as(what, self.word(segment, chunk), word, "no chunk there is used so")
+            corrupted_as(what, self.word(segment, chunk), word, "the chunk can not have this use")
         })
     }
 
@@ -184,7 +184,7 @@ impl Grid {
         bytes - bytes % class.bytes()
     }
 
-    /// The alignment of a large block of so many bytes, or of one at so large an offset.
+    /// The alignment of a large block, from its size or its offset.
     pub(crate) fn large_align(&self, bytes: u64) -> u64 {
         block_align(bytes).min(self.chunk_bytes())
     }
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(
             grid.usage(1, last, Use::Large(2).to_word()).unwrap_err().to_string(),
             format!(
-                "far memory is corrupted: the chunk table[{last}] of segment 1 at {} is 0x202: no chunk there is used so",
+                "far memory is corrupted: the chunk table[{last}] of segment 1 at {} is 0x202: the chunk can not have this use",
                 grid.word(1, last)
             )
         );

@@ -72,7 +72,7 @@ impl ComputeThread {
         let at = page.add(ListHead::BYTES);
         if ranges > Candidates::max_words(&grid) / ListRange::WORDS {
             let (at, word) = (ListHead::not_ranges(page), !(ranges as u64));
-            return Err(corrupted_as("list of candidates", at, word, "no list is so long"));
+            return Err(corrupted_as("list of candidates", at, word, "no list has so many ranges"));
         }
         let words = ranges * ListRange::WORDS;
         let (ranges, bits) = Candidates::decode_ranges(&grid, at, &self.read_far(at, words).await?)?;

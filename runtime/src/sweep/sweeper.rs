@@ -183,7 +183,7 @@ impl ComputeThread {
             self.wait_for_garbage(pace).await;
         }
         self.wait_for_garbage(pace).await;
-        tracing::info!(freed_bytes = freed, "swept what processes that have ended had left");
+        tracing::info!(freed_bytes = freed, "swept the memory of ended processes");
         Ok(SweepOutcome::Bytes(freed))
     }
 
@@ -242,12 +242,12 @@ impl ComputeThread {
         if !self.wait_for_members(candidates.number, &round, pace).await? {
             return Ok(None);
         }
-        let at_once = self.read_pool(pace).await?;
+        let free_before = self.read_pool(pace).await?;
         if !self.wait_for_epochs(&round, pace).await? {
             return Ok(None);
         }
         let mut free = self.read_pool(pace).await?;
-        free.mark_all_of(&at_once);
+        free.mark_all_of(&free_before);
         let links = if self.has(Plant::SweepWithoutSecondLook) {
             Links::default()
         } else {
