@@ -41,7 +41,7 @@ pub(crate) struct Options {
     /// without a guard
     #[arg(long)]
     sweep: bool,
-    /// Milliseconds without a heartbeat after which a process is evicted
+    /// Longest time between two heartbeats of a process, in milliseconds; over RDMA a process is evicted after that
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     lease: u64,
 }

@@ -37,7 +37,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run everything that a change must pass
+    /// Run all checks and tests that a change must pass
     Ci,
     /// Check the architecture's invariants and the style rules
     Tidy(tidy::Options),

@@ -3,8 +3,8 @@
 //! # Operations that never returned
 //!
 //! An operation whose outcome is unknown, or whose thread died, may have taken effect at any moment since its invocation, or never. The
-//! search gives it a return at the end of the history that matches any result. So it may stand anywhere after its invocation. Placed last,
-//! it comes after every operation that could observe it, which is equivalent to never having taken effect. Such operations multiply the
+//! search adds a return at the end of the history that matches any result. So it may stand anywhere after its invocation. Placed last, it
+//! comes after every operation that could observe it, which is equivalent to never having taken effect. Such operations multiply the
 //! number of orders, so the search places one before the end only
 //! - where it changes the state, since otherwise it can stand at the end;
 //! - after all equal ones that were invoked before it, since these are interchangeable.

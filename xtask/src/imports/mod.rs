@@ -18,7 +18,7 @@
 //! folder `tests`, doc comments, and the paths of `pub(in path)`. Method calls are not seen, since their receivers' types are not known here. So an `impl` block
 //! in another room than its type's hides imports: `--imports` lists those blocks.
 //!
-//! The rules, each of which `cargo xtask tidy` holds:
+//! The rules, each of which `cargo xtask tidy` checks:
 //!
 //! 1. The rooms of a crate form no cycle. Neither do the files of a crate that is not listed in [`layers::CYCLIC_FILES`].
 //! 2. A crate depends only on crates that stand before it in [`layers::CRATES`], in its manifest and in its code. Dependencies of tests do not count.
