@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if options.check { report(&breaches(&figures, &results::recorded_instructions()?)) } else { Ok(()) }
 }
 
-/// Returns why valgrind cannot run, if it cannot.
+/// Returns an error if valgrind does not run.
 fn valgrind() -> Result<(), String> {
     let asked = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
     match asked {

@@ -2,7 +2,7 @@
 //!
 //! Each operation runs [`WARM`] times uncounted, then [`COUNTED`] times while callgrind counts, and callgrind writes the counts to a file that has
 //! the operation's name. Callgrind counts for the measured thread only: the keeper, the memory node and the other member are not included.
-//! What is done once in a while (advancing the epoch, freeing a batch, taking a chunk) is included in its share.
+//! Rare work (advancing the epoch, freeing a batch, taking a chunk) is included as its share.
 //!
 //! | operation | one of it |
 //! |---|---|
