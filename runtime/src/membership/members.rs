@@ -204,7 +204,7 @@ impl ComputeThread {
         Ok(members)
     }
 
-    /// Returns whether a thread lives, or may live. No round trip for a thread of this process; otherwise as
+    /// Returns whether a thread is alive, or may be. No round trip for a thread of this process; otherwise those of
     /// [`members`](Self::members).
     pub(crate) async fn is_live(&self, thread: ThreadId) -> Result<bool> {
         let shared = &self.cluster().shared;
@@ -223,7 +223,7 @@ impl ComputeThread {
     /// still write.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is no such process, or it is alive.
+    /// [`Error::InvalidArgument`] if the process is no member, or is alive.
     pub async fn evict(&self, process: u32) -> Result<()> {
         let invalid = |reason| {
             let value = process.to_string().into();
@@ -240,7 +240,7 @@ impl ComputeThread {
     }
 
     /// Evicts the processes that are gone, and returns their number. `silent` returns whether a live process has been silent
-    /// for longer than its lease. Such a process is shut out first, on fabrics that can do so.
+    /// for longer than its lease. Such a process is disconnected first, on fabrics that can do so.
     pub(crate) async fn evict_gone(&self, mut silent: impl FnMut(&SeenMember) -> bool) -> Result<usize> {
         let shared = &self.cluster().shared;
         let Some(me) = self.process.member().map(|member| member.identity) else { return Ok(0) };
@@ -249,7 +249,10 @@ impl ComputeThread {
         for member in members.iter().filter(|member| member.identity != me && !member.is_gone()) {
             let is_silent = silent(member);
             if member.is_hinted() || (is_silent && shared.disconnects_silent()) {
-                tracing::info!(process = member.identity, "asking for a silent process to be shut out");
+                tracing::info!(
+                    process = member.identity,
+                    "asking the memory node to disconnect a silent process"
+                );
                 has_asked |= shared.is_process_gone(member.identity) == Some(true);
             }
         }

@@ -21,7 +21,7 @@ pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
 const RETIRED_SHARE_PER_ADVANCE: u64 = 512;
 /// The number of consecutive attempts without a new epoch after which an ending thread gives up.
 const ATTEMPTS_TO_LEAVE: u32 = 64;
-/// The number of retired objects beyond which a thread tries to advance the epoch at each retirement. The same holds beyond a 16th of a
+/// The number of retired objects beyond which a thread waits for an attempt to advance the epoch at each retirement. The same holds beyond a 16th of a
 /// segment.
 const MAX_RETIRED: usize = 4096;
 

@@ -59,7 +59,7 @@ impl RecordState {
 /// Decodes the words of a record that were read at `places`. Returns the process, if the record is taken. No process has a number above `last`.
 ///
 /// # Errors
-/// [`Error::Corrupted`] if the state names a process that can not exist. The other words may have any value: marks of processes that are gone and
+/// [`Error::Corrupted`](crate::Error::Corrupted) if the state names a process that can not exist. The other words may have any value: marks of processes that are gone and
 /// numbers of runs and sweeps are only compared, counts only shown and added.
 fn decode_record(places: Places, words: &[u64], last: u32) -> Result<Option<SeenMember>> {
     let words = Record::from_words(words);

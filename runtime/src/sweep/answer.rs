@@ -16,8 +16,8 @@ use farfield_words::WORD_BYTES;
 const VETOES_PER_CHAIN: usize = 32;
 
 impl ComputeThread {
-    /// Reads the current list and answers, for a keeper. One round trip while no process sweeps. Returns the debt if no process sweeps although
-    /// memory is lost.
+    /// Reads the current list and answers, for a keeper. One round trip while no process sweeps. Returns the number of unclean exits if no
+    /// process sweeps although memory is lost.
     pub(crate) async fn answer_sweep(&self) -> Result<Option<u64>> {
         let Some(member) = self.process.member() else { return Ok(None) };
         let sweep_barrier = &self.process.sweep_barrier;
