@@ -13,7 +13,7 @@ const MAX_KEPT_WORDS: usize = 512;
 
 /// A batch under construction, in flight or completed.
 #[derive(Debug, Default)]
-pub struct Chain {
+pub struct RawChain {
     ops: Vec<Op>,
     words: Vec<u64>,
     /// True if the words that it writes contain no links to objects.
@@ -31,7 +31,7 @@ pub enum ReadScope {
     Any,
 }
 
-/// One operation. `slot` is its first word in the chain's buffer.
+/// One operation.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Copies words of far memory into the buffer.
@@ -39,7 +39,7 @@ pub enum Op {
         /// The first word's address.
         at: Address,
         /// The words of the buffer that receive them.
-        slot: Range<usize>,
+        slot: Slot,
         /// The memory that the READ may access.
         scope: ReadScope,
     },
@@ -48,9 +48,9 @@ pub enum Op {
         /// The first word's address.
         at: Address,
         /// The words of the buffer that are written.
-        slot: Range<usize>,
+        slot: Slot,
         /// True if the WRITE replaces a word of known value, which only this thread changes. The known word precedes the slot: see
-        /// [`Chain::replace`].
+        /// [`RawChain::replace`].
         replaces: bool,
     },
     /// Replaces a word by another if it is the expected one.
@@ -61,8 +61,8 @@ pub enum Op {
         expected: u64,
         /// The word that replaces it.
         new: u64,
-        /// The word of the buffer that receives the previous value.
-        slot: usize,
+        /// The index of the buffer's word that receives the previous value.
+        slot: u32,
     },
     /// Adds to a word, modulo 2^64.
     FetchAdd {
@@ -70,14 +70,45 @@ pub enum Op {
         at: Address,
         /// The number that is added.
         addend: u64,
-        /// The word of the buffer that receives the previous value.
-        slot: usize,
+        /// The index of the buffer's word that receives the previous value.
+        slot: u32,
     },
 }
 
-/// The location of an operation's result: a range of the chain's words.
-#[derive(Clone, Debug, Default)]
-pub struct Slot(Range<usize>);
+const _: () = assert!(size_of::<Op>() == 32, "an operation is half a cache line");
+
+/// A range of the chain's words: the location of an operation's result, or of the words that it writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    start: u32,
+    len: u32,
+}
+
+impl Slot {
+    /// Returns the slot of one word.
+    #[inline]
+    pub fn of_word(index: u32) -> Self {
+        Self { start: index, len: 1 }
+    }
+
+    /// Returns the index of its first word.
+    #[inline]
+    pub fn start(self) -> usize {
+        self.start as usize
+    }
+
+    /// Returns the number of its words.
+    #[inline]
+    pub fn words(self) -> usize {
+        self.len as usize
+    }
+
+    /// Returns the indices of its words.
+    #[inline]
+    pub fn range(self) -> Range<usize> {
+        self.start()..self.start() + self.words()
+    }
+}
 
 impl Op {
     /// Returns the address of its first word.
@@ -95,7 +126,7 @@ impl Op {
     #[inline]
     pub fn words(&self) -> usize {
         match self {
-            Self::Read { slot, .. } | Self::Write { slot, .. } => slot.len(),
+            Self::Read { slot, .. } | Self::Write { slot, .. } => slot.words(),
             Self::CompareExchange { .. } | Self::FetchAdd { .. } => 1,
         }
     }
@@ -112,7 +143,7 @@ impl Op {
     }
 }
 
-impl Chain {
+impl RawChain {
     /// Returns whether its buffers should be reused: they are allocated, and not as large as those of a rare transfer.
     #[inline]
     pub fn is_worth_keeping(&self) -> bool {
@@ -144,39 +175,51 @@ impl Chain {
         self.is_of_allocator
     }
 
+    /// Returns the slot of `words` words at the end of the buffer, before they are added.
     #[inline]
-    fn reserve(&mut self, words: usize) -> Range<usize> {
-        let start = self.words.len();
-        self.words.resize(start + words, 0);
-        start..start + words
+    fn slot(&self, words: usize) -> Slot {
+        let end = u32::try_from(self.words.len() + words).expect("a chain has less than 32 GiB of words");
+        Slot { start: self.words.len() as u32, len: end - self.words.len() as u32 }
+    }
+
+    #[inline]
+    fn reserve(&mut self, words: usize) -> Slot {
+        let slot = self.slot(words);
+        if words == 1 {
+            self.words.push(0);
+        } else {
+            self.words.resize(self.words.len() + words, 0);
+        }
+        slot
+    }
+
+    #[inline]
+    fn add_read(&mut self, at: Address, words: usize, scope: ReadScope) -> Slot {
+        let slot = self.reserve(words);
+        self.ops.push(Op::Read { at, slot, scope });
+        slot
     }
 
     /// Adds a READ of an object's words.
     #[inline]
     pub fn read(&mut self, at: Address, words: usize) -> Slot {
-        let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::Object });
-        Slot(slot)
+        self.add_read(at, words, ReadScope::Object)
     }
 
     /// Adds a READ of an object that may have been freed.
     pub fn peek(&mut self, at: Address, words: usize) -> Slot {
-        let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::MaybeFreed });
-        Slot(slot)
+        self.add_read(at, words, ReadScope::MaybeFreed)
     }
 
     /// Adds a READ of any memory.
     pub fn scan(&mut self, at: Address, words: usize) -> Slot {
-        let slot = self.reserve(words);
-        self.ops.push(Op::Read { at, slot: slot.clone(), scope: ReadScope::Any });
-        Slot(slot)
+        self.add_read(at, words, ReadScope::Any)
     }
 
     /// Adds a WRITE.
     #[inline]
     pub fn write(&mut self, at: Address, words: &[u64]) {
-        let slot = self.words.len()..self.words.len() + words.len();
+        let slot = self.slot(words.len());
         self.words.extend_from_slice(words);
         self.ops.push(Op::Write { at, slot, replaces: false });
     }
@@ -186,9 +229,9 @@ impl Chain {
     /// or else changes nothing.
     #[inline]
     pub fn replace(&mut self, at: Address, own: u64, new: u64) {
+        let Slot { start, .. } = self.slot(2);
         self.words.extend([own, new]);
-        let slot = self.words.len() - 1..self.words.len();
-        self.ops.push(Op::Write { at, slot, replaces: true });
+        self.ops.push(Op::Write { at, slot: Slot { start: start + 1, len: 1 }, replaces: true });
     }
 
     /// Adds a CAS. Its slot will hold the previous value.
@@ -196,7 +239,7 @@ impl Chain {
     pub fn compare_exchange(&mut self, at: Address, expected: u64, new: u64) -> Slot {
         let slot = self.reserve(1);
         self.ops.push(Op::CompareExchange { at, expected, new, slot: slot.start });
-        Slot(slot)
+        slot
     }
 
     /// Adds an FAA. Its slot will hold the previous value.
@@ -204,7 +247,7 @@ impl Chain {
     pub fn fetch_add(&mut self, at: Address, addend: u64) -> Slot {
         let slot = self.reserve(1);
         self.ops.push(Op::FetchAdd { at, addend, slot: slot.start });
-        Slot(slot)
+        slot
     }
 
     /// Returns the operations and the buffer that their slots index.
@@ -221,20 +264,20 @@ impl Chain {
 
     /// Returns the words that a WRITE writes.
     #[inline]
-    pub fn written(&self, slot: &Range<usize>) -> &[u64] {
-        &self.words[slot.clone()]
+    pub fn written(&self, words: Range<usize>) -> &[u64] {
+        &self.words[words]
     }
 
     /// Returns the words that an operation of a completed chain has read.
     #[inline]
     pub fn words(&self, slot: &Slot) -> &[u64] {
-        &self.words[slot.0.clone()]
+        &self.words[slot.range()]
     }
 
     /// Returns the previous value that a CAS or FAA of a completed chain found.
     #[inline]
     pub fn word(&self, slot: &Slot) -> u64 {
-        self.words[slot.0.start]
+        self.words[slot.start()]
     }
 
     /// Returns how many CAS operations of a completed chain have failed.
@@ -242,7 +285,7 @@ impl Chain {
     pub fn failed_exchanges(&self) -> u64 {
         self.ops
             .iter()
-            .filter(|op| matches!(op, Op::CompareExchange { expected, slot, .. } if self.words[*slot] != *expected))
+            .filter(|op| matches!(op, Op::CompareExchange { expected, slot, .. } if self.words[*slot as usize] != *expected))
             .count() as u64
     }
 }

@@ -8,26 +8,28 @@
 //! [`ComputeThread::near`](crate::ComputeThread::near). If the order between nodes does not matter, use a chain for each node and await them together
 //! (`futures_util::future::try_join(a.submit(), b.submit())`, or two [tasks](crate::ComputeThread::tasks)): their round trips overlap.
 //!
-//! Results are stored in buffers of the thread, which are reused: a warm thread allocates nothing for a chain. A [`Pending`] keeps its buffer from
-//! being reused.
+//! A chain is built in a *frame* of the thread (`io/frame.rs`), which keeps the results. On an immediate fabric it is executed there, in the call that
+//! polls it first. Frames are reused: a warm thread allocates nothing for a chain. A [`Pending`] keeps its frame from being reused.
 
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use super::link::{Exchanged, Link, LinkWord};
 use super::lock::{Lock, LockGuard};
 use super::read::check_aligned;
 use super::{Atomic, CompareExchangeError, Place};
 use super::{Owned, Pending, PendingLock, Written};
-use crate::error::{self, Error, Result};
-use crate::io::Releases as _;
+use crate::error::Result;
 use crate::io::operations::*;
-use crate::io::{Found, Results};
+use crate::io::{Found, Frame, at_first_poll};
 use crate::pointer::Guard;
 use crate::pointer::{Address, Marks, RemotePtr, Shared};
 use crate::session::ComputeThread;
-use farfield_fabric::chain::{Chain as Operations, Op, Slot};
+use farfield_fabric::chain::RawChain;
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
 
@@ -60,13 +62,14 @@ use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, W
 #[must_use = "nothing is posted until it is submitted"]
 pub struct Chain<'g> {
     ct: &'g ComputeThread,
-    results: Rc<Results>,
+    frame: Rc<Frame>,
 }
 
 impl Guard<'_> {
     /// Makes an empty chain. This guard protects the pointers that it loads.
+    #[inline]
     pub fn chain(&self) -> Chain<'_> {
-        Chain { ct: self, results: self.results.take(self.worker()) }
+        Chain { ct: self, frame: self.frames.take(self.worker()) }
     }
 }
 
@@ -121,42 +124,38 @@ impl<T: Remote> Readable<'_> for RemotePtr<T> {
 impl<'g> Chain<'g> {
     /// Returns whether the chain has no operations.
     pub fn is_empty(&self) -> bool {
-        self.results.parts.borrow().is_empty()
+        self.frame.sizes().0 == 0
     }
 
-    /// Adds an operation at `at` to the last part, or to a new one if the memory node changes.
-    fn add(&self, at: Address, add: impl FnOnce(&mut Operations) -> Slot) -> Found {
-        let mut parts = self.results.parts.borrow_mut();
-        let same_node = parts
-            .last()
-            .and_then(|last| last.ops().first())
-            .is_some_and(|first| self.ct.node_of(first.at()) == self.ct.node_of(at));
-        if !same_node {
-            parts.push(self.ct.empty_chain());
-        }
-        let part = parts.len() - 1;
-        let slot = add(&mut parts[part]);
-        Found { part, slot, at }
+    #[inline]
+    fn add(&self, at: Address, add: impl FnOnce(&mut RawChain)) -> Found {
+        self.frame.add(self.ct.worker(), at, add)
     }
 
+    #[inline]
     fn pending<T>(
         &self,
+        at: Address,
         found: Found,
-        expected: u64,
         decode: fn(Address, &[u64], u64) -> Result<T>,
     ) -> Pending<'g, T> {
-        Pending { results: Rc::clone(&self.results), found, expected, decode, thread: PhantomData }
+        Pending { frame: Rc::clone(&self.frame), at, found, decode, thread: PhantomData }
     }
 
     /// Reads the field that is declared as `F` at `at`.
+    #[inline]
     fn read_field<F: Field>(&mut self, at: Address, peek: bool) -> Pending<'g, F::Value<'g>> {
         let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
         let words = (within as usize + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
         let first = Address::from_bits(at.bits() - within);
-        let mut found =
-            self.add(first, |part| if peek { part.peek(first, words) } else { part.read(first, words) });
-        found.at = at;
-        self.pending(found, 0, |at, words, _| {
+        let found = self.add(first, |part| {
+            if peek {
+                part.peek(first, words)
+            } else {
+                part.read(first, words)
+            };
+        });
+        self.pending(at, found, |at, words, _| {
             check_aligned(at, align_of::<F::Cell>())?;
             let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
             Ok(F::decode(at, &bytes(words)[within as usize..])?)
@@ -164,6 +163,7 @@ impl<'g> Chain<'g> {
     }
 
     /// Reads all fields of an object, or one field.
+    #[inline]
     pub fn read<R: Readable<'g>>(&mut self, what: R) -> Pending<'g, <R::Field as Field>::Value<'g>> {
         self.read_field::<R::Field>(what.at(), false)
     }
@@ -177,16 +177,19 @@ impl<'g> Chain<'g> {
     }
 
     /// Loads an atomic or a link.
+    #[inline]
     pub fn load<F: Loadable>(&mut self, place: Place<'g, F>) -> Pending<'g, F::Value<'g>> {
         self.read_field::<F>(place.address(), false)
     }
 
     /// Stores to an atomic or a link. Storing an [`Owned`] to a link publishes it: the chain writes its image before the link.
+    #[inline]
     pub fn store<F: Storable<V>, V>(&mut self, place: Place<'g, F>, value: V) -> F::Outcome<'g> {
         F::add_store(self, place, value)
     }
 
     /// Replaces the value of an atomic by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.
+    #[inline]
     pub fn compare_exchange<T: Word>(
         &mut self,
         place: Place<'g, Atomic<T>>,
@@ -194,14 +197,17 @@ impl<'g> Chain<'g> {
         new: T,
     ) -> Pending<'g, Result<T, T>> {
         let (at, expected) = (place.address(), current.to_word());
-        let found = self.add(at, |part| part.compare_exchange(at, expected, new.to_word()));
-        self.pending(found, expected, |at, words, expected| {
+        let found = self.add(at, |part| {
+            part.compare_exchange(at, expected, new.to_word());
+        });
+        self.pending(at, found, |at, words, expected| {
             let old = decode_word::<T>(at, words[0])?;
             Ok(if words[0] == expected { Ok(old) } else { Err(old) })
         })
     }
 
     /// Makes a link point to `new` if it holds `current`, compared with its marks.
+    #[inline]
     pub fn compare_exchange_link<T: Remote, M>(
         &mut self,
         place: Place<'g, Link<T, M>>,
@@ -209,8 +215,10 @@ impl<'g> Chain<'g> {
         new: impl Initial<LinkWord<T, M>>,
     ) -> Pending<'g, Exchanged<Shared<'g, T, M>, ()>> {
         let (at, expected, new) = (place.address(), current.into_init().word, new.into_init().word);
-        let found = self.add(at, |part| part.compare_exchange(at, expected, new));
-        self.pending(found, expected, |_, words, expected| {
+        let found = self.add(at, |part| {
+            part.compare_exchange(at, expected, new);
+        });
+        self.pending(at, found, |_, words, expected| {
             let current = Shared::from_word(words[0]);
             Ok(if words[0] == expected {
                 Ok(current)
@@ -221,56 +229,42 @@ impl<'g> Chain<'g> {
     }
 
     /// Adds to a 64-bit atomic, modulo 2^64. Returns the previous value.
+    #[inline]
     pub fn fetch_add<T: Integer>(&mut self, place: Place<'g, Atomic<T>>, addend: T) -> Pending<'g, T> {
         const { assert!(size_of::<T>() == WORD_BYTES, "only 64-bit integers are added to in one operation") };
         let at = place.address();
-        let found = self.add(at, |part| part.fetch_add(at, addend.to_word()));
-        self.pending(found, 0, |at, words, _| decode_word(at, words[0]))
+        let found = self.add(at, |part| {
+            part.fetch_add(at, addend.to_word());
+        });
+        self.pending(at, found, |at, words, _| decode_word(at, words[0]))
     }
 
     /// Tries to take a lock. Later operations of the chain are executed whether or not it was free. A chain that takes a lock twice without a release
     /// in between is not posted: [`Error::LockTakenTwice`].
+    #[inline]
     pub fn try_lock(&mut self, lock: Place<'g, Lock>) -> PendingLock<'g> {
         self.try_lock_from(lock, 0)
     }
 
     /// Takes a lock if its word is `expected`.
+    #[inline]
     pub(super) fn try_lock_from(&mut self, lock: Place<'g, Lock>, expected: u64) -> PendingLock<'g> {
-        if self.takes(lock.address()) {
-            self.results.taken_twice.set(Some(lock.address()));
-        }
+        let at = lock.address();
+        self.frame.takes(at);
         let token = self.ct.token();
         // The guard exists before the CAS is posted, and undoes it if the outcome is never read.
-        let guard = LockGuard::in_flight(self.ct, lock.address(), token, expected);
-        let found = self.add(lock.address(), |part| part.compare_exchange(lock.address(), expected, token));
-        PendingLock { guard: Some(guard), results: Rc::clone(&self.results), found, expected }
-    }
-
-    /// Returns whether the last operation on a lock's word takes the lock.
-    fn takes(&self, lock: Address) -> bool {
-        let parts = self.results.parts.borrow();
-        let mut ops = parts.iter().rev().flat_map(|part| part.ops().iter().rev());
-        let last = ops.find(|op| op.at() == lock && !matches!(op, Op::Read { .. }));
-        matches!(last, Some(Op::CompareExchange { .. }))
-    }
-
-    /// Returns an error if the chain must not be posted.
-    fn check(&self) -> Result<()> {
-        self.results.taken_twice.get().map_or(Ok(()), |lock| {
-            let how = "one chain takes it twice: take it once";
-            Err(Error::from(error::LockTakenTwice { lock, how }))
-        })
+        let guard = LockGuard::in_flight(self.ct, at, token, expected);
+        let found = self.add(at, |part| {
+            part.compare_exchange(at, expected, token);
+        });
+        PendingLock { guard: Some(guard), frame: Rc::clone(&self.frame), found }
     }
 
     /// Releases a lock. If the chain fails, its changes may be incomplete. The lock is released all the same, and its next owner is
     /// [notified](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released on its own.
+    #[inline]
     pub fn release(&mut self, lock: LockGuard<'g>) {
-        let (at, token, free) = (lock.address(), lock.token(), lock.word_when_free());
-        self.add(at, |part| {
-            part.replace(at, token, free);
-            Slot::default()
-        });
-        self.results.releases.borrow_mut().push(lock.into_parts());
+        self.frame.release(self.ct.worker(), lock.into_parts());
     }
 
     /// Writes a new object to which no link points yet: for objects that point to each other, or that one CAS links together.
@@ -304,26 +298,19 @@ impl<'g> Chain<'g> {
     /// ```
     pub fn write<T: Remote>(&mut self, mut object: Owned<T>) -> Written<T> {
         let part = self.publish(&mut object);
-        Written { results: Rc::clone(&self.results), part, object }
+        Written { frame: Rc::clone(&self.frame), part, object }
     }
 
     /// Writes an object's image. Returns the index of the part that writes it.
-    fn publish<T: Remote>(&mut self, object: &mut Owned<T>) -> usize {
+    fn publish<T: Remote>(&mut self, object: &mut Owned<T>) -> u32 {
         let (block, image) = object.publish();
-        let written = self.add(block.address, |part| {
-            part.write(block.address, image);
-            Slot::default()
-        });
-        self.results.publishes.borrow_mut().push(block);
-        written.part
+        self.frame.publish(self.ct.worker(), block, image).part
     }
 
     /// Writes one word.
+    #[inline]
     fn write_word(&mut self, at: Address, word: u64) {
-        self.add(at, |part| {
-            part.write(at, &[word]);
-            Slot::default()
-        });
+        self.add(at, |part| part.write(at, &[word]));
     }
 
     /// Posts all operations and waits for their completion. One round trip, and one for each change of memory node along the chain.
@@ -332,19 +319,15 @@ impl<'g> Chain<'g> {
     ///
     /// # Errors
     /// Those of the first operation that fails; later operations are not executed. [`Error::LockTakenTwice`], before any operation is posted.
-    pub async fn submit(self) -> Result<()> {
-        self.check()?;
-        let count = self.results.parts.borrow().len();
-        for index in 0..count {
-            let part = std::mem::take(&mut self.results.parts.borrow_mut()[index]);
-            let submitted = self.ct.submit(part);
-            self.results.are_posted(self.ct.worker(), index, count);
-            let done = submitted.await?;
-            self.results.parts.borrow_mut()[index] = done.into_chain();
-            self.results.done.set(index + 1);
-        }
-        self.results.locks_are_released(self.ct.worker());
-        Ok(())
+    #[inline]
+    pub fn submit(self) -> impl Future<Output = Result<()>> {
+        at_first_poll(move || {
+            let ct = self.ct.worker();
+            match ct.io.endpoint.immediate() {
+                Some(host) => Ok(self.frame.execute(ct, host)),
+                None => Err(Submit(Some(self))),
+            }
+        })
     }
 
     /// Posts all operations and does not wait: no round trip. For operations whose result is not needed, such as the release of a lock. Chains of a
@@ -357,21 +340,23 @@ impl<'g> Chain<'g> {
     /// [`Error::InvalidArgument`] if the addresses are on several memory nodes, since keeping their order requires
     /// waiting; [`Error::LockTakenTwice`]. No operation is posted then.
     pub fn post(self) -> Result<()> {
-        self.check()?;
-        let count = self.results.parts.borrow().len();
-        if count > 1 {
-            let value = format!("{count} memory nodes").into();
-            let reason = "`post` needs all addresses on one: use `submit`";
-            return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
+        self.frame.post(self.ct.worker())
+    }
+}
+
+/// The future of a chain on a fabric that is not immediate. Its first poll posts the first part.
+struct Submit<'g>(Option<Chain<'g>>);
+
+impl Future for Submit<'_> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let chain = self.0.as_ref().expect("not polled after completion");
+        let polled = chain.frame.poll(chain.ct.worker(), context);
+        if polled.is_ready() {
+            self.0 = None;
         }
-        let Some(part) = self.results.parts.borrow_mut().pop() else { return Ok(()) };
-        self.results.are_posted(self.ct.worker(), 0, 1);
-        if self.ct.post(part, Rc::clone(&self.results) as _)? {
-            self.results.locks_are_released(self.ct.worker());
-        } else {
-            self.results.is_detached.set(true);
-        }
-        Ok(())
+        polled
     }
 }
 
@@ -431,29 +416,15 @@ impl<T: Remote, M: 'static> Storable<Owned<T>> for Link<T, M> {
 }
 
 impl Drop for Chain<'_> {
-    /// If the chain was not posted, frees its new objects. Guards release the locks that the chain was to release. Locks that the chain has taken and
-    /// whose outcome was never read are released behind the CAS that took them.
+    #[inline]
     fn drop(&mut self) {
-        for (part, exchange) in self.results.abandoned.borrow_mut().drain(..) {
-            if part < self.results.posted.get() {
-                self.ct.compensate(exchange);
-            } else {
-                exchange.settle(self.ct.worker());
-            }
-        }
-        for block in self.results.publishes.borrow_mut().drain(..) {
-            self.ct.heap().free(block);
-        }
-        if !self.results.is_detached.get() {
-            self.results.release_locks(self.ct.worker());
-        }
+        self.frame.is_dropped(self.ct.worker(), |block| self.ct.heap().free(block));
     }
 }
 
 impl fmt::Debug for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = self.results.parts.borrow();
-        let operations: usize = parts.iter().map(|part| part.ops().len()).sum();
-        f.debug_struct("Chain").field("operations", &operations).field("memory_nodes", &parts.len()).finish()
+        let (nodes, operations) = self.frame.sizes();
+        f.debug_struct("Chain").field("operations", &operations).field("memory_nodes", &nodes).finish()
     }
 }

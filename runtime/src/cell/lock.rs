@@ -283,6 +283,13 @@ impl<'ct> LockGuard<'ct> {
         Self { ct, parts: Acquisition { at, token, held: Hold::Taking, needs_recovery, was_panicking } }
     }
 
+    /// Makes a guard for a lock that this thread has taken from 0.
+    #[inline]
+    pub(super) fn held(ct: &'ct Worker, at: Address, token: u64) -> Self {
+        let was_panicking = panicking();
+        Self { ct, parts: Acquisition { at, token, held: Hold::Yes, needs_recovery: false, was_panicking } }
+    }
+
     /// Returns whether the data under the lock may be half changed: the lock was taken over from an owner that died, released by an owner's panic, or
     /// released by a chain that failed.
     ///
@@ -336,11 +343,6 @@ impl<'ct> LockGuard<'ct> {
         Some(Exchange::new(at, token, self.parts.free()))
     }
 
-    /// Returns the lock's word while it is held.
-    pub(super) fn token(&self) -> u64 {
-        self.parts.token
-    }
-
     /// Returns the lock's address.
     pub(super) fn address(&self) -> Address {
         self.parts.at
@@ -354,6 +356,15 @@ impl<'ct> LockGuard<'ct> {
     pub async fn release(mut self) -> Result<(), ReleaseError<'ct>> {
         let Acquisition { at, token, held, .. } = self.parts;
         let free = self.parts.free();
+        if held == Hold::Yes
+            && let Some(host) = self.ct.io.endpoint.immediate()
+        {
+            self.ct.replace_here(host, at, token, free);
+            self.ct.io.task_stack.lets_go(token);
+            self.ct.settle_token(token);
+            self.parts.held = Hold::No;
+            return Ok(());
+        }
         let mut chain = self.ct.empty_chain();
         match held {
             Hold::Yes => {

@@ -1,15 +1,19 @@
 //! Several locks, and the objects that they protect, in one round trip.
 
 use crate::cell::lock::expected_after;
+use crate::cell::read::check_aligned;
 use crate::cell::{Lock, LockGuard, Pending, PendingLock, Place};
 use crate::error::{Error, Result};
 use crate::io::Purpose;
 use crate::io::operations::*;
-use crate::io::{OwnLock, wait_for_locks};
+use crate::io::{OwnLock, at_first_poll, taken_twice, wait_for_locks};
 use crate::pointer::Guard;
 use crate::pointer::Shared;
 use crate::session::ComputeThread;
-use farfield_words::{Remote, try_map};
+use arrayvec::ArrayVec;
+use farfield_fabric::host::Host;
+use farfield_words::scratch::{Scratch, bytes};
+use farfield_words::{Remote, WORD_BYTES, try_map};
 
 impl Guard<'_> {
     /// Takes several locks and reads the objects that they protect: one round trip if all are free and on one memory node.
@@ -21,17 +25,109 @@ impl Guard<'_> {
     /// # Errors
     /// Those of a CAS and a READ. [`Error::LockTakenTwice`] if a lock is listed twice, or belongs to this task (see
     /// [`Place::<Lock>::acquire`](Place#method.acquire)).
-    pub async fn lock_and_read<'g, T: Remote, const N: usize>(
+    #[inline]
+    pub fn lock_and_read<'g, T: Remote, const N: usize>(
         &'g self,
         nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
+    ) -> impl Future<Output = Result<[(LockGuard<'g>, T::Value<'g>); N]>> {
+        at_first_poll(move || {
+            let Some(host) = self.io.endpoint.immediate().filter(|_| align_of::<T::Cell>() >= WORD_BYTES)
+            else {
+                return Err(self.post_lock_and_read(nodes, None));
+            };
+            match self.lock_and_read_here(host, &nodes) {
+                Ok(got) => Ok(Ok(got)),
+                Err(Stop::Failed(error)) => Ok(Err(error)),
+                Err(Stop::Held { index, word }) => Err(self.post_lock_and_read(nodes, Some((index, word)))),
+            }
+        })
+    }
+
+    /// Takes the locks and reads the objects by chains. `held` is a lock that was found to be held, and its word.
+    async fn post_lock_and_read<'g, T: Remote, const N: usize>(
+        &'g self,
+        nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
+        held: Option<(usize, u64)>,
     ) -> Result<[(LockGuard<'g>, T::Value<'g>); N]> {
-        let ct: &'g ComputeThread = self;
-        let found = match self.try_to_lock_and_read(nodes, [0; N]).await? {
-            Ok(got) => return Ok(got),
-            Err(found) => found,
+        let found = match held {
+            Some((held, word)) => std::array::from_fn(|index| if index == held { Err(word) } else { Ok(0) }),
+            None => match self.try_to_lock_and_read(nodes, [0; N]).await? {
+                Ok(got) => return Ok(got),
+                Err(found) => found,
+            },
         };
         let own = [const { OwnLock::new() }; N];
-        wait_for_locks(&ct.io.task_stack, &own, self.wait_to_lock_and_read(nodes, &own, found)).await
+        wait_for_locks(&self.io.task_stack, &own, self.wait_to_lock_and_read(nodes, &own, found)).await
+    }
+
+    /// Takes all locks that are free and reads the objects, on an immediate fabric: the accesses of
+    /// [`try_to_lock_and_read`](Self::try_to_lock_and_read) without a chain, up to the first lock that is held.
+    #[inline]
+    fn lock_and_read_here<'g, T: Remote, const N: usize>(
+        &'g self,
+        host: &Host,
+        nodes: &[(Place<'g, Lock>, Shared<'g, T>); N],
+    ) -> Result<[(LockGuard<'g>, T::Value<'g>); N], Stop> {
+        let ct: &'g ComputeThread = self;
+        for (index, (lock, _)) in nodes.iter().enumerate() {
+            if nodes[..index].iter().any(|(earlier, _)| earlier.address() == lock.address()) {
+                return Err(Stop::Failed(taken_twice(lock.address())));
+            }
+        }
+        ct.io.task_stack.makes_step();
+        ct.accesses();
+        ct.posts_chain();
+        let words = Scratch::<T::Cell>::WORDS;
+        let mut tokens = [0; N];
+        for index in 0..N {
+            let lock = nodes[index].0.address();
+            tokens[index] = ct.token();
+            let found = host.compare_exchange(lock, 0, tokens[index]);
+            if found.as_ref().is_ok_and(|found| *found == 0) {
+                ct.io.task_stack.takes(tokens[index]);
+                continue;
+            }
+            return Err(self.stop(nodes, &tokens, index, found));
+        }
+        ct.count_locks(N, words, false);
+        let mut got = ArrayVec::<_, N>::new();
+        for (index, (lock, node)) in nodes.iter().enumerate() {
+            let guard = LockGuard::held(ct, lock.address(), tokens[index]);
+            let mut scratch = Scratch::<T::Cell>::new();
+            let read = check_aligned(node.address(), align_of::<T::Cell>())
+                .and_then(|()| Ok(host.read(node.address(), scratch.words())?))
+                .and_then(|words| Ok(T::decode(node.address(), bytes(words))?));
+            match read {
+                Ok(value) => got.push((guard, value)),
+                Err(error) => {
+                    self.release_all(&nodes[index + 1..], &tokens[index + 1..]);
+                    return Err(Stop::Failed(error));
+                }
+            }
+        }
+        Ok(got.into_inner().ok().expect("each was read"))
+    }
+
+    /// Ends an attempt whose CAS on lock `index` has `found` another word, or an error: releases the locks that were taken.
+    #[cold]
+    fn stop<'g, T: Remote>(
+        &'g self,
+        nodes: &[(Place<'g, Lock>, Shared<'g, T>)],
+        tokens: &[u64],
+        index: usize,
+        found: farfield_fabric::Result<u64>,
+    ) -> Stop {
+        self.settle_token(tokens[index]);
+        self.count_locks(index, 0, true);
+        self.release_all(&nodes[..index], tokens);
+        found.map_or_else(|error| Stop::Failed(error.into()), |word| Stop::Held { index, word })
+    }
+
+    #[cold]
+    fn release_all<'g, T: Remote>(&'g self, nodes: &[(Place<'g, Lock>, Shared<'g, T>)], tokens: &[u64]) {
+        for ((lock, _), token) in nodes.iter().zip(tokens) {
+            drop(LockGuard::held(self, lock.address(), *token));
+        }
     }
 
     async fn wait_to_lock_and_read<'g, T: Remote, const N: usize>(
@@ -107,6 +203,16 @@ impl Guard<'_> {
         });
         found.map(Err)
     }
+}
+
+/// The end of an attempt to take several locks.
+enum Stop {
+    /// A lock was held, with this word.
+    Held {
+        index: usize,
+        word: u64,
+    },
+    Failed(Error),
 }
 
 /// Returns the first lock that was held, with its word.

@@ -1,7 +1,6 @@
 //! The results of a chain's operations.
 //!
-//! A result buffer is shared, by reference count, between the chain and each pending result. The thread keeps all its buffers and reuses those
-//! without other references, so a warm thread allocates nothing.
+//! A chain's frame (`io/frame.rs`) keeps its results. The chain and each pending result share it, by reference count.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -9,7 +8,7 @@ use std::rc::Rc;
 use super::LockGuard;
 use super::Owned;
 use crate::error::{self, Error, Result};
-use crate::io::{Found, Results};
+use crate::io::{Found, Frame};
 use crate::memory::worker::Worker;
 use crate::pointer::{Address, RemotePtr};
 use farfield_words::Remote;
@@ -17,10 +16,10 @@ use farfield_words::Remote;
 /// The result of an operation of a [`Chain`](crate::Chain).
 #[must_use = "read the result by `get` when the chain has completed"]
 pub struct Pending<'g, T> {
-    pub(super) results: Rc<Results>,
+    pub(super) frame: Rc<Frame>,
+    pub(super) at: Address,
     pub(super) found: Found,
-    /// The expected value of a CAS.
-    pub(super) expected: u64,
+    /// Decodes the words of the operation at this address, given the expected word of a CAS.
     pub(super) decode: fn(Address, &[u64], u64) -> Result<T>,
     pub(super) thread: PhantomData<&'g Worker>,
 }
@@ -30,18 +29,16 @@ pub struct Pending<'g, T> {
 pub struct PendingLock<'g> {
     /// `None` once the outcome was read.
     pub(super) guard: Option<LockGuard<'g>>,
-    pub(super) results: Rc<Results>,
+    pub(super) frame: Rc<Frame>,
     pub(super) found: Found,
-    /// The expected word of the lock.
-    pub(super) expected: u64,
 }
 
 /// A new object that a [`Chain`](crate::Chain) writes. Dropped without [`take`](Self::take), it counts as published once the chain has been posted.
 /// If the chain is dropped instead, the object is freed.
 #[must_use = "an object that no link holds is lost: call `take`"]
 pub struct Written<T> {
-    pub(super) results: Rc<Results>,
-    pub(super) part: usize,
+    pub(super) frame: Rc<Frame>,
+    pub(super) part: u32,
     /// Marked as published: not freed with this value.
     pub(super) object: Owned<T>,
 }
@@ -60,7 +57,7 @@ impl<T: Remote> Written<T> {
     /// # Errors
     /// [`Error::InvalidArgument`] if the chain was not submitted, or failed so that its WRITE may still take effect.
     pub fn take(mut self) -> Result<Owned<T>> {
-        if self.results.done.get() <= self.part {
+        if !self.frame.is_done(self.part) {
             return Err(Error::from(error::InvalidArgument {
                 argument: "written object",
                 value: format!("at {}", self.object.as_ptr().address()).into(),
@@ -78,9 +75,9 @@ impl<T> Pending<'_, T> {
     /// # Errors
     /// [`Error::InvalidValue`] if the bits encode no value. [`Error::InvalidArgument`] if the chain was not submitted, or failed before this
     /// operation.
+    #[inline]
     pub fn get(self) -> Result<T> {
-        let words = self.results.words(&self.found)?;
-        (self.decode)(self.found.at, &words, self.expected)
+        self.frame.result(self.at, self.found, |words, expected| (self.decode)(self.at, words, expected))
     }
 }
 
@@ -96,7 +93,8 @@ impl<'g> PendingLock<'g> {
     /// Returns whether the lock's word was as expected, so that the lock is taken.
     #[inline]
     pub(super) fn is_taken(&self) -> Result<bool> {
-        Ok(self.results.words(&self.found)?[0] == self.expected)
+        let at = self.guard.as_ref().map_or(Address::NULL, LockGuard::address);
+        self.frame.result(at, self.found, |words, expected| Ok(words[0] == expected))
     }
 
     /// Returns the guard of a lock that [is taken](Self::is_taken).
@@ -109,8 +107,9 @@ impl<'g> PendingLock<'g> {
 
     /// Returns the lock, or the word that was found instead of the expected one.
     pub(super) fn get_or_word(mut self) -> Result<Result<LockGuard<'g>, u64>> {
-        let found = self.results.words(&self.found)?[0];
-        let expected = self.expected;
+        let at = self.guard.as_ref().map_or(Address::NULL, LockGuard::address);
+        let (found, expected) =
+            self.frame.result(at, self.found, |words, expected| Ok((words[0], expected)))?;
         Ok(self.guard.take().ok_or(found).and_then(|mut guard| {
             if found == expected {
                 guard.confirm();
@@ -125,11 +124,8 @@ impl<'g> PendingLock<'g> {
 impl Drop for PendingLock<'_> {
     /// The outcome was never read. The guard undoes a posted CAS; a CAS that is not posted yet is undone only after it.
     fn drop(&mut self) {
-        let Some(guard) = &mut self.guard else { return };
-        if self.found.part >= self.results.posted.get()
-            && let Some(exchange) = guard.abandon()
-        {
-            self.results.abandoned.borrow_mut().push((self.found.part, exchange));
+        if let Some(guard) = &mut self.guard {
+            self.frame.abandons(self.found, || guard.abandon());
         }
     }
 }

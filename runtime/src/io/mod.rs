@@ -7,7 +7,8 @@
 //! | [`submit`] | the future of a posted chain |
 //! | [`detached`] | chains without a future, and their callbacks |
 //! | [`compensation`] | exchanges that undo a thread's own words after a failed operation |
-//! | [`results`] | buffers for the results of a chain's operations |
+//! | [`first_poll`] | futures of operations that mostly complete when they are first polled |
+//! | [`frame`] | chains under construction, in flight and completed |
 //! | [`acquisition`] | the address and state of a lock that this thread takes or holds |
 //! | [`tokens`], [`identities`] | the words by which locks name their owners |
 //! | [`tasks`], [`set`], [`idle`] | polling several futures, yielding, sleeping |
@@ -21,11 +22,12 @@ mod compensation;
 mod detached;
 mod endpoint;
 mod failures;
+mod first_poll;
+mod frame;
 mod identities;
 mod idle;
 mod metrics;
 mod posting;
-mod results;
 mod retry;
 mod set;
 mod submit;
@@ -39,17 +41,17 @@ mod tests;
 
 pub(crate) use acquisition::{ABANDONED, Acquisition, Hold, write_lock_of_dead_writer};
 pub(crate) use compensation::Exchange;
-pub(crate) use detached::Releases;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use failures::Failures;
 pub use failures::KeeperFailures;
 pub(crate) use farfield_fabric::Posted;
+pub(crate) use first_poll::at_first_poll;
+pub(crate) use frame::{Found, Frame, FramePool, taken_twice};
 pub(crate) use identities::{Identities, LAST_OF_SEVERAL, LOCAL_BITS};
 pub(crate) use idle::Sleepers;
 pub(crate) use metrics::count;
 pub use metrics::{Metrics, Reclamation};
 pub(crate) use posting::{Io, IoParts, Thread};
-pub(crate) use results::{Found, Results, ResultsPool};
 pub(crate) use retry::Retry;
 pub(crate) use set::TaskSet;
 pub(crate) use submit::{Completed, Submitted};

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use farfield_fabric::chain::{Chain, Op};
+use farfield_fabric::chain::{Op, RawChain};
 use farfield_fabric::host::Host;
 use farfield_fabric::stall::{DescribeWait, Waits};
 use farfield_fabric::{Posted, Ticket};
@@ -47,7 +47,7 @@ pub(crate) trait Thread: Sized + 'static {
     fn writes_words(&self, words: &[u64]);
 
     /// Like [`writes_words`](Self::writes_words), for all words that a chain writes.
-    fn writes_chain(&self, chain: &Chain);
+    fn writes_chain(&self, chain: &RawChain);
 
     /// The thread is about to access far memory without writing links.
     fn accesses(&self);
@@ -81,7 +81,7 @@ pub(crate) struct Io<T: Thread> {
     /// The thread's slot in its process's epochs.
     pub(crate) epoch: Participant,
     /// Empty chains, kept for their buffers.
-    chains: RefCell<Vec<Chain>>,
+    chains: RefCell<Vec<RawChain>>,
     /// Detached chains in flight.
     pub(super) detached: RefCell<Vec<Detached<T>>>,
     /// Failed exchanges, which are to be posted again.
@@ -314,6 +314,16 @@ pub(crate) trait Operations: Thread {
         Ok(self.submit(chain).await?.word(&slot))
     }
 
+    /// [Replaces](RawChain::replace) a word of this thread, on an immediate fabric. The address is valid: the thread has written the word.
+    #[inline]
+    fn replace_here(&self, host: &Host, at: Address, own: u64, new: u64) {
+        self.accesses();
+        self.count_write(1);
+        self.posts_chain();
+        let replaced = host.compare_exchange(at, own, new);
+        debug_assert!(replaced.is_ok(), "the thread has written this word");
+    }
+
     /// One FAA. Returns the previous word.
     #[inline]
     async fn fetch_add_word(&self, at: Address, addend: u64) -> Result<u64> {
@@ -341,15 +351,28 @@ pub(crate) trait Operations: Thread {
         count(&counters.write_bytes, (words * WORD_BYTES) as u64);
     }
 
+    /// Counts the operations of an attempt to take several locks and to read as many objects of `words` words: `locked` CAS operations with a READ
+    /// each, and a CAS that failed.
+    #[inline]
+    fn count_locks(&self, locked: usize, words: usize, has_failed: bool) {
+        let (counters, locked) = (&self.io().counters, locked as u64);
+        count(&counters.cas, locked + u64::from(has_failed));
+        count(&counters.cas_failed, u64::from(has_failed));
+        count(&counters.reads, locked);
+        count(&counters.read_bytes, locked * (words * WORD_BYTES) as u64);
+        count(&counters.chained, (2 * locked + u64::from(has_failed)).saturating_sub(1));
+    }
+
     // ---- chains ------------------------------------------------------------------------------------------------
 
     /// Returns an empty chain, with reused buffers.
-    fn empty_chain(&self) -> Chain {
+    fn empty_chain(&self) -> RawChain {
         self.io().chains.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Posts a chain before it returns. The future completes when the chain has; the chain takes effect even if the future is dropped.
-    fn submit(&self, chain: Chain) -> Submitted<'_, Self> {
+    /// Counts a chain's operations.
+    #[inline]
+    fn count_chain(&self, chain: &RawChain) {
         debug_assert!(
             chain.ops().windows(2).all(|two| self.node_of(two[0].at()) == self.node_of(two[1].at())),
             "a chain goes to one memory node"
@@ -357,13 +380,29 @@ pub(crate) trait Operations: Thread {
         let counters = &self.io().counters;
         for op in chain.ops() {
             match op {
-                Op::Read { slot, .. } => self.count_read(slot.len()),
-                Op::Write { slot, .. } => self.count_write(slot.len()),
+                Op::Read { slot, .. } => self.count_read(slot.words()),
+                Op::Write { slot, .. } => self.count_write(slot.words()),
                 Op::CompareExchange { .. } => count(&counters.cas, 1),
                 Op::FetchAdd { .. } => count(&counters.faa, 1),
             }
         }
         count(&counters.chained, (chain.ops().len() as u64).saturating_sub(1));
+    }
+
+    /// Executes a chain on an immediate fabric.
+    #[inline]
+    fn execute(&self, host: &Host, chain: &mut RawChain) -> Result<()> {
+        self.count_chain(chain);
+        self.writes_chain(chain);
+        self.posts_chain();
+        let failed = host.execute(chain)?;
+        count(&self.io().counters.cas_failed, failed);
+        Ok(())
+    }
+
+    /// Posts a chain before it returns. The future completes when the chain has; the chain takes effect even if the future is dropped.
+    fn submit(&self, chain: RawChain) -> Submitted<'_, Self> {
+        self.count_chain(&chain);
         self.writes_chain(&chain);
         self.poll_detached();
         self.posts_chain();
@@ -378,7 +417,7 @@ pub(crate) trait Operations: Thread {
     }
 
     /// Polls a chain that was posted without a future.
-    fn poll_posted(&self, ticket: Ticket) -> Poll<(Chain, farfield_fabric::Result<()>)> {
+    fn poll_posted(&self, ticket: Ticket) -> Poll<(RawChain, farfield_fabric::Result<()>)> {
         self.io().endpoint.poll(ticket)
     }
 
@@ -393,7 +432,7 @@ pub(crate) trait Operations: Thread {
     }
 
     /// Keeps a completed chain for its buffers.
-    fn recycle(&self, mut chain: Chain) {
+    fn recycle(&self, mut chain: RawChain) {
         let mut chains = self.io().chains.borrow_mut();
         if chains.len() < MOST_CHAINS && chain.is_worth_keeping() {
             chain.clear();

@@ -11,7 +11,7 @@ use super::metrics::count;
 use super::posting::{Operations, Thread};
 use crate::error::{Error, Result};
 use farfield_fabric::Posted;
-use farfield_fabric::chain::{Chain, Slot};
+use farfield_fabric::chain::{RawChain, Slot};
 
 /// The future of a posted chain, or of a timer.
 pub(crate) struct Submitted<'a, T: Thread> {
@@ -25,33 +25,63 @@ impl<'a, T: Thread> Future for Submitted<'a, T> {
     type Output = Result<Completed<'a, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ct = self.ct;
-        ct.io().task_stack.makes_step();
-        let (chain, result) = match self.posted.take().expect("not polled after completion") {
-            Posted::Done(chain, result) => (chain, result),
-            Posted::InFlight(ticket) => match ct.io().endpoint.poll(ticket) {
-                Poll::Ready(done) => done,
-                Poll::Pending => {
-                    self.posted = Some(Posted::InFlight(ticket));
-                    // Only polling finds completions: an executor that polls only woken tasks must poll again.
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-            },
-        };
-        let due = if self.touches_memory { ct.take_deferred_error() } else { None };
-        Poll::Ready(match due.map_or(result.map_err(Error::from), Err) {
-            Ok(()) => {
-                count(&ct.io().counters.cas_failed, chain.failed_exchanges());
-                Ok(Completed { ct, chain })
-            }
-            Err(error) => {
-                ct.recycle(chain);
-                Err(error)
-            }
-        })
+        let (ct, touches_memory) = (self.ct, self.touches_memory);
+        let polled = poll_posted(ct, &mut self.posted, touches_memory, context);
+        polled.map(|chain| Ok(Completed { ct, chain: chain? }))
     }
 }
+
+/// Polls a posted chain, or a timer. A chain reports the deferred error of a detached one.
+fn poll_posted<T: Thread>(
+    ct: &T,
+    posted: &mut Option<Posted>,
+    touches_memory: bool,
+    context: &mut Context<'_>,
+) -> Poll<Result<RawChain>> {
+    ct.io().task_stack.makes_step();
+    let (chain, result) = match posted.take().expect("not polled after completion") {
+        Posted::Done(chain, result) => (chain, result),
+        Posted::InFlight(ticket) => match ct.io().endpoint.poll(ticket) {
+            Poll::Ready(done) => done,
+            Poll::Pending => {
+                *posted = Some(Posted::InFlight(ticket));
+                // Only polling finds completions: an executor that polls only woken tasks must poll again.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        },
+    };
+    let due = if touches_memory { ct.take_deferred_error() } else { None };
+    Poll::Ready(match due.map_or(result.map_err(Error::from), Err) {
+        Ok(()) => {
+            count(&ct.io().counters.cas_failed, chain.failed_exchanges());
+            Ok(chain)
+        }
+        Err(error) => {
+            ct.recycle(chain);
+            Err(error)
+        }
+    })
+}
+
+/// Posted chains whose future is not a [`Submitted`].
+pub(crate) trait Submitting: Detaching {
+    /// Polls a posted chain. Returns the completed chain.
+    fn poll_submitted(
+        &self,
+        posted: &mut Option<Posted>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<RawChain>> {
+        poll_posted(self, posted, true, context)
+    }
+
+    /// Drops a posted chain, which takes effect all the same.
+    fn abandon_submitted(&self, posted: Option<Posted>) {
+        drop(Submitted { ct: self, posted, touches_memory: true });
+    }
+}
+
+impl<T: Thread> Submitting for T {}
 
 impl<T: Thread> Submitted<'_, T> {
     /// Returns the posted chain, for a caller that polls it itself.
@@ -74,12 +104,12 @@ impl<T: Thread> Drop for Submitted<'_, T> {
 /// A completed chain. Its buffers go back to the thread when it is dropped.
 pub(crate) struct Completed<'a, T: Thread> {
     ct: &'a T,
-    chain: Chain,
+    chain: RawChain,
 }
 
 impl<T: Thread> Completed<'_, T> {
     /// Returns the chain, for a caller that keeps its results and recycles it afterwards.
-    pub(crate) fn into_chain(mut self) -> Chain {
+    pub(crate) fn into_chain(mut self) -> RawChain {
         std::mem::take(&mut self.chain)
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::host::{Arena, Delayed, Host};
 use farfield_fabric::stall::DescribeWait;
 use farfield_sim::{
@@ -17,7 +17,7 @@ use farfield_words::{Address, Geometry, ThreadId};
 
 use super::operations::*;
 use super::{
-    Endpoint, Exchange, Identities, Io, IoParts, Purpose, ResultsPool, Sleepers, TaskSet, Thread, block_on,
+    Endpoint, Exchange, FramePool, Identities, Io, IoParts, Purpose, Sleepers, TaskSet, Thread, block_on,
 };
 use crate::epoch::{Collector, Pin};
 use crate::error::{Error, Result};
@@ -45,7 +45,7 @@ impl Thread for Bare {
     fn writes_words(&self, words: &[u64]) {
         self.hooks.borrow_mut().push(Hook::WritesWords(words.to_vec()));
     }
-    fn writes_chain(&self, chain: &Chain) {
+    fn writes_chain(&self, chain: &RawChain) {
         self.hooks.borrow_mut().push(Hook::WritesChain(chain.ops().len()));
     }
     fn accesses(&self) {
@@ -270,7 +270,7 @@ fn a_thread_that_ends_gives_up_its_compensations_and_their_pins() {
     });
 }
 
-fn replace(thread: &Bare, token: u64) -> Chain {
+fn replace(thread: &Bare, token: u64) -> RawChain {
     let mut chain = thread.empty_chain();
     chain.replace(AT, token, 0);
     chain
@@ -283,7 +283,7 @@ struct Locks {
     given_back: Cell<u32>,
 }
 
-impl super::Releases<Bare> for Locks {
+impl super::detached::Releases<Bare> for Locks {
     fn locks_are_released(&self, _: &Bare) {
         self.released.set(self.released.get() + 1);
     }
@@ -364,8 +364,8 @@ fn sleepers_wake_in_the_order_of_their_times_and_serve_requests_before() {
 }
 
 #[test]
-fn buffers_of_results_are_reused_once_no_result_refers_to_them() {
-    let (thread, pool) = (bare(Endpoint::Host(host())), ResultsPool::default());
+fn frames_are_reused_once_no_result_refers_to_them() {
+    let (thread, pool) = (bare(Endpoint::Host(host())), FramePool::default());
     let first = pool.take(&thread);
     let second = pool.take(&thread);
     assert!(!Rc::ptr_eq(&first, &second), "the first is in use");

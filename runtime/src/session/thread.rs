@@ -14,7 +14,7 @@ use super::Cluster;
 use super::run::Run;
 use crate::epoch::Collector;
 use crate::io::operations::*;
-use crate::io::{IoParts, Metrics, Purpose, ResultsPool};
+use crate::io::{FramePool, IoParts, Metrics, Purpose};
 use crate::memory::candidates::Candidates;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::worker::{RunHooks, Worker, WorkerParts};
@@ -28,8 +28,8 @@ use crate::segment::grid::Grid;
 pub struct ComputeThread {
     /// Its I/O, heap and epochs.
     worker: Worker,
-    /// Buffers for the results of [`Chain`](crate::Chain)s.
-    pub(crate) results: ResultsPool,
+    /// Frames of [`Chain`](crate::Chain)s.
+    pub(crate) frames: FramePool,
     /// True once its end is announced to the run's other threads and processes.
     has_departed: Cell<bool>,
     /// Its number among the threads of the run.
@@ -109,7 +109,7 @@ impl ComputeThread {
         };
         Self {
             worker: Worker::new(io, parts),
-            results: ResultsPool::default(),
+            frames: FramePool::default(),
             has_departed: Cell::new(false),
             index: run.threads_before() + index,
             run: Arc::clone(run),

@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use arrayvec::ArrayVec;
+
 use crate::Address;
 use crate::error::{self, Error, Result};
 use crate::{Describe, Describer, Pod, Shape};
@@ -160,17 +162,11 @@ pub fn invalid_value<T>(address: Address) -> Error {
 #[inline]
 #[allow(clippy::missing_panics_doc)] // without an error every element is set
 pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
-    let mut error = None;
-    let values: [Option<T>; N] = std::array::from_fn(|index| {
-        if error.is_some() {
-            return None;
-        }
-        f(index).map_err(|e| error = Some(e)).ok()
-    });
-    match error {
-        Some(error) => Err(error),
-        None => Ok(values.map(|value| value.expect("no error, so each is set"))),
+    let mut values = ArrayVec::<T, N>::new();
+    for index in 0..N {
+        values.push(f(index)?);
     }
+    Ok(values.into_inner().ok().expect("without an error each is set"))
 }
 
 /// Returns `[f(a), f(b), …]`, or the first error.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 
 use super::TestEndpoint;
-use crate::chain::{Chain, Op};
+use crate::chain::{Op, RawChain};
 use crate::error::Result;
 use crate::host::Arena;
 use crate::{Posted, Ticket};
@@ -108,7 +108,7 @@ impl Violation {
 /// A chain in flight.
 struct InFlight {
     ticket: Ticket,
-    chain: Chain,
+    chain: RawChain,
     polls: u32,
     /// The words at its addresses when it was posted, for violations that read too early.
     seen: Vec<Vec<u64>>,
@@ -200,19 +200,19 @@ impl Faulty {
                 let count = if self.has(Violation::ReadsLess) { cells.len().min(256) } else { cells.len() };
                 for (index, cell) in cells[..count].iter().enumerate() {
                     let early = self.has(Violation::ReadsEarly);
-                    words[slot.start + index] = if early { seen[index] } else { cell.load(SeqCst) };
+                    words[slot.start() + index] = if early { seen[index] } else { cell.load(SeqCst) };
                 }
             }
             Op::Write { slot, .. } => {
                 let less = self.has(Violation::WritesLess) && cells.len() > 1;
                 let count = cells.len() - usize::from(less);
                 for (index, cell) in cells[..count].iter().enumerate() {
-                    cell.store(words[slot.start + index], SeqCst);
+                    cell.store(words[slot.start() + index], SeqCst);
                 }
                 if self.has(Violation::WritesMore)
                     && let Ok(next) = self.memory.word(at.add((cells.len() * WORD_BYTES) as u64))
                 {
-                    next.store(words[slot.start], SeqCst);
+                    next.store(words[slot.start()], SeqCst);
                 }
             }
             Op::CompareExchange { expected, new, slot, .. } => {
@@ -221,7 +221,7 @@ impl Faulty {
                     let equal = found & bits == expected & bits || self.has(Violation::ExchangesAlways);
                     equal.then_some(*new)
                 };
-                words[*slot] = if self.has(Violation::SplitsExchange) {
+                words[*slot as usize] = if self.has(Violation::SplitsExchange) {
                     if let Some(new) = exchange(seen[0]) {
                         cells[0].store(new, SeqCst);
                     }
@@ -241,20 +241,20 @@ impl Faulty {
                 } else {
                     cells[0].fetch_update(SeqCst, SeqCst, |found| Some(sum(found))).unwrap_or_default()
                 };
-                words[*slot] = if self.has(Violation::FindsSum) { sum(found) } else { found };
+                words[*slot as usize] = if self.has(Violation::FindsSum) { sum(found) } else { found };
             }
         }
         Ok(())
     }
 
     /// Makes parts of a chain visible too early.
-    fn begin(&self, chain: &mut Chain) -> ControlFlow<()> {
+    fn begin(&self, chain: &mut RawChain) -> ControlFlow<()> {
         let (ops, words) = chain.parts();
         let last = match (self.violation, ops) {
             (Violation::ShowsLastFirst, [Op::Write { .. }, Op::Write { at, slot, .. }]) => {
                 (at, slot, u64::MAX)
             }
-            (Violation::TearsWords, [Op::Write { at, slot, .. }]) if slot.len() == 1 => {
+            (Violation::TearsWords, [Op::Write { at, slot, .. }]) if slot.words() == 1 => {
                 (at, slot, u32::MAX.into())
             }
             _ => return ControlFlow::Break(()),
@@ -262,14 +262,14 @@ impl Faulty {
         let (at, slot, bits) = last;
         if let Ok(cell) = self.memory.word(self.at(*at)) {
             let old = cell.load(SeqCst);
-            cell.store(old & !bits | words[slot.start] & bits, SeqCst);
+            cell.store(old & !bits | words[slot.start()] & bits, SeqCst);
         }
         ControlFlow::Continue(())
     }
 }
 
 impl TestEndpoint for Faulty {
-    fn post(&self, mut chain: Chain) -> Posted {
+    fn post(&self, mut chain: RawChain) -> Posted {
         if !self.has(Violation::ReordersDetached) {
             self.settle();
         }
@@ -283,7 +283,7 @@ impl TestEndpoint for Faulty {
         Posted::InFlight(ticket)
     }
 
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
         let position = {
             let mut in_flight = self.in_flight.borrow_mut();
             let position = in_flight.iter().position(|flight| flight.ticket == ticket).unwrap();
@@ -301,10 +301,10 @@ impl TestEndpoint for Faulty {
             && flight.chain.ops().iter().all(|op| matches!(op, Op::Write { .. }))
         {
             let InFlight { seen, .. } = &flight;
-            let mut chain = Chain::default();
+            let mut chain = RawChain::default();
             for op in flight.chain.ops() {
                 if let Op::Write { at, slot, .. } = op {
-                    chain.write(*at, flight.chain.written(slot));
+                    chain.write(*at, flight.chain.written(slot.range()));
                 }
             }
             let late = InFlight { ticket, chain, polls: 0, seen: seen.clone(), is_detached: false };
@@ -313,7 +313,7 @@ impl TestEndpoint for Faulty {
         }
         let result = self.execute(&mut flight);
         if self.has(Violation::RepeatsCompleted) {
-            let mut again = InFlight { chain: Chain::default(), seen: flight.seen.clone(), ..flight };
+            let mut again = InFlight { chain: RawChain::default(), seen: flight.seen.clone(), ..flight };
             for op in flight.chain.ops() {
                 if let Op::FetchAdd { at, addend, .. } = op {
                     again.chain.fetch_add(*at, *addend);

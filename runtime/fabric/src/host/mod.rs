@@ -34,7 +34,7 @@ pub use delayed::Delayed;
 pub use sealed::{SealedMemory, SharedMemoryError};
 pub use spawn::{BackgroundThread, StopSignal, ThreadReservation, first_line, run_threads};
 
-use crate::chain::{Chain, Op};
+use crate::chain::{Op, RawChain};
 use crate::error::Result;
 use crate::{Endpoint, Posted, Ticket};
 use farfield_words::Address;
@@ -101,39 +101,42 @@ impl Host {
         Ok(self.arena.word(at)?.fetch_add(addend, Ordering::SeqCst))
     }
 
-    /// Executes a chain in program order. Stops at the first operation with an invalid address.
-    pub fn execute(&self, chain: &mut Chain) -> Result<()> {
+    /// Executes a chain in program order. Stops at the first operation with an invalid address. Returns the number of CAS operations that failed.
+    pub fn execute(&self, chain: &mut RawChain) -> Result<u64> {
+        let mut failed = 0;
         let (ops, words) = chain.parts();
         for op in ops {
             match op {
                 Op::Read { at, slot, .. } => {
-                    let source = self.arena.words(*at, slot.len())?;
-                    for (to, from) in words[slot.clone()].iter_mut().zip(source) {
+                    let source = self.arena.words(*at, slot.words())?;
+                    for (to, from) in words[slot.range()].iter_mut().zip(source) {
                         *to = from.load(Ordering::SeqCst);
                     }
                 }
                 Op::Write { at, slot, replaces: true } => {
-                    self.compare_exchange(*at, words[slot.start - 1], words[slot.start])?;
+                    self.compare_exchange(*at, words[slot.start() - 1], words[slot.start()])?;
                 }
-                Op::Write { at, slot, replaces: false } => self.write(*at, &words[slot.clone()])?,
+                Op::Write { at, slot, replaces: false } => self.write(*at, &words[slot.range()])?,
                 Op::CompareExchange { at, expected, new, slot } => {
-                    words[*slot] = self.compare_exchange(*at, *expected, *new)?;
+                    let found = self.compare_exchange(*at, *expected, *new)?;
+                    failed += u64::from(found != *expected);
+                    words[*slot as usize] = found;
                 }
-                Op::FetchAdd { at, addend, slot } => words[*slot] = self.fetch_add(*at, *addend)?,
+                Op::FetchAdd { at, addend, slot } => words[*slot as usize] = self.fetch_add(*at, *addend)?,
             }
         }
-        Ok(())
+        Ok(failed)
     }
 }
 
 impl Endpoint for Host {
     #[inline]
-    fn post(&self, mut chain: Chain, _: u32) -> Posted {
+    fn post(&self, mut chain: RawChain, _: u32) -> Posted {
         let result = self.execute(&mut chain);
-        Posted::Done(chain, result)
+        Posted::Done(chain, result.map(drop))
     }
 
-    fn poll(&self, _: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, _: Ticket) -> Poll<(RawChain, Result<()>)> {
         unreachable!("the host fabric leaves no chain in flight")
     }
 

@@ -240,12 +240,14 @@ impl Books {
         };
         match op {
             Op::Read { slot, .. } | Op::Write { slot, .. } => {
-                words[slot.clone()].iter().copied().for_each(&mut word);
+                words[slot.range()].iter().copied().for_each(&mut word);
             }
             Op::CompareExchange { expected, new, slot, .. } => {
-                [*expected, *new, words[*slot]].into_iter().for_each(&mut word);
+                [*expected, *new, words[*slot as usize]].into_iter().for_each(&mut word);
             }
-            Op::FetchAdd { addend, slot, .. } => [*addend, words[*slot]].into_iter().for_each(&mut word),
+            Op::FetchAdd { addend, slot, .. } => {
+                [*addend, words[*slot as usize]].into_iter().for_each(&mut word)
+            }
         }
         Some(hasher.finish())
     }

@@ -10,7 +10,7 @@ use super::events::Event;
 use super::world::{Flight, ServiceState, Stage, ThreadState, World};
 use crate::books::trace::{Action, Actor, Record, SHOWN_WORDS};
 use crate::config::Picos;
-use farfield_fabric::chain::Op;
+use farfield_fabric::chain::{Op, Slot};
 use farfield_fabric::error::{self, Error, Result};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
@@ -286,33 +286,33 @@ fn access(op: &Op, word: usize, words: &mut [u64], cells: &[AtomicU64]) -> bool 
     let mut changed = false;
     match op {
         Op::Read { slot, .. } => {
-            for (seen, cell) in words[slot.start + word..].iter_mut().zip(cells) {
+            for (seen, cell) in words[slot.start() + word..].iter_mut().zip(cells) {
                 *seen = cell.load(Ordering::Relaxed);
             }
         }
         Op::Write { slot, replaces: true, .. } => {
-            if cells[0].load(Ordering::Relaxed) == words[slot.start - 1] {
-                changed = words[slot.start - 1] != words[slot.start];
-                cells[0].store(words[slot.start], Ordering::Relaxed);
+            if cells[0].load(Ordering::Relaxed) == words[slot.start() - 1] {
+                changed = words[slot.start() - 1] != words[slot.start()];
+                cells[0].store(words[slot.start()], Ordering::Relaxed);
             }
         }
         Op::Write { slot, replaces: false, .. } => {
-            for (new, cell) in words[slot.start + word..].iter().zip(cells) {
+            for (new, cell) in words[slot.start() + word..].iter().zip(cells) {
                 changed |= cell.load(Ordering::Relaxed) != *new;
                 cell.store(*new, Ordering::Relaxed);
             }
         }
         Op::CompareExchange { expected, new, slot, .. } => {
             let found = cells[0].load(Ordering::Relaxed);
-            words[*slot] = found;
+            words[*slot as usize] = found;
             if found == *expected {
                 cells[0].store(*new, Ordering::Relaxed);
                 changed = found != *new;
             }
         }
         Op::FetchAdd { addend, slot, .. } => {
-            words[*slot] = cells[0].load(Ordering::Relaxed);
-            cells[0].store(words[*slot].wrapping_add(*addend), Ordering::Relaxed);
+            words[*slot as usize] = cells[0].load(Ordering::Relaxed);
+            cells[0].store(words[*slot as usize].wrapping_add(*addend), Ordering::Relaxed);
             changed = *addend != 0;
         }
     }
@@ -326,18 +326,20 @@ fn scaled(number: u64, share: u32) -> u64 {
 
 /// Returns the record of an executed operation.
 fn action_of(op: &Op, words: &[u64]) -> Action {
-    let shown = |slot: &std::ops::Range<usize>| {
+    let shown = |slot: &Slot| {
         let mut shown = [0; SHOWN_WORDS];
-        let count = slot.len().min(SHOWN_WORDS);
-        shown[..count].copy_from_slice(&words[slot.start..slot.start + count]);
+        let count = slot.words().min(SHOWN_WORDS);
+        shown[..count].copy_from_slice(&words[slot.start()..slot.start() + count]);
         shown
     };
     match op {
-        Op::Read { slot, .. } => Action::Read { words: slot.len() as u32, seen: shown(slot) },
-        Op::Write { slot, .. } => Action::Write { words: slot.len() as u32, written: shown(slot) },
+        Op::Read { slot, .. } => Action::Read { words: slot.words() as u32, seen: shown(slot) },
+        Op::Write { slot, .. } => Action::Write { words: slot.words() as u32, written: shown(slot) },
         Op::CompareExchange { expected, new, slot, .. } => {
-            Action::CompareExchange { expected: *expected, new: *new, found: words[*slot] }
+            Action::CompareExchange { expected: *expected, new: *new, found: words[*slot as usize] }
         }
-        Op::FetchAdd { addend, slot, .. } => Action::FetchAdd { addend: *addend, found: words[*slot] },
+        Op::FetchAdd { addend, slot, .. } => {
+            Action::FetchAdd { addend: *addend, found: words[*slot as usize] }
+        }
     }
 }

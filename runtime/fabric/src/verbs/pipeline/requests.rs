@@ -90,12 +90,12 @@ impl<'a> Requests<'a> {
         let verb = match op {
             Op::Read { .. } => Verb::Read { ring: ring_at, words },
             Op::Write { slot, replaces: true, .. } => {
-                let both = flight.chain.written(&(slot.start - 1..slot.start + 1));
+                let both = flight.chain.written(slot.start() - 1..slot.start() + 1);
                 Verb::CompareExchange { ring: ring_at, expected: both[0], new: both[1] }
             }
             Op::Write { slot, replaces: false, .. } => {
-                let start = slot.start + first;
-                let from = flight.chain.written(&(start..start + words));
+                let start = slot.start() + first;
+                let from = flight.chain.written(start..start + words);
                 if inline {
                     Verb::WriteInline(from)
                 } else {
@@ -113,7 +113,7 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Returns whether an operation has an answer with words, so that it takes a credit for READs. A [replaced](Chain::replace) word is replaced by a
+/// Returns whether an operation has an answer with words, so that it takes a credit for READs. A [replaced](RawChain::replace) word is replaced by a
 /// CAS.
 fn has_answer(op: &Op) -> bool {
     !matches!(op, Op::Write { replaces: false, .. })
