@@ -128,34 +128,42 @@ impl Batch {
         let ring = self.ring;
         // SAFETY: the slots are the batch's own, which is borrowed mutably; the reference ends with this function.
         let Slot { request: made, element } = unsafe { &mut self.slots.as_mut()[index] };
-        let rdma = sys::wr_t { rdma: sys::rdma_t { remote_addr: target.address, rkey: target.key } };
-        let atomic = |compare_add, swap| sys::wr_t {
-            atomic: sys::atomic_t { remote_addr: target.address, compare_add, swap, rkey: target.key },
-        };
-        let mut flags = sys::ibv_send_flags(0);
+        let Target { address: remote_addr, key: rkey } = target;
         let local = |word: usize| ring + (word * WORD_BYTES) as u64;
-        let (opcode, wr, addr, words) = match request.verb {
-            Verb::Read { ring, words } => (opcode::IBV_WR_RDMA_READ, rdma, local(ring), words),
-            Verb::Write { ring, words } => (opcode::IBV_WR_RDMA_WRITE, rdma, local(ring), words),
+        let rdma = sys::rdma_t { remote_addr, rkey };
+        let atomic = |compare_add, swap| sys::atomic_t { remote_addr, compare_add, swap, rkey };
+        let mut flags = 0;
+        let (opcode, addr, words) = match request.verb {
+            Verb::Read { ring, words } => {
+                made.wr.rdma = rdma;
+                (opcode::IBV_WR_RDMA_READ, local(ring), words)
+            }
+            Verb::Write { ring, words } => {
+                made.wr.rdma = rdma;
+                (opcode::IBV_WR_RDMA_WRITE, local(ring), words)
+            }
             Verb::WriteInline(words) => {
-                flags |= sys::ibv_send_flags::IBV_SEND_INLINE;
-                (opcode::IBV_WR_RDMA_WRITE, rdma, words.as_ptr().expose_provenance() as u64, words.len())
+                made.wr.rdma = rdma;
+                flags = sys::ibv_send_flags::IBV_SEND_INLINE.0;
+                (opcode::IBV_WR_RDMA_WRITE, words.as_ptr().expose_provenance() as u64, words.len())
             }
             Verb::CompareExchange { ring, expected, new } => {
-                (opcode::IBV_WR_ATOMIC_CMP_AND_SWP, atomic(expected, new), local(ring), 1)
+                made.wr.atomic = atomic(expected, new);
+                (opcode::IBV_WR_ATOMIC_CMP_AND_SWP, local(ring), 1)
             }
             Verb::FetchAdd { ring, addend } => {
-                (opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, atomic(addend, 0), local(ring), 1)
+                made.wr.atomic = atomic(addend, 0);
+                (opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, local(ring), 1)
             }
         };
         if request.fence {
-            flags |= sys::ibv_send_flags::IBV_SEND_FENCE;
+            flags |= sys::ibv_send_flags::IBV_SEND_FENCE.0;
         }
         if request.signal {
-            flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED;
+            flags |= sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
         }
         (element.addr, element.length) = (addr, (words * WORD_BYTES) as u32);
-        (made.wr_id, made.opcode, made.send_flags, made.wr) = (request.position, opcode, flags.0, wr);
+        (made.wr_id, made.opcode, made.send_flags) = (request.position, opcode, flags);
     }
 }
 
@@ -245,7 +253,7 @@ mod tests {
             pipeline.complete(u64::MAX, &NoRing);
             // Freed here, and the next round's are elsewhere, or in the same place.
             for number in numbers {
-                pipeline.take(number).unwrap().1.unwrap();
+                pipeline.take(number).1.unwrap();
             }
         }
     }

@@ -2,13 +2,15 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::config::{Sharing, VerbsConfig};
 use super::device::Device;
+use super::lane::Lane;
+use super::lanes::{self, Lanes, OwnSet, Pool, SharedSet};
 use super::manager::cannot_connect;
-use super::node::{Control, Node, ThreadLane};
+use super::node::{Connector, Control, Node};
 use crate::chain::RawChain;
 use crate::error::{Error, Result};
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition};
@@ -20,27 +22,29 @@ use farfield_words::{WORD_BYTES, fingerprint};
 /// The number of READs that measure the first lane to a memory node.
 const READS_TO_TRY: usize = 4;
 
+/// The round trip in nanoseconds before it was measured.
+const UNMEASURED: u64 = 1;
+
 /// A process's connections.
 ///
 /// Lanes own a share in their node, so that they can reconnect; nodes do not own lanes.
 pub struct Client {
-    nodes: Vec<(Arc<Node>, Lanes)>,
+    nodes: Vec<Arc<Node>>,
+    /// The lanes of compute threads: as many as runs have needed so far.
+    lanes: Mutex<Pool<Connector>>,
     sharing: Sharing,
     geometry: Geometry,
     /// The process's number, which no other process of the cluster ever has, and its lease.
     number: u32,
     lease: Duration,
-    /// Lanes for background threads, one to each node.
-    background: OnceLock<Vec<Arc<ThreadLane>>>,
+    /// The lanes that background threads share.
+    background: OnceLock<SharedSet<Connector>>,
     connected: Instant,
     /// Lanes for `rr` and `rand`, in the order in which threads ask.
     next_lane: AtomicU64,
     /// The time of the fastest READ on a new lane; the largest of all memory nodes.
     round_trip_ns: AtomicU64,
 }
-
-/// The lanes to a node, as many as runs have needed so far.
-type Lanes = Mutex<Vec<Arc<ThreadLane>>>;
 
 impl Client {
     /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
@@ -100,11 +104,12 @@ impl Client {
                 control,
                 welcome,
             );
-            joined.push((Arc::new(node), Mutex::default()));
+            joined.push(Arc::new(node));
         }
         let geometry = geometry.ok_or_else(|| Error::other("a cluster has at least one memory node"))?;
         Ok(Self {
             nodes: joined,
+            lanes: Mutex::default(),
             sharing: config.sharing,
             geometry,
             number: process,
@@ -112,7 +117,7 @@ impl Client {
             background: OnceLock::new(),
             connected: Instant::now(),
             next_lane: AtomicU64::new(config.seed),
-            round_trip_ns: AtomicU64::new(1),
+            round_trip_ns: AtomicU64::new(UNMEASURED),
         })
     }
 
@@ -134,7 +139,7 @@ impl Client {
     /// Returns whether a process is gone, so that no operation of it takes effect any more: the question itself disconnects it. `None` if a
     /// memory node does not answer. The first node is asked last: it marks the process as departed.
     pub fn is_gone(&self, process: u32) -> Option<bool> {
-        for (node, _) in self.nodes.iter().rev() {
+        for node in self.nodes.iter().rev() {
             if !node.is_gone(process)? {
                 return Some(false);
             }
@@ -144,20 +149,29 @@ impl Client {
 
     /// Opens lanes for background threads.
     pub fn prepare_background(&self) -> Result<()> {
-        let mut lanes = Vec::new();
-        for (node, _) in &self.nodes {
-            let lane = node.open_lane()?;
-            let took = try_out(&lane, node.first_segment())?;
-            self.round_trip_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
-            lanes.push(Arc::new(lane));
-        }
+        let set = lanes::shared(self.open()?);
         // Another thread may have set them first.
-        let _ = self.background.set(lanes);
+        let _ = self.background.set(set);
         Ok(())
     }
 
-    pub(super) fn background_lanes(&self) -> Vec<Arc<ThreadLane>> {
-        self.background.get().cloned().unwrap_or_default()
+    pub(super) fn background_lanes(&self) -> Lanes<Connector> {
+        let none = || Arc::from(Vec::new());
+        Lanes::Shared(self.background.get().map_or_else(none, Arc::clone))
+    }
+
+    /// Opens a lane to each memory node. READs through the first ones measure the round trip.
+    fn open(&self) -> Result<OwnSet<Connector>> {
+        let measures = self.round_trip() == UNMEASURED;
+        let open = |node: &Arc<Node>| {
+            let mut lane = Lane::new(node.connector())?;
+            if measures {
+                let took = try_out(&mut lane, node.first_segment())?;
+                self.round_trip_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+            }
+            Ok(lane)
+        };
+        self.nodes.iter().map(open).collect()
     }
 
     pub(super) fn connected(&self) -> Instant {
@@ -166,52 +180,50 @@ impl Client {
 
     /// Opens as many lanes as a run of `threads` threads uses.
     pub fn prepare(&self, threads: usize) -> Result<()> {
-        for (node, lanes) in &self.nodes {
-            let mut lanes = lock(lanes, || "another run to open its lanes".to_owned());
-            while lanes.len() < self.sharing.lanes(threads) {
-                let lane = node.open_lane()?;
-                if lanes.is_empty() {
-                    let took = try_out(&lane, node.first_segment())?;
-                    self.round_trip_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
-                }
-                lanes.push(Arc::new(lane));
+        while self.pool().lacks(self.sharing, threads) {
+            // Without the lock, since a connection may take long; another run may add a set first.
+            let set = self.open()?;
+            let mut pool = self.pool();
+            if pool.lacks(self.sharing, threads) {
+                pool.add(self.sharing, set);
             }
         }
         Ok(())
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool<Connector>> {
+        lock(&self.lanes, || "another thread that takes its lanes".to_owned())
     }
 
     pub(super) fn round_trip(&self) -> u64 {
         self.round_trip_ns.load(Ordering::Relaxed)
     }
 
-    /// Returns the lanes of a thread, one to each memory node.
-    pub(super) fn lanes_of(&self, thread: usize) -> Vec<Arc<ThreadLane>> {
+    /// Returns the lanes of a thread.
+    pub(super) fn lanes_of(&self, thread: usize) -> Lanes<Connector> {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed);
-        self.nodes
-            .iter()
-            .map(|(_, lanes)| {
-                let lanes = lock(lanes, || "another run to open its lanes".to_owned());
-                Arc::clone(&lanes[self.sharing.lane(thread, turn, lanes.len())])
-            })
-            .collect()
+        let unconnected = || self.nodes.iter().map(|node| Lane::unconnected(node.connector())).collect();
+        self.pool().take(self.sharing, thread, turn, unconnected)
+    }
+
+    /// Takes back the lanes that a thread had for itself.
+    pub(super) fn give_back(&self, set: OwnSet<Connector>) {
+        self.pool().give_back(set);
     }
 }
 
 /// Reads through a lane a few times. Returns the time of the fastest READ.
-fn try_out(lane: &ThreadLane, segment: u16) -> Result<Duration> {
+fn try_out(lane: &mut Lane<Connector>, segment: u16) -> Result<Duration> {
     let mut quickest = Duration::MAX;
     for _ in 0..READS_TO_TRY {
         let mut chain = RawChain::default();
         chain.read(Address::new(segment, WORD_BYTES as u64), 1);
         let began = Instant::now();
         let number = lane.push(chain);
-        loop {
-            if let Some((_, result)) = lane.poll(number) {
-                result?;
-                break;
-            }
+        while !lane.is_done(number) {
             std::thread::yield_now();
         }
+        lane.take(number).1?;
         quickest = quickest.min(began.elapsed());
     }
     Ok(quickest.max(Duration::from_nanos(1)))
@@ -243,7 +255,7 @@ mod tests {
         )
         .unwrap();
         client.prepare(3).unwrap();
-        let node = Arc::downgrade(&client.nodes[1].0);
+        let node = Arc::downgrade(&client.nodes[1]);
         assert!(node.upgrade().is_some());
         drop(client);
         assert!(node.upgrade().is_none());

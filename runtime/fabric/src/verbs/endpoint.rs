@@ -7,7 +7,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::client::Client;
-use super::node;
+use super::lane::Lane;
+use super::lanes::Lanes;
+use super::node::Connector;
 use crate::chain::RawChain;
 use crate::error::Result;
 use crate::stall::{self, Waits};
@@ -22,17 +24,23 @@ const ROUNDS_PER_YIELD: u32 = 4;
 const ROUNDS_PER_SLEEP: u32 = 256;
 const SLEEP: Duration = Duration::from_micros(20);
 
+/// The ticket of no chain.
+const NO_CHAIN: Ticket = Ticket(u64::MAX);
+
 /// One thread's access to far memory.
 pub struct Verbs {
     client: Arc<Client>,
     geometry: Geometry,
-    lanes: Vec<Arc<node::ThreadLane>>,
+    lanes: Lanes<Connector>,
+    nodes: usize,
+    /// The polls for completions of a lane in a round. A lane without chains in flight costs one poll.
+    looks: u32,
     /// The number of chains of this thread in flight.
     underway: Cell<usize>,
     doorbells_before: u64,
     idle: Cell<u32>,
-    /// The chain that was posted last, until its first poll, which needs no look at the device.
-    newest: Cell<Option<Ticket>>,
+    /// The chain that was posted last, until its first poll, which needs no look at the device; or [`NO_CHAIN`].
+    newest: Cell<Ticket>,
     /// If stalls are reported: the thread's waits, and the keys of its chains in flight.
     stalls: Option<Arc<Waits>>,
     waits: RefCell<HashMap<u64, u64>>,
@@ -45,11 +53,13 @@ impl Verbs {
         Self {
             client: Arc::clone(client),
             geometry: client.geometry(),
-            doorbells_before: lanes.iter().map(|lane| lane.doorbells()).sum(),
+            doorbells_before: doorbells(&lanes),
+            nodes: lanes.len(),
+            looks: LOOKS_PER_ROUND / lanes.len().clamp(1, 8) as u32,
             lanes,
             underway: Cell::new(0),
             idle: Cell::new(0),
-            newest: Cell::new(None),
+            newest: Cell::new(NO_CHAIN),
             stalls,
             waits: RefCell::default(),
         }
@@ -60,18 +70,35 @@ impl Verbs {
         ((ticket.0 >> 48) as usize, (ticket.0 & ((1 << 48) - 1)) as usize)
     }
 
+    /// Enters a chain that is about to be queued in the thread's waits. Returns the wait's key.
+    #[cold]
+    fn enter_wait(&self, waits: &Waits, lane: usize, task: u32, chain: &RawChain) -> u64 {
+        let inquiry = Arc::clone(self.lanes.lane(lane).inquiry());
+        stall::enter_flight(waits, task, chain, Box::new(move || inquiry.ask()))
+    }
+
     /// Removes a chain from the thread's waits.
     #[inline]
     fn is_over(&self, ticket: Ticket) {
-        if let Some(waits) = &self.stalls
-            && let Some(wait) = self.waits.borrow_mut().remove(&ticket.0)
-        {
+        if let Some(waits) = &self.stalls {
+            self.leave_wait(waits, ticket);
+        }
+    }
+
+    #[cold]
+    fn leave_wait(&self, waits: &Waits, ticket: Ticket) {
+        if let Some(wait) = self.waits.borrow_mut().remove(&ticket.0) {
             waits.leave(wait);
         }
     }
 }
 
+fn doorbells(lanes: &Lanes<Connector>) -> u64 {
+    (0..lanes.len()).map(|node| lanes.lane(node).doorbells()).sum()
+}
+
 impl Endpoint for Verbs {
+    #[inline]
     fn post(&self, chain: RawChain, task: u32) -> Posted {
         for op in chain.ops() {
             if let Err(error) = self.geometry.check(op.at(), op.words()) {
@@ -80,47 +107,45 @@ impl Endpoint for Verbs {
         }
         let Some(op) = chain.ops().first() else { return Posted::Done(chain, Ok(())) };
         let node = self.geometry.node_of(op.at().segment());
-        let lane = &self.lanes[usize::from(node)];
-        let wait = self.stalls.as_ref().map(|waits| {
-            let lane = Arc::clone(lane);
-            stall::enter_flight(waits, task, &chain, Box::new(move || lane.describe()))
-        });
-        let number = lane.push(chain);
+        let lane = usize::from(node);
+        let wait = self.stalls.as_ref().map(|waits| self.enter_wait(waits, lane, task, &chain));
+        let number = self.lanes.lane(lane).push(chain);
         self.underway.set(self.underway.get() + 1);
         let ticket = Ticket(u64::from(node) << 48 | number as u64);
         if let Some(wait) = wait {
             self.waits.borrow_mut().insert(ticket.0, wait);
         }
-        self.newest.set(Some(ticket));
+        self.newest.set(ticket);
         Posted::InFlight(ticket)
     }
 
+    #[inline]
     fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
-        if self.newest.take() == Some(ticket) {
+        if self.newest.replace(NO_CHAIN) == ticket {
             return Poll::Pending;
         }
         let (lane, number) = Self::locate(ticket);
-        match self.lanes[lane].poll(number) {
-            Some(done) => {
-                self.is_over(ticket);
-                self.underway.set(self.underway.get() - 1);
-                self.idle.set(0);
-                Poll::Ready(done)
-            }
-            None => Poll::Pending,
+        let mut lane = self.lanes.lane(lane);
+        let lane: &mut Lane<Connector> = &mut lane;
+        if !lane.is_done(number) {
+            return Poll::Pending;
         }
+        self.is_over(ticket);
+        self.underway.set(self.underway.get() - 1);
+        self.idle.set(0);
+        Poll::Ready(lane.take(number))
     }
 
     fn forget(&self, ticket: Ticket) {
         let (lane, number) = Self::locate(ticket);
         self.is_over(ticket);
         self.underway.set(self.underway.get() - 1);
-        self.lanes[lane].forget(number);
+        self.lanes.lane(lane).forget(number);
     }
 
     fn detach(&self, ticket: Ticket) {
         let (lane, number) = Self::locate(ticket);
-        self.lanes[lane].detach(number);
+        self.lanes.lane(lane).detach(number);
     }
 
     /// Returns whether this thread has chains in flight.
@@ -133,10 +158,8 @@ impl Endpoint for Verbs {
     /// A software device runs on the same processors: a thread that only polls would keep it from running.
     fn idle(&self) {
         let mut completed = false;
-        // A lane without chains in flight costs one poll.
-        let looks = LOOKS_PER_ROUND / self.lanes.len().min(8) as u32;
-        for lane in &self.lanes {
-            completed |= lane.poll_round(looks);
+        for node in 0..self.nodes {
+            completed |= self.lanes.lane(node).poll_round(self.looks);
         }
         let idle = if completed { 0 } else { self.idle.get().saturating_add(1) };
         self.idle.set(idle);
@@ -150,7 +173,7 @@ impl Endpoint for Verbs {
 
     /// Returns the doorbells rung on its lanes since it was made, including those of other threads that share them.
     fn doorbells(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.doorbells()).sum::<u64>() - self.doorbells_before
+        doorbells(&self.lanes) - self.doorbells_before
     }
 
     fn round_trip(&self) -> Option<u64> {
@@ -163,10 +186,13 @@ impl Endpoint for Verbs {
 }
 
 impl Drop for Verbs {
-    /// Posts all queued chains, even detached ones: no thread would poll them again.
+    /// Posts all queued chains, even detached ones: no thread would poll them again. Returns the thread's own lanes.
     fn drop(&mut self) {
-        for lane in &self.lanes {
-            lane.post_all();
+        for node in 0..self.nodes {
+            self.lanes.lane(node).post_all();
+        }
+        if let Lanes::Own(set) = &mut self.lanes {
+            self.client.give_back(set.take());
         }
     }
 }

@@ -3,6 +3,10 @@
 //! Chains are queued immediately and posted when their thread has no other work, so the chains of its tasks are posted together. A waiting thread
 //! also polls for completions, its own and those of other threads of the lane.
 //!
+//! All methods need exclusive access. A lane of one thread is that thread's own value; a shared one is in a mutex (see `endpoint`). So a thread with a
+//! lane of its own takes no lock and counts no references. Only a report of a stall comes from another thread: it asks, and the lane's user
+//! answers ([`Inquiry`]).
+//!
 //! # Failure of the memory node
 //!
 //! The device reports a failed connection, after a delay of its own; the connection manager reports an ended one. Neither report is certain, so a
@@ -10,18 +14,16 @@
 //! the completions of executed requests are taken, and the queue pair is destroyed. From then on the device touches no buffer. Every incomplete chain
 //! fails. The next chain reconnects, but not sooner than a timeout after the last attempt: until then chains fail immediately.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::batch::{Refused, Target};
+use super::inquiry::Inquiry;
 use super::pipeline::{Credits, Pipeline, Request, Ring};
 use super::queue::{Completion, Outcome};
 use crate::chain::RawChain;
 use crate::error::{self, Error, Result};
 use crate::handshake::Segment;
-use crate::stall::lock;
 use farfield_words::Address;
 
 /// The polls without a completion before a thread checks the clock and the connection's events.
@@ -30,8 +32,6 @@ const LOOKS_PER_CLOCK: u32 = 1024;
 const ROUNDS_PER_POST: u32 = 4;
 /// The timeout for flushing the requests of a connection that is being torn down.
 const DRAIN: Duration = Duration::from_millis(100);
-/// How long a report waits for the description from the thread that uses the lane, which answers when it checks the clock.
-const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A connection, as a lane uses it.
 pub(super) trait Wire {
@@ -67,16 +67,8 @@ pub(super) trait Connect {
 
 pub(super) struct Lane<C: Connect> {
     connect: C,
-    state: Mutex<LaneState<C::Wire>>,
-    doorbells: AtomicU64,
-    /// True if a report wants a description of the requests in flight; and the answer of the thread that uses the lane.
-    is_description_wanted: AtomicBool,
-    answer: Mutex<Option<String>>,
-}
-
-struct LaneState<W> {
     pipeline: Pipeline,
-    link: Link<W>,
+    link: Link<C::Wire>,
     /// True if chains wait for credits, not for their thread.
     waits_for_credits: bool,
     /// The first check of the clock since the last completion, or since a chain was posted on an idle lane.
@@ -86,11 +78,15 @@ struct LaneState<W> {
     rounds_without_completion: u32,
     /// The number of polls without a completion since the last check of the clock.
     looks: u32,
+    doorbells: u64,
+    inquiry: Arc<Inquiry>,
 }
 
 /// The connection of a lane.
 enum Link<W> {
     Connected(W),
+    /// The first chain connects it.
+    Unconnected,
     /// The connection was lost, or the last attempt to connect has failed, at this time.
     Lost(Instant),
     /// The cluster has evicted the process with this number: the lane never reconnects.
@@ -125,79 +121,93 @@ impl<W> Link<W> {
 impl<C: Connect> Lane<C> {
     /// Makes a connected lane.
     pub(super) fn new(connect: C) -> Result<Self> {
-        let wire = connect.connect()?;
-        let state = LaneState {
-            pipeline: Pipeline::new(wire.credits()),
-            link: Link::Connected(wire),
+        let mut lane = Self::unconnected(connect);
+        let wire = lane.connect.connect()?;
+        lane.use_wire(wire);
+        Ok(lane)
+    }
+
+    /// Makes a lane that its first chain connects.
+    pub(super) fn unconnected(connect: C) -> Self {
+        Self {
+            inquiry: Arc::new(Inquiry::new(connect.node())),
+            connect,
+            pipeline: Pipeline::default(),
+            link: Link::Unconnected,
             waits_for_credits: false,
             waiting_since: None,
             round: 0,
             rounds_without_completion: 0,
             looks: 0,
-        };
-        Ok(Self {
-            connect,
-            state: Mutex::new(state),
-            doorbells: AtomicU64::new(0),
-            is_description_wanted: AtomicBool::new(false),
-            answer: Mutex::new(None),
-        })
+            doorbells: 0,
+        }
     }
 
-    fn state(&self) -> MutexGuard<'_, LaneState<C::Wire>> {
-        // A panic under the lock is a bug; the state it leaves is no worse than a lost connection.
-        lock(&self.state, || "a thread that shares the lane, and posts on it or connects it anew".to_owned())
+    fn use_wire(&mut self, wire: C::Wire) {
+        self.pipeline.set_credits(wire.credits());
+        self.link = Link::Connected(wire);
     }
 
     /// Queues a chain. Returns its number.
-    pub(super) fn push(&self, chain: RawChain) -> usize {
-        self.state().pipeline.push(chain)
+    #[inline]
+    pub(super) fn push(&mut self, chain: RawChain) -> usize {
+        self.pipeline.push(chain)
     }
 
-    /// Returns a chain if it is done. If not, polls for completions, and posts queued chains if the thread has no other work.
-    pub(super) fn poll(&self, number: usize) -> Option<(RawChain, Result<()>)> {
-        let mut state = self.state();
-        if let Some(done) = state.pipeline.take(number) {
-            return Some(done);
-        }
-        let round = state.round;
-        if state.pipeline.is_fresh(number, round) {
-            return None;
-        }
-        if state.pipeline.is_queued(number) {
-            self.post(&mut state);
-        }
-        if self.poll_completions(&mut state) > 0 { state.pipeline.take(number) } else { None }
+    /// Returns whether a chain is done. If not, polls for completions, and posts queued chains if the thread has no other work.
+    #[inline]
+    pub(super) fn is_done(&mut self, number: usize) -> bool {
+        self.pipeline.is_done(number) || self.poll_pending(number)
     }
 
-    pub(super) fn forget(&self, number: usize) {
-        self.state().pipeline.forget(number);
+    /// As [`is_done`](Self::is_done), for a chain that was not done before. Not inlined, so that the poll of a chain that is done is a short function.
+    #[inline(never)]
+    fn poll_pending(&mut self, number: usize) -> bool {
+        if self.pipeline.is_fresh(number, self.round) {
+            return false;
+        }
+        if self.pipeline.is_queued(number) {
+            self.post();
+        }
+        self.poll_completions() > 0 && self.pipeline.is_done(number)
     }
 
-    pub(super) fn detach(&self, number: usize) {
-        self.state().pipeline.detach(number);
+    /// Takes back a chain that is done.
+    #[inline]
+    pub(super) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
+        self.pipeline.take(number)
+    }
+
+    pub(super) fn forget(&mut self, number: usize) {
+        self.pipeline.forget(number);
+    }
+
+    pub(super) fn detach(&mut self, number: usize) {
+        self.pipeline.detach(number);
     }
 
     /// A round of an idle thread: posts queued chains, and polls for completions until at least as many chains are done as are under way, or
     /// until `looks` polls found none. Returns whether any chain is done.
     ///
     /// A thread polls all of its tasks in a round, so the more of them can continue, the less each costs.
-    pub(super) fn poll_round(&self, looks: u32) -> bool {
-        let mut state = self.state();
-        state.round += 1;
-        let mut done = self.poll_completions(&mut state);
-        if state.pipeline.has_queued()
-            && (state.pipeline.has_many_queued() || state.rounds_without_completion >= ROUNDS_PER_POST)
+    pub(super) fn poll_round(&mut self, looks: u32) -> bool {
+        self.round += 1;
+        if self.inquiry.is_asked() {
+            self.answer_inquiry();
+        }
+        let mut done = if self.pipeline.in_flight() > 0 { self.poll_completions() } else { 0 };
+        if self.pipeline.has_queued()
+            && (self.pipeline.has_many_queued() || self.rounds_without_completion >= ROUNDS_PER_POST)
         {
-            state.rounds_without_completion = 0;
-            self.post(&mut state);
+            self.rounds_without_completion = 0;
+            self.post();
         }
         let mut remaining = looks;
         while remaining > 0
-            && state.pipeline.in_flight() > 0
-            && (done == 0 || done < state.pipeline.under_way())
+            && self.pipeline.in_flight() > 0
+            && (done == 0 || done < self.pipeline.under_way())
         {
-            let more = self.poll_completions(&mut state);
+            let more = self.poll_completions();
             done += more;
             if more == 0 {
                 remaining -= 1;
@@ -205,54 +215,38 @@ impl<C: Connect> Lane<C> {
                 std::hint::spin_loop();
             }
         }
-        state.rounds_without_completion = if done > 0 { 0 } else { state.rounds_without_completion + 1 };
+        self.rounds_without_completion = if done > 0 { 0 } else { self.rounds_without_completion + 1 };
         done > 0
     }
 
     /// Posts all queued chains. Without credits this waits for completions; if the memory node does not answer, chains fail after the timeout.
-    pub(super) fn post_all(&self) {
-        let mut state = self.state();
-        while state.pipeline.has_queued() {
-            self.post(&mut state);
-            if state.pipeline.has_queued() {
-                self.poll_completions(&mut state);
+    pub(super) fn post_all(&mut self) {
+        while self.pipeline.has_queued() {
+            self.post();
+            if self.pipeline.has_queued() {
+                self.poll_completions();
             }
         }
     }
 
     pub(super) fn doorbells(&self) -> u64 {
-        self.doorbells.load(Ordering::Relaxed)
+        self.doorbells
     }
 
-    /// Describes the requests in flight, for reports of stalls. A polling thread holds the lane's lock nearly all the time, so it is asked for
-    /// the description, and answers when it checks the clock. Does not wait for a thread that reconnects.
-    pub(super) fn describe(&self) -> String {
-        let begun = Instant::now();
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.is_description_wanted.store(true, Ordering::Relaxed);
-        loop {
-            let state = match self.state.try_lock() {
-                Ok(state) => Some(state),
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            };
-            if let Some(mut state) = state {
-                self.is_description_wanted.store(false, Ordering::Relaxed);
-                return self.describe_state(&mut state);
-            }
-            if let Some(answer) = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                return answer;
-            }
-            if begun.elapsed() >= DESCRIBE_TIMEOUT {
-                return format!("the lane to memory node {} reconnects", self.connect.node());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+    /// Returns what a report of a stall asks for a description of the requests in flight.
+    pub(super) fn inquiry(&self) -> &Arc<Inquiry> {
+        &self.inquiry
     }
 
-    fn describe_state(&self, state: &mut LaneState<C::Wire>) -> String {
+    #[cold]
+    fn answer_inquiry(&mut self) {
+        let description = self.describe();
+        self.inquiry.answer(description);
+    }
+
+    fn describe(&mut self) -> String {
         let node = self.connect.node();
-        let since = state.waiting_since.map_or_else(
+        let since = self.waiting_since.map_or_else(
             || "its timeout does not run".to_owned(),
             |since| {
                 format!(
@@ -262,22 +256,23 @@ impl<C: Connect> Lane<C> {
                 )
             },
         );
-        let connection = state.link.wire().map_or("which is not connected", Wire::queue_pair_state);
-        format!("the lane to memory node {node}, {connection}, {since}: {}", state.pipeline.describe_use())
+        let connection = self.link.wire().map_or("which is not connected", Wire::queue_pair_state);
+        format!("the lane to memory node {node}, {connection}, {since}: {}", self.pipeline.describe_use())
     }
 
     /// Posts as many requests as credits allow, with one doorbell.
-    fn post(&self, state: &mut LaneState<C::Wire>) {
-        if !matches!(state.link, Link::Connected(_)) && !self.reconnect(state) {
-            self.give_up(state, None);
+    fn post(&mut self) {
+        if !matches!(self.link, Link::Connected(_)) && !self.reconnect() {
+            self.give_up(None);
             return;
         }
-        let LaneState { pipeline, link: Link::Connected(wire), waiting_since, waits_for_credits, .. } = state
+        let Self { connect, pipeline, link: Link::Connected(wire), waiting_since, waits_for_credits, .. } =
+            self
         else {
             return;
         };
         let was_idle = pipeline.in_flight() == 0;
-        let (first, segments) = self.connect.segments();
+        let (first, segments) = connect.segments();
         let mut requests = pipeline.requests();
         let posted = wire.post(|ring| {
             let request = requests.next(ring)?;
@@ -293,16 +288,16 @@ impl<C: Connect> Lane<C> {
         if was_idle {
             *waiting_since = None;
         }
-        self.doorbells.fetch_add(1, Ordering::Relaxed);
+        self.doorbells += 1;
         if posted.is_err() {
-            self.tear_down(state, None, false);
+            self.tear_down(None, false);
         }
     }
 
     /// Polls for completions. Returns how many chains are done, or have failed.
     #[inline]
-    fn poll_completions(&self, state: &mut LaneState<C::Wire>) -> usize {
-        let LaneState { pipeline, link: Link::Connected(wire), .. } = state else { return 0 };
+    fn poll_completions(&mut self) -> usize {
+        let Self { pipeline, link: Link::Connected(wire), .. } = self else { return 0 };
         if pipeline.in_flight() == 0 {
             return 0;
         }
@@ -312,93 +307,87 @@ impl<C: Connect> Lane<C> {
             outcome => failure = failure.or(Some((completion.number, outcome))),
         });
         if found == 0 {
-            return self.check_connection(state);
+            return self.check_connection();
         }
         // Earlier requests are done, too.
         if let Some(number) = done {
             chains = pipeline.complete(number, wire.ring());
         }
         if failure.is_some() {
-            return chains + self.tear_down(state, failure, false);
+            return chains + self.tear_down(failure, false);
         }
-        (state.waiting_since, state.looks) = (None, 0);
-        if state.waits_for_credits {
-            self.post(state);
+        (self.waiting_since, self.looks) = (None, 0);
+        if self.waits_for_credits {
+            self.post();
         }
         chains
     }
 
     /// After polls without a completion, checks the clock and the connection's events. Returns how many chains have failed if the connection has
     /// ended.
-    fn check_connection(&self, state: &mut LaneState<C::Wire>) -> usize {
-        state.looks += 1;
-        if state.looks < LOOKS_PER_CLOCK {
-            return 0;
+    #[inline]
+    fn check_connection(&mut self) -> usize {
+        self.looks += 1;
+        if self.looks < LOOKS_PER_CLOCK { 0 } else { self.check_clock() }
+    }
+
+    #[cold]
+    fn check_clock(&mut self) -> usize {
+        self.looks = 0;
+        let waited = self.waiting_since.get_or_insert_with(Instant::now).elapsed();
+        if self.inquiry.is_asked() {
+            self.answer_inquiry();
         }
-        state.looks = 0;
-        let waited = state.waiting_since.get_or_insert_with(Instant::now).elapsed();
-        if self.is_description_wanted.swap(false, Ordering::Relaxed) {
-            let answer = self.describe_state(state);
-            *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
-        }
-        let has_ended = state.link.wire().is_some_and(Wire::has_ended);
+        let has_ended = self.link.wire().is_some_and(Wire::has_ended);
         let over = has_ended || waited >= self.connect.timeout();
-        if over { self.tear_down(state, None, has_ended) } else { 0 }
+        if over { self.tear_down(None, has_ended) } else { 0 }
     }
 
     /// Tears down a failed connection. `failure` is the request that failed first, if known; `has_ended` is true if the memory node has closed
     /// the connection. Returns how many chains have failed.
-    fn tear_down(
-        &self,
-        state: &mut LaneState<C::Wire>,
-        failure: Option<(u64, Outcome)>,
-        has_ended: bool,
-    ) -> usize {
-        let Some(mut wire) = state.link.take() else { return 0 };
+    #[cold]
+    fn tear_down(&mut self, failure: Option<(u64, Outcome)>, has_ended: bool) -> usize {
+        let Some(mut wire) = self.link.take() else { return 0 };
         tracing::warn!(node = self.connect.node(), ?failure, "connection lost");
         wire.stop();
         // Executed requests have results; no request behind the first unexecuted one has.
         let deadline = Instant::now() + DRAIN;
         let mut flushed = failure.is_some();
-        while state.pipeline.in_flight() > 0 && !flushed && Instant::now() < deadline {
+        while self.pipeline.in_flight() > 0 && !flushed && Instant::now() < deadline {
             let mut done = None;
             wire.completions(|completion| match completion.outcome {
                 Outcome::Done if !flushed => done = Some(completion.number),
                 _ => flushed = true,
             });
             if let Some(number) = done {
-                state.pipeline.complete(number, wire.ring());
+                self.pipeline.complete(number, wire.ring());
             }
         }
-        let failure = failure.and_then(|(number, outcome)| Some((state.pipeline.describe(number)?, outcome)));
+        let failure = failure.and_then(|(number, outcome)| Some((self.pipeline.describe(number)?, outcome)));
         let ended_meanwhile = wire.has_ended();
         // Destroys the queue pair: from here on the device touches no buffer of it.
         drop(wire);
         // The reason of the close is in the answer to a new connection request.
         let renewed = (has_ended || ended_meanwhile).then(|| self.connect.connect());
-        state.link = match &renewed {
+        self.link = match &renewed {
             Some(Err(error)) => Link::after(error),
             _ => Link::Lost(Instant::now()),
         };
-        let failed = self.give_up(state, failure);
+        let failed = self.give_up(failure);
         if let Some(Ok(wire)) = renewed {
-            state.pipeline.set_credits(wire.credits());
-            state.link = Link::Connected(wire);
+            self.use_wire(wire);
         }
         failed
     }
 
     /// Fails all incomplete chains. Returns their number.
-    fn give_up(
-        &self,
-        state: &mut LaneState<C::Wire>,
-        failure: Option<((&'static str, Address), Outcome)>,
-    ) -> usize {
+    #[cold]
+    fn give_up(&mut self, failure: Option<((&'static str, Address), Outcome)>) -> usize {
         let (node, timeout) = (self.connect.node(), self.connect.timeout());
-        if let Link::Evicted(process) = state.link {
-            return state.pipeline.fail(|_, _| Error::from(error::Evicted { process }));
+        if let Link::Evicted(process) = self.link {
+            return self.pipeline.fail(|_, _| Error::from(error::Evicted { process }));
         }
-        state.pipeline.fail(|operation, address| match &failure {
+        self.pipeline.fail(|operation, address| match &failure {
             Some(((failed, at), Outcome::Failed(reason))) => {
                 let reason = if (*failed, *at) == (operation, address) {
                     (*reason).into()
@@ -417,21 +406,22 @@ impl<C: Connect> Lane<C> {
     }
 
     /// Reconnects, unless the last attempt was less than a timeout ago.
-    fn reconnect(&self, state: &mut LaneState<C::Wire>) -> bool {
-        match state.link {
+    #[cold]
+    fn reconnect(&mut self) -> bool {
+        match self.link {
+            Link::Unconnected => {}
             Link::Lost(since) if since.elapsed() >= self.connect.timeout() => {}
             _ => return false,
         }
         match self.connect.connect() {
             Ok(wire) => {
-                state.pipeline.set_credits(wire.credits());
-                state.link = Link::Connected(wire);
+                self.use_wire(wire);
                 tracing::info!(node = self.connect.node(), "connected again");
                 true
             }
             Err(error) => {
                 tracing::warn!(node = self.connect.node(), %error, "not connected again");
-                state.link = Link::after(&error);
+                self.link = Link::after(&error);
                 false
             }
         }

@@ -13,6 +13,8 @@
 //! | `pipeline` | from chains to work requests and back, within credits |
 //! | `endpoint` | a thread's endpoint |
 //! | `lane` | a connection on which threads post chains |
+//! | `inquiry` | questions of stall reports to the thread that uses a lane |
+//! | `lanes` | the lanes of threads, of their own or shared |
 //! | `client`, `node` | a process's side: the cluster, and each of its memory nodes |
 //! | `server` | a memory node's side |
 //!
@@ -36,7 +38,9 @@ pub mod config;
 mod device;
 mod endpoint;
 mod identifier;
+mod inquiry;
 mod lane;
+mod lanes;
 mod manager;
 mod node;
 mod objects;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::batch::{Batch, Refused, Target};
 use super::config::VerbsConfig;
 use super::device::{SPARE_COMPLETIONS, ack_timeout, check};
-use super::lane::{Connect, Lane, Wire};
+use super::lane::{Connect, Wire};
 use super::manager::{EventKind, cannot_connect, connect, resolve, wait_for};
 use super::pipeline::{Credits, Request};
 use super::queue::{Completion, Completions, Messages, Outcome, RECEIVED};
@@ -63,8 +63,6 @@ pub(super) struct Connector {
     /// The number of the last connection; 0 before the first.
     last: AtomicU32,
 }
-
-pub(super) type ThreadLane = Lane<Connector>;
 
 /// The control connection.
 pub(super) struct Control {
@@ -215,9 +213,9 @@ impl Node {
         Some(answer == Answer::Gone)
     }
 
-    /// Opens a new lane, which reconnects after a failure.
-    pub(super) fn open_lane(self: &Arc<Self>) -> Result<ThreadLane> {
-        Lane::new(Connector { node: Arc::clone(self), last: AtomicU32::new(0) })
+    /// Returns the connector of a new lane.
+    pub(super) fn connector(self: &Arc<Self>) -> Connector {
+        Connector { node: Arc::clone(self), last: AtomicU32::new(0) }
     }
 
     /// Makes a connection that replaces number `last`, and stores its own number there.

@@ -26,14 +26,13 @@
 mod requests;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 
 use super::super::chain::{Op, RawChain};
 use crate::error::{Error, Result};
 use farfield_words::Address;
 
-/// The limits of a connection.
-#[derive(Clone, Copy, Debug)]
+/// The limits of a connection; all 0 without one.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Credits {
     /// Work requests in the send queue.
     pub(super) requests: usize,
@@ -43,6 +42,14 @@ pub(super) struct Credits {
     pub(super) words: usize,
     /// The most words of an inline WRITE.
     pub(super) inline_words: usize,
+}
+
+impl Credits {
+    /// The most words of a piece: a quarter of the ring, so that other pieces fit beside a long one.
+    #[inline]
+    fn most_words(&self) -> usize {
+        self.words / 4
+    }
 }
 
 /// The memory that the device reads and writes.
@@ -89,41 +96,72 @@ pub(super) enum Verb<'a> {
     },
 }
 
-/// A chain in the pipeline.
+/// A slot for a chain in the pipeline. A thread that has warmed up reuses slots.
 struct Flight {
-    chain: RawChain,
+    /// `None` in a free slot.
+    chain: Option<RawChain>,
     /// The next piece; `None` once all are posted. It changes while [`Requests`] borrow the chain's words, so it is a cell.
     next: Cell<Option<NextPiece>>,
     /// Its result, once it is done.
     result: Option<Result<()>>,
-    /// The round of its thread in which it was polled last.
-    looked_at: Option<u64>,
+    /// The next flight of the queue.
+    after: u32,
+    /// The words of its operation if it has only one; the largest number otherwise.
+    single_words: u32,
+    /// The round of its thread in which it was polled last, or [`NEVER`].
+    looked_at: u64,
     /// True if no future waits for it.
     detached: bool,
     /// True if it is freed when it is done, not taken back.
     forgotten: bool,
 }
 
+/// No round of a thread.
+const NEVER: u64 = u64::MAX;
+
 /// The next operation, and the number of its words that are posted.
 #[derive(Clone, Copy)]
 struct NextPiece {
-    op: usize,
-    words: usize,
+    op: u32,
+    words: u32,
 }
 
+/// The first piece of a chain.
+const FIRST: NextPiece = NextPiece { op: 0, words: 0 };
+
 /// A piece in flight.
+#[derive(Clone, Copy, Default)]
 struct Piece {
-    flight: usize,
-    op: usize,
-    /// The index of its words in the ring, their number, and the index of the first in the operation.
-    ring: usize,
-    words: usize,
-    first: usize,
-    /// The words of the ring that it occupies.
-    ring_words: usize,
+    flight: u32,
+    op: u32,
+    /// The index of its first word in the operation.
+    first: u32,
+    /// The index of its words in the ring, and the words of the ring that it occupies.
+    ring: u32,
+    ring_words: u32,
+    /// The words of its answer that the chain receives, and the index of the first in the chain's buffer.
+    answer_words: u32,
+    answer: u32,
     /// True if it has an answer, and so takes a credit for READs.
     reads: bool,
     last: bool,
+}
+
+/// The pieces in flight: a ring of a power of two, indexed by position.
+#[derive(Default)]
+struct Pieces {
+    ring: Box<[Piece]>,
+    /// The position of the oldest piece, and that of the next.
+    first: u64,
+    next: u64,
+}
+
+/// The first and the last of a list of flights, if it is not empty, and their number.
+#[derive(Default)]
+struct Queue {
+    first: u32,
+    last: u32,
+    len: usize,
 }
 
 /// The positions of READs and atomics for which later pieces may need a fence: one past the last.
@@ -133,7 +171,17 @@ struct FencePoints {
     atomics: u64,
 }
 
+/// The verb of a piece. A [replaced](RawChain::replace) word is replaced by a CAS.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    CompareExchange,
+    FetchAdd,
+}
+
 /// The use of the ring.
+#[derive(Default)]
 struct RingSpace {
     words: usize,
     used: usize,
@@ -141,92 +189,109 @@ struct RingSpace {
     head: usize,
 }
 
+/// Chains between their thread and a connection. A new one has no credits.
+#[derive(Default)]
 pub(super) struct Pipeline {
-    flights: Vec<Option<Flight>>,
-    free: Vec<usize>,
+    flights: Vec<Flight>,
+    free: Vec<u32>,
     posting: Posting,
 }
 
 /// Posted and queued chains: the state that posting changes.
+#[derive(Default)]
 struct Posting {
     credits: Credits,
-    /// The credits in use.
-    requests: usize,
+    /// The credits for READs and atomics in use. Each piece in flight uses one for requests.
     reads: usize,
     ring_space: RingSpace,
-    /// Flights with pieces to post, in order.
-    queue: VecDeque<usize>,
+    /// Flights with pieces to post, in order: a list through [`Flight::after`].
+    queue: Queue,
     /// The number of chains that are posted, wholly or in part.
     under_way: usize,
-    /// Pieces in flight, and the position of the first.
-    pieces: VecDeque<Piece>,
-    first: u64,
+    pieces: Pieces,
     /// The READs and atomics of the chain at the head of the queue, and of detached chains.
     current: FencePoints,
     detached: FencePoints,
 }
 
 impl Pipeline {
+    #[cfg(test)]
     pub(super) fn new(credits: Credits) -> Self {
-        assert!(credits.requests > 0 && credits.reads > 0 && credits.words >= 4);
-        let posting = Posting {
-            credits,
-            requests: 0,
-            reads: 0,
-            ring_space: RingSpace { words: credits.words, used: 0, head: 0 },
-            queue: VecDeque::new(),
-            under_way: 0,
-            pieces: VecDeque::new(),
-            first: 0,
-            current: FencePoints::default(),
-            detached: FencePoints::default(),
-        };
-        Self { flights: Vec::new(), free: Vec::new(), posting }
+        let mut pipeline = Self::default();
+        pipeline.set_credits(credits);
+        pipeline
     }
 
     /// Sets the credits of a new connection. No piece may be in flight.
     pub(super) fn set_credits(&mut self, credits: Credits) {
-        assert!(self.posting.pieces.is_empty());
+        assert_eq!(self.posting.pieces.len(), 0);
+        assert!(credits.requests > 0 && credits.reads > 0 && credits.words >= 4);
         self.posting.credits = credits;
+        self.posting.pieces.ring = vec![Piece::default(); credits.requests.next_power_of_two()].into();
         self.posting.ring_space = RingSpace { words: credits.words, used: 0, head: 0 };
     }
 
     /// Queues a chain. Returns its number, which is unique until the chain is taken back.
+    #[inline]
     pub(super) fn push(&mut self, chain: RawChain) -> usize {
         let waits = !chain.ops().is_empty();
-        let (next, result) =
-            if waits { (Some(NextPiece { op: 0, words: 0 }), None) } else { (None, Some(Ok(()))) };
-        let flight = Flight {
-            chain,
-            next: Cell::new(next),
-            result,
-            looked_at: None,
+        let single_words = if let [op] = chain.ops() { op.words() as u32 } else { u32::MAX };
+        let number = self.free.pop().unwrap_or_else(|| self.new_slot());
+        let flight = &mut self.flights[number as usize];
+        flight.chain = Some(chain);
+        flight.single_words = single_words;
+        flight.looked_at = NEVER;
+        (flight.detached, flight.forgotten) = (false, false);
+        if waits {
+            flight.next = Cell::new(Some(FIRST));
+            let queue = &mut self.posting.queue;
+            if queue.len == 0 {
+                queue.first = number;
+            } else {
+                self.flights[queue.last as usize].after = number;
+            }
+            queue.last = number;
+            queue.len += 1;
+        } else {
+            flight.result = Some(Ok(()));
+        }
+        number as usize
+    }
+
+    #[cold]
+    fn new_slot(&mut self) -> u32 {
+        self.flights.push(Flight {
+            chain: None,
+            next: Cell::new(None),
+            result: None,
+            after: 0,
+            single_words: u32::MAX,
+            looked_at: NEVER,
             detached: false,
             forgotten: false,
-        };
-        let number = self.free.pop().unwrap_or(self.flights.len());
-        if number == self.flights.len() {
-            self.flights.push(None);
-        }
-        self.flights[number] = Some(flight);
-        if waits {
-            self.posting.queue.push_back(number);
-        }
-        number
+        });
+        u32::try_from(self.flights.len() - 1).expect("a thread has less chains in flight")
     }
 
     fn flight(&mut self, number: usize) -> &mut Flight {
-        self.flights[number].as_mut().expect("a chain is polled until it is taken back")
+        &mut self.flights[number]
     }
 
-    /// Returns a chain if it is done.
-    pub(super) fn take(&mut self, number: usize) -> Option<(RawChain, Result<()>)> {
-        self.flight(number).result.as_ref()?;
-        let Some(Flight { chain, result: Some(result), .. }) = self.flights[number].take() else {
-            unreachable!("it is done");
+    /// Returns whether a chain is done.
+    #[inline]
+    pub(super) fn is_done(&self, number: usize) -> bool {
+        self.flights[number].result.is_some()
+    }
+
+    /// Takes back a chain that is done.
+    #[inline]
+    pub(super) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
+        let flight = &mut self.flights[number];
+        let (Some(chain), Some(result)) = (flight.chain.take(), flight.result.take()) else {
+            unreachable!("it is done, and is taken back once")
         };
-        self.free.push(number);
-        Some((chain, result))
+        self.free.push(number as u32);
+        (chain, result)
     }
 
     /// Frees a chain when it is done.
@@ -234,24 +299,23 @@ impl Pipeline {
         let flight = self.flight(number);
         flight.forgotten = true;
         if flight.result.is_some() {
-            self.flights[number] = None;
-            self.free.push(number);
+            drop(self.take(number));
         }
     }
 
-    fn finish(&mut self, number: usize, result: Result<()>) {
-        let flight = self.flight(number);
+    #[inline]
+    fn finish(&mut self, number: u32, result: Result<()>) {
+        let flight = &mut self.flights[number as usize];
         flight.next.set(None);
         flight.result = Some(result);
         if flight.forgotten {
-            self.flights[number] = None;
-            self.free.push(number);
+            drop(self.take(number as usize));
         }
     }
 
     /// Returns whether a chain is polled for the first time in this round. A second poll shows that its thread has no other work.
     pub(super) fn is_fresh(&mut self, number: usize, round: u64) -> bool {
-        self.flight(number).looked_at.replace(round) != Some(round)
+        std::mem::replace(&mut self.flight(number).looked_at, round) != round
     }
 
     /// Returns whether a chain waits to be posted.
@@ -262,23 +326,24 @@ impl Pipeline {
     /// Detaches a chain: later chains must not overtake it.
     pub(super) fn detach(&mut self, number: usize) {
         self.flight(number).detached = true;
-        let Posting { first, pieces, detached, .. } = &mut self.posting;
-        for (position, piece) in (*first..).zip(&*pieces) {
-            if piece.flight == number && piece.reads {
-                let flight = self.flights[number].as_ref().expect("it has a piece in flight");
-                note_fence_point(detached, &flight.chain.ops()[piece.op], position);
+        let Posting { pieces, detached, .. } = &mut self.posting;
+        for position in pieces.first..pieces.next {
+            let Some(piece) = pieces.get(position) else { continue };
+            if piece.flight as usize == number && piece.reads {
+                let op = self.flights[number].op(piece.op).expect("it has a piece in flight");
+                detached.note(Kind::of(op), position);
             }
         }
     }
 
     /// Returns whether chains are queued.
     pub(super) fn has_queued(&self) -> bool {
-        !self.posting.queue.is_empty()
+        self.posting.queue.len > 0
     }
 
     /// Returns whether at least as many chains are queued as are under way, so that half of a thread's concurrent chains share a doorbell.
     pub(super) fn has_many_queued(&self) -> bool {
-        self.posting.queue.len() >= self.posting.under_way.max(1)
+        self.posting.queue.len >= self.posting.under_way.max(1)
     }
 
     /// Returns the number of chains under way.
@@ -298,32 +363,31 @@ impl Pipeline {
         format!(
             "{} requests posted in all, {} of them in flight; {} chains under way, {} wait to be posted; credits in use: {} of {requests} \
              requests, {} of {reads} READs and atomics, {} of {words} words",
-            posting.first + posting.pieces.len() as u64,
+            posting.pieces.next,
             posting.pieces.len(),
             posting.under_way,
-            posting.queue.len(),
-            posting.requests,
+            posting.queue.len,
+            posting.pieces.len(),
             posting.reads,
             posting.ring_space.used
         )
     }
 
     /// Completes all pieces up to this position, and copies their results to their chains. Returns how many chains are done.
+    #[inline]
     pub(super) fn complete(&mut self, position: u64, ring: &impl Ring) -> usize {
         let mut chains = 0;
-        while self.posting.first <= position
+        while self.posting.pieces.first <= position
             && let Some(piece) = self.posting.pop_piece()
         {
-            let flight = self.flights[piece.flight].as_mut().expect("it has a piece in flight");
-            let (ops, words) = flight.chain.parts();
-            match &ops[piece.op] {
-                Op::Read { slot, .. } => {
-                    ring.read(piece.ring, &mut words[slot.start() + piece.first..][..piece.words]);
-                }
-                Op::CompareExchange { slot, .. } | Op::FetchAdd { slot, .. } => {
-                    ring.read(piece.ring, &mut words[*slot as usize..][..1]);
-                }
-                Op::Write { .. } => {}
+            if piece.answer_words > 0
+                && let Some(chain) = &mut self.flights[piece.flight as usize].chain
+            {
+                let (_, words) = chain.parts();
+                ring.read(
+                    piece.ring as usize,
+                    &mut words[piece.answer as usize..][..piece.answer_words as usize],
+                );
             }
             if piece.last {
                 self.posting.under_way -= 1;
@@ -336,28 +400,28 @@ impl Pipeline {
 
     /// Returns the operation and address of the piece at a position.
     pub(super) fn describe(&self, position: u64) -> Option<(&'static str, Address)> {
-        let piece = self.posting.pieces.get(position.checked_sub(self.posting.first)? as usize)?;
-        let op = &self.flights[piece.flight].as_ref()?.chain.ops()[piece.op];
-        Some((op.name(), op.at().add((piece.first * 8) as u64)))
+        let piece = self.posting.pieces.get(position)?;
+        let op = self.flights[piece.flight as usize].op(piece.op)?;
+        Some((op.name(), op.at().add(u64::from(piece.first) * 8)))
     }
 
     /// Fails all chains after the loss of the connection, each with an error for its next operation. Returns their number.
     pub(super) fn fail(&mut self, mut error: impl FnMut(&'static str, Address) -> Error) -> usize {
         let mut failed = 0;
-        while let Some(piece) = self.posting.pop_piece() {
+        loop {
+            let (number, op) = if let Some(piece) = self.posting.pop_piece() {
+                (piece.flight, Some(piece.op))
+            } else if self.posting.queue.len > 0 {
+                let number = self.posting.queue.first;
+                let flight = &self.flights[number as usize];
+                self.posting.queue.pop(flight.after);
+                (number, flight.next.get().map(|next| next.op))
+            } else {
+                break;
+            };
+            let flight = &self.flights[number as usize];
             // A chain of several pieces fails with the first, and may have been forgotten.
-            if let Some(Flight { chain, result: None, .. }) = &self.flights[piece.flight] {
-                let op = &chain.ops()[piece.op];
-                let error = error(op.name(), op.at());
-                self.finish(piece.flight, Err(error));
-                failed += 1;
-            }
-        }
-        while let Some(number) = self.posting.queue.pop_front() {
-            if let Some(Flight { chain, next, result: None, .. }) = &self.flights[number]
-                && let Some(NextPiece { op, .. }) = next.get()
-            {
-                let op = &chain.ops()[op];
+            if let (None, Some(op)) = (&flight.result, op.and_then(|op| flight.op(op))) {
                 let error = error(op.name(), op.at());
                 self.finish(number, Err(error));
                 failed += 1;
@@ -369,38 +433,118 @@ impl Pipeline {
     }
 }
 
+impl Flight {
+    /// Returns an operation of its chain, if it has one.
+    fn op(&self, index: u32) -> Option<&Op> {
+        self.chain.as_ref()?.ops().get(index as usize)
+    }
+}
+
 impl Posting {
     /// Removes the oldest piece, and frees its credits.
+    #[inline]
     fn pop_piece(&mut self) -> Option<Piece> {
-        let piece = self.pieces.pop_front()?;
-        self.first += 1;
-        self.requests -= 1;
+        let piece = self.pieces.pop()?;
         self.reads -= usize::from(piece.reads);
-        self.ring_space.used -= piece.ring_words;
+        self.ring_space.used -= piece.ring_words as usize;
         Some(piece)
     }
 }
 
-impl RingSpace {
-    /// Returns the index of `words` contiguous free words, and the number of words that they occupy with those skipped at the ring's end.
-    fn find(&self, words: usize) -> Option<(usize, usize)> {
-        if words == 0 {
-            return Some((0, 0));
+impl Pieces {
+    #[inline]
+    fn len(&self) -> usize {
+        (self.next - self.first) as usize
+    }
+
+    /// Returns the index of a position in the ring.
+    #[inline]
+    fn index(&self, position: u64) -> usize {
+        position as usize & (self.ring.len() - 1)
+    }
+
+    /// Returns the piece at a position, if it is in flight.
+    fn get(&self, position: u64) -> Option<&Piece> {
+        (self.first..self.next).contains(&position).then(|| &self.ring[self.index(position)])
+    }
+
+    /// Adds a piece. There must be a credit for its request.
+    #[inline]
+    fn push(&mut self, piece: Piece) {
+        let index = self.index(self.next);
+        self.ring[index] = piece;
+        self.next += 1;
+    }
+
+    /// Removes the oldest piece.
+    #[inline]
+    fn pop(&mut self) -> Option<Piece> {
+        if self.first == self.next {
+            return None;
         }
-        let to_end = self.words - self.head;
-        let (at, taken) = if words <= to_end { (self.head, words) } else { (0, to_end + words) };
-        (self.used + taken <= self.words).then_some((at, taken))
+        let piece = self.ring[self.index(self.first)];
+        self.first += 1;
+        Some(piece)
     }
 }
 
-/// Records the position of a READ or an atomic.
-fn note_fence_point(fence_point: &mut FencePoints, op: &Op, position: u64) {
-    match op {
-        Op::Read { .. } => fence_point.reads = fence_point.reads.max(position + 1),
-        Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
-            fence_point.atomics = fence_point.atomics.max(position + 1);
+impl Queue {
+    /// Removes the first flight, which `after` follows if there is another.
+    #[inline]
+    fn pop(&mut self, after: u32) {
+        self.first = after;
+        self.len -= 1;
+    }
+}
+
+impl RingSpace {
+    /// Takes `words` contiguous words if they are free. Returns the index of the first, and the number of words that they occupy with those
+    /// skipped at the ring's end.
+    #[inline]
+    fn take(&mut self, words: usize) -> Option<(usize, usize)> {
+        let to_end = self.words - self.head;
+        let (at, taken) = if words <= to_end { (self.head, words) } else { (0, to_end + words) };
+        if self.used + taken > self.words {
+            return None;
         }
-        Op::Write { replaces: false, .. } => {}
+        self.used += taken;
+        let head = at + words;
+        self.head = if head == self.words { 0 } else { head };
+        Some((at, taken))
+    }
+}
+
+impl Kind {
+    #[inline]
+    fn of(op: &Op) -> Self {
+        match op {
+            Op::Read { .. } => Self::Read,
+            Op::Write { replaces: false, .. } => Self::Write,
+            Op::Write { replaces: true, .. } | Op::CompareExchange { .. } => Self::CompareExchange,
+            Op::FetchAdd { .. } => Self::FetchAdd,
+        }
+    }
+}
+
+impl FencePoints {
+    /// Records the position of a READ or an atomic.
+    #[inline]
+    fn note(&mut self, kind: Kind, position: u64) {
+        match kind {
+            Kind::Read => self.reads = self.reads.max(position + 1),
+            Kind::CompareExchange | Kind::FetchAdd => self.atomics = self.atomics.max(position + 1),
+            Kind::Write => {}
+        }
+    }
+
+    /// Returns whether a piece needs a fence, if the oldest one in flight has the position `first`.
+    #[inline]
+    fn fence(&self, kind: Kind, first: u64) -> bool {
+        match kind {
+            Kind::Read => false,
+            Kind::CompareExchange | Kind::FetchAdd => self.reads > first,
+            Kind::Write => self.reads.max(self.atomics) > first,
+        }
     }
 }
 

@@ -152,12 +152,15 @@ impl Outcome {
             status::IBV_WC_SUCCESS => Self::Done,
             status::IBV_WC_WR_FLUSH_ERR => Self::Flushed,
             status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR => Self::NoAnswer,
-            other => {
-                // SAFETY: for any number, the library returns a constant string of its own, and it is not unloaded.
-                let name = unsafe { CStr::from_ptr(sys::ibv_wc_status_str(other)) };
-                Self::Failed(name.to_str().unwrap_or("unknown status"))
-            }
+            other => Self::failed(other),
         }
+    }
+
+    #[cold]
+    fn failed(status: status::Type) -> Self {
+        // SAFETY: for any number, the library returns a constant string of its own, and it is not unloaded.
+        let name = unsafe { CStr::from_ptr(sys::ibv_wc_status_str(status)) };
+        Self::Failed(name.to_str().unwrap_or("unknown status"))
     }
 }
 

@@ -1,9 +1,13 @@
 //! Lanes on a fake wire to a vector, with failures that real devices show only when they break.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
+use super::super::config::Sharing;
+use super::super::lanes::{self, Lanes, Pool};
 use super::super::pipeline::Verb;
 use super::*;
 
@@ -223,29 +227,27 @@ fn adding(index: u64) -> RawChain {
 }
 
 /// Waits like a thread without other work.
-fn wait(lane: &Lane<ToDevice>, number: usize) -> (RawChain, Result<()>) {
-    loop {
-        if let Some(done) = lane.poll(number) {
-            return done;
-        }
+fn wait(lane: &mut Lane<ToDevice>, number: usize) -> (RawChain, Result<()>) {
+    while !lane.is_done(number) {
         lane.poll_round(4);
     }
+    lane.take(number)
 }
 
 #[test]
 fn chains_of_a_threads_tasks_share_one_doorbell() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     let numbers: Vec<usize> = (1..=8).map(|index| lane.push(adding(index))).collect();
-    assert!(numbers.iter().all(|number| lane.poll(*number).is_none()), "it waits for the round's end");
+    assert!(numbers.iter().all(|number| !lane.is_done(*number)), "it waits for the round's end");
     lane.poll_round(1);
     assert_eq!(lane.doorbells(), 1);
-    assert!(numbers.iter().all(|number| wait(&lane, *number).1.is_ok()));
+    assert!(numbers.iter().all(|number| wait(&mut lane, *number).1.is_ok()));
     assert_eq!(device.far.lock().unwrap()[1..=8], [2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
 #[test]
 fn queued_chains_are_posted_when_their_thread_ends() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     for index in 1..=4 {
         lane.push(adding(index));
@@ -254,7 +256,8 @@ fn queued_chains_are_posted_when_their_thread_ends() {
     lane.push(adding(5));
     lane.poll_round(1);
     assert_eq!(lane.doorbells(), 1, "one of five waits for the others");
-    assert!(lane.describe().contains("4 chains under way, 1 wait to be posted"), "{}", lane.describe());
+    let described = lane.describe();
+    assert!(described.contains("4 chains under way, 1 wait to be posted"), "{described}");
     lane.post_all();
     assert_eq!(lane.doorbells(), 2);
     *device.behavior.lock().unwrap() = DeviceBehavior::Works;
@@ -262,18 +265,19 @@ fn queued_chains_are_posted_when_their_thread_ends() {
     assert_eq!(device.far.lock().unwrap()[1..=5], [2, 3, 4, 5, 6]);
 }
 
-/// A polling thread holds the lane's lock nearly all the time, also while a report is made.
+/// The polling thread answers between two polls.
 #[test]
 fn a_report_of_a_stall_describes_requests_in_flight_while_a_thread_polls() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     lane.push(adding(1));
     lane.poll_round(1);
+    let inquiry = Arc::clone(lane.inquiry());
     thread::scope(|scope| {
         let looks = scope.spawn(|| lane.poll_round(u32::MAX));
         let mut reports = 0;
         while !looks.is_finished() && reports < 5 {
-            let report = lane.describe();
+            let report = inquiry.ask();
             assert!(report.contains("1 chains under way") || looks.is_finished(), "{report}");
             reports += 1;
         }
@@ -284,20 +288,20 @@ fn a_report_of_a_stall_describes_requests_in_flight_while_a_thread_polls() {
 
 #[test]
 fn polling_alone_posts_and_completes_a_chain() {
-    let (_, lane) = lane();
+    let (_, mut lane) = lane();
     let number = lane.push(adding(1));
-    assert!((0..3).any(|_| lane.poll(number).is_some()));
+    assert!((0..3).any(|_| lane.is_done(number)));
 }
 
 #[test]
 fn requests_beyond_the_credits_are_posted_in_turn() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     let mut chain = RawChain::default();
     let slots: Vec<_> = (0..100).map(|_| chain.fetch_add(at(5), 1)).collect();
     let all = chain.read(at(0), 100);
     chain.write(at(0), &[9; 100]);
     let number = lane.push(chain);
-    let (chain, result) = wait(&lane, number);
+    let (chain, result) = wait(&mut lane, number);
     result.unwrap();
     assert!((5..).zip(&slots).all(|(value, slot)| chain.word(slot) == value));
     assert_eq!(chain.words(&all)[5], 105);
@@ -306,11 +310,11 @@ fn requests_beyond_the_credits_are_posted_in_turn() {
 
 #[test]
 fn requests_without_completions_fail_after_the_timeout() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Silent;
     let began = Instant::now();
     let numbers = [lane.push(adding(1)), lane.push(adding(2))];
-    let errors = numbers.map(|number| wait(&lane, number).1.unwrap_err());
+    let errors = numbers.map(|number| wait(&mut lane, number).1.unwrap_err());
     assert!(began.elapsed() >= TIMEOUT && began.elapsed() < 20 * TIMEOUT);
     assert_eq!(device.wires.load(Ordering::Relaxed), 0, "no wire remains");
     for (index, error) in (1..).zip(errors) {
@@ -322,20 +326,20 @@ fn requests_without_completions_fail_after_the_timeout() {
 
 #[test]
 fn an_ended_connection_ends_the_wait_immediately() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     let number = lane.push(adding(1));
-    assert!(matches!(wait(&lane, number).1, Err(Error::NodeUnreachable(_))));
+    assert!(matches!(wait(&mut lane, number).1, Err(Error::NodeUnreachable(_))));
 }
 
 #[test]
 fn an_evicted_process_gets_the_error_immediately_and_always() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     *device.evicts.lock().unwrap() = true;
     *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     for _ in 0..3 {
         let number = lane.push(adding(1));
-        let Err(Error::Evicted(evicted)) = wait(&lane, number).1 else { panic!("it was evicted") };
+        let Err(Error::Evicted(evicted)) = wait(&mut lane, number).1 else { panic!("it was evicted") };
         assert_eq!(evicted.process, 7);
     }
     assert_eq!(device.attempts.load(Ordering::Relaxed), 2, "no further attempt to connect");
@@ -344,25 +348,25 @@ fn an_evicted_process_gets_the_error_immediately_and_always() {
 
 #[test]
 fn a_connection_that_the_other_side_has_closed_is_made_again_immediately() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
     let number = lane.push(adding(1));
-    assert!(wait(&lane, number).1.is_err());
+    assert!(wait(&mut lane, number).1.is_err());
     *device.behavior.lock().unwrap() = DeviceBehavior::Works;
     let number = lane.push(adding(1));
-    wait(&lane, number).1.unwrap();
+    wait(&mut lane, number).1.unwrap();
     assert_eq!(device.attempts.load(Ordering::Relaxed), 2);
 }
 
 #[test]
 fn errors_name_the_operation_that_the_device_refused() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     let before = lane.push(adding(1));
     lane.poll_round(1);
-    wait(&lane, before).1.unwrap();
+    wait(&mut lane, before).1.unwrap();
     *device.behavior.lock().unwrap() = DeviceBehavior::Fails(Outcome::Failed("remote access error"));
     let numbers = [lane.push(adding(2)), lane.push(adding(3))];
-    let errors = numbers.map(|number| wait(&lane, number).1.unwrap_err().to_string());
+    let errors = numbers.map(|number| wait(&mut lane, number).1.unwrap_err().to_string());
     assert_eq!(errors[0], "FAA of 3:0x10 failed on memory node 1: remote access error");
     let second = "FAA of 3:0x18 failed on memory node 1: the connection failed with FAA of 3:0x10: remote access error";
     assert_eq!(errors[1], second);
@@ -371,18 +375,18 @@ fn errors_name_the_operation_that_the_device_refused() {
 
 #[test]
 fn a_lost_connection_is_made_again_but_not_for_every_chain() {
-    let (device, lane) = lane();
+    let (device, mut lane) = lane();
     *device.behavior.lock().unwrap() = DeviceBehavior::Fails(Outcome::NoAnswer);
     let number = lane.push(adding(1));
-    assert!(matches!(wait(&lane, number).1, Err(Error::NodeUnreachable(_))));
+    assert!(matches!(wait(&mut lane, number).1, Err(Error::NodeUnreachable(_))));
     *device.behavior.lock().unwrap() = DeviceBehavior::Works;
     let number = lane.push(adding(1));
-    assert!(wait(&lane, number).1.is_err(), "too soon");
+    assert!(wait(&mut lane, number).1.is_err(), "too soon");
     assert_eq!(device.attempts.load(Ordering::Relaxed), 1);
     *device.can_connect.lock().unwrap() = false;
-    let next = || {
+    let mut next = || {
         let number = lane.push(adding(1));
-        wait(&lane, number).1
+        wait(&mut lane, number).1
     };
     let mut failed = 0;
     while device.attempts.load(Ordering::Relaxed) < 2 {
@@ -397,17 +401,110 @@ fn a_lost_connection_is_made_again_but_not_for_every_chain() {
 }
 
 #[test]
+fn a_lane_that_nobody_polls_does_not_hold_up_a_report() {
+    let (_, mut lane) = lane();
+    lane.push(adding(1));
+    assert_eq!(lane.inquiry().ask(), "no thread polls the lane to memory node 1, which may be reconnecting");
+    lane.poll_round(0);
+    let answer = lane.inquiry().answer_that_came();
+    assert!(answer.is_some_and(|answer| answer.contains("1 wait to be posted")), "the next round answers");
+}
+
+#[test]
+fn a_lane_that_was_never_connected_connects_at_its_first_chain() {
+    let (device, _) = lane();
+    let mut lane = Lane::unconnected(ToDevice(Arc::clone(&device)));
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 1, "the other lane's");
+    let number = lane.push(adding(1));
+    wait(&mut lane, number).1.unwrap();
+    assert_eq!((device.attempts.load(Ordering::Relaxed), device.far.lock().unwrap()[1]), (2, 2));
+    *device.can_connect.lock().unwrap() = false;
+    let mut lane = Lane::unconnected(ToDevice(Arc::clone(&device)));
+    let number = lane.push(adding(1));
+    assert!(matches!(wait(&mut lane, number).1, Err(Error::NodeUnreachable(_))));
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 3);
+}
+
+/// A set of one lane that several threads share, or that one has for itself.
+fn sets() -> (Arc<Device>, [Lanes<ToDevice>; 2]) {
+    let (device, own) = lane();
+    let other = Lane::new(ToDevice(Arc::clone(&device))).unwrap();
+    (device, [Lanes::Own(RefCell::new(vec![own])), Lanes::Shared(lanes::shared(vec![other]))])
+}
+
+#[test]
+fn own_and_shared_lanes_execute_and_fail_alike() {
+    let (device, sets) = sets();
+    for (index, set) in (1..).zip(&sets) {
+        let execute = || {
+            // Each operation uses the lane anew, as endpoints do.
+            let number = set.lane(0).push(adding(index));
+            while !set.lane(0).is_done(number) {
+                set.lane(0).poll_round(4);
+            }
+            set.lane(0).take(number).1
+        };
+        *device.behavior.lock().unwrap() = DeviceBehavior::Works;
+        for _ in 0..100 {
+            execute().unwrap();
+        }
+        assert_eq!(device.far.lock().unwrap()[index as usize], index + 100);
+        for behavior in [DeviceBehavior::Silent, DeviceBehavior::Fails(Outcome::NoAnswer)] {
+            *device.behavior.lock().unwrap() = behavior;
+            assert!(matches!(execute(), Err(Error::NodeUnreachable(_))), "and then without a connection");
+        }
+    }
+    assert_eq!(device.wires.load(Ordering::Relaxed), 0, "no wire remains");
+}
+
+#[test]
+fn a_set_of_lanes_belongs_to_one_thread_at_a_time_and_is_used_again() {
+    let (device, _) = lane();
+    let open = || vec![Lane::unconnected(ToDevice(Arc::clone(&device)))];
+    let (sharing, mut pool) = (Sharing::OneToOne, Pool::default());
+    let mut sets = 0;
+    let mut run = |pool: &mut Pool<ToDevice>| {
+        while pool.lacks(sharing, 2) {
+            sets += 1;
+            pool.add(sharing, open());
+        }
+        sets
+    };
+    assert_eq!(run(&mut pool), 2);
+    // A second run begins before the first has taken its sets.
+    assert_eq!(run(&mut pool), 2);
+    let made = Cell::new(0);
+    let unconnected = || {
+        made.set(made.get() + 1);
+        open()
+    };
+    let mut taken = Vec::new();
+    for thread in [0, 1, 0, 1] {
+        let Lanes::Own(set) = pool.take(sharing, thread, 0, unconnected) else { panic!("it is shared") };
+        taken.push(set.into_inner());
+    }
+    assert_eq!(made.get(), 2, "four threads, two sets that were prepared");
+    for set in taken {
+        pool.give_back(set);
+    }
+    assert_eq!(run(&mut pool), 2, "the next run opens none");
+}
+
+#[test]
 fn threads_that_share_a_lane_get_their_own_results() {
     let (device, lane) = lane();
-    std::thread::scope(|scope| {
+    let lane = &Mutex::new(lane);
+    thread::scope(|scope| {
         for index in 1..=4 {
-            let lane = &lane;
             scope.spawn(move || {
                 for count in 0..500 {
                     let mut chain = RawChain::default();
                     let slot = chain.fetch_add(at(index), 1);
-                    let number = lane.push(chain);
-                    let (chain, result) = wait(lane, number);
+                    let number = lane.lock().unwrap().push(chain);
+                    while !lane.lock().unwrap().is_done(number) {
+                        lane.lock().unwrap().poll_round(4);
+                    }
+                    let (chain, result) = lane.lock().unwrap().take(number);
                     result.unwrap();
                     assert_eq!(chain.word(&slot), index + count);
                 }

@@ -4,15 +4,14 @@
 //! must be able to exist at a time. Therefore the state that posting changes ([`Posting`]) is separate from the chains, except for one cell of each:
 //! [`Requests`] borrows the former mutably and the chains immutably.
 
-use super::{
-    FencePoints, Flight, NextPiece, Piece, Pipeline, Posting, Request, Ring, Verb, note_fence_point,
-};
+use super::{FIRST, FencePoints, Flight, Kind, NextPiece, Piece, Pipeline, Posting, Request, Ring, Verb};
 use crate::chain::Op;
+use farfield_words::WORD_BYTES;
 
 /// The requests that can be posted now. They borrow their inline words from the chains. So any number of them can exist at a time, and until the last
 /// is dropped no chain is changed, completed or returned.
 pub(in crate::verbs) struct Requests<'a> {
-    flights: &'a [Option<Flight>],
+    flights: &'a [Flight],
     posting: &'a mut Posting,
 }
 
@@ -25,77 +24,90 @@ impl Pipeline {
 
 impl<'a> Requests<'a> {
     /// Takes the next queued request if credits allow, and copies its payload into the ring unless it is inline.
+    #[inline]
     pub(in crate::verbs) fn next(&mut self, ring: &impl Ring) -> Option<Request<'a>> {
-        let Self { flights, posting } = self;
-        let flights: &'a [Option<Flight>] = flights;
-        let number = *posting.queue.front()?;
-        let flight = flights[number].as_ref().expect("a queued chain is in the pipeline");
-        let NextPiece { op: index, words: first } =
-            flight.next.get().expect("a queued chain has a piece to post");
-        let op = &flight.chain.ops()[index];
-        let reads = has_answer(op);
-        // A quarter of the ring, so that other pieces fit beside a long one.
-        let most = posting.credits.words / 4;
-        let words = (op.words() - first).min(most);
-        let inline = !reads && words <= posting.credits.inline_words;
-        let ring_words = if inline { 0 } else { words };
-        if posting.requests == posting.credits.requests || reads && posting.reads == posting.credits.reads {
+        let posting = &*self.posting;
+        if posting.queue.len == 0 {
             return None;
         }
-        let (ring_at, ring_words) = posting.ring_space.find(ring_words)?;
-        let end_of_op = first + words == op.words();
-        let starts = index == 0 && first == 0;
-        let last = end_of_op && index + 1 == flight.chain.ops().len();
-        let position = posting.first + posting.pieces.len() as u64;
-        let fence_point = |fence_point: &FencePoints| match op {
-            Op::Read { .. } => 0,
-            Op::Write { replaces: false, .. } => fence_point.reads.max(fence_point.atomics),
-            Op::Write { replaces: true, .. } | Op::CompareExchange { .. } | Op::FetchAdd { .. } => {
-                fence_point.reads
-            }
-        };
-        let fence = fence_point(&posting.current).max(fence_point(&posting.detached)) > posting.first;
-        note_fence_point(
-            if flight.detached { &mut posting.detached } else { &mut posting.current },
-            op,
-            position,
-        );
-        posting.under_way += usize::from(starts);
-        posting.requests += 1;
-        posting.reads += usize::from(reads);
-        if ring_words > 0 {
-            posting.ring_space.used += ring_words;
-            let head = ring_at + words;
-            posting.ring_space.head = if head == posting.ring_space.words { 0 } else { head };
+        let number = posting.queue.first;
+        let flight = &self.flights[number as usize];
+        if flight.single_words as usize <= posting.credits.most_words() && !flight.detached {
+            self.next_piece::<true>(number, ring)
+        } else {
+            self.next_of_several(number, ring)
         }
-        posting.pieces.push_back(Piece {
-            flight: number,
-            op: index,
-            ring: ring_at,
-            words,
-            first,
-            ring_words,
-            reads,
-            last,
-        });
+    }
+
+    #[inline(never)]
+    fn next_of_several(&mut self, number: u32, ring: &impl Ring) -> Option<Request<'a>> {
+        self.next_piece::<false>(number, ring)
+    }
+
+    /// The next piece of a chain. If it `IS_WHOLE`, it is the only one of a chain that is not detached: so most of what follows is constant.
+    #[allow(clippy::inline_always)] // else the compiler shares one copy, which spills its variables at every piece
+    #[inline(always)]
+    fn next_piece<const IS_WHOLE: bool>(&mut self, number: u32, ring: &impl Ring) -> Option<Request<'a>> {
+        let posting = &mut *self.posting;
+        let flights: &'a [Flight] = self.flights;
+        let flight = &flights[number as usize];
+        let (Some(chain), Some(next)) = (&flight.chain, flight.next.get()) else {
+            unreachable!("a queued chain has a piece to post")
+        };
+        let next = if IS_WHOLE { FIRST } else { next };
+        let (index, first) = (next.op as usize, next.words as usize);
+        // One match, since each costs as much as several of the steps below. The operands of a CAS or FAA, and whether the chain receives the answer:
+        let (kind, at, op_words, slot, operands, has_result) = match &chain.ops()[index] {
+            Op::Read { at, slot, .. } => (Kind::Read, *at, slot.words(), slot.start(), (0, 0), true),
+            Op::Write { at, slot, replaces: false } => {
+                (Kind::Write, *at, slot.words(), slot.start(), (0, 0), false)
+            }
+            Op::Write { at, slot, replaces: true } => {
+                // The replaced word precedes the new one.
+                let both = chain.written(slot.start() - 1..slot.start() + 1);
+                (Kind::CompareExchange, *at, 1, 0, (both[0], both[1]), false)
+            }
+            Op::CompareExchange { at, expected, new, slot } => {
+                (Kind::CompareExchange, *at, 1, *slot as usize, (*expected, *new), true)
+            }
+            Op::FetchAdd { at, addend, slot } => (Kind::FetchAdd, *at, 1, *slot as usize, (*addend, 0), true),
+        };
+        let reads = kind != Kind::Write;
+        let words = if IS_WHOLE { op_words } else { (op_words - first).min(posting.credits.most_words()) };
+        let inline = !reads && words <= posting.credits.inline_words;
+        if posting.pieces.len() == posting.credits.requests || reads && posting.reads == posting.credits.reads
+        {
+            return None;
+        }
+        let (ring_at, ring_words) = if inline { (0, 0) } else { posting.ring_space.take(words)? };
+        let end_of_op = IS_WHOLE || first + words == op_words;
+        let starts = index == 0 && first == 0;
+        let last = IS_WHOLE || end_of_op && index + 1 == chain.ops().len();
+        let (oldest, position) = (posting.pieces.first, posting.pieces.next);
+        let fence = posting.detached.fence(kind, oldest) || !starts && posting.current.fence(kind, oldest);
+        if !IS_WHOLE && flight.detached {
+            posting.detached.note(kind, position);
+        } else if !last {
+            posting.current.note(kind, position);
+        }
+        posting.under_way += usize::from(starts);
+        posting.reads += usize::from(reads);
         flight.next.set(if last {
-            posting.queue.pop_front();
-            posting.current = FencePoints::default();
+            posting.queue.pop(flight.after);
+            if !starts {
+                posting.current = FencePoints::default();
+            }
             None
         } else if end_of_op {
-            Some(NextPiece { op: index + 1, words: 0 })
+            Some(NextPiece { op: next.op + 1, words: 0 })
         } else {
-            Some(NextPiece { op: index, words: first + words })
+            Some(NextPiece { op: next.op, words: (first + words) as u32 })
         });
-        let verb = match op {
-            Op::Read { .. } => Verb::Read { ring: ring_at, words },
-            Op::Write { slot, replaces: true, .. } => {
-                let both = flight.chain.written(slot.start() - 1..slot.start() + 1);
-                Verb::CompareExchange { ring: ring_at, expected: both[0], new: both[1] }
-            }
-            Op::Write { slot, replaces: false, .. } => {
-                let start = slot.start() + first;
-                let from = flight.chain.written(start..start + words);
+        let start = slot + first;
+        let verb = match kind {
+            Kind::Read => Verb::Read { ring: ring_at, words },
+            Kind::Write => {
+                let from = chain.written(start..start + words);
                 if inline {
                     Verb::WriteInline(from)
                 } else {
@@ -103,18 +115,23 @@ impl<'a> Requests<'a> {
                     Verb::Write { ring: ring_at, words }
                 }
             }
-            Op::CompareExchange { expected, new, .. } => {
-                Verb::CompareExchange { ring: ring_at, expected: *expected, new: *new }
+            Kind::CompareExchange => {
+                Verb::CompareExchange { ring: ring_at, expected: operands.0, new: operands.1 }
             }
-            Op::FetchAdd { addend, .. } => Verb::FetchAdd { ring: ring_at, addend: *addend },
+            Kind::FetchAdd => Verb::FetchAdd { ring: ring_at, addend: operands.0 },
         };
-        let at = op.at().add((first * 8) as u64);
+        posting.pieces.push(Piece {
+            flight: number,
+            op: next.op,
+            first: next.words,
+            ring: ring_at as u32,
+            ring_words: ring_words as u32,
+            answer_words: if has_result { words as u32 } else { 0 },
+            answer: start as u32,
+            reads,
+            last,
+        });
+        let at = at.add((first * WORD_BYTES) as u64);
         Some(Request { verb, at, position, fence, signal: last })
     }
-}
-
-/// Returns whether an operation has an answer with words, so that it takes a credit for READs. A [replaced](RawChain::replace) word is replaced by a
-/// CAS.
-fn has_answer(op: &Op) -> bool {
-    !matches!(op, Op::Write { replaces: false, .. })
 }

@@ -1,6 +1,7 @@
 //! The pipeline on a fake device with a vector: results, their order, and the limits of credits.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
@@ -175,7 +176,7 @@ proptest! {
         }
         prop_assert_eq!(&device.far, &far);
         for (number, results) in expected {
-            let (chain, result) = pipeline.take(number).expect("all is done");
+            let (chain, result) = pipeline.take(number);
             result.unwrap();
             for (slot, words) in results {
                 prop_assert_eq!(chain.words(&slot), words);
@@ -259,10 +260,10 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
         error::NodeUnreachable { node: 0, timeout_us: 1, operation, address }.into()
     });
     assert_eq!(failed, 7);
-    assert!(pipeline.take(numbers[0]).unwrap().1.is_ok());
+    assert!(pipeline.take(numbers[0]).1.is_ok());
     for (index, number) in (1..8).zip(&numbers[1..]) {
         if index != 2 {
-            let (_, result) = pipeline.take(*number).unwrap();
+            let (_, result) = pipeline.take(*number);
             assert!(matches!(result, Err(Error::NodeUnreachable(error)) if error.address == at(index)));
         }
     }
@@ -275,7 +276,7 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
         device.post(&mut pipeline);
         device.execute(1, &mut pipeline);
     }
-    assert_eq!(pipeline.take(number).unwrap().0.words(&slot), &device.far[7..39]);
+    assert_eq!(pipeline.take(number).0.words(&slot), &device.far[7..39]);
 }
 
 #[test]
@@ -299,7 +300,7 @@ fn a_warm_pipeline_does_not_allocate() {
             }
         }
         pipeline.complete(u64::MAX, &ring);
-        chains.extend(numbers.drain(..).map(|number| pipeline.take(number).expect("all is done").0));
+        chains.extend(numbers.drain(..).map(|number| pipeline.take(number).0));
     };
     round();
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| round()));
@@ -326,7 +327,7 @@ fn a_word_that_is_replaced_is_replaced_by_a_cas() {
         Verb::CompareExchange { expected: 8, new: 0, .. }
     ));
     pipeline.complete(2, &ring);
-    let (chain, result) = pipeline.take(number).unwrap();
+    let (chain, result) = pipeline.take(number);
     assert!(result.is_ok());
     assert_eq!(chain.failed_exchanges(), 0, "the answer of a replacement is not counted");
 }

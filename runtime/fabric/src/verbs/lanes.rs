@@ -1,0 +1,132 @@
+//! The lanes of threads: of their own, or shared.
+//!
+//! A compute thread uses one lane to each memory node, together a *set*. With the policy one-to-one, a set is in the free list or belongs to one
+//! endpoint, by value, until the endpoint is dropped: no other thread can reach it. So it needs no lock. With the other policies the sets
+//! stay here, and threads use them under the lock of each lane.
+
+use std::cell::{RefCell, RefMut};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::config::Sharing;
+use super::lane::{Connect, Lane};
+use crate::stall::lock;
+
+/// One lane to each memory node.
+pub(super) type OwnSet<C> = Vec<Lane<C>>;
+/// The same, for several threads.
+pub(super) type SharedSet<C> = Arc<[Mutex<Lane<C>>]>;
+
+/// The lanes of one thread.
+pub(super) enum Lanes<C: Connect> {
+    Own(RefCell<OwnSet<C>>),
+    Shared(SharedSet<C>),
+}
+
+/// A lane in use by the calling thread.
+pub(super) enum Using<'a, C: Connect> {
+    Own(RefMut<'a, Lane<C>>),
+    Shared(MutexGuard<'a, Lane<C>>),
+}
+
+impl<C: Connect> Lanes<C> {
+    /// Returns the lane to a memory node.
+    #[inline]
+    pub(super) fn lane(&self, node: usize) -> Using<'_, C> {
+        match self {
+            Self::Own(set) => Using::Own(RefMut::map(set.borrow_mut(), |set| &mut set[node])),
+            Self::Shared(set) => Using::Shared(locked(&set[node])),
+        }
+    }
+
+    /// Returns the number of lanes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Own(set) => set.borrow().len(),
+            Self::Shared(set) => set.len(),
+        }
+    }
+}
+
+impl<C: Connect> Deref for Using<'_, C> {
+    type Target = Lane<C>;
+
+    #[inline]
+    fn deref(&self) -> &Lane<C> {
+        match self {
+            Self::Own(lane) => lane,
+            Self::Shared(lane) => lane,
+        }
+    }
+}
+
+impl<C: Connect> DerefMut for Using<'_, C> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Lane<C> {
+        match self {
+            Self::Own(lane) => lane,
+            Self::Shared(lane) => lane,
+        }
+    }
+}
+
+#[cold]
+fn locked<C: Connect>(lane: &Mutex<Lane<C>>) -> MutexGuard<'_, Lane<C>> {
+    // A panic under the lock is a bug; the state it leaves is no worse than a lost connection.
+    lock(lane, || "a thread that shares the lane, and posts on it or connects it anew".to_owned())
+}
+
+/// Makes a set for several threads.
+pub(super) fn shared<C: Connect>(set: OwnSet<C>) -> SharedSet<C> {
+    set.into_iter().map(Mutex::new).collect()
+}
+
+/// The lanes of a process's compute threads.
+pub(super) struct Pool<C: Connect> {
+    /// Sets of which a thread takes one for itself.
+    free: Vec<OwnSet<C>>,
+    /// Sets that threads share.
+    shared: Vec<SharedSet<C>>,
+}
+
+impl<C: Connect> Default for Pool<C> {
+    fn default() -> Self {
+        Self { free: Vec::new(), shared: Vec::new() }
+    }
+}
+
+impl<C: Connect> Pool<C> {
+    /// Returns whether a run of `threads` threads uses more sets than there are.
+    pub(super) fn lacks(&self, sharing: Sharing, threads: usize) -> bool {
+        self.free.len() + self.shared.len() < sharing.lanes(threads)
+    }
+
+    /// Adds a set.
+    pub(super) fn add(&mut self, sharing: Sharing, set: OwnSet<C>) {
+        match sharing {
+            Sharing::OneToOne => self.free.push(set),
+            _ => self.shared.push(shared(set)),
+        }
+    }
+
+    /// Returns the lanes of a thread, which is the `turn`th to ask. If runs that began together have taken more sets than each has prepared,
+    /// `unconnected` makes one.
+    pub(super) fn take(
+        &mut self,
+        sharing: Sharing,
+        thread: usize,
+        turn: u64,
+        unconnected: impl FnOnce() -> OwnSet<C>,
+    ) -> Lanes<C> {
+        match sharing {
+            Sharing::OneToOne => Lanes::Own(RefCell::new(self.free.pop().unwrap_or_else(unconnected))),
+            _ => Lanes::Shared(Arc::clone(&self.shared[sharing.lane(thread, turn, self.shared.len())])),
+        }
+    }
+
+    /// Takes a thread's own lanes back.
+    pub(super) fn give_back(&mut self, set: OwnSet<C>) {
+        self.free.push(set);
+    }
+}
