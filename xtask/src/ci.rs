@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::workspace::{self, output, read, root};
-use crate::{book, corrupt, crash, fuzz, package, rdma, soak, tidy};
+use crate::{book, corrupt, crash, fuzz, package, rdma, results, soak, tidy};
 
 /// Build folder of loom: its `cfg` changes every crate, and would evict the ordinary build.
 const LOOM_TARGET: &str = "target/loom";
@@ -59,7 +59,7 @@ pub(crate) fn run() -> Result<(), String> {
         let doc = [&doc[..], &["--package", "farfield-fabric", "--package", "farfield"]].concat();
         workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings"), ("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
-    step("RDMA", || rdma::run(&rdma::Options::all()))?;
+    step("RDMA", || rdma::run(&rdma::Options::all(), &results::recorded_figures()?))?;
     step("sets", sets)?;
     step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
     step("crash test", || crash::run(&crash::Options::short()))?;

@@ -87,7 +87,9 @@ fn main() -> ExitCode {
         Task::Results(options) => results::run(&options),
         Task::Instructions(options) => instructions::run(&options),
         Task::SimSoak(options) => soak::run(&options),
-        Task::RdmaTest(options) => rdma::run(&options),
+        Task::RdmaTest(options) => {
+            results::recorded_figures().and_then(|recorded| rdma::run(&options, &recorded))
+        }
         Task::CrashTest(options) => crash::run(&options),
         Task::Corrupt(options) => corrupt::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

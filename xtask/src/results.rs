@@ -220,7 +220,16 @@ pub(crate) fn check_tables() -> Result<Vec<String>, String> {
 
 /// The recorded counts of instructions.
 pub(crate) fn recorded_instructions() -> Result<Vec<(&'static str, f64)>, String> {
-    let (_, values) = recorded(TABLES[1], &read(&root().join(TABLES[1]))?)?;
+    recorded_values(TABLES[1])
+}
+
+/// The recorded values of the other figures.
+pub(crate) fn recorded_figures() -> Result<Vec<(&'static str, f64)>, String> {
+    recorded_values(BOOK)
+}
+
+fn recorded_values(path: &str) -> Result<Vec<(&'static str, f64)>, String> {
+    let (_, values) = recorded(path, &read(&root().join(path))?)?;
     Ok(values.iter().filter_map(|(figure, value)| Some((figure.name, value.as_f64()?))).collect())
 }
 

@@ -3,8 +3,12 @@
 //! `raw_verbs ADDRESS COUNT` connects an RDMA device to itself. It prints one JSON object, in microseconds: the medians of 8-byte
 //! READ, WRITE, CAS and FAA, which take turns, so that disturbances of the machine hit them alike; and the mean of `COUNT` READs in
 //! sequence.
+//!
+//! `raw_verbs ADDRESS COUNT --counted` measures nothing: it executes `COUNT` of each one by one, and then as many of each by sixteens, with one
+//! doorbell for sixteen. Callgrind counts between [`count_begins`] and [`count_ends`]; `counted_verbs` does the same with the library.
 
 use std::ffi::CString;
+use std::hint::black_box;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
 use std::process::ExitCode;
@@ -19,21 +23,40 @@ const RAI_PASSIVE: i32 = 1;
 /// For `rdma_set_option`: the time until a packet is sent again. With this value it never is; see the fabric.
 const NO_RESENDING: u8 = 24;
 
+/// The most work requests of a doorbell: as many as `counted_verbs` has tasks.
+const TASKS: usize = 16;
+
+/// A count begins after this call.
+#[inline(never)]
+fn count_begins() {
+    black_box("begins");
+}
+
+/// A count ends before this call.
+#[inline(never)]
+fn count_ends() {
+    black_box("ends");
+}
+
 /// The memory at one end: the word operated on, or the word that receives results.
 #[repr(C, align(64))]
 struct Word(u64);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, address, count] = arguments.as_slice() else {
-        eprintln!("usage: raw_verbs ADDRESS COUNT");
-        return ExitCode::from(2);
+    let (address, count, is_counted) = match arguments.as_slice() {
+        [_, address, count] => (address, count, false),
+        [_, address, count, option] if option == "--counted" => (address, count, true),
+        _ => {
+            eprintln!("usage: raw_verbs ADDRESS COUNT [--counted]");
+            return ExitCode::from(2);
+        }
     };
     let Ok(count) = count.parse::<usize>() else {
         eprintln!("error: COUNT is {count}, which is not a number");
         return ExitCode::from(2);
     };
-    match run(address, count.max(1)) {
+    match run(address, count.max(1), is_counted) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -47,21 +70,22 @@ fn check(result: i32) -> io::Result<()> {
 }
 
 #[allow(clippy::too_many_lines, clippy::cast_precision_loss)] // one sequence of calls, as in a tutorial
-fn run(address: &str, count: usize) -> io::Result<()> {
+fn run(address: &str, count: usize, is_counted: bool) -> io::Result<()> {
     // SAFETY:
     // - Objects of the library: each dereferenced pointer was returned by a call whose success `check` or the test for null has verified. None is
     //   ever destroyed or freed (the program ends soon), so all stay valid, on the accepting thread too. The two threads share only the
     //   listener's address: this thread does not use the listener after it has started the other, and takes the accepted connection when it
     //   has joined that thread.
     // - Structures that the library reads are locals that outlive the call; it keeps none. They consist of integers, raw pointers and unions of
-    //   these, for all of which zero is valid. Only `status` of a completion is read, which each completion has.
+    //   these, for all of which zero is valid. Only `status` of a completion is read, which each completion has. There are `TASKS` requests, and
+    //   no call of `operate` uses more.
     // - Memory that the device writes: both words are leaked, so they are never freed. They are as large as the registered regions. No
     //   reference to them is used after it was turned into the address that the device is given.
     unsafe {
         let mut attributes: sys::ibv_qp_init_attr = zeroed();
         attributes.cap = sys::ibv_qp_cap {
-            max_send_wr: 4,
-            max_recv_wr: 4,
+            max_send_wr: TASKS as u32,
+            max_recv_wr: 1,
             max_send_sge: 1,
             max_recv_sge: 1,
             max_inline_data: 0,
@@ -131,37 +155,61 @@ fn run(address: &str, count: usize) -> io::Result<()> {
             ("cas", opcode::IBV_WR_ATOMIC_CMP_AND_SWP, true),
             ("faa", opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, true),
         ];
-        let mut operate = |opcode, is_atomic| -> io::Result<()> {
-            let mut request: sys::ibv_send_wr = zeroed();
-            request.sg_list = &raw mut element;
-            request.num_sge = 1;
-            request.opcode = opcode;
-            request.send_flags = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
-            request.wr = if is_atomic {
-                sys::wr_t { atomic }
-            } else {
-                sys::wr_t { rdma: sys::rdma_t { remote_addr, rkey } }
-            };
-            let mut refused = null_mut();
-            check(sys::ibv_post_send((*id).qp, &raw mut request, &raw mut refused))?;
-            let mut completion = MaybeUninit::<sys::ibv_wc>::uninit();
-            while sys::ibv_poll_cq((*id).send_cq, 1, completion.as_mut_ptr()) == 0 {
-                std::hint::spin_loop();
+        let mut requests: [sys::ibv_send_wr; TASKS] = zeroed();
+        let mut operate = |opcode, is_atomic, many: usize| -> io::Result<()> {
+            let first = requests.as_mut_ptr();
+            for index in 0..many {
+                let request = first.add(index);
+                (*request).next = if index + 1 < many { first.add(index + 1) } else { null_mut() };
+                (*request).sg_list = &raw mut element;
+                (*request).num_sge = 1;
+                (*request).opcode = opcode;
+                (*request).send_flags = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
+                if is_atomic {
+                    (*request).wr.atomic = atomic;
+                } else {
+                    (*request).wr.rdma = sys::rdma_t { remote_addr, rkey };
+                }
             }
-            let failed = completion.assume_init_ref().status != sys::ibv_wc_status::IBV_WC_SUCCESS;
-            if failed { Err(io::Error::other("a work request failed")) } else { Ok(()) }
+            let mut refused = null_mut();
+            check(sys::ibv_post_send((*id).qp, first, &raw mut refused))?;
+            let mut left = many;
+            while left > 0 {
+                let mut completion = MaybeUninit::<sys::ibv_wc>::uninit();
+                while sys::ibv_poll_cq((*id).send_cq, 1, completion.as_mut_ptr()) == 0 {
+                    std::hint::spin_loop();
+                }
+                if (*completion.as_ptr()).status != sys::ibv_wc_status::IBV_WC_SUCCESS {
+                    return Err(io::Error::other("a work request failed"));
+                }
+                left -= 1;
+            }
+            Ok(())
         };
+        if is_counted {
+            for many in [1, TASKS] {
+                for (_, opcode, is_atomic) in kinds {
+                    operate(opcode, is_atomic, many)?;
+                    count_begins();
+                    for _ in 0..count / many {
+                        operate(opcode, is_atomic, many)?;
+                    }
+                    count_ends();
+                }
+            }
+            return Ok(());
+        }
         let mut times = kinds.map(|_| Vec::with_capacity(count));
         for _ in 0..count {
             for ((_, opcode, is_atomic), times) in kinds.iter().zip(&mut times) {
                 let began = Instant::now();
-                operate(*opcode, *is_atomic)?;
+                operate(*opcode, *is_atomic, 1)?;
                 times.push(began.elapsed());
             }
         }
         let began = Instant::now();
         for _ in 0..count {
-            operate(opcode::IBV_WR_RDMA_READ, false)?;
+            operate(opcode::IBV_WR_RDMA_READ, false, 1)?;
         }
         medians.push(format!("\"read_mean\": {}", began.elapsed().as_secs_f64() * 1e6 / count as f64));
         for ((name, ..), times) in kinds.iter().zip(&mut times) {

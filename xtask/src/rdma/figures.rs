@@ -1,13 +1,13 @@
-//! The figures: ratios of measurements next to each other in the same boot.
+//! The figures: ratios of measurements next to each other in the same boot, and counts of instructions.
 //!
-//! The measuring test prints a line `@ KIND …` for each measurement; see `scripts/measure.sh`.
+//! The measuring tests print a line `@ KIND …` for each measurement; see `scripts/measure.sh` and `scripts/instructions.sh`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::report::Report;
-use super::suite::MEASURE;
+use super::suite::{INSTRUCTIONS, MEASURE};
 
 /// Columns of perftest's tables: the median of a latency, and million messages a second.
 const LATENCY_COLUMN: usize = 4;
@@ -32,10 +32,15 @@ struct Measured {
     sets: Vec<(String, f64, f64, usize)>,
 }
 
+/// The parts of the names of counts of instructions: of awaited verbs, and of those of 16 tasks.
+const IN_FLIGHT: [&str; 2] = ["", "tasks16."];
+/// The part of its recorded value by which a count of instructions may grow.
+const TOLERANCE: f64 = 0.05;
+
 const OPERATIONS: [&str; 4] = ["read", "write", "cas", "faa"];
 
-/// Computes the figures from the tests' output.
-pub(super) fn figures(reports: &[Report]) -> Result<Map<String, Value>, String> {
+/// Computes the figures from the tests' output. A count of instructions that exceeds its value in `recorded` is an error.
+pub(super) fn figures(reports: &[Report], recorded: &[(&str, f64)]) -> Result<Map<String, Value>, String> {
     let mut figures = Map::new();
     let passed = reports.iter().filter(|report| report.passed()).count();
     figures.insert("rdma.tests_passed".to_owned(), Value::from(passed));
@@ -45,7 +50,39 @@ pub(super) fn figures(reports: &[Report]) -> Result<Map<String, Value>, String> 
             figures.insert(name, Value::from((value * 1000.0).round() / 1000.0));
         }
     }
+    if let Some(report) = reports.iter().find(|report| report.name == INSTRUCTIONS && report.passed()) {
+        for (name, value) in instructions(&report.printed)? {
+            let recorded = recorded.iter().find(|(recorded, _)| *recorded == name).map(|(_, value)| *value);
+            let most = recorded.ok_or_else(|| format!("{name}: no recorded value"))?;
+            if value > most * (1.0 + TOLERANCE) {
+                return Err(format!(
+                    "{name}: {value} instructions, and {most} are recorded: make the verb cheaper, or record the new value in the same commit"
+                ));
+            }
+            figures.insert(name, Value::from(value));
+        }
+    }
     Ok(figures)
+}
+
+/// Instructions of each verb beyond those of the minimal loop, with their names.
+fn instructions(printed: &str) -> Result<Vec<(String, f64)>, String> {
+    let counts = |kind: &str| {
+        let line =
+            printed.lines().find_map(|line| line.strip_prefix("@ ")?.strip_prefix(kind)?.strip_prefix(' '));
+        let numbers: Option<Vec<f64>> = line?.split(' ').map(|number| number.parse().ok()).collect();
+        let (verbs, totals) = numbers?.split_first().map(|(verbs, totals)| (*verbs, totals.to_vec()))?;
+        let is_whole = totals.len() == IN_FLIGHT.len() * OPERATIONS.len() && verbs > 0.0;
+        is_whole.then(|| totals.into_iter().map(|total| total / verbs).collect::<Vec<f64>>())
+    };
+    let (Some(ours), Some(raw)) = (counts("instructions"), counts("raw_instructions")) else {
+        return Err(format!("{INSTRUCTIONS} has not printed all counts"));
+    };
+    let names = IN_FLIGHT
+        .iter()
+        .flat_map(|tasks| OPERATIONS.map(|verb| format!("rdma.{verb}.{tasks}instructions_over_raw")));
+    let over = ours.iter().zip(raw).map(|(ours, raw)| (ours - raw).round());
+    Ok(names.zip(over).collect())
 }
 
 fn measured(printed: &str) -> Result<Measured, String> {
@@ -151,6 +188,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::Outcome;
     use super::*;
 
     const PRINTED: &str = r#"something else
@@ -176,6 +214,35 @@ mod tests {
         assert_eq!(figures["rdma.message_rate.ratio_to_perftest"], 2.0);
         assert_eq!(figures["rdma.lazy-list.10/10.tasks16.verbs_per_op"], 52.0);
         assert_eq!(figures["rdma.lazy-list.10/10.tasks16.raw_reads_per_op"], 25.0);
+    }
+
+    #[test]
+    fn instructions_are_counted_beyond_those_of_the_loop() {
+        let printed = "@ raw_instructions 10 100 100 100 100 50 50 50 50\n@ instructions 10 5100 4100 3100 2100 1050 1050 1050 1054\n";
+        let counts = instructions(printed).unwrap();
+        let counts: Vec<(&str, f64)> = counts.iter().map(|(name, over)| (name.as_str(), *over)).collect();
+        assert_eq!(counts[0], ("rdma.read.instructions_over_raw", 500.0));
+        assert_eq!(counts[7], ("rdma.faa.tasks16.instructions_over_raw", 100.0));
+        assert!(instructions(&printed.replace(" 1054", "")).is_err(), "a count is missing");
+        assert!(instructions(&printed.replace("@ raw_", "@ ")).is_err());
+    }
+
+    #[test]
+    fn more_instructions_than_are_recorded_are_an_error() {
+        let names: Vec<String> = IN_FLIGHT
+            .iter()
+            .flat_map(|tasks| OPERATIONS.map(|verb| format!("rdma.{verb}.{tasks}instructions_over_raw")))
+            .collect();
+        let recorded: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 100.0)).collect();
+        let of = |count: u32| {
+            let printed =
+                format!("@ raw_instructions 1 9 9 9 9 9 9 9 9\n@ instructions 1 9 9 9 9 9 9 9 {count}\n");
+            let report = Report { outcome: Outcome::Passed, printed, ..Report::aborted(INSTRUCTIONS, "") };
+            figures(&[report], &recorded)
+        };
+        assert_eq!(of(114).unwrap()["rdma.faa.tasks16.instructions_over_raw"], 105.0);
+        let error = of(115).unwrap_err();
+        assert!(error.contains("rdma.faa.tasks16.instructions_over_raw"), "{error}");
     }
 
     #[test]

@@ -23,6 +23,14 @@ const PROGRAMS: &[&str] = &[
     "usr/bin/ib_read_bw",
 ];
 
+/// The profiler's files. Its programs are static, and its library needs none.
+const PROFILER: &[&str] = &[
+    "usr/bin/valgrind.bin",
+    "usr/libexec/valgrind/callgrind-amd64-linux",
+    "usr/libexec/valgrind/default.supp",
+    "usr/libexec/valgrind/vgpreload_core-amd64-linux.so",
+];
+
 /// Folders of the packages with shared libraries.
 const LIBRARIES: &[&str] = &["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"];
 
@@ -46,6 +54,9 @@ pub(super) fn write(scenario: &Scenario, unpacked: &Path, to: &Path) -> Result<(
     image.modules(if has_wire { Network::Wire } else { Network::Unconnected })?;
     for program in PROGRAMS {
         image.program(&unpacked.join(program))?;
+    }
+    for file in PROFILER {
+        image.copy(&unpacked.join(file), &format!("/{file}"))?;
     }
     image.provider()?;
     for program in &scenario.programs {

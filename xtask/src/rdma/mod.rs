@@ -115,8 +115,8 @@ enum Format {
     Json,
 }
 
-/// Runs the tests and prints their results.
-pub(crate) fn run(options: &Options) -> Result<(), String> {
+/// Runs the tests and prints their results. Fails if a count of instructions exceeds its recorded value.
+pub(crate) fn run(options: &Options, recorded: &[(&str, f64)]) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(options.limit);
     let prefix = options.only.as_deref().unwrap_or_default();
     let device = if options.location == Location::Vm { None } else { host::device() };
@@ -157,7 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             in_machines(&scenarios, options, end)?
         }
     };
-    conclude(&reports, options)
+    conclude(&reports, recorded, options)
 }
 
 /// Runs scenarios in virtual machines.
@@ -202,8 +202,8 @@ fn print(options: &Options, reports: &[Report]) {
 }
 
 /// Prints the figures; returns an error if a test failed.
-fn conclude(reports: &[Report], options: &Options) -> Result<(), String> {
-    let figures = figures::figures(reports)?;
+fn conclude(reports: &[Report], recorded: &[(&str, f64)], options: &Options) -> Result<(), String> {
+    let figures = figures::figures(reports, recorded)?;
     match options.format {
         Format::Text => figures.iter().for_each(|(name, value)| println!("{name} {value}")),
         Format::Json => println!("{}", Value::Object(figures)),

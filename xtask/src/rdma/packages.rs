@@ -41,6 +41,8 @@ const PACKAGES: &[&str] = &[
     "libpci3",
     "libudev1",
     "perftest",
+    // Counts instructions.
+    "valgrind",
 ];
 
 /// Parts of the kernel's package that the guest may need; the rest is hundreds of megabytes of drivers.

@@ -18,8 +18,9 @@ use std::time::Duration;
 use super::guest::{Guest, Network, PRELUDE, Role, Scenario, Test};
 use super::programs::{TESTS, TESTS_DLOPEN};
 
-/// The name of the test whose output has figures.
+/// The names of the tests whose output has figures: times and rates, and counts of instructions.
 pub(super) const MEASURE: &str = "measure";
+pub(super) const INSTRUCTIONS: &str = "instructions";
 
 fn test(name: &str, limit_s: u64, command: &str) -> Test {
     Test { name: name.to_owned(), command: command.to_owned(), limit: Duration::from_secs(limit_s) }
@@ -51,6 +52,8 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test(MEASURE, 400, include_str!("scripts/measure.sh")),
     ];
     if in_machine {
+        // A device of another machine may take time, so that polls that find nothing are counted.
+        tests.push(test(INSTRUCTIONS, 300, include_str!("scripts/instructions.sh")));
         tests.push(test("input", 120, include_str!("scripts/input.sh")));
     }
     tests
