@@ -224,11 +224,12 @@ fn handle(model: &Model) -> TokenStream {
                 #init { #(#values,)* __parameters: ::core::marker::PhantomData }
             }
             /// Allocates an object, whose image stays in local memory until it is published or written by `write`: one WRITE.
-            #vis async fn new_in<'a>(
+            #[inline]
+            #vis fn new_in<'a>(
                 site: impl ::core::convert::Into<__ff::Site<'a>>,
                 init: #init #type_generics,
-            ) -> __ff::Result<__ff::Owned<Self>> {
-                __ff::new_in(site, init).await
+            ) -> __ff::NewObject<'a, Self> {
+                __ff::new_in(site, init)
             }
             /// Returns a handle to the object at `ptr`. One READ for the frozen fields; none if there are none.
             #vis async fn attach(ptr: __ff::RemotePtr<Self>, ct: &__ff::ComputeThread) -> __ff::Result<Self> {

@@ -5,7 +5,7 @@ mod refused;
 
 pub use farfield_macros::implement;
 
-pub use crate::cell::{Owned, Place, attach, fetch};
+pub use crate::cell::{NewObject, Owned, Place, attach, fetch};
 pub use crate::entry::{run_main, run_sim_test, run_test};
 pub use crate::pointer::Site;
 pub use crate::pointer::{Address, Marks, RemotePtr, Shared};
@@ -56,8 +56,9 @@ impl<T: Remote, M> Marked for Shared<'_, T, M> {
 }
 
 /// Allocates a block and builds an object's image.
-pub async fn new_in<'a, T: Remote>(site: impl Into<Site<'a>>, init: T::Init) -> Result<Owned<T>> {
-    Owned::new(site.into(), init).await
+#[inline]
+pub fn new_in<'a, T: Remote>(site: impl Into<Site<'a>>, init: T::Init) -> NewObject<'a, T> {
+    NewObject::new(site.into(), init)
 }
 
 /// Returns whether a handle has frozen fields.

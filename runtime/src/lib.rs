@@ -127,7 +127,7 @@ mod sweep;
 pub use admin::{Dumped, DumpedTarget, DumpedValue, MemberStatus, RootStatus, Status};
 pub use cell::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
-    LockState, Owned, Pending, PendingLock, Place, Publish, Read, Readable, ReleaseError, Stamped,
+    LockState, NewObject, Owned, Pending, PendingLock, Place, Publish, Read, Readable, ReleaseError, Stamped,
     StampedLink, Tail, TailRef, Version, Versioned, Written,
 };
 pub use client::{Call, Client, ClientOptions};
@@ -238,7 +238,7 @@ pub use farfield_macros::main;
 /// | `NodeThis` | the layout |
 /// | `NodeFields` | the accessors of [`RemotePtr`]`<Node>` and [`Shared`]`<Node>`: each returns a [`Place`] |
 /// | `NodeInit`, `Node::init(…)` | the values of a new object: an argument for each field without a default, a setter for each other |
-/// | `Node::new_in(site, init)` | allocates, and builds the image: an [`Owned`]`<Node>` |
+/// | `Node::new_in(site, init)` | allocates, and builds the image: a [`NewObject`], the future of an [`Owned`]`<Node>` |
 /// | `Node::attach(ptr, ct)` | builds a handle: one READ, or none if no field is frozen |
 /// | `NodeSnapshot<'g>` | the result of `read`; without `'g` if no field's value has the lifetime of a guard |
 /// | `NodeMarked` | the marks of `next`, as part of its type: it is a `Link<Node<K>, NodeMarked>`, which holds a [`Shared`]`<'g, Node<K>, NodeMarked>` |

@@ -76,11 +76,12 @@ const _: () = {
             }
         }
         /// Allocates an object, whose image stays in local memory until it is published or written by `write`: one WRITE.
-        pub async fn new_in<'a>(
+        #[inline]
+        pub fn new_in<'a>(
             site: impl ::core::convert::Into<__ff::Site<'a>>,
             init: NodeInit<K>,
-        ) -> __ff::Result<__ff::Owned<Self>> {
-            __ff::new_in(site, init).await
+        ) -> __ff::NewObject<'a, Self> {
+            __ff::new_in(site, init)
         }
         /// Returns a handle to the object at `ptr`. One READ for the frozen fields; none if there are none.
         pub async fn attach(

@@ -54,11 +54,12 @@ const _: () = {
             }
         }
         /// Allocates an object, whose image stays in local memory until it is published or written by `write`: one WRITE.
-        pub(crate) async fn new_in<'a>(
+        #[inline]
+        pub(crate) fn new_in<'a>(
             site: impl ::core::convert::Into<__ff::Site<'a>>,
             init: SetInit,
-        ) -> __ff::Result<__ff::Owned<Self>> {
-            __ff::new_in(site, init).await
+        ) -> __ff::NewObject<'a, Self> {
+            __ff::new_in(site, init)
         }
         /// Returns a handle to the object at `ptr`. One READ for the frozen fields; none if there are none.
         pub(crate) async fn attach(

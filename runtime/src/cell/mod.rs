@@ -41,7 +41,7 @@ pub use chain::{Chain, Readable};
 pub use fetch::{FieldGroup, fetch};
 pub use link::{CompareExchangeError, Link, LinkWord};
 pub use lock::{Lock, LockGuard, LockState, ReleaseError};
-pub use owned::{Owned, Publish};
+pub use owned::{NewObject, Owned, Publish};
 pub use read::Read;
 pub use results::{Pending, PendingLock, Written};
 pub use stamped::{Stamped, StampedLink};
@@ -161,7 +161,7 @@ pub async fn attach<T: Remote<Stored = T>>(ptr: RemotePtr<T>, ct: &ComputeThread
     let at = ptr.address();
     read::check_aligned(at, T::ALIGN)?;
     let (start, end) = const { farfield_words::frozen_span(T::FIELDS) };
-    let mut image = ct.heap().take_image(T::SIZE / WORD_BYTES);
+    let mut image = ct.heap().images.take(T::SIZE / WORD_BYTES);
     if start < end {
         let frozen = &mut image[start / WORD_BYTES..end / WORD_BYTES];
         let read = |words: &[u64]| {
@@ -171,6 +171,6 @@ pub async fn attach<T: Remote<Stored = T>>(ptr: RemotePtr<T>, ct: &ComputeThread
         ct.read_words(at.add(start as u64), (end - start) / WORD_BYTES, read).await?;
     }
     let handle = T::store(at, bytes(&image));
-    ct.heap().return_image(image);
+    ct.heap().images.put(image);
     Ok(handle?)
 }

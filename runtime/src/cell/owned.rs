@@ -6,55 +6,62 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use super::Place;
 use crate::error::Result;
+use crate::io::at_first_poll;
 use crate::io::operations::*;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::holdings::Content;
+use crate::memory::image::Image;
+use crate::memory::placement::Target;
 use crate::pointer::Site;
 use crate::pointer::{Marks, RemotePtr, Shared};
 use crate::session::ComputeThread;
+use farfield_fabric::host::Host;
 use farfield_words::Block;
 use farfield_words::{Field, Initial, Remote, WORD_BYTES};
+
+const HAS_IMAGE: &str = "an object has its image until it is dropped";
 
 /// An object that is allocated and initialised but not yet published.
 ///
 /// Made by the generated `T::new_in`. Dropping it frees its block without a round trip. It becomes visible to other threads through
 /// [`Place<Link<T>>::store`](crate::Place::store), `compare_exchange`, or [`Owned::write`].
 pub struct Owned<T> {
-    block: Block,
-    image: Vec<u64>,
+    /// `None` once the object is dropped. In a box, so that an `Owned` has two words.
+    image: Option<Box<Image>>,
     heap: Rc<ThreadHeap>,
-    /// Its index in the thread's table of unpublished objects.
-    held: u32,
-    published: bool,
     object: PhantomData<fn() -> T>,
 }
 
+/// The bytes of a new object.
+#[inline]
+fn bytes_of<T: Remote>(init: &T::Init) -> u64 {
+    T::SIZE.saturating_add(T::tail_bytes(init)).next_multiple_of(WORD_BYTES) as u64
+}
+
 impl<T: Remote> Owned<T> {
-    /// Allocates a block and builds the object's image. See the generated `T::new_in`.
-    pub(crate) async fn new(Site { ct, placement }: Site<'_>, init: T::Init) -> Result<Self> {
-        const { T::PROVEN };
-        let heap = ct.heap();
-        ct.check_retired().await?;
-        let bytes = T::SIZE.saturating_add(T::tail_bytes(&init)).next_multiple_of(WORD_BYTES);
-        let target = heap.choose_target(ct, placement);
-        let block = match heap.allocate_from_lists(target, bytes as u64, T::ALIGN as u64) {
-            Some(block) => block,
-            None => heap.allocate(ct, target, bytes as u64, T::ALIGN as u64).await?,
-        };
+    /// Builds the image of an object in a new block.
+    #[inline]
+    fn build(heap: &Rc<ThreadHeap>, block: Block, init: T::Init) -> Self {
+        let bytes = bytes_of::<T>(&init) as usize;
         heap.note_allocated::<T>(block, bytes);
-        let mut image = heap.take_image(bytes / WORD_BYTES);
+        let mut image = heap.images.take(bytes / WORD_BYTES);
         T::encode(init, bytemuck::cast_slice_mut(&mut image));
-        let held = heap.holdings.hold(block.address, Content::Unwritten);
-        Ok(Self { block, image, heap: Rc::clone(heap), held, published: false, object: PhantomData })
+        image.block = block;
+        image.held = heap.holdings.hold(block.address, Content::Unwritten);
+        image.is_published = false;
+        Self { image: Some(image), heap: Rc::clone(heap), object: PhantomData }
     }
 
     /// Returns the object's address in far memory.
+    #[inline]
     pub fn as_ptr(&self) -> RemotePtr<T> {
-        RemotePtr::from_address(self.block.address)
+        RemotePtr::from_address(self.image().block.address)
     }
 
     /// Changes a field before publication. No round trip.
@@ -68,10 +75,10 @@ impl<T: Remote> Owned<T> {
         field: impl FnOnce(&T::Fields<'static>) -> Place<'static, F>,
         value: impl Initial<F::Init>,
     ) {
-        let address = self.block.address;
+        let address = self.image().block.address;
         let at = field(T::fields(&address)).address();
         let offset = at.bits().checked_sub(address.bits()).and_then(|offset| usize::try_from(offset).ok());
-        let image: &mut [u8] = bytemuck::cast_slice_mut(&mut self.image);
+        let image: &mut [u8] = bytemuck::cast_slice_mut(self.image_mut());
         let field = offset
             .and_then(|offset| image.get_mut(offset..))
             .filter(|bytes| bytes.len() >= size_of::<F::Cell>());
@@ -83,41 +90,158 @@ impl<T: Remote> Owned<T> {
     ///
     /// # Errors
     /// Those of a WRITE.
-    pub async fn write(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
+    #[inline]
+    #[allow(clippy::result_large_err)] // the future is made in its place
+    pub fn write(self, ct: &ComputeThread) -> impl Future<Output = Result<RemotePtr<T>>> {
+        at_first_poll(move || match ct.io.endpoint.immediate() {
+            Some(host) => Ok(self.write_here(ct, host)),
+            None => Err(self.write_far(ct)),
+        })
+    }
+
+    /// Executes the WRITE, on an immediate fabric.
+    fn write_here(mut self, ct: &ComputeThread, host: &Host) -> Result<RemotePtr<T>> {
+        self.heap.holdings.note_written(self.image().block.address);
+        let image = self.image_mut();
+        image.is_published = true;
+        let at = image.block.address;
+        let words = if T::TAIL_STRIDE == 0 { image.first(T::SIZE / WORD_BYTES) } else { image };
+        ct.write_here(host, at, words)?;
+        Ok(RemotePtr::from_address(at))
+    }
+
+    async fn write_far(mut self, ct: &ComputeThread) -> Result<RemotePtr<T>> {
         // Once the WRITE is posted, the block must not be freed under it, whether or not this future is dropped.
-        self.published = true;
-        self.heap.holdings.note_written(self.block.address);
-        ct.write_words(self.block.address, &self.image).await?;
+        let (block, _) = self.publish();
+        self.heap.holdings.note_written(block.address);
+        ct.write_words(block.address, self.image()).await?;
         Ok(self.as_ptr())
     }
 }
 
 impl<T> Owned<T> {
+    #[inline]
+    fn image(&self) -> &Image {
+        self.image.as_deref().expect(HAS_IMAGE)
+    }
+
+    #[inline]
+    fn image_mut(&mut self) -> &mut Image {
+        self.image.as_deref_mut().expect(HAS_IMAGE)
+    }
+
     /// Marks the object as unpublished again: no link holds it, and no WRITE of it is in flight.
+    #[inline]
     pub(crate) fn set_unpublished(&mut self) {
-        self.published = false;
+        self.image_mut().is_published = false;
     }
 
     /// Marks the object as published. Returns its block and its image.
+    #[inline]
     pub(crate) fn publish(&mut self) -> (Block, &[u64]) {
-        self.published = true;
-        (self.block, &self.image)
+        let image = self.image_mut();
+        image.is_published = true;
+        (image.block, image)
     }
 }
 
 impl<T> Drop for Owned<T> {
+    #[inline]
     fn drop(&mut self) {
-        self.heap.holdings.release(self.held);
-        if !self.published {
-            self.heap.free(self.block);
+        let Some(image) = self.image.take() else { return };
+        self.heap.holdings.release(image.held);
+        if !image.is_published {
+            self.heap.free_unpublished(image.block);
         }
-        self.heap.return_image(std::mem::take(&mut self.image));
+        self.heap.images.put(image);
     }
 }
 
 impl<T> fmt::Debug for Owned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owned({})", self.block.address)
+        write!(f, "Owned({})", self.image().block.address)
+    }
+}
+
+/// A new object: the future of the generated `T::new_in`.
+///
+/// If the thread's own lists have a block, the call itself allocates the object and builds its image, and the future is ready. Otherwise the future
+/// allocates. Dropping it frees the object.
+#[must_use = "a new object is allocated to be published"]
+pub struct NewObject<'a, T: Remote>(State<'a, T>);
+
+enum State<'a, T: Remote> {
+    Ready(Owned<T>),
+    Waits(Pin<Box<dyn Future<Output = Result<Owned<T>>> + 'a>>),
+    Returned,
+}
+
+// Nothing is pinned in place: an allocation that waits is in a box.
+impl<T: Remote> Unpin for NewObject<'_, T> {}
+
+impl<'a, T: Remote> NewObject<'a, T> {
+    /// Allocates a block and builds the object's image. See the generated `T::new_in`.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or the initial value is copied through memory
+    pub(crate) fn new(site: Site<'a>, init: T::Init) -> Self {
+        const { T::PROVEN };
+        let Site { ct, placement } = site;
+        ct.free_eagerly();
+        if ct.has_retired_too_much() {
+            return Self::wait(site, init, None);
+        }
+        let (heap, bytes) = (ct.heap(), bytes_of::<T>(&init));
+        let target = heap.choose_target(ct, placement);
+        match heap.allocate_from_lists(target, bytes, T::ALIGN as u64) {
+            Some(block) => Self(State::Ready(Owned::build(heap, block, init))),
+            None => Self::wait(site, init, Some(target)),
+        }
+    }
+
+    /// Allocates where that may take round trips. `target` is the one whose lists have no block; `None` if the thread has retired too much.
+    #[cold]
+    fn wait(Site { ct, placement }: Site<'a>, init: T::Init, target: Option<Target>) -> Self {
+        Self(State::Waits(Box::pin(async move {
+            let (heap, bytes, align) = (ct.heap(), bytes_of::<T>(&init), T::ALIGN as u64);
+            let (target, block) = if let Some(target) = target {
+                (target, None)
+            } else {
+                ct.check_retired().await?;
+                let target = heap.choose_target(ct, placement);
+                (target, heap.allocate_from_lists(target, bytes, align))
+            };
+            let block = match block {
+                Some(block) => block,
+                None => heap.allocate(ct, target, bytes, align).await?,
+            };
+            Ok(Owned::build(heap, block, init))
+        })))
+    }
+}
+
+impl<T: Remote> Future for NewObject<'_, T> {
+    type Output = Result<Owned<T>>;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or the object is copied through memory
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match std::mem::replace(&mut self.0, State::Returned) {
+            State::Ready(object) => Poll::Ready(Ok(object)),
+            State::Waits(mut allocation) => {
+                let polled = allocation.as_mut().poll(context);
+                if polled.is_pending() {
+                    self.0 = State::Waits(allocation);
+                }
+                polled
+            }
+            State::Returned => panic!("the object was returned by an earlier poll"),
+        }
+    }
+}
+
+impl<T: Remote> fmt::Debug for NewObject<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewObject").finish_non_exhaustive()
     }
 }
 
@@ -178,17 +302,22 @@ pub(crate) mod sealed {
     }
 
     impl<T: Remote, M> Sealed<T, M> for super::Owned<T> {
+        #[inline]
         fn word(&self) -> u64 {
-            self.block.address.bits()
+            self.image().block.address.bits()
         }
+        #[inline]
         fn address(&self) -> Address {
-            self.block.address
+            self.image().block.address
         }
+        #[inline]
         fn image(&self) -> Option<(Address, &[u64])> {
-            Some((self.block.address, &self.image))
+            let image = self.image();
+            Some((image.block.address, image))
         }
+        #[inline]
         fn set_published(&mut self, published: bool) {
-            self.published = published;
+            self.image_mut().is_published = published;
         }
     }
 }

@@ -181,7 +181,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
     /// [half-written](Error::HalfWritten); write it again. [`Error::CannotConnect`] as for [`read`](Self::read).
     pub async fn write(self, ct: &ComputeThread, value: T) -> Result<()> {
         let (write_lock, version) = self.take_write_lock(ct).await?;
-        let mut image = ct.heap().take_image(Versioned::<T>::VALUE_WORDS);
+        let mut image = ct.heap().images.take(Versioned::<T>::VALUE_WORDS);
         value.encode(bytemuck::cast_slice_mut(&mut image));
         let odd = if ct.has(Plant::SameVersion) { 1 } else { version | 1 };
         let mut chain = ct.empty_chain();
@@ -190,7 +190,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
         chain.write(self.value_at(), &image);
         chain.write(self.version_at(), &[odd.wrapping_add(1)]);
         chain.replace(self.address(), write_lock.token, 0);
-        ct.heap().return_image(image);
+        ct.heap().images.put(image);
         // Once posted, the chain itself releases the write lock.
         ct.submit_compensated(chain, write_lock.into_failed_write()).await.map(drop)
     }

@@ -56,5 +56,5 @@ mod local;
 pub(crate) mod primitive;
 
 pub(crate) use collector::{Collector, FIRST_EPOCH, GRACE_EPOCHS, Participant, Pin};
-pub(crate) use limbo::{BlockKind, Limbo};
+pub(crate) use limbo::{BlockKind, Limbo, Run};
 pub use local::{LocalEpoch, LocalGuard, LocalThread};

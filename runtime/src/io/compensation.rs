@@ -161,9 +161,13 @@ pub(crate) trait Compensating: Detaching {
     /// Drops the exchanges of words of an object that is freed: no other thread can reach it.
     #[inline]
     fn forget_compensations(&self, block: Block) {
-        if self.io().due.borrow().is_empty() {
-            return;
+        if !self.io().due.borrow().is_empty() {
+            self.forget_due(block);
         }
+    }
+
+    #[cold]
+    fn forget_due(&self, block: Block) {
         let begin = block.address.bits();
         let is_within =
             |due: &mut DueExchange| (begin..begin + block.bytes).contains(&due.exchange.at.bits());

@@ -290,13 +290,20 @@ pub(crate) trait Operations: Thread {
     #[inline]
     async fn write_words(&self, at: Address, words: &[u64]) -> Result<()> {
         if let Some(host) = self.io().endpoint.immediate() {
-            self.writes_words(words);
-            self.count_write(words.len());
-            return Ok(host.write(at, words)?);
+            return self.write_here(host, at, words);
         }
         let mut chain = self.empty_chain();
         chain.write(at, words);
         self.submit(chain).await.map(drop)
+    }
+
+    /// One WRITE, on an immediate fabric.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // the number of words is often a constant of a type
+    fn write_here(&self, host: &Host, at: Address, words: &[u64]) -> Result<()> {
+        self.writes_words(words);
+        self.count_write(words.len());
+        Ok(host.write(at, words)?)
     }
 
     /// One CAS. Returns the previous word.

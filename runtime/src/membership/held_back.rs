@@ -43,7 +43,8 @@ impl ComputeThread {
         if self.has_retired_too_much() { Box::pin(self.reclaim_too_much()).await } else { Ok(()) }
     }
 
-    fn has_retired_too_much(&self) -> bool {
+    #[inline]
+    pub(crate) fn has_retired_too_much(&self) -> bool {
         self.limbo.borrow().bytes() > self.max_retired
     }
 

@@ -25,28 +25,34 @@ impl ThreadHeap {
     /// The memory node to try first, and the order in which its segments are used.
     #[inline]
     pub(crate) fn choose_target(&self, ct: &Worker, placement: Placement) -> Target {
+        match placement {
+            Placement::Default => match self.fixed_target {
+                Some(target) => target,
+                None => self.choose_by(ct, self.policy),
+            },
+            Placement::By(policy) => self.choose_by(ct, policy),
+            // One node needs no division.
+            Placement::Near(_) | Placement::Node(_) if self.nodes.len() == 1 => Target::on(0),
+            Placement::Near(address) => {
+                Target::on(self.geometry.node_of(address.segment()) % self.geometry.nodes())
+            }
+            Placement::Node(node) => Target::on(node % self.geometry.nodes()),
+        }
+    }
+
+    fn choose_by(&self, ct: &Worker, policy: Policy) -> Target {
         let nodes = self.geometry.nodes();
-        let by = |policy| match policy {
-            Policy::Random => ct.rng().random_range(0..nodes),
+        match policy {
+            Policy::Random => Target::on(ct.rng().random_range(0..nodes)),
             Policy::GlobalRoundRobin => {
                 let node = self.next_node.get();
                 self.next_node.set(if node + 1 == nodes { 0 } else { node + 1 });
-                node
+                Target::on(node)
             }
-            Policy::GlobalModulo => (self.thread % u32::from(nodes)) as u16,
-            Policy::LocalRoundRobin | Policy::LocalModulo => self.own_node,
-        };
-        let policy = match placement {
-            Placement::Default => self.policy,
-            Placement::By(policy) => policy,
-            Placement::Near(address) => {
-                return Target::on(self.geometry.node_of(address.segment()) % nodes);
-            }
-            Placement::Node(node) => return Target::on(node % nodes),
-        };
-        let is_rotating = policy == Policy::LocalRoundRobin;
-        let segments = if is_rotating { SegmentOrder::Rotating } else { SegmentOrder::Same };
-        Target { node: by(policy), segments }
+            Policy::GlobalModulo => Target::on((self.thread % u32::from(nodes)) as u16),
+            Policy::LocalRoundRobin => Target { node: self.own_node, segments: SegmentOrder::Rotating },
+            Policy::LocalModulo => Target::on(self.own_node),
+        }
     }
 
     /// Allocates a block for `bytes` bytes aligned to `align` from the thread's own lists of the target node, if they have one. No round trip.
@@ -54,7 +60,7 @@ impl ThreadHeap {
     pub(crate) fn allocate_from_lists(&self, target: Target, bytes: u64, align: u64) -> Option<Block> {
         let bytes = self.grid.block_bytes(bytes, align);
         let class = self.grid.class_of(bytes)?;
-        let mut cache = self.nodes[usize::from(target.node)].borrow_mut();
+        let mut cache = self.node_at(target.node).borrow_mut();
         let address = cache.take(class)?;
         cache.add_live(class.bytes());
         self.allocated.set(self.allocated.get() + 1);

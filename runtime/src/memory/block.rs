@@ -5,55 +5,54 @@
 use super::heap::ThreadHeap;
 use super::registry::refused;
 use super::worker::Worker;
-use crate::error::{self, Error, PointerFault, Result};
+use crate::error::{Error, PointerFault, Result};
 use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::grid::{ChunkRun, Use};
 use farfield_words::Address;
 use farfield_words::{Block, Remote};
 
-/// The block of the object at `address`. No round trip; for a type with a tail one READ the first time that the process
-/// sees its chunk, and each time if the object is larger than half a chunk.
-#[inline]
-pub(crate) async fn block_of<T: Remote>(address: Address, ct: &Worker) -> Result<Block> {
-    match known_block::<T>(address, ct) {
-        Some(block) => block,
-        None => ct.heap().look_up(ct, address).await,
-    }
+/// The block of the object at `address`, if the process knows its chunk; with a constant size. Otherwise [`block_of`] returns it. No round trip.
+#[inline(always)]
+#[allow(clippy::inline_always)] // most of it is a constant of the type
+pub(crate) fn known_block<T: Remote>(address: Address, heap: &ThreadHeap) -> Option<Block> {
+    let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
+    let class = heap.grid.class_of(bytes)?;
+    // A process knows a chunk only if it is one, so the address needs no other check.
+    let is_object = T::TAIL_STRIDE == 0
+        && heap.grid.divides_chunk(address, class)
+        && heap.process.known.has_class(address.segment(), heap.grid.chunk_at(address), class) == Some(true);
+    is_object.then_some(Block { address, bytes })
 }
 
-/// Like [`block_of`], if it takes no round trip.
-#[inline]
-fn known_block<T: Remote>(address: Address, ct: &Worker) -> Option<Result<Block>> {
-    let heap = ct.heap();
+/// The block of the object at `address`, unless its type has a tail: then [`ThreadHeap::look_up`] returns it. No round trip.
+#[cold]
+pub(crate) fn block_of<T: Remote>(address: Address, heap: &ThreadHeap) -> Option<Result<Block>> {
     if let Err(error) = heap.check(address, T::SIZE as u64) {
         return Some(Err(error));
     }
     if !address.bits().is_multiple_of(T::ALIGN as u64) {
         return Some(Err(refused(address, PointerFault::Misaligned { align: T::ALIGN as u32 })));
     }
-    (T::TAIL_STRIDE == 0).then(|| of_sized::<T>(address, heap))
-}
-
-#[inline]
-fn of_sized<T: Remote>(address: Address, heap: &ThreadHeap) -> Result<Block> {
+    if T::TAIL_STRIDE > 0 {
+        return None;
+    }
     let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
-    match heap.known_class(address) {
+    Some(match heap.known_class(address) {
         Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
             Err(refused(address, PointerFault::NoObject))
         }
         _ => Ok(heap.grid.whole(Block { address, bytes })),
-    }
+    })
 }
 
 impl ThreadHeap {
     /// The class of the blocks in an address's chunk, if the process knows it.
-    #[inline]
     pub(crate) fn known_class(&self, at: Address) -> Option<Class> {
         self.process.known.class(at.segment(), self.grid.chunk_of(at)?)
     }
 
-    /// The block that begins at `at`. One READ if the process does not know the chunk.
+    /// The block that begins at `at`. One READ if the process does not know the chunk, or if the block has chunks of its own.
     pub(crate) async fn look_up(&self, ct: &Worker, at: Address) -> Result<Block> {
         let none = || refused(at, PointerFault::NoObject);
         let chunk = self.grid.chunk_of(at).ok_or_else(none)?;
@@ -82,18 +81,22 @@ impl ThreadHeap {
     ///
     /// # Errors
     /// [`Error::InvalidPointer`].
+    #[inline]
     pub(crate) fn check(&self, address: Address, bytes: u64) -> Result<()> {
-        let fault = if address.is_null() {
-            PointerFault::Null
-        } else if u32::from(address.segment()) >= self.geometry.segments() {
-            PointerFault::NoSegment { segments: self.geometry.segments() }
-        } else if address.offset() < self.grid.origin(address.segment())
-            || address.offset().saturating_add(bytes) > self.grid.limit(address.segment())
-        {
-            PointerFault::PastSegment { size_bytes: self.geometry.segment_bytes() }
-        } else {
-            return Ok(());
-        };
-        Err(Error::from(error::InvalidPointer { address, fault }))
+        if self.grid.has(address, bytes) { Ok(()) } else { Err(self.outside(address)) }
+    }
+
+    #[cold]
+    fn outside(&self, address: Address) -> Error {
+        refused(
+            address,
+            if address.is_null() {
+                PointerFault::Null
+            } else if u32::from(address.segment()) >= self.geometry.segments() {
+                PointerFault::NoSegment { segments: self.geometry.segments() }
+            } else {
+                PointerFault::PastSegment { size_bytes: self.geometry.segment_bytes() }
+            },
+        )
     }
 }

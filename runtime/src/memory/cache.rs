@@ -18,12 +18,11 @@ pub(crate) struct Piece {
     pub(crate) bytes: u64,
 }
 
-/// Free blocks of one class.
+/// The memory for blocks of one class, apart from its list of free blocks.
 pub(crate) struct ClassCache {
     class: Class,
     bytes: u64,
-    blocks: Vec<Address>,
-    /// The piece that blocks are cut from when `blocks` is empty, and the pieces for later.
+    /// The piece that blocks are cut from when the list is empty, and the pieces for later.
     rest: Piece,
     further: Vec<Piece>,
     /// The head of the pool's list when it was last read.
@@ -32,6 +31,8 @@ pub(crate) struct ClassCache {
 
 /// Free blocks of one memory node.
 pub(crate) struct NodeCache {
+    /// The free blocks of each class, by its index: the path of allocation and freeing.
+    lists: [Vec<Address>; CLASSES],
     /// For each class its index in `classes` plus 1; 0 if it has not been used.
     positions: [u8; CLASSES],
     classes: Vec<ClassCache>,
@@ -55,11 +56,6 @@ pub(crate) struct Batch {
 }
 
 impl ClassCache {
-    #[inline]
-    fn take(&mut self) -> Option<Address> {
-        self.blocks.pop().or_else(|| self.cut())
-    }
-
     fn cut(&mut self) -> Option<Address> {
         while self.rest.bytes < self.bytes {
             self.rest = self.further.pop()?;
@@ -70,16 +66,23 @@ impl ClassCache {
     }
 
     fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.rest.bytes < self.bytes && self.further.is_empty()
+        self.rest.bytes < self.bytes && self.further.is_empty()
     }
 }
 
 impl NodeCache {
     pub(crate) fn new(current_segment: u16) -> Self {
-        Self { positions: [0; CLASSES], classes: Vec::new(), current_segment, live: 0, runs: Vec::new() }
+        let lists = [const { Vec::new() }; CLASSES];
+        Self {
+            lists,
+            positions: [0; CLASSES],
+            classes: Vec::new(),
+            current_segment,
+            live: 0,
+            runs: Vec::new(),
+        }
     }
 
-    #[inline]
     pub(crate) fn class(&mut self, class: Class) -> &mut ClassCache {
         let position = usize::from(self.positions[class.index()]);
         if position > 0 { &mut self.classes[position - 1] } else { self.new_class(class) }
@@ -87,9 +90,8 @@ impl NodeCache {
 
     #[cold]
     fn new_class(&mut self, class: Class) -> &mut ClassCache {
-        let (blocks, further) = (Vec::new(), Vec::new());
         let rest = Piece { start: Address::NULL, bytes: 0 };
-        self.classes.push(ClassCache { class, bytes: class.bytes(), blocks, rest, further, head: 0 });
+        self.classes.push(ClassCache { class, bytes: class.bytes(), rest, further: Vec::new(), head: 0 });
         self.positions[class.index()] = self.classes.len() as u8;
         self.classes.last_mut().expect("one was pushed")
     }
@@ -102,20 +104,35 @@ impl NodeCache {
     /// A free block.
     #[inline]
     pub(crate) fn take(&mut self, class: Class) -> Option<Address> {
-        self.class(class).take()
+        self.lists[class.index()].pop().or_else(|| self.cut(class))
+    }
+
+    #[inline(never)]
+    fn cut(&mut self, class: Class) -> Option<Address> {
+        self.class(class).cut()
     }
 
     /// Adds a free block. Returns the number of blocks of the class.
     #[inline]
     pub(crate) fn put(&mut self, class: Class, block: Address) -> usize {
-        let blocks = &mut self.class(class).blocks;
-        blocks.push(block);
-        blocks.len()
+        self.put_all(class, std::iter::once(block))
+    }
+
+    /// Adds free blocks. Returns the number of blocks of the class.
+    #[inline]
+    pub(crate) fn put_all(&mut self, class: Class, blocks: impl Iterator<Item = Address>) -> usize {
+        if self.positions[class.index()] == 0 {
+            self.new_class(class);
+        }
+        let list = &mut self.lists[class.index()];
+        list.extend(blocks);
+        list.len()
     }
 
     /// Returns whether `block` was added last.
-    pub(crate) fn ends_with(&mut self, class: Class, block: Address) -> bool {
-        self.class(class).blocks.last() == Some(&block)
+    #[inline]
+    pub(crate) fn ends_with(&self, class: Class, block: Address) -> bool {
+        self.lists[class.index()].last() == Some(&block)
     }
 
     pub(crate) fn put_piece(&mut self, class: Class, piece: Piece) {
@@ -124,13 +141,13 @@ impl NodeCache {
 
     /// Adds the blocks that the entries of a page list.
     pub(crate) fn put_entries(&mut self, grid: &Grid, class: Class, entries: &[u64]) {
-        let cache = self.class(class);
+        self.class(class);
         for entry in entries.iter().take_while(|entry| **entry != 0) {
             let at = Address::from_bits(entry & !REST);
             if entry & REST == 0 {
-                cache.blocks.push(at);
+                self.lists[class.index()].push(at);
             } else {
-                cache.further.push(Piece { start: at, bytes: grid.rest(at, class) });
+                self.put_piece(class, Piece { start: at, bytes: grid.rest(at, class) });
             }
         }
     }
@@ -138,7 +155,7 @@ impl NodeCache {
     /// Visits all free memory, as address and bytes.
     pub(crate) fn for_each(&self, grid: &Grid, mut each: impl FnMut(Address, u64)) {
         for cache in &self.classes {
-            cache.blocks.iter().for_each(|at| each(*at, cache.bytes));
+            self.lists[cache.class.index()].iter().for_each(|at| each(*at, cache.bytes));
             cache.further.iter().chain([&cache.rest]).for_each(|piece| each(piece.start, piece.bytes));
         }
         self.runs
@@ -150,7 +167,7 @@ impl NodeCache {
     pub(crate) fn bytes(&self, grid: &Grid) -> u64 {
         let of_class = |cache: &ClassCache| {
             let pieces: u64 = cache.further.iter().map(|piece| piece.bytes).sum();
-            cache.blocks.len() as u64 * cache.bytes + cache.rest.bytes + pieces
+            self.lists[cache.class.index()].len() as u64 * cache.bytes + cache.rest.bytes + pieces
         };
         let chunks: u64 = self.runs.iter().map(|run| run.chunks).sum();
         self.classes.iter().map(of_class).sum::<u64>() + chunks * grid.chunk_bytes()
@@ -158,26 +175,29 @@ impl NodeCache {
 
     /// A class with more than `keep` blocks; if `keep` is 0, also one that has only pieces.
     pub(crate) fn surplus(&self, keep: usize) -> Option<Class> {
-        let too_many = |cache: &&ClassCache| cache.blocks.len() > keep || (keep == 0 && !cache.is_empty());
+        let blocks = |cache: &ClassCache| self.lists[cache.class.index()].len();
+        let too_many = |cache: &&ClassCache| blocks(cache) > keep || (keep == 0 && !cache.is_empty());
         self.classes.iter().find(too_many).map(|cache| cache.class)
     }
 
     /// Returns whether many blocks are smaller than a page, and there is no block for a page.
     pub(crate) fn lacks_page(&mut self, page: Class) -> bool {
         let is_many = |cache: &ClassCache| {
-            cache.class.words() < page.words() && cache.blocks.len() > 4 * cache.class.words()
+            cache.class.words() < page.words()
+                && self.lists[cache.class.index()].len() > 4 * cache.class.words()
         };
-        self.classes.iter().any(is_many) && self.class(page).is_empty()
+        self.classes.iter().any(is_many) && self.lists[page.index()].is_empty() && self.class(page).is_empty()
     }
 
     /// Fills `words` with a word for the next page and up to `entries` entries: the blocks that were freed first and then, unless only the
     /// surplus is released, uncut pieces.
     pub(crate) fn fill(&mut self, class: Class, entries: usize, release: Release, words: &mut Vec<u64>) {
-        let cache = self.class(class);
+        let blocks = &mut self.lists[class.index()];
         words.clear();
         words.push(0);
-        let count = entries.min(cache.blocks.len());
-        words.extend(cache.blocks.drain(..count).map(Address::bits));
+        let count = entries.min(blocks.len());
+        words.extend(blocks.drain(..count).map(Address::bits));
+        let cache = self.class(class);
         while release != Release::Surplus && words.len() <= entries {
             let piece = if cache.rest.bytes >= cache.bytes {
                 cache.rest.bytes = 0;
@@ -200,7 +220,7 @@ impl NodeCache {
         spare.runs.extend(self.runs.drain(..).map(|run| (node, run)));
         for cache in &mut self.classes {
             let class = cache.class;
-            spare.blocks.extend(cache.blocks.drain(..).map(|block| (node, class, block)));
+            spare.blocks.extend(self.lists[class.index()].drain(..).map(|block| (node, class, block)));
             let rest = std::mem::replace(&mut cache.rest.bytes, 0);
             let rest = Piece { start: cache.rest.start, bytes: rest };
             let pieces = cache.further.drain(..).chain([rest]).filter(|piece| piece.bytes >= cache.bytes);

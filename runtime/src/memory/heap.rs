@@ -15,11 +15,13 @@ use std::sync::Arc;
 
 use super::cache::{NodeCache, Spare, page_words};
 use super::holdings::{Holdings, Tracking};
-use super::placement::Policy;
+use super::image::Images;
+use super::placement::{Policy, SegmentOrder, Target};
 use super::pool::PageSupply;
 use super::process::Process;
 use super::registry::{Registry, refused};
 use super::sweep_barrier::Handshake;
+use crate::epoch::{BlockKind, Run};
 use crate::error::{PointerFault, Result};
 use crate::segment::classes::Class;
 use crate::segment::grid::{ChunkRun, Grid};
@@ -38,6 +40,8 @@ pub(crate) struct ThreadHeap {
     pub(crate) grid: Grid,
     pub(crate) nodes: Vec<RefCell<NodeCache>>,
     pub(super) policy: Policy,
+    /// The target of the policy, if it is always the same.
+    pub(super) fixed_target: Option<Target>,
     pub(super) next_node: Cell<u16>,
     /// The thread's own memory node.
     pub(super) own_node: u16,
@@ -53,8 +57,7 @@ pub(crate) struct ThreadHeap {
     pub(super) served_requests: Cell<u64>,
     /// A buffer for a page.
     pub(super) page: Cell<Vec<u64>>,
-    /// Unused buffers for the images of unpublished objects.
-    images: RefCell<Vec<Vec<u64>>>,
+    pub(crate) images: Images,
     /// Objects that may not be reachable from any root.
     pub(crate) holdings: Holdings,
     /// Objects allocated and freed by this thread.
@@ -79,6 +82,13 @@ impl ThreadHeap {
         let grid = Grid::new(geometry);
         let page_words = page_words(grid.chunk_bytes());
         let first_segment = (thread % usize::from(geometry.segments_per_node())) as u16;
+        let own_node = (process_index % usize::from(geometry.nodes())) as u16;
+        let fixed_target = match policy {
+            Policy::LocalRoundRobin => Some(Target { node: own_node, segments: SegmentOrder::Rotating }),
+            Policy::LocalModulo => Some(Target::on(own_node)),
+            Policy::GlobalRoundRobin if geometry.nodes() == 1 => Some(Target::on(0)),
+            _ => None,
+        };
         Self {
             registry,
             served_requests: Cell::new(process.requests()),
@@ -93,7 +103,8 @@ impl ThreadHeap {
             grid,
             nodes: (0..geometry.nodes()).map(|_| RefCell::new(NodeCache::new(first_segment))).collect(),
             policy,
-            own_node: (process_index % usize::from(geometry.nodes())) as u16,
+            own_node,
+            fixed_target,
             next_node: Cell::new((thread % usize::from(geometry.nodes())) as u16),
             page_words,
             page_class: Class::of((page_words * WORD_BYTES) as u64)
@@ -102,7 +113,7 @@ impl ThreadHeap {
             page_supply: Cell::default(),
             is_refilling: Cell::default(),
             page: Cell::default(),
-            images: RefCell::default(),
+            images: Images::default(),
             allocated: Cell::new(0),
             freed: Cell::new(0),
             watch,
@@ -114,21 +125,6 @@ impl ThreadHeap {
         self.geometry.segment_bytes()
     }
 
-    /// Zeroed words for an object's image, from a buffer used before if there is one.
-    pub(crate) fn take_image(&self, words: usize) -> Vec<u64> {
-        let mut image = self.images.borrow_mut().pop().unwrap_or_default();
-        image.clear();
-        image.resize(words, 0);
-        image
-    }
-
-    pub(crate) fn return_image(&self, image: Vec<u64>) {
-        let mut images = self.images.borrow_mut();
-        if images.len() < 8 {
-            images.push(image);
-        }
-    }
-
     /// A block from the thread's own lists.
     #[inline]
     pub(crate) fn take_local(&self, node: u16, class: Class) -> Option<Address> {
@@ -138,9 +134,20 @@ impl ThreadHeap {
     /// The thread's free blocks on the node of an address.
     #[inline]
     pub(crate) fn node(&self, address: Address) -> &RefCell<NodeCache> {
-        // One node needs no division.
-        let node = if self.nodes.len() == 1 { 0 } else { self.geometry.node_of(address.segment()) };
-        &self.nodes[usize::from(node)]
+        match &self.nodes[..] {
+            // One node needs no division.
+            [only] => only,
+            nodes => &nodes[usize::from(self.geometry.node_of(address.segment()))],
+        }
+    }
+
+    /// The thread's free blocks on a node.
+    #[inline]
+    pub(super) fn node_at(&self, node: u16) -> &RefCell<NodeCache> {
+        match &self.nodes[..] {
+            [only] => only,
+            nodes => &nodes[usize::from(node)],
+        }
     }
 
     /// Reports a new object to the simulator, or to the registry.
@@ -170,27 +177,30 @@ impl ThreadHeap {
     ///
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is known to be freed or retired.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // the size is often a constant of a type
     pub(crate) fn check_deletion(&self, block: Block) -> Result<()> {
         if self.watch.is_some() {
             return Ok(());
         }
         if let Some(class) = self.grid.class_of(block.bytes)
-            && self.node(block.address).borrow_mut().ends_with(class, block.address)
+            && self.node(block.address).borrow().ends_with(class, block.address)
         {
             return Err(refused(block.address, PointerFault::NoObject));
         }
         self.registry.check_deletion(block.address)
     }
 
-    /// Checks that the program may retire an object after `last`.
+    /// Checks that the program may retire an object. `is_last` is true if it is the one that the thread retired last.
     ///
     /// # Errors
     /// Like [`ThreadHeap::check_deletion`].
-    pub(crate) fn check_retirement(&self, block: Block, last: Option<Block>) -> Result<()> {
+    #[inline]
+    pub(crate) fn check_retirement(&self, block: Block, is_last: bool) -> Result<()> {
         if self.watch.is_some() {
             return Ok(());
         }
-        if last == Some(block) {
+        if is_last {
             return Err(refused(block.address, PointerFault::Retired));
         }
         self.registry.note_retirement(block.address)
@@ -205,11 +215,58 @@ impl ThreadHeap {
     }
 
     /// Frees an object's block. No round trip.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // the size is often a constant of a type
     pub(crate) fn free(&self, block: Block) {
         self.veto_freed(block);
         self.registry.freed(block.address);
         self.freed.set(self.freed.get() + 1);
         self.take_back(block, block.bytes);
+    }
+
+    /// Frees the block of an object that was never published. No round trip.
+    #[cold]
+    pub(crate) fn free_unpublished(&self, block: Block) {
+        self.free(block);
+    }
+
+    /// Frees the blocks of a run. No round trip.
+    pub(crate) fn free_run(&self, run: &Run) {
+        // The thread itself acknowledges a sweep, so none begins for it meanwhile.
+        let is_reported =
+            self.watch.is_some() || self.holdings.is_tracking() || self.process.sweep_barrier.is_active();
+        if is_reported {
+            return run.blocks().for_each(|(block, kind)| match kind {
+                BlockKind::Object => self.free(block),
+                BlockKind::Internal => self.put(block),
+            });
+        }
+        let is_near = |one: Address, other: Address| {
+            self.nodes.len() == 1
+                || self.geometry.node_of(one.segment()) == self.geometry.node_of(other.segment())
+        };
+        for (blocks, bytes, kind) in run.same(is_near) {
+            let mut node = self.node(blocks[0].address).borrow_mut();
+            if kind == BlockKind::Object {
+                for block in blocks {
+                    self.registry.freed(block.address);
+                }
+                node.add_live((blocks.len() as u64 * bytes).wrapping_neg());
+            }
+            match self.grid.class_of(bytes) {
+                Some(class) => self.note_kept(node.put_all(class, blocks.iter().map(|block| block.address))),
+                None => blocks.iter().for_each(|block| self.put_large(&mut node, Block { bytes, ..*block })),
+            }
+        }
+        self.freed.set(self.freed.get() + run.objects() as u64);
+    }
+
+    /// Remembers that a list has more blocks than the thread keeps.
+    #[inline]
+    fn note_kept(&self, blocks: usize) {
+        if blocks > self.max_cached_blocks() {
+            self.has_surplus.set(true);
+        }
     }
 
     /// Frees a block of the library's own.
@@ -218,22 +275,30 @@ impl ThreadHeap {
     }
 
     /// Puts a free block into the thread's lists. `live` of its bytes were counted as live.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as above
     fn take_back(&self, block: Block, live: u64) {
         self.note_freed(block.address);
         let mut node = self.node(block.address).borrow_mut();
-        node.add_live(live.wrapping_neg());
         if self.put_in_quarantine(block) {
-            return;
-        }
-        let is_surplus = if let Some(class) = self.grid.class_of(block.bytes) {
-            node.put(class, block.address) > self.max_cached_blocks()
+            node.add_live(live.wrapping_neg());
         } else {
-            node.runs.extend(self.grid.run_of(block));
-            true
-        };
-        if is_surplus {
-            self.has_surplus.set(true);
+            self.put_into(&mut node, block, live);
         }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // the size is often a constant of the type
+    fn put_into(&self, node: &mut NodeCache, block: Block, live: u64) {
+        node.add_live(live.wrapping_neg());
+        let Some(class) = self.grid.class_of(block.bytes) else { return self.put_large(node, block) };
+        self.note_kept(node.put(class, block.address));
+    }
+
+    #[cold]
+    fn put_large(&self, node: &mut NodeCache, block: Block) {
+        node.runs.extend(self.grid.run_of(block));
+        self.has_surplus.set(true);
     }
 
     /// Puts a free block into quarantine, if the simulator has one.
@@ -244,11 +309,13 @@ impl ThreadHeap {
     }
 
     /// The number of free blocks of a class that the thread keeps.
+    #[inline]
     pub(crate) fn max_cached_blocks(&self) -> usize {
         2 * self.page_words
     }
 
     /// Reports to the simulator that a block is free.
+    #[inline]
     pub(crate) fn note_freed(&self, at: Address) {
         if let Some(watch) = &self.watch {
             watch.freed(self.thread, at);

@@ -85,6 +85,11 @@ impl Written {
 }
 
 impl Holdings {
+    #[inline]
+    pub(crate) fn is_tracking(&self) -> bool {
+        self.tracking == Tracking::On
+    }
+
     pub(crate) fn new(tracking: Tracking) -> Self {
         Self { tracking, ..Self::default() }
     }
@@ -92,9 +97,11 @@ impl Holdings {
     /// Records an object until it is [released](Self::release). Returns its index.
     #[inline]
     pub(crate) fn hold(&self, object: Address, content: Content) -> u32 {
-        if self.tracking == Tracking::Off {
-            return 0;
-        }
+        if self.tracking == Tracking::Off { 0 } else { self.add(object, content) }
+    }
+
+    #[inline(never)]
+    fn add(&self, object: Address, content: Content) -> u32 {
         let mut held = self.held.borrow_mut();
         if let Some(index) = self.empty.borrow_mut().pop() {
             held[index as usize] = (object, content);
@@ -107,24 +114,39 @@ impl Holdings {
     #[inline]
     pub(crate) fn release(&self, index: u32) {
         if self.tracking == Tracking::On {
-            self.held.borrow_mut()[index as usize].0 = Address::NULL;
-            self.empty.borrow_mut().push(index);
+            self.remove(index);
         }
     }
 
+    #[inline(never)]
+    fn remove(&self, index: u32) {
+        self.held.borrow_mut()[index as usize].0 = Address::NULL;
+        self.empty.borrow_mut().push(index);
+    }
+
     /// Records an object that is about to be written, and may be linked later.
+    #[inline]
     pub(crate) fn note_written(&self, object: Address) {
         if self.tracking == Tracking::On {
-            self.written.borrow_mut().add(object);
+            self.add_written(object);
         }
+    }
+
+    #[inline(never)]
+    fn add_written(&self, object: Address) {
+        self.written.borrow_mut().add(object);
     }
 
     /// Removes an object that was retired or deleted.
     #[inline]
     pub(crate) fn forget(&self, object: Address) {
-        if self.tracking == Tracking::Off {
-            return;
+        if self.tracking == Tracking::On {
+            self.forget_tracked(object);
         }
+    }
+
+    #[inline(never)]
+    fn forget_tracked(&self, object: Address) {
         if let Written::Objects(written) = &mut *self.written.borrow_mut()
             && !written.is_empty()
         {

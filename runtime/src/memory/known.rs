@@ -20,17 +20,32 @@ type Pages = Box<[OnceLock<Box<[AtomicU8; KNOWN_PER_PAGE]>>]>;
 
 const KNOWN_PER_PAGE: usize = 256;
 
+#[inline]
+fn entry_of(class: Class) -> u8 {
+    class.index() as u8 + 1
+}
+
 impl Known {
     pub(crate) fn new(segments: u32) -> Self {
         Self { segments: (0..segments).map(|_| OnceLock::new()).collect() }
     }
 
-    #[inline]
     pub(crate) fn class(&self, segment: u16, chunk: u64) -> Option<Class> {
+        self.entry(segment, chunk)?.checked_sub(1).and_then(|index| Class::from_index(usize::from(index)))
+    }
+
+    /// Returns whether a chunk is cut into blocks of a class, if that is known. `None` for numbers that no chunk has.
+    #[inline]
+    pub(crate) fn has_class(&self, segment: u16, chunk: u64, class: Class) -> Option<bool> {
+        let entry = self.entry(segment, chunk)?;
+        (entry != 0).then_some(entry == entry_of(class))
+    }
+
+    #[inline]
+    fn entry(&self, segment: u16, chunk: u64) -> Option<u8> {
         let (page, within) = (chunk as usize / KNOWN_PER_PAGE, chunk as usize % KNOWN_PER_PAGE);
         let pages = self.segments.get(usize::from(segment))?.get()?;
-        let known = pages.get(page)?.get()?[within].load(Ordering::Relaxed);
-        known.checked_sub(1).and_then(|index| Class::from_index(usize::from(index)))
+        Some(pages.get(page)?.get()?[within].load(Ordering::Relaxed))
     }
 
     pub(crate) fn learn(&self, grid: &Grid, segment: u16, chunk: u64, class: Option<Class>) {
@@ -40,7 +55,7 @@ impl Known {
         let pages = segment_pages.get_or_init(|| (0..pages).map(|_| OnceLock::new()).collect());
         if let Some(page) = pages.get(page) {
             let page = page.get_or_init(|| Box::new([const { AtomicU8::new(0) }; KNOWN_PER_PAGE]));
-            page[within].store(class.map_or(0, |class| class.index() as u8 + 1), Ordering::Relaxed);
+            page[within].store(class.map_or(0, entry_of), Ordering::Relaxed);
         }
     }
 

@@ -22,6 +22,7 @@
 //! | [`map`] | the uses of all chunks, and marks of blocks: for collections and sweeps |
 //! | [`candidates`] | the blocks that a sweep may find lost |
 //! | [`sweep_barrier`] | the vetoes of a process during a sweep: the blocks that it holds |
+//! | [`image`] | the words of objects before they are in far memory |
 //! | [`holdings`] | a thread's objects that may not be reachable from any root |
 //! | [`registry`] | addresses of live objects, in debug builds: for the refusal of invalid pointers |
 
@@ -36,6 +37,7 @@ pub(crate) mod far;
 pub(crate) mod global;
 pub(crate) mod heap;
 pub(crate) mod holdings;
+pub(crate) mod image;
 pub(crate) mod known;
 pub(crate) mod map;
 pub(crate) mod member;

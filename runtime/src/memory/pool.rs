@@ -118,7 +118,14 @@ impl ThreadHeap {
         Some(node)
     }
 
+    /// Returns whether [`Worker::flush_surplus`] has work to do.
+    #[inline]
+    pub(crate) fn has_to_flush(&self) -> bool {
+        self.has_surplus.get() || self.wants_page()
+    }
+
     /// Returns whether surplus blocks wait for a page.
+    #[inline]
     pub(super) fn wants_page(&self) -> bool {
         matches!(self.page_supply.get(), PageSupply::Wanted(_))
     }

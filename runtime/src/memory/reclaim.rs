@@ -4,15 +4,18 @@
 //! [`RETIRED_PER_ADVANCE`] objects it tries to advance the epoch, without waiting, and frees the expired blocks.
 //! When a thread ends, the other threads of its process take over its limbo list.
 
+use std::cell::RefMut;
+
+use super::block::{block_of, known_block};
 use super::worker::Worker;
-use crate::epoch::BlockKind;
+use crate::epoch::{BlockKind, Limbo, Run};
 use crate::error::{self, Error, HeldBackBy, Result};
 use crate::io::Purpose;
 use crate::io::Retry;
 use crate::io::operations::*;
 use crate::io::{Reclamation, count};
 use farfield_sim::Plant;
-use farfield_words::Block;
+use farfield_words::{Address, Block, Remote};
 
 /// The number of objects that a thread retires between attempts to advance the epoch.
 pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
@@ -25,48 +28,115 @@ const ATTEMPTS_TO_LEAVE: u32 = 64;
 /// segment.
 const MAX_RETIRED: usize = 4096;
 
+/// The number of retired bytes beyond which it does so.
+pub(crate) fn max_garbage(segment_bytes: u64) -> u64 {
+    segment_bytes / 16
+}
+
 impl Worker {
-    /// Frees an object that no other thread can reach.
-    pub(crate) async fn delete_block(&self, block: Block) -> Result<()> {
-        self.heap().check_deletion(block)?;
-        self.forget_compensations(block);
-        self.heap().free(block);
-        // Getting a page may fail; the block is free nevertheless.
-        let _ = self.flush_surplus().await;
-        Ok(())
+    /// Frees the object at `address`, which no other thread can reach. Like [`Worker::delete_block`]; also `None` if the type has a tail: then the
+    /// block is to be [looked up](super::heap::ThreadHeap::look_up) first.
+    pub(crate) fn delete_object<T: Remote>(&self, address: Address) -> Option<Result<()>> {
+        match known_block::<T>(address, self.heap()) {
+            Some(block) => self.delete_block(block),
+            None => self.delete_unknown(block_of::<T>(address, self.heap())?),
+        }
     }
 
-    pub(crate) fn retire(&self, block: Block) -> Result<()> {
-        self.heap().check_retirement(block, self.limbo.borrow().last())?;
+    #[cold]
+    fn delete_unknown(&self, block: Result<Block>) -> Option<Result<()>> {
+        block.map_or_else(|error| Some(Err(error)), |block| self.delete_block(block))
+    }
+
+    /// Frees an object that no other thread can reach. `None` if the object is freed, and [`Worker::flush_surplus`] has work to do.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into `delete_object`
+    pub(crate) fn delete_block(&self, block: Block) -> Option<Result<()>> {
+        if let Err(error) = self.heap().check_deletion(block) {
+            return Some(Err(error));
+        }
+        self.forget_compensations(block);
+        self.heap().free(block);
+        (!self.heap().has_to_flush()).then_some(Ok(()))
+    }
+
+    /// Retires the object at `address`. Like [`Worker::retire`]; also `None` if the type has a tail, as in [`Worker::delete_object`].
+    pub(crate) fn retire_object<T: Remote>(&self, address: Address) -> Option<Result<()>> {
+        match known_block::<T>(address, self.heap()) {
+            Some(block) => self.retire(block),
+            None => self.retire_unknown(block_of::<T>(address, self.heap())?),
+        }
+    }
+
+    #[cold]
+    fn retire_unknown(&self, block: Result<Block>) -> Option<Result<()>> {
+        block.map_or_else(|error| Some(Err(error)), |block| self.retire(block))
+    }
+
+    /// Retires an object. After some retirements also starts to advance the epoch, and frees the expired blocks. `None` if the object is retired, and
+    /// the thread has to reclaim others, or to move free blocks to the pool.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into `retire_object`
+    pub(crate) fn retire(&self, block: Block) -> Option<Result<()>> {
+        let limbo = self.limbo.borrow_mut();
+        if let Err(error) = self.heap().check_retirement(block, limbo.ends_with(block.address)) {
+            return Some(Err(error));
+        }
         count(&self.io.counters.retired, 1);
         self.heap().veto_freed(block);
-        self.put_in_limbo(block, BlockKind::Object);
-        let remaining = self.until_advance.get() - 1;
-        if remaining > 0 {
-            self.until_advance.set(remaining);
-        } else {
-            let bytes = (self.heap().segment_bytes() / RETIRED_SHARE_PER_ADVANCE).max(block.bytes);
-            self.until_advance.set(RETIRED_PER_ADVANCE.min(bytes / block.bytes));
-            self.poll_detached();
-            let epoch = self.advance_epoch();
-            self.free_expired(epoch);
-            self.report_held_bytes();
+        let has_garbage = self.put_in_limbo(limbo, block, BlockKind::Object);
+        let until_advance = self.until_advance.get() - 1;
+        self.until_advance.set(until_advance);
+        if until_advance == 0 {
+            self.advance_after(block);
         }
-        Ok(())
+        if has_garbage || self.heap().has_to_flush() {
+            return None;
+        }
+        if self.heap().watch.is_some() {
+            self.free_eagerly();
+        }
+        Some(Ok(()))
+    }
+
+    #[cold]
+    fn advance_after(&self, block: Block) {
+        let bytes = (self.heap().segment_bytes() / RETIRED_SHARE_PER_ADVANCE).max(block.bytes);
+        self.until_advance.set(RETIRED_PER_ADVANCE.min(bytes / block.bytes));
+        self.poll_detached();
+        let epoch = self.advance_epoch();
+        self.free_expired(epoch);
+        self.report_held_bytes();
     }
 
     /// Retires a block of the library's own, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
         self.heap().veto_freed(block);
-        self.put_in_limbo(block, BlockKind::Internal);
+        self.put_in_limbo(self.limbo.borrow_mut(), block, BlockKind::Internal);
     }
 
-    fn put_in_limbo(&self, block: Block, kind: BlockKind) {
+    /// Returns whether the thread may have retired more than it should keep.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // into `retire`
+    fn put_in_limbo(&self, mut limbo: RefMut<'_, Limbo>, block: Block, kind: BlockKind) -> bool {
+        let is_watched = self.heap().watch.is_some();
+        let tag = if is_watched { self.watched_tag(block) } else { self.io.epoch.tag() };
+        limbo.push(tag, block, kind);
+        let has_garbage = limbo.bytes() > self.most_unchecked || limbo.len() > MAX_RETIRED;
+        drop(limbo);
+        if is_watched {
+            self.advance_for_retired(tag, block);
+        }
+        has_garbage
+    }
+
+    /// The tag of a block that is retired in the simulator, which is told of it.
+    #[cold]
+    fn watched_tag(&self, block: Block) -> u64 {
         let is_low = self.has(Plant::LowTag);
         let tag = if is_low { self.process.collector.epoch() } else { self.io.epoch.tag() };
         self.heap().note_retired(block, self.expires(tag));
-        self.limbo.borrow_mut().push(tag, block, kind);
-        self.advance_for_retired(tag, block);
+        tag
     }
 
     /// Returns whether this thread has retired blocks that are not freed yet.
@@ -77,7 +147,7 @@ impl Worker {
     /// Returns whether this thread has retired more than it should keep.
     pub(crate) fn has_too_much_garbage(&self) -> bool {
         let limbo = self.limbo.borrow();
-        limbo.objects() > MAX_RETIRED || limbo.bytes() > self.heap().segment_bytes() / 16
+        limbo.objects() > MAX_RETIRED || limbo.bytes() > max_garbage(self.heap().segment_bytes())
     }
 
     /// The state of reclamation, and the thread or process that holds it back. No round trip if all compute threads are in one process;
@@ -134,7 +204,7 @@ impl Worker {
     /// Frees this thread's blocks that have expired by `epoch`. Returns the number of freed objects.
     pub(crate) fn free_expired(&self, epoch: u64) -> u64 {
         let epoch = epoch + u64::from(self.has(Plant::EarlyReclamation));
-        self.free_all(|| self.limbo.borrow_mut().pop_expired(epoch))
+        self.free_all(|limbo| limbo.pop_expired(epoch))
     }
 
     /// Frees all blocks that this thread has retired, at a quiescent point: no thread of the cluster holds a pointer that it loaded
@@ -151,19 +221,16 @@ impl Worker {
         if guards > 0 {
             return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
         }
-        Ok(self.free_all(|| self.limbo.borrow_mut().pop_any()))
+        Ok(self.free_all(Limbo::pop_any))
     }
 
-    fn free_all(&self, mut next: impl FnMut() -> Option<(Block, BlockKind)>) -> u64 {
+    fn free_all(&self, next: impl Fn(&mut Limbo) -> Option<Run>) -> u64 {
         let mut freed = 0;
-        while let Some((block, kind)) = next() {
-            match kind {
-                BlockKind::Object => {
-                    self.heap().free(block);
-                    freed += 1;
-                }
-                BlockKind::Internal => self.heap().put(block),
-            }
+        loop {
+            let Some(run) = next(&mut self.limbo.borrow_mut()) else { break };
+            self.heap().free_run(&run);
+            freed += run.objects() as u64;
+            self.limbo.borrow_mut().recycle(run);
         }
         count(&self.io.counters.reclaimed, freed);
         if freed > 0 {

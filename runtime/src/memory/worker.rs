@@ -17,7 +17,7 @@ use super::eager::Eager;
 use super::global::Step;
 use super::heap::ThreadHeap;
 use super::process::Process;
-use super::reclaim::RETIRED_PER_ADVANCE;
+use super::reclaim::{RETIRED_PER_ADVANCE, max_garbage};
 use crate::epoch::{Limbo, Pin};
 use crate::io::{Failures, Io, IoParts, Purpose, Thread};
 use crate::segment::grid::Grid;
@@ -85,6 +85,8 @@ pub struct Worker {
     /// The maximum number of retired bytes, and the last epoch in which it had more.
     pub(crate) max_retired: u64,
     pub(crate) held_back: Cell<Option<HeldBack>>,
+    /// The number of retired bytes up to which a retirement has nothing to check.
+    pub(super) most_unchecked: u64,
     /// Eager reclamation, if the simulator advances epochs, and the epoch in which the thread last freed expired blocks.
     pub(crate) eager: Option<Arc<Eager>>,
     pub(crate) freed_at: Cell<u64>,
@@ -123,6 +125,7 @@ impl Worker {
             index_here,
             run_hooks,
         } = parts;
+        let most_unchecked = max_retired.min(max_garbage(heap.segment_bytes()));
         Self {
             io: Io::new(io),
             heap: Rc::new(heap),
@@ -133,6 +136,7 @@ impl Worker {
             until_advance: Cell::new(RETIRED_PER_ADVANCE),
             max_retired,
             held_back: Cell::default(),
+            most_unchecked,
             eager,
             freed_at: Cell::default(),
             orphans,

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use super::Shared;
 use crate::epoch::Pin;
 use crate::error::Result;
+use crate::io::at_first_poll;
 use crate::io::operations::*;
-use crate::memory::block::block_of;
 use crate::session::ComputeThread;
-use farfield_words::Remote;
+use farfield_words::{Address, Remote};
 
 /// A pin of a compute thread. While it is held, no object that was reachable since it was pinned is freed.
 ///
@@ -45,8 +45,19 @@ impl Guard<'_> {
     /// is already retired. [`Error::ReclamationHeldBack`](crate::Error::ReclamationHeldBack) if this thread has retired more bytes than `max-retired`
     /// in the cluster's URL allows, and a guard keeps them from being freed. After that error the object *is* retired: do not retire it again. It is
     /// freed like the others once the guard is dropped. After any other error the object is not retired.
-    pub async fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> Result<()> {
-        self.ct.retire(block_of::<T>(object.address(), self).await?)?;
+    #[inline]
+    #[allow(clippy::result_large_err)] // the future is made in its place
+    pub fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> impl Future<Output = Result<()>> {
+        let at = object.address();
+        at_first_poll(move || self.ct.retire_object::<T>(at).ok_or_else(|| self.finish_retirement::<T>(at)))
+    }
+
+    /// The part of a retirement that may wait. An object with a tail is not retired yet.
+    async fn finish_retirement<T: Remote>(&self, at: Address) -> Result<()> {
+        if T::TAIL_STRIDE > 0 {
+            let block = self.ct.heap().look_up(self, at).await?;
+            self.ct.retire(block).transpose()?;
+        }
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;
             if self.ct.has_too_much_garbage() {

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use super::{Pointer, RemotePtr};
 use crate::error::Result;
-use crate::memory::block::block_of;
+use crate::io::at_first_poll;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::holdings::Content;
 use crate::session::ComputeThread;
-use farfield_words::Remote;
+use farfield_words::{Address, Remote};
 
 /// An object that a sweep must not reclaim although it is not reachable from a root. Made by [`ComputeThread::hold`].
 pub struct Held<T> {
@@ -62,8 +62,23 @@ impl ComputeThread {
     ///
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be at the address.
-    pub async fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> Result<()> {
-        let block = block_of::<P::Pointee>(object.points_to(), self).await?;
-        self.delete_block(block).await
+    #[inline]
+    #[allow(clippy::result_large_err)] // the future is made in its place
+    pub fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> impl Future<Output = Result<()>> {
+        let at = object.points_to();
+        at_first_poll(move || {
+            self.delete_object::<P::Pointee>(at).ok_or_else(|| self.finish_deletion::<P::Pointee>(at))
+        })
+    }
+
+    /// The part of a deletion that may wait. An object with a tail is not freed yet.
+    async fn finish_deletion<T: Remote>(&self, at: Address) -> Result<()> {
+        if T::TAIL_STRIDE > 0 {
+            let block = self.heap().look_up(self, at).await?;
+            self.delete_block(block).transpose()?;
+        }
+        // Getting a page may fail; the block is free nevertheless.
+        let _ = self.flush_surplus().await;
+        Ok(())
     }
 }

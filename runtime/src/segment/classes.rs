@@ -22,6 +22,7 @@ const DOUBLINGS: u32 = 4;
 pub(crate) const CLASSES: usize = FINE_CLASSES + DOUBLINGS as usize * PER_DOUBLING;
 
 /// The size of the blocks that serve objects of `bytes` bytes aligned to `align`.
+#[inline]
 pub(crate) fn block_bytes(bytes: u64, align: u64) -> u64 {
     let granule = if bytes <= FINE_BYTES {
         WORD_BYTES as u64
@@ -32,6 +33,7 @@ pub(crate) fn block_bytes(bytes: u64, align: u64) -> u64 {
 }
 
 /// The alignment that every block of a size has.
+#[inline]
 pub(crate) fn block_align(block_bytes: u64) -> u64 {
     (1 << block_bytes.trailing_zeros()).min(MAX_ALIGN)
 }
@@ -65,18 +67,24 @@ impl Class {
         if block_bytes > LARGEST_BYTES {
             return None;
         }
-        let index = if block_bytes <= FINE_BYTES {
-            (block_bytes / WORD_BYTES as u64) as usize - 1
+        let is_fine = block_bytes <= FINE_BYTES;
+        Some(if is_fine {
+            Self((block_bytes / WORD_BYTES as u64) as u8 - 1)
         } else {
-            let top = block_bytes.next_power_of_two();
-            let doubling = (top / FINE_BYTES).trailing_zeros() as usize - 1;
-            let granule = top / (2 * PER_DOUBLING as u64);
-            FINE_CLASSES + doubling * PER_DOUBLING + ((block_bytes - top / 2) / granule) as usize - 1
-        };
-        Some(Self(index as u8))
+            Self::coarse(block_bytes)
+        })
+    }
+
+    fn coarse(block_bytes: u64) -> Self {
+        let top = block_bytes.next_power_of_two();
+        let doubling = (top / FINE_BYTES).trailing_zeros() as usize - 1;
+        let granule = top / (2 * PER_DOUBLING as u64);
+        let step = (block_bytes - top / 2) / granule;
+        Self((FINE_CLASSES + doubling * PER_DOUBLING + step as usize - 1) as u8)
     }
 
     /// The class with a number below [`CLASSES`].
+    #[inline]
     pub(crate) fn from_index(index: usize) -> Option<Self> {
         (index < CLASSES).then_some(Self(index as u8))
     }

@@ -41,7 +41,11 @@ pub(crate) struct ChunkRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     geometry: Geometry,
+    segments: u32,
     shift: u32,
+    chunk_bytes: u64,
+    /// The largest block with a class: larger ones have chunks of their own.
+    max_class_bytes: u64,
     /// The offsets of the first chunk and of the table: in segment 0, and in the others.
     origins: [u64; 2],
     tables: [u64; 2],
@@ -59,11 +63,13 @@ impl Grid {
         let origin =
             |segment| control::first_free(segment).next_multiple_of(chunk_bytes / 16).min(table(segment));
         let (origins, tables) = ([origin(0), origin(1)], [table(0), table(1)]);
-        Self { geometry, shift: chunk_bytes.trailing_zeros(), origins, tables }
+        let shift = chunk_bytes.trailing_zeros();
+        let (segments, max_class_bytes) = (geometry.segments(), chunk_bytes / 2);
+        Self { geometry, segments, shift, chunk_bytes, max_class_bytes, origins, tables }
     }
 
     pub(crate) fn chunk_bytes(&self) -> u64 {
-        1 << self.shift
+        self.chunk_bytes
     }
 
     pub(crate) fn segment_bytes(&self) -> u64 {
@@ -102,8 +108,14 @@ impl Grid {
     /// The number of the chunk that an address is in.
     #[inline]
     pub(crate) fn chunk_of(&self, at: Address) -> Option<u64> {
-        let behind = at.offset().checked_sub(self.origin(at.segment()))?;
-        (at.offset() < self.limit(at.segment())).then_some(behind >> self.shift)
+        let is_inside = at.offset() >= self.origin(at.segment()) && at.offset() < self.limit(at.segment());
+        is_inside.then(|| self.chunk_at(at))
+    }
+
+    /// The number of the chunk that an address is in, which is in a segment's chunks.
+    #[inline]
+    pub(crate) fn chunk_at(&self, at: Address) -> u64 {
+        at.offset().wrapping_sub(self.origin(at.segment())) >> self.shift
     }
 
     pub(crate) fn start(&self, segment: u16, chunk: u64) -> Address {
@@ -111,6 +123,7 @@ impl Grid {
     }
 
     /// The offset of the end of a chunk.
+    #[inline]
     fn end(&self, segment: u16, chunk: u64) -> u64 {
         (self.origin(segment) + ((chunk + 1) << self.shift)).min(self.limit(segment))
     }
@@ -132,8 +145,9 @@ impl Grid {
     }
 
     /// Returns whether a range of bytes is inside a segment's chunks.
+    #[inline]
     pub(crate) fn has(&self, at: Address, bytes: u64) -> bool {
-        u32::from(at.segment()) < self.geometry.segments()
+        u32::from(at.segment()) < self.segments
             && at.offset() >= self.origin(at.segment())
             && at.offset().saturating_add(bytes) <= self.limit(at.segment())
     }
@@ -167,7 +181,7 @@ impl Grid {
     /// The class of blocks of a size, unless they need chunks of their own.
     #[inline]
     pub(crate) fn class_of(&self, block_bytes: u64) -> Option<Class> {
-        if block_bytes > self.chunk_bytes() / 2 { None } else { Class::of(block_bytes) }
+        if block_bytes > self.max_class_bytes { None } else { Class::of(block_bytes) }
     }
 
     /// All blocks of `class` in a chunk: the first one's address and the bytes of all.
@@ -208,7 +222,7 @@ impl Grid {
     /// A block as it was allocated: one with chunks of its own ends at their end.
     #[inline]
     pub(crate) fn whole(&self, block: Block) -> Block {
-        if block.bytes <= self.chunk_bytes() / 2 {
+        if block.bytes <= self.max_class_bytes {
             return block;
         }
         let end = |run: ChunkRun| self.end(run.segment, run.first + run.chunks - 1);
@@ -230,13 +244,22 @@ impl Grid {
     /// Returns whether a block of `class` can begin at `at`, which is in a chunk of that class.
     #[inline]
     pub(crate) fn begins_block(&self, at: Address, class: Class) -> bool {
-        let Some(chunk) = self.chunk_of(at) else { return false };
-        let start = self.origin(at.segment()) + (chunk << self.shift);
-        let first = start.next_multiple_of(block_align(class.bytes()));
+        self.has(at, class.bytes()) && self.divides_chunk(at, class)
+    }
+
+    /// Like [`begins_block`](Self::begins_block). Of an address that is in no chunk, what it returns has no meaning.
+    #[inline]
+    pub(crate) fn divides_chunk(&self, at: Address, class: Class) -> bool {
+        let (offset, bytes) = (at.offset(), class.bytes());
+        let within = offset.wrapping_sub(self.origin(at.segment())) & (self.chunk_bytes - 1);
+        // From the beginning of the chunk to its first block.
+        let padding = offset.wrapping_sub(within).wrapping_neg() & (block_align(bytes) - 1);
+        let from_first = within.wrapping_sub(padding);
         // A chunk has far fewer than 2^32 bytes, and 32 bits are divided faster than 64.
-        let is_multiple = |within: u64| (within as u32).is_multiple_of(class.bytes() as u32);
-        at.offset().checked_sub(first).is_some_and(is_multiple)
-            && at.offset() + class.bytes() <= self.end(at.segment(), chunk)
+        (from_first as u32).is_multiple_of(bytes as u32)
+            && from_first < self.chunk_bytes
+            && within + bytes <= self.chunk_bytes
+            && offset + bytes <= self.limit(at.segment())
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Cluster, Shared, lock};
-use crate::epoch::{BlockKind, Limbo};
+use crate::epoch::Limbo;
 use crate::error::{self, Error, Result};
 use crate::memory::cache::Spare;
 use crate::segment::grid::Grid;
@@ -153,14 +153,16 @@ impl Shared {
         let grid = Grid::new(self.config.geometry);
         let mut spare = Spare::default();
         for mut limbo in orphans {
-            while let Some((block, kind)) = limbo.pop_any() {
-                if let Some(watch) = self.watch(&Rc::default()) {
-                    watch.freed(NO_THREAD, block.address);
+            while let Some(run) = limbo.pop_any() {
+                for (block, kind) in run.blocks() {
+                    if let Some(watch) = self.watch(&Rc::default()) {
+                        watch.freed(NO_THREAD, block.address);
+                    }
+                    self.registry.freed(block.address);
+                    let node = self.config.geometry.node_of(block.address.segment());
+                    spare.put(&grid, node, block, kind);
                 }
-                self.registry.freed(block.address);
-                let node = self.config.geometry.node_of(block.address.segment());
-                spare.put(&grid, node, block, kind);
-                freed += u64::from(kind == BlockKind::Object);
+                freed += run.objects() as u64;
             }
         }
         match &self.process {

@@ -100,6 +100,7 @@ impl Geometry {
     }
 
     /// The number of all segments, 2^16 at most.
+    #[inline]
     pub fn segments(&self) -> u32 {
         u32::from(self.nodes) * u32::from(self.segments_per_node)
     }
@@ -127,6 +128,7 @@ impl Geometry {
     }
 
     /// The node that hosts a segment.
+    #[inline]
     pub fn node_of(&self, segment: u16) -> u16 {
         segment / self.segments_per_node
     }
