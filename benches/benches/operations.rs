@@ -8,7 +8,12 @@
 //! |---|---|
 //! | `load`, `store`, `compare_exchange` | one `AtomicU64` |
 //! | `snapshot_3`, `snapshot_64` | as many loads into an array |
+//! | `read_64_random` | a copy of a `Box` of 64 bytes; a million of both, allocated in turn, and read in one random order, no READ depending on another |
 //! | `chain_4` | a load, a store, a compare-and-exchange and an addition of four words of one object |
+//!
+//! The objects of `read_64_random` are in no cache, so its time is that of the memory, as long as enough READs are under way at the same time. A processor
+//! looks ahead over some hundred instructions: the fewer a READ takes, the more READs overlap. Far memory asks for huge pages, which the allocator of
+//! `Box` does not: that is a part of the comparison.
 //!
 //! A chain is first recorded, as for a network, and then executed; the raw operations are executed directly. So this benchmark shows
 //! the overhead of chains, and not their benefit.
@@ -22,9 +27,14 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use farfield::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 
-/// The number of objects of a timing.
+/// The number of objects of a timing, but for `read_64_random`.
 const OBJECTS: usize = 64;
+/// The number of its objects. Each timing reads others, until all have been read.
+const RANDOM_OBJECTS: usize = 1 << 20;
 /// Operations of a timing.
 const OPERATIONS: usize = 1 << 14;
 /// The number of pairs of timings whose median ratio is printed.
@@ -41,6 +51,11 @@ struct Large {
 }
 
 #[remote]
+struct Line {
+    words: [u64; 8],
+}
+
+#[remote]
 struct Four {
     first: Atomic<u64>,
     second: Atomic<u64>,
@@ -48,25 +63,46 @@ struct Four {
     fourth: Atomic<u64>,
 }
 
-/// The raw counterpart, with as many words as the largest object.
-type Raw = Vec<[AtomicU64; 64]>;
-
-struct Objects {
+struct Far {
     small: Vec<RemotePtr<Small>>,
     large: Vec<RemotePtr<Large>>,
     four: Vec<RemotePtr<Four>>,
-    raw: Raw,
+    /// In random order.
+    lines: Vec<RemotePtr<Line>>,
 }
 
-async fn objects(ct: &ComputeThread) -> Result<Objects> {
-    let raw = (0..OBJECTS).map(|_| [const { AtomicU64::new(0) }; 64]).collect();
-    let mut objects = Objects { small: Vec::new(), large: Vec::new(), four: Vec::new(), raw };
+/// The raw counterpart.
+struct Raw {
+    /// As many words as the largest object has.
+    words: Vec<[AtomicU64; 64]>,
+    /// In the same order as the far ones.
+    #[allow(clippy::vec_box)] // each is allocated by itself, like a far object
+    lines: Vec<Box<[u64; 8]>>,
+}
+
+/// Allocates the objects: as many for `read_64_random` as are asked for.
+async fn objects(random: usize, ct: &ComputeThread) -> Result<(Raw, Far)> {
+    let mut far = Far { small: Vec::new(), large: Vec::new(), four: Vec::new(), lines: Vec::new() };
     for _ in 0..OBJECTS {
-        objects.small.push(Small::new_in(ct, Small::init([1; 3])).await?.write(ct).await?);
-        objects.large.push(Large::new_in(ct, Large::init([1; 64])).await?.write(ct).await?);
-        objects.four.push(Four::new_in(ct, Four::init()).await?.write(ct).await?);
+        far.small.push(Small::new_in(ct, Small::init([1; 3])).await?.write(ct).await?);
+        far.large.push(Large::new_in(ct, Large::init([1; 64])).await?.write(ct).await?);
+        far.four.push(Four::new_in(ct, Four::init()).await?.write(ct).await?);
     }
-    Ok(objects)
+    let words = (0..OBJECTS).map(|_| [const { AtomicU64::new(0) }; 64]).collect();
+    let mut raw = Raw { words, lines: Vec::new() };
+    for number in 0..random as u64 {
+        far.lines.push(Line::new_in(ct, Line::init([number; 8])).await?.write(ct).await?);
+        raw.lines.push(Box::new([number; 8]));
+    }
+    raw.lines.shuffle(&mut SmallRng::seed_from_u64(1));
+    far.lines.shuffle(&mut SmallRng::seed_from_u64(1));
+    Ok((raw, far))
+}
+
+/// The part of the random objects that a round reads.
+fn part<T>(lines: &[T], round: usize) -> &[T] {
+    let parts = RANDOM_OBJECTS / OPERATIONS;
+    &lines[round % parts * OPERATIONS..][..OPERATIONS]
 }
 
 /// The time of `OPERATIONS` calls of a closure that gets the object's number and the call's.
@@ -93,19 +129,21 @@ enum Operation {
     CompareExchange,
     Snapshot3,
     Snapshot64,
+    Read64Random,
     Chain4,
 }
 
-const ALL: [(Operation, &str); 6] = [
+const ALL: [(Operation, &str); 7] = [
     (Operation::Load, "load"),
     (Operation::Store, "store"),
     (Operation::CompareExchange, "compare_exchange"),
     (Operation::Snapshot3, "snapshot_3"),
     (Operation::Snapshot64, "snapshot_64"),
+    (Operation::Read64Random, "read_64_random"),
     (Operation::Chain4, "chain_4"),
 ];
 
-fn raw(operation: Operation, raw: &Raw) -> Duration {
+fn raw(operation: Operation, Raw { words: raw, lines }: &Raw, round: usize) -> Duration {
     match operation {
         Operation::Load => time(|at, _| {
             black_box(raw[at][0].load(SeqCst));
@@ -123,6 +161,13 @@ fn raw(operation: Operation, raw: &Raw) -> Duration {
             let words: [u64; 64] = std::array::from_fn(|word| raw[at][word].load(SeqCst));
             black_box(&words);
         }),
+        Operation::Read64Random => {
+            let lines = part(lines, round);
+            time(|_, turn| {
+                let words: [u64; 8] = *lines[turn as usize];
+                black_box(&words);
+            })
+        }
         Operation::Chain4 => time(|at, turn| {
             let [first, second, third, fourth, ..] = &raw[at];
             let loaded = first.load(SeqCst);
@@ -134,9 +179,9 @@ fn raw(operation: Operation, raw: &Raw) -> Duration {
     }
 }
 
-async fn far(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Result<Duration> {
+async fn far(operation: Operation, objects: &Far, round: usize, ct: &ComputeThread) -> Result<Duration> {
     let g = &ct.pin();
-    let Objects { small, large, four, .. } = objects;
+    let Far { small, large, four, lines } = objects;
     let first = |at: usize| four[at].first();
     match operation {
         Operation::Load => {
@@ -168,6 +213,14 @@ async fn far(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Res
             })
             .await
         }
+        Operation::Read64Random => {
+            let lines = part(lines, round);
+            time_far(async |_, turn| {
+                black_box(&lines[turn as usize].read(g).await?);
+                Ok(())
+            })
+            .await
+        }
         Operation::Chain4 => {
             time_far(async |at, turn| {
                 let mut chain = g.chain();
@@ -185,11 +238,11 @@ async fn far(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Res
 }
 
 /// The median of the ratios of many pairs of timings, the two of a pair in direct succession.
-async fn ratio(operation: Operation, objects: &Objects, ct: &ComputeThread) -> Result<f64> {
+async fn ratio(operation: Operation, (near, objects): &(Raw, Far), ct: &ComputeThread) -> Result<f64> {
     let mut ratios = Vec::with_capacity(ROUNDS);
-    for _ in 0..ROUNDS {
-        let raw = raw(operation, &objects.raw);
-        ratios.push(far(operation, objects, ct).await?.as_secs_f64() / raw.as_secs_f64());
+    for round in 0..ROUNDS {
+        let raw = raw(operation, near, round);
+        ratios.push(far(operation, objects, round, ct).await?.as_secs_f64() / raw.as_secs_f64());
     }
     ratios.sort_by(f64::total_cmp);
     Ok(ratios[ROUNDS / 2])
@@ -203,7 +256,7 @@ fn with_thread<R: Send>(body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync) 
 fn main() {
     if std::env::args().any(|arg| arg == "--ratio") {
         with_thread(async |ct| {
-            let objects = objects(ct).await?;
+            let objects = objects(RANDOM_OBJECTS, ct).await?;
             for (operation, name) in ALL {
                 println!("ops.{name}.ratio {:.3}", ratio(operation, &objects, ct).await?);
             }
@@ -213,21 +266,24 @@ fn main() {
     }
     let mut criterion = Criterion::default().configure_from_args();
     for (operation, name) in ALL {
+        let random = if matches!(operation, Operation::Read64Random) { RANDOM_OBJECTS } else { 0 };
         let mut group = criterion.benchmark_group(name);
         group.throughput(criterion::Throughput::Elements(OPERATIONS as u64));
         group.bench_function("raw", |bencher| {
             bencher.iter_custom(|iterations| {
-                let words: Raw = (0..OBJECTS).map(|_| [const { AtomicU64::new(0) }; 64]).collect();
-                (0..iterations).map(|_| raw(operation, &words)).sum()
+                with_thread(async |ct| {
+                    let (near, _) = objects(random, ct).await?;
+                    Ok((0..iterations).map(|round| raw(operation, &near, round as usize)).sum())
+                })
             });
         });
         group.bench_function("farfield", |bencher| {
             bencher.iter_custom(|iterations| {
                 with_thread(async |ct| {
-                    let objects = objects(ct).await?;
+                    let (_, objects) = objects(random, ct).await?;
                     let mut total = Duration::ZERO;
-                    for _ in 0..iterations {
-                        total += far(operation, &objects, ct).await?;
+                    for round in 0..iterations {
+                        total += far(operation, &objects, round as usize, ct).await?;
                     }
                     Ok(total)
                 })

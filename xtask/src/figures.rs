@@ -74,6 +74,7 @@ figures! {
         "ops.compare_exchange.ratio" Printed "times" "time of its compare-and-exchange, likewise"
         "ops.snapshot_3.ratio" Printed "times" "time of a READ of an object of 3 words, over that of 3 atomic loads"
         "ops.snapshot_64.ratio" Printed "times" "time of a READ of 64 words, over that of 64 atomic loads"
+        "ops.read_64_random.ratio" Printed "times" "time of independent READs of 64-byte objects among a million, over that of the same through `Box`"
         "ops.chain_4.ratio" Printed "times" "time of a chain of load, store, exchange and addition, over that of the four by hand"
     }
     "cargo xtask instructions" {

@@ -33,6 +33,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/fabric/src/host/arena.rs",
     "runtime/fabric/src/host/mod.rs",
     "runtime/fabric/src/prefetch.rs",
+    "runtime/fabric/src/unposted.rs",
     "runtime/fabric/src/verbs/batch.rs",
     "runtime/fabric/src/verbs/device.rs",
     "runtime/fabric/src/verbs/identifier.rs",

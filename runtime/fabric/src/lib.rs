@@ -68,6 +68,7 @@ mod skip;
 pub mod stall;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod stopper;
+mod unposted;
 #[cfg(feature = "_verbs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]
 pub mod verbs;
@@ -79,3 +80,4 @@ pub use park::Parker;
 pub use prefetch::prefetch;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 pub use stopper::{Stopper, lease_ms};
+pub use unposted::Unposted;

@@ -11,7 +11,7 @@ use crate::pointer::Guard;
 use crate::pointer::Shared;
 use crate::session::ComputeThread;
 use arrayvec::ArrayVec;
-use farfield_fabric::host::Host;
+use farfield_fabric::host::{Host, load};
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Remote, WORD_BYTES, try_map};
 
@@ -95,7 +95,7 @@ impl Guard<'_> {
             let guard = LockGuard::held(ct, lock.address(), tokens[index]);
             let mut scratch = Scratch::<T::Cell>::new();
             let read = check_aligned(node.address(), align_of::<T::Cell>())
-                .and_then(|()| Ok(host.read(node.address(), scratch.words())?))
+                .and_then(|()| Ok(load(host.words(node.address(), words)?, scratch.words())))
                 .and_then(|words| Ok(T::decode(node.address(), bytes(words))?));
             match read {
                 Ok(value) => got.push((guard, value)),

@@ -13,7 +13,9 @@ use crate::io::operations::*;
 use crate::io::{Completed, Submitted};
 use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
+use farfield_fabric::Unposted;
 use farfield_fabric::chain::Slot;
+use farfield_fabric::host::{Window, load};
 use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, WORD_BYTES};
@@ -22,19 +24,14 @@ use farfield_words::{Field, WORD_BYTES};
 #[must_use = "nothing is read until it is awaited"]
 pub struct Read<'g, F> {
     at: Address,
-    state: State<'g>,
+    state: Unposted<'g, ComputeThread, (Submitted<'g, Worker>, Slot)>,
     field: PhantomData<fn() -> F>,
-}
-
-enum State<'g> {
-    Unposted(&'g ComputeThread),
-    Posted(Submitted<'g, Worker>, Slot),
 }
 
 impl<'g, F: Field> Read<'g, F> {
     #[inline]
     pub(crate) fn new(at: Address, ct: &'g ComputeThread) -> Self {
-        Self { at, state: State::Unposted(ct), field: PhantomData }
+        Self { at, state: Unposted::new(ct), field: PhantomData }
     }
 
     /// True if the access begins and ends at word boundaries. The READ then checks its address.
@@ -48,15 +45,53 @@ impl<'g, F: Field> Read<'g, F> {
     /// Posts the READ as a chain, or polls the posted chain.
     #[cold]
     fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<(Completed<'g, Worker>, Slot)>> {
-        if let State::Unposted(ct) = self.state {
-            let within = self.within();
+        let (at, within) = (self.at, self.within());
+        let (submitted, slot) = self.state.posted(|ct| {
             let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
             let mut chain = ct.empty_chain();
-            let slot = chain.read(Address::from_bits(self.at.bits() - within as u64), words);
-            self.state = State::Posted(ct.submit(chain), slot);
-        }
-        let State::Posted(submitted, slot) = &mut self.state else { unreachable!("just posted") };
+            let slot = chain.read(Address::from_bits(at.bits() - within as u64), words);
+            (ct.submit(chain), slot)
+        });
         Pin::new(submitted).poll(context).map(|done| done.map(|done| (done, slot.clone())))
+    }
+}
+
+impl<'g, F: Field> Read<'g, F> {
+    const WORDS: usize = Scratch::<F::Cell>::WORDS;
+
+    /// True if the words are loaded and decoded where the READ is awaited, in registers. A large object is loaded by a function: in its caller, the
+    /// compiler would take each word for a variable, and copy all of them from one place of the stack to another.
+    const INLINE: bool = Self::WORDS <= Window::MOST_WORDS;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or its result is copied through memory, which takes longer than the READ
+    fn poll_inline(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Value<'g>>> {
+        // Copied before any write, so that the compiler need not reload it.
+        let at = self.at;
+        if let Err(error) = check_aligned(at, align_of::<F::Cell>()) {
+            return Poll::Ready(Err(error));
+        }
+        if Self::WHOLE_WORDS
+            && let Some(ct) = self.state.thread()
+            && let Some(words) = ct.words_for_read(at, Self::WORDS)
+        {
+            let mut scratch = Scratch::<F::Cell>::new();
+            return Poll::Ready(F::decode(at, bytes(load(words, scratch.words()))).map_err(Into::into));
+        }
+        // Decoded here too, not in the cold function: a value that is returned through memory there would be copied through memory here, on the path
+        // above as well, at the price of a stalled load.
+        match self.poll_chain(context) {
+            Poll::Ready(Ok((done, slot))) => {
+                Poll::Ready(F::decode(at, &bytes(done.words(&slot))[self.within()..]).map_err(Into::into))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    #[inline(never)]
+    fn poll_by_call(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Value<'g>>> {
+        self.poll_inline(context)
     }
 }
 
@@ -64,33 +99,10 @@ impl<'g, F: Field> Future for Read<'g, F> {
     type Output = Result<F::Value<'g>>;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)] // or its result is copied through memory, which takes longer than the READ
+    #[allow(clippy::inline_always)] // as above
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        // Copied before any write, so that the compiler need not reload it.
-        let at = this.at;
-        if let Err(error) = check_aligned(at, align_of::<F::Cell>()) {
-            return Poll::Ready(Err(error));
-        }
-        if Self::WHOLE_WORDS
-            && let State::Unposted(ct) = this.state
-            && let Some(host) = ct.host_for_read(Scratch::<F::Cell>::WORDS)
-        {
-            let mut scratch = Scratch::<F::Cell>::new();
-            return Poll::Ready(match host.read(at, scratch.words()) {
-                Ok(words) => F::decode(at, bytes(words)).map_err(Into::into),
-                Err(error) => Err(error.into()),
-            });
-        }
-        // Decoded here too, not in the cold function: a value that is returned through memory there would be copied through memory here, on the path
-        // above as well, at the price of a stalled load.
-        match this.poll_chain(context) {
-            Poll::Ready(Ok((done, slot))) => {
-                Poll::Ready(F::decode(at, &bytes(done.words(&slot))[this.within()..]).map_err(Into::into))
-            }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => Poll::Pending,
-        }
+        if Self::INLINE { this.poll_inline(context) } else { this.poll_by_call(context) }
     }
 }
 

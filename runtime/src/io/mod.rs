@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`posting`] | [`Io`], single operations and chains; [`Thread`], the hooks of the layers above |
 //! | [`endpoint`] | the fabric: an enum, so that the host fabric is inlined |
+//! | [`word`] | the future of a single operation |
 //! | [`submit`] | the future of a posted chain |
 //! | [`detached`] | chains without a future, and their callbacks |
 //! | [`compensation`] | exchanges that undo a thread's own words after a failed operation |
@@ -35,6 +36,7 @@ mod task_stack;
 mod tasks;
 mod tokens;
 mod waits;
+mod word;
 
 #[cfg(test)]
 mod tests;

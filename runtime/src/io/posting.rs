@@ -10,14 +10,15 @@
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::Poll;
 
 use farfield_fabric::chain::{Op, RawChain};
-use farfield_fabric::host::Host;
+use farfield_fabric::host::{Host, Window};
 use farfield_fabric::stall::{DescribeWait, Waits};
 use farfield_fabric::{Posted, Ticket};
 use farfield_sim::{Plant, Sim};
-use farfield_words::{Address, Geometry, ThreadId, WORD_BYTES};
+use farfield_words::{Address, Geometry, ThreadId};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -32,6 +33,7 @@ use super::submit::Submitted;
 use super::task_stack::TaskStack;
 use super::tokens::{Tokens, failed_write};
 use super::waits::Purpose;
+use super::word::{AddToWord, ExchangeWord, ReadWord, WordOperation, WriteWord, WriteWords};
 use crate::epoch::{Participant, Pin};
 use crate::error::{Error, Result};
 
@@ -77,6 +79,8 @@ pub(crate) trait Thread: Sized + 'static {
 /// The I/O of a compute thread of type `T`.
 pub(crate) struct Io<T: Thread> {
     pub(crate) endpoint: Endpoint,
+    /// The memory that is read without the endpoint.
+    window: Window,
     pub(crate) counters: Counters,
     /// The thread's slot in its process's epochs.
     pub(crate) epoch: Participant,
@@ -128,6 +132,7 @@ impl<T: Thread> Io<T> {
         let IoParts { endpoint, epoch, identities, sleepers, stalls, task, id, geometry, seed, contenders } =
             parts;
         Self {
+            window: endpoint.immediate().map_or(const { Window::none() }, Host::window),
             endpoint,
             counters: Counters::default(),
             epoch,
@@ -236,12 +241,18 @@ pub(crate) trait Operations: Thread {
 
     // ---- single operations -------------------------------------------------------------------------------------
 
-    /// Returns the host fabric, if this is it, and counts a READ of `words` words.
+    /// Returns the words of a READ, if it need not be a chain, and counts it. On the host fabric only READs of a segment's last words and of
+    /// invalid addresses are chains.
     #[inline]
-    fn host_for_read(&self, words: usize) -> Option<&Host> {
-        let host = self.io().endpoint.immediate()?;
+    fn words_for_read(&self, at: Address, words: usize) -> Option<&[AtomicU64]> {
+        let io = self.io();
+        let found = if words <= Window::MOST_WORDS {
+            io.window.words(at, words)?
+        } else {
+            io.endpoint.immediate()?.words(at, words).ok()?
+        };
         self.count_read(words);
-        Some(host)
+        Some(found)
     }
 
     /// Called before a cached copy of an object is used in place of a READ: the simulator checks that the object is allocated.
@@ -273,28 +284,20 @@ pub(crate) trait Operations: Thread {
 
     /// One READ of 8 bytes.
     #[inline]
-    async fn read_word(&self, at: Address) -> Result<u64> {
-        if let Some(host) = self.host_for_read(1) {
-            return Ok(host.read_word(at)?);
-        }
-        self.read_words(at, 1, |words| Ok(words[0])).await
+    fn read_word(&self, at: Address) -> WordOperation<'_, Self, ReadWord> {
+        WordOperation::new(self, at, ReadWord)
     }
 
     /// One WRITE of 8 bytes.
     #[inline]
-    async fn write_word(&self, at: Address, word: u64) -> Result<()> {
-        self.write_words(at, &[word]).await
+    fn write_word(&self, at: Address, word: u64) -> WordOperation<'_, Self, WriteWord> {
+        WordOperation::new(self, at, WriteWord(word))
     }
 
     /// One WRITE.
     #[inline]
-    async fn write_words(&self, at: Address, words: &[u64]) -> Result<()> {
-        if let Some(host) = self.io().endpoint.immediate() {
-            return self.write_here(host, at, words);
-        }
-        let mut chain = self.empty_chain();
-        chain.write(at, words);
-        self.submit(chain).await.map(drop)
+    fn write_words<'w>(&'w self, at: Address, words: &'w [u64]) -> WordOperation<'w, Self, WriteWords<'w>> {
+        WordOperation::new(self, at, WriteWords(words))
     }
 
     /// One WRITE, on an immediate fabric.
@@ -308,17 +311,13 @@ pub(crate) trait Operations: Thread {
 
     /// One CAS. Returns the previous word.
     #[inline]
-    async fn compare_exchange_word(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
-        if let Some(host) = self.io().endpoint.immediate() {
-            self.writes_words(&[new]);
-            count(&self.io().counters.cas, 1);
-            let old = host.compare_exchange(at, expected, new)?;
-            count(&self.io().counters.cas_failed, u64::from(old != expected));
-            return Ok(old);
-        }
-        let mut chain = self.empty_chain();
-        let slot = chain.compare_exchange(at, expected, new);
-        Ok(self.submit(chain).await?.word(&slot))
+    fn compare_exchange_word(
+        &self,
+        at: Address,
+        expected: u64,
+        new: u64,
+    ) -> WordOperation<'_, Self, ExchangeWord> {
+        WordOperation::new(self, at, ExchangeWord { expected, new })
     }
 
     /// [Replaces](RawChain::replace) a word of this thread, on an immediate fabric. The address is valid: the thread has written the word.
@@ -333,40 +332,30 @@ pub(crate) trait Operations: Thread {
 
     /// One FAA. Returns the previous word.
     #[inline]
-    async fn fetch_add_word(&self, at: Address, addend: u64) -> Result<u64> {
-        if let Some(host) = self.io().endpoint.immediate() {
-            self.accesses();
-            count(&self.io().counters.faa, 1);
-            return Ok(host.fetch_add(at, addend)?);
-        }
-        let mut chain = self.empty_chain();
-        let slot = chain.fetch_add(at, addend);
-        Ok(self.submit(chain).await?.word(&slot))
+    fn fetch_add_word(&self, at: Address, addend: u64) -> WordOperation<'_, Self, AddToWord> {
+        WordOperation::new(self, at, AddToWord(addend))
     }
 
     #[inline]
     fn count_read(&self, words: usize) {
-        let counters = &self.io().counters;
-        count(&counters.reads, 1);
-        count(&counters.read_bytes, (words * WORD_BYTES) as u64);
+        self.io().counters.reads.add(words);
     }
 
     #[inline]
     fn count_write(&self, words: usize) {
-        let counters = &self.io().counters;
-        count(&counters.writes, 1);
-        count(&counters.write_bytes, (words * WORD_BYTES) as u64);
+        self.io().counters.writes.add(words);
     }
 
     /// Counts the operations of an attempt to take several locks and to read as many objects of `words` words: `locked` CAS operations with a READ
     /// each, and a CAS that failed.
     #[inline]
     fn count_locks(&self, locked: usize, words: usize, has_failed: bool) {
+        for _ in 0..locked {
+            self.count_read(words);
+        }
         let (counters, locked) = (&self.io().counters, locked as u64);
         count(&counters.cas, locked + u64::from(has_failed));
         count(&counters.cas_failed, u64::from(has_failed));
-        count(&counters.reads, locked);
-        count(&counters.read_bytes, locked * (words * WORD_BYTES) as u64);
         count(&counters.chained, (2 * locked + u64::from(has_failed)).saturating_sub(1));
     }
 

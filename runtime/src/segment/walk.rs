@@ -49,8 +49,9 @@ use crate::error::Result;
 pub struct Walk {
     /// The object at the last step whose number is a power of two.
     kept: Address,
-    steps: u64,
-    /// The step at which it is replaced.
+    /// The number of steps until it is replaced.
+    left: u64,
+    /// The number of the step at which it is replaced.
     until: u64,
 }
 
@@ -61,7 +62,7 @@ impl Walk {
     /// A walk at its beginning.
     #[inline]
     pub const fn new() -> Self {
-        Self { kept: NOWHERE, steps: 0, until: 1 }
+        Self { kept: NOWHERE, left: 1, until: 1 }
     }
 
     /// Visits an address. Returns an error if the traversal was there before.
@@ -70,16 +71,17 @@ impl Walk {
         if at == self.kept {
             return Err(self.cycle());
         }
-        self.steps += 1;
-        if self.steps == self.until {
-            (self.kept, self.until) = (at, self.until.saturating_mul(2));
+        // One instruction a step, and one branch.
+        self.left -= 1;
+        if self.left == 0 {
+            (self.kept, self.left, self.until) = (at, self.until, self.until.saturating_mul(2));
         }
         Ok(())
     }
 
     /// The number of objects that were visited.
     pub const fn steps(&self) -> u64 {
-        self.steps
+        self.until - self.left
     }
 
     #[cold]

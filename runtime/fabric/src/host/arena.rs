@@ -6,19 +6,25 @@
 //!
 //! Finding a word is on the path of every step of a pointer chase, where the cost is the *latency* from an address to
 //! its word. If there is one segment, an address is an offset from `base` as it stands, and one comparison proves it
-//! valid: the processor predicts it, so the address itself costs nothing. With several, the segment's number is shifted
-//! and added, 4 cycles.
+//! valid: the processor predicts it, so the address itself costs nothing. With several, the segment's number is shifted down and up again, 2 cycles,
+//! while the offset is added to `base`; the load adds the two.
+//!
+//! Huge pages are asked for: an access to a page that is in no translation buffer takes longer than one that is in no cache. With pages of 2 MiB the
+//! buffers hold gigabytes. It is advice, which the system may ignore; it takes memory in larger pieces, too, so a segment of at least 2 MiB takes
+//! at least 2 MiB.
 //!
 //! Invariants, which `Arena::mapped` establishes and no other code can break, since the fields are private and never changed:
 //!
 //! 1. `base` is the start of `_map`, which owns at least `segments << stride_log2` bytes of page-aligned memory until the arena is dropped. The
 //!    kernel keeps the size of a shared file, so no process can take the memory away.
-//! 2. `segment_bytes <= 1 << stride_log2`, and both are multiples of a word: a [`Geometry`] is so by construction. `limit` and `alone` follow
+//! 2. `segment_bytes <= 1 << stride_log2`, and both are multiples of a word: a [`Geometry`] is so by construction. `each` and `alone` follow
 //!    from it.
-//! 3. This process reaches the memory through `&AtomicU64` only: [`Arena::words`] and [`Arena::set_first_word`] are the only code that makes
-//!    references of `base`, and `_map` is never looked into. Other processes may write any bits at any time, which is what atomics allow.
+//! 3. This process reaches the memory through `&AtomicU64` only: [`Arena::words`], [`Window::words`] and [`Arena::set_first_word`] are the only
+//!    code that makes references of `base`, and `_map` is never looked into. Other processes may write any bits at any time, which is what atomics allow.
 
 use std::fs::File;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -33,17 +39,93 @@ use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
 const ACTION: &str = "map far memory";
+/// The size of the huge pages that are asked for. Smaller segments get ordinary pages.
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
+/// A thread's view of the memory, through which it finds a few words with the fewest instructions.
+///
+/// One comparison with `alone` proves an address valid, and that there is one segment, and that this is the host fabric. Otherwise two do so for one of
+/// several segments. The last words of a segment are not in the view: [`Arena::words`] finds them.
+///
+/// Invariant: `end` is 0, or `base`, `segments` and `stride_log2` are those of `arena`, and `end` is 15 (`MOST_WORDS - 1`) less than the
+/// words of a segment but for its first. `alone` is `end` if there is one segment, and else 0.
+pub struct Window {
+    base: NonNull<u8>,
+    alone: u64,
+    end: u64,
+    segments: u64,
+    stride_log2: u32,
+    /// Keeps the memory mapped.
+    _arena: Option<Arc<Arena>>,
+}
+
+impl Window {
+    /// The most words that a window finds at a time.
+    pub const MOST_WORDS: usize = 16;
+
+    /// Makes the view of no memory.
+    pub const fn none() -> Self {
+        Self { base: NonNull::dangling(), alone: 0, end: 0, segments: 0, stride_log2: 0, _arena: None }
+    }
+
+    /// Makes the view of an arena.
+    pub(super) fn of(arena: &Arc<Arena>) -> Self {
+        let end = |words: u64| words.saturating_sub(Self::MOST_WORDS as u64 - 1);
+        Self {
+            base: arena.base,
+            alone: end(arena.alone),
+            end: end(arena.each),
+            segments: arena.segments,
+            stride_log2: arena.stride_log2,
+            _arena: Some(Arc::clone(arena)),
+        }
+    }
+
+    /// Returns the `count` words from `at` on, or `None` if the view does not have them: the arena may.
+    ///
+    /// # Panics
+    /// If there are more than [`MOST_WORDS`](Self::MOST_WORDS).
+    #[inline]
+    #[allow(clippy::cast_ptr_alignment)] // proven below
+    pub fn words(&self, at: Address, count: usize) -> Option<&[AtomicU64]> {
+        assert!(count <= Self::MOST_WORDS);
+        let (bits, segment, offset) = (at.bits(), u64::from(at.segment()), at.offset());
+        // The sum of two numbers, of which a load computes the second: the address of an only segment costs no addition before it.
+        let (start, rest) = if index(bits) < self.alone {
+            (0, bits)
+        } else if index(offset) < self.end && segment < self.segments {
+            (offset, segment << self.stride_log2)
+        } else {
+            return None;
+        };
+        // SAFETY: neither `alone` nor `end` is 0 here, so `base` is the start of the arena's segments. An index below them is less than 2^61 - 1, so the
+        // offset (the bits, if there is one segment) is 8 * (index + 1), and the 16 words from there on are words of the segment. The segment is
+        // one of the arena's, and in its mapping (the arena's invariants 1 and 2), which `_arena` keeps, and which is accessed by atomics only (3).
+        Some(unsafe {
+            std::slice::from_raw_parts(
+                self.base.add(start as usize).add(rest as usize).cast().as_ptr(),
+                count,
+            )
+        })
+    }
+}
+
+/// Returns the index of the word at an offset among the words of a segment but for its first. The lowest three bits of the offset become the highest
+/// bits, so that one comparison refuses misaligned offsets, the first word (including null), and offsets past the end.
+#[inline]
+fn index(offset: u64) -> u64 {
+    offset.wrapping_sub(WORD_BYTES as u64).rotate_right(WORD_BYTES.trailing_zeros())
+}
 
 /// The memory of all segments.
 pub struct Arena {
-    base: *const u8,
+    base: NonNull<u8>,
     segments: u64,
     /// log2 of the distance between segments, in bytes.
     stride_log2: u32,
-    /// One word less than a segment: an access of `n` bytes may begin in the first `limit - n` bytes after the first
-    /// word.
-    limit: u64,
-    /// Words of the only segment but for its first; 0 if there are several segments.
+    /// Words of a segment but for its first.
+    each: u64,
+    /// The same if there is one segment; 0 if there are several.
     alone: u64,
     geometry: Geometry,
     pub(super) mapped: Instant,
@@ -94,16 +176,19 @@ impl Arena {
         if map.len() < bytes {
             return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
         }
+        if geometry.segment_bytes() >= HUGE_PAGE_BYTES {
+            // The advice affects speed only, so its failure is ignored.
+            #[cfg(target_os = "linux")]
+            drop(map.advise(memmap2::Advice::HugePage));
+        }
+        let base = NonNull::new(map.as_mut_ptr()).expect("a mapping is not at address 0");
+        let each = geometry.segment_bytes() / WORD_BYTES as u64 - 1;
         Ok(Self {
-            base: map.as_mut_ptr().cast_const(),
+            base,
             segments: u64::from(geometry.segments()),
             stride_log2: geometry.stride_log2(),
-            limit: geometry.segment_bytes() - WORD_BYTES as u64,
-            alone: if geometry.segments() == 1 {
-                geometry.segment_bytes() / WORD_BYTES as u64 - 1
-            } else {
-                0
-            },
+            each,
+            alone: if geometry.segments() == 1 { each } else { 0 },
             geometry,
             mapped: Instant::now(),
             _map: map,
@@ -129,33 +214,29 @@ impl Arena {
     #[inline]
     #[allow(clippy::cast_ptr_alignment)] // proven below
     pub fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
-        let bits = at.bits();
-        // The number of words from the second on. The lowest three bits of the address become the highest bits, so that
-        // one comparison refuses misaligned addresses, the first word (including null), and addresses past the end.
-        let index = bits.wrapping_sub(WORD_BYTES as u64).rotate_right(WORD_BYTES.trailing_zeros());
-        let from_base = if count as u64 <= self.alone && index <= self.alone - count as u64 {
-            bits
+        let (bits, count_words) = (at.bits(), count as u64);
+        let first = if count_words <= self.alone && index(bits) <= self.alone - count_words {
+            // SAFETY: `index` is at most `alone`. For bits that are no multiple of 8, or below 8, it is 2^61 or more, and `alone` is less; so `bits`
+            // is 8 * (index + 1), and `bits + 8 * count` at most 8 * (alone + 1): the size of the only segment, and of the mapping (invariant 1).
+            // (Where there are several segments, `alone` and with it `count` are 0, and `bits` is 8.)
+            unsafe { self.base.add(bits as usize) }
         } else {
             let (segment, offset) = (u64::from(at.segment()), at.offset());
-            let bytes = (count as u64).saturating_mul(WORD_BYTES as u64);
-            let inside = bytes <= self.limit
-                && offset.wrapping_sub(WORD_BYTES as u64) <= self.limit - bytes
-                && segment < self.segments
-                && bits.is_multiple_of(WORD_BYTES as u64);
+            let inside = count_words <= self.each
+                && index(offset) <= self.each - count_words
+                && segment < self.segments;
             if !inside {
                 return Err(self.geometry.invalid(at).into());
             }
-            (segment << self.stride_log2) + offset
+            // SAFETY: as above, `offset` is a multiple of 8 and `offset + 8 * count` at most the size of a segment, and `segment < segments`.
+            // A segment ends before the next begins (invariant 2), and the last before the mapping does (invariant 1).
+            unsafe { self.base.add(offset as usize).add((segment << self.stride_log2) as usize) }
         };
-        // SAFETY: the words begin at a multiple of 8 from `base`, which is aligned to pages, and end inside the mapping (invariant 1):
-        // - In the first case `index` is at most `alone`. For bits that are no multiple of 8, or below 8, it is 2^61 or more, and `alone` is less; so
-        //   `bits` is 8 * (index + 1), and `bits + 8 * count` at most 8 * (alone + 1): the size of the only segment. (Where there are
-        //   several, `alone` and with it `count` are 0, and `bits` is 8.)
-        // - In the second, `segment < segments`, and `8 <= offset` and `offset + bytes <= limit + 8`, the size of a segment, since
-        //   `wrapping_sub` makes an offset of 0 larger than any limit. A segment ends before the next begins (invariant 2).
+        // SAFETY: the `count` words from `first` on are inside the mapping, as shown above, and begin at a multiple of 8 from `base`, which is
+        // aligned to pages.
         // Any bits are a valid `AtomicU64`. The borrow of `self` keeps the memory mapped as long as the slice, and that all is accessed by atomics
         // is invariant 3.
-        Ok(unsafe { std::slice::from_raw_parts(self.base.add(from_base as usize).cast(), count) })
+        Ok(unsafe { std::slice::from_raw_parts(first.cast().as_ptr(), count) })
     }
 
     /// Writes the first word of a segment, which no address reaches.
@@ -167,7 +248,8 @@ impl Arena {
         assert!(u64::from(segment) < self.segments);
         // SAFETY: the assertion puts `segment << stride_log2` at least a segment, so a word, before the mapping's end (invariant 1), and it is a multiple
         // of a power of two that is larger than a word. It is borrowed from `self`, and accessed by an atomic (invariant 3).
-        let first = unsafe { &*self.base.add(usize::from(segment) << self.stride_log2).cast::<AtomicU64>() };
+        let first =
+            unsafe { self.base.add(usize::from(segment) << self.stride_log2).cast::<AtomicU64>().as_ref() };
         first.store(word, Ordering::Release);
     }
 
@@ -246,7 +328,7 @@ mod tests {
                 let (found, other) = (alone.words(at, count), one_of_two.words(at, count));
                 assert_eq!(found.is_ok(), other.is_ok(), "{count} words at {at}");
                 if let Ok(words) = found {
-                    assert_eq!(words.as_ptr() as usize - alone.base as usize, offset as usize);
+                    assert_eq!(words.as_ptr().addr() - alone.base.addr().get(), offset as usize);
                     assert_eq!(words.len(), count);
                 }
             }
@@ -263,7 +345,7 @@ mod tests {
     /// Asserts that words begin at their address and end inside the segment.
     fn are_inside(arena: &Arena, at: Address, words: &[AtomicU64]) {
         let range = words.as_ptr_range();
-        let [start, end] = [range.start, range.end].map(|pointer| pointer.addr() - arena.base.addr());
+        let [start, end] = [range.start, range.end].map(|pointer| pointer.addr() - arena.base.addr().get());
         let bounds = bounds(arena, at);
         assert!(bounds.start <= start && end <= bounds.end, "{start}..{end} of {bounds:?}, at {at}");
         assert!(end as u64 <= arena.geometry.mapped_bytes());
@@ -272,6 +354,67 @@ mod tests {
         for word in words {
             word.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn a_window_has_the_words_of_each_segment_but_for_the_last() {
+        for segments in [1, 3] {
+            let arena = Arc::new(Arena::new(Geometry::new(1, segments, BYTES).unwrap()).unwrap());
+            let window = Window::of(&arena);
+            for segment in 0..segments as u16 {
+                let last = |words: u64| Address::new(segment, BYTES - 8 * words);
+                assert!(window.words(Address::new(segment, 8), 1).is_some());
+                assert!(window.words(last(16), 16).is_some());
+                assert!(window.words(last(15), 15).is_none() && arena.words(last(15), 15).is_ok());
+            }
+            assert!(window.words(Address::new(segments as u16, 8), 1).is_none());
+        }
+        assert!(Window::none().words(Address::new(0, 8), 0).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "count <= Self::MOST_WORDS")]
+    fn a_window_finds_few_words() {
+        let _ = Window::of(&Arc::new(arena())).words(Address::new(0, 64), Window::MOST_WORDS + 1);
+    }
+
+    #[test]
+    fn a_window_keeps_the_memory_mapped() {
+        let arena = Arc::new(arena());
+        let (window, weak) = (Window::of(&arena), Arc::downgrade(&arena));
+        drop(arena);
+        window.words(Address::new(5, 64), 1).unwrap()[0].store(1, Ordering::Relaxed);
+        drop(window);
+        assert!(weak.upgrade().is_none());
+    }
+
+    /// Returns the flags of the mapping with an address, as the kernel lists them.
+    #[cfg(target_os = "linux")]
+    fn flags(base: NonNull<u8>) -> String {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = maps.lines().skip_while(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let bound = |text| usize::from_str_radix(text, 16).ok();
+            let range = range.and_then(|(start, end)| Some(bound(start)?..bound(end)?));
+            !range.is_some_and(|range| range.contains(&base.addr().get()))
+        });
+        lines.find(|line| line.starts_with("VmFlags:")).unwrap().to_owned()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn segments_that_can_have_huge_pages_ask_for_them() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            return crate::skip::skip("hugepages", "the kernel has none");
+        }
+        let asks = |arena: &Arena| flags(arena.base).split(' ').any(|flag| flag == "hg");
+        let large = Geometry::new(1, 2, HUGE_PAGE_BYTES).unwrap();
+        assert!(asks(&Arena::new(large).unwrap()));
+        assert!(!asks(&arena()));
+        let bytes = large.mapped_bytes();
+        let memory = SealedMemory::new("farfield-test", bytes, std::iter::empty()).unwrap();
+        let in_use = File::open("/dev/null").unwrap();
+        assert!(asks(&Arena::shared(&memory, in_use, large).unwrap()), "shared memory does, too");
     }
 
     /// The memory stays mapped while a thread has a share in the arena.
@@ -329,6 +472,13 @@ mod tests {
             if let Ok(words) = arena.words(at, count) {
                 assert_eq!(words.len(), count);
                 are_inside(&arena, at, words);
+            }
+            let (arena, count) = (Arc::new(arena), count % (Window::MOST_WORDS + 1));
+            if let Some(words) = Window::of(&arena).words(at, count) {
+                let found = arena.words(at, count).unwrap();
+                assert_eq!((words.as_ptr(), words.len()), (found.as_ptr(), found.len()));
+            } else {
+                assert!(arena.words(at, Window::MOST_WORDS).is_err());
             }
         }
     }

@@ -3,6 +3,15 @@
 //! Segments are in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: a step of pointer chasing costs a few cycles
 //! with several segments, none with one, and no load. All accesses go through `AtomicU64`, so they are free of data races by construction.
 //!
+//! # The order of a READ
+//!
+//! A READ of several words promises: each word is one that was written as a whole; and a later word is no older than an earlier one, so that a reader
+//! that finds a version unchanged in the last word has read the words before it. Both need an atomic load for each word, and an order between the
+//! loads: `SeqCst`, since a READ of one word is such a load, too, and all single operations have one order. On x86-64 this is the cheapest code
+//! that keeps the promise. Any atomic load is a plain `mov` there, and the processor keeps loads in order, so `SeqCst` costs nothing more
+//! than `Relaxed` would; and neither order may be merged into loads of vectors, of which the architecture promises neither the words' atomicity nor their
+//! order. So a READ costs a load and a store for each word. On other processors `SeqCst` loads take the instruction that the order needs (`ldar`).
+//!
 //! | module | contents |
 //! |---|---|
 //! | `arena` | the mapping of all segments, and its bounds check |
@@ -23,12 +32,12 @@ mod spawn;
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 pub use alarm::{Alarm, Alarms, Moment};
-pub use arena::Arena;
+pub use arena::{Arena, Window};
 pub use delayed::Delayed;
 #[cfg(target_os = "linux")]
 pub use sealed::{SealedMemory, SharedMemoryError};
@@ -44,6 +53,22 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
+/// Loads words into `into`, in address order: see [the module](self#the-order-of-a-read).
+///
+/// # Panics
+/// If there are fewer words in `into`.
+#[inline]
+pub fn load<'a>(words: &[AtomicU64], into: &'a mut [MaybeUninit<u64>]) -> &'a [u64] {
+    let into = &mut into[..words.len()];
+    for (to, word) in into.iter_mut().zip(words) {
+        to.write(word.load(Ordering::SeqCst));
+    }
+    // SAFETY: `into` is as long as `words`, so `zip` ends with both, and the loop has written each element of `into`. `MaybeUninit<u64>` has the layout
+    // of `u64`. The mutable borrow of `into` lasts as long as the returned slice, so no code can make an element uninitialised again while it is
+    // read.
+    unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) }
+}
+
 /// One thread's access to the host's memory.
 #[derive(Clone)]
 pub struct Host {
@@ -56,17 +81,15 @@ impl Host {
         Self { arena }
     }
 
-    /// Reads words from `at` on into `into`, in address order.
+    /// Returns the view through which the thread reads a few words.
+    pub fn window(&self) -> Window {
+        Window::of(&self.arena)
+    }
+
+    /// Returns the `count` words from `at` on.
     #[inline]
-    pub fn read<'a>(&self, at: Address, into: &'a mut [MaybeUninit<u64>]) -> Result<&'a [u64]> {
-        let source = self.arena.words(at, into.len())?;
-        for (to, from) in into.iter_mut().zip(source) {
-            to.write(from.load(Ordering::SeqCst));
-        }
-        // SAFETY: `Arena::words` returns exactly as many words as it is asked for, so `zip` ends with `into`, each of whose elements the loop has
-        // written. `MaybeUninit<u64>` has the layout of `u64`. The mutable borrow of `into` lasts as long as the returned slice, so no code can make
-        // an element uninitialised again while it is read.
-        Ok(unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) })
+    pub fn words(&self, at: Address, count: usize) -> Result<&[AtomicU64]> {
+        self.arena.words(at, count)
     }
 
     /// Reads a word.

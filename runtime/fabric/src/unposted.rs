@@ -1,0 +1,96 @@
+//! The state of an operation's future: before its first poll the thread that will post it, afterwards the posted operation.
+//!
+//! On the host fabric the first poll is the last: it executes the operation. What such a future costs is what is stored when it is made, since the future
+//! lives in the memory of the `async fn` that awaits it, and a processor stores one word a cycle: as many as a step of a pointer chase takes in
+//! all. An enum would store its variant beside the reference. Here the reference says which of the two it is: no reference is null.
+
+use std::mem::MaybeUninit;
+
+/// A reference to a `C`, or a `P`.
+///
+/// Invariant: `posted` is initialised if and only if `thread` is `None`.
+pub struct Unposted<'a, C, P> {
+    thread: Option<&'a C>,
+    posted: MaybeUninit<P>,
+}
+
+impl<'a, C, P> Unposted<'a, C, P> {
+    /// Makes the state before the first poll.
+    #[inline]
+    pub const fn new(thread: &'a C) -> Self {
+        Self { thread: Some(thread), posted: MaybeUninit::uninit() }
+    }
+
+    /// Returns the thread that will post the operation; `None` if it is posted.
+    #[inline]
+    pub const fn thread(&self) -> Option<&'a C> {
+        self.thread
+    }
+
+    /// Returns the posted operation. Posts it by `post` if that has not been done.
+    pub fn posted(&mut self, post: impl FnOnce(&'a C) -> P) -> &mut P {
+        if let Some(thread) = self.thread {
+            self.posted.write(post(thread));
+            self.thread = None;
+        }
+        // SAFETY: `thread` is `None`, so `posted` is initialised.
+        unsafe { self.posted.assume_init_mut() }
+    }
+}
+
+impl<C, P> Drop for Unposted<'_, C, P> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.thread.is_none() {
+            // SAFETY: it is initialised by the invariant, and dropped once: nothing uses the state after this.
+            unsafe { self.posted.assume_init_drop() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_is_posted_once_and_dropped_once() {
+        let (thread, posted) = (7, Rc::new(()));
+        let mut state = Unposted::new(&thread);
+        assert_eq!(state.thread(), Some(&7));
+        let post = |thread: &i32| (*thread, Rc::clone(&posted));
+        assert_eq!(state.posted(post).0, 7);
+        assert_eq!(state.thread(), None);
+        state.posted(|_| panic!("it is posted")).0 += 1;
+        assert_eq!(state.posted(post).0, 8);
+        assert_eq!(Rc::strong_count(&posted), 2);
+        drop(state);
+        assert_eq!(Rc::strong_count(&posted), 1);
+    }
+
+    #[test]
+    fn an_operation_that_is_not_posted_is_not_dropped() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("it was never made");
+            }
+        }
+        drop(Unposted::<_, Bomb>::new(&7));
+        let mut state = Unposted::<_, Bomb>::new(&7);
+        assert!(
+            catch_unwind(AssertUnwindSafe(|| {
+                state.posted(|_| panic!("planted"));
+            }))
+            .is_err()
+        );
+        assert_eq!(state.thread(), Some(&7), "posting has failed");
+    }
+
+    #[test]
+    fn a_state_takes_a_reference_beside_the_operation() {
+        assert_eq!(size_of::<Unposted<'_, u8, [u64; 3]>>(), 4 * 8);
+    }
+}
