@@ -2,8 +2,6 @@
 
 use std::fmt::Debug;
 
-use arrayvec::ArrayVec;
-
 use crate::Address;
 use crate::error::{self, Error, Result};
 use crate::{Describe, Describer, Pod, Shape};
@@ -156,26 +154,4 @@ impl<I> Initial<I> for I {
 #[cold]
 pub fn invalid_value<T>(address: Address) -> Error {
     Error::from(error::InvalidValue { address, type_name: std::any::type_name::<T>() })
-}
-
-/// Returns `[f(0), …, f(N - 1)]`, or the first error.
-#[inline]
-#[allow(clippy::missing_panics_doc)] // without an error every element is set
-pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
-    let mut values = ArrayVec::<T, N>::new();
-    for index in 0..N {
-        values.push(f(index)?);
-    }
-    Ok(values.into_inner().ok().expect("without an error each is set"))
-}
-
-/// Returns `[f(a), f(b), …]`, or the first error.
-#[inline]
-#[allow(clippy::missing_panics_doc)] // `try_array` asks for as many values as there are
-pub fn try_map<T, U, E, const N: usize>(
-    values: [T; N],
-    mut f: impl FnMut(T) -> Result<U, E>,
-) -> Result<[U; N], E> {
-    let mut values = values.into_iter();
-    try_array(|_| f(values.next().expect("as many as there are")))
 }

@@ -13,6 +13,7 @@
 //! | [`fingerprint`] | a 64-bit hash of a layout | change which layouts count as equal |
 //! | [`describe`], [`layouts`] | writing and reading layouts as text, for programs without the type | add a kind of field |
 //! | [`scratch`] | a buffer of words on the stack, as large as a layout | read an object without allocating |
+//! | [`try_array`] | arrays that are built one value after the other | decode an array |
 //! | [`ThreadId`] | the identity of a compute thread, as lock words hold it | change a lock's token |
 //! | [`units`] | sizes and durations in the notation of URLs | add a unit |
 //! | [`error`] | errors of this crate, and [`errors!`], which defines each layer's error type | add an error |
@@ -36,6 +37,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
+mod array;
 mod block;
 pub mod describe;
 pub mod error;
@@ -52,10 +54,11 @@ pub mod units;
 mod word;
 
 pub use address::{Address, link_targets};
+pub use array::{try_array, try_map};
 pub use block::Block;
 pub use describe::{Describe, Describer};
 pub use error::{Error, PointerFault, Result};
-pub use field::{DefaultInit, Field, FrozenField, Initial, invalid_value, try_array, try_map};
+pub use field::{DefaultInit, Field, FrozenField, Initial, invalid_value};
 pub use geometry::Geometry;
 pub use pod::Pod;
 pub use remote::{FieldInfo, Remote, Shape, fingerprint_of, frozen_span};
