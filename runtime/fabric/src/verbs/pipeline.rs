@@ -270,7 +270,7 @@ impl Pipeline {
             detached: false,
             forgotten: false,
         });
-        u32::try_from(self.flights.len() - 1).expect("a thread has less chains in flight")
+        u32::try_from(self.flights.len() - 1).expect("a thread has fewer chains in flight")
     }
 
     fn flight(&mut self, number: usize) -> &mut Flight {
@@ -284,7 +284,8 @@ impl Pipeline {
     }
 
     /// Takes back a chain that is done.
-    #[inline]
+    #[allow(clippy::inline_always)] // or the chain is copied once more
+    #[inline(always)]
     pub(super) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
         let flight = &mut self.flights[number];
         let (Some(chain), Some(result)) = (flight.chain.take(), flight.result.take()) else {
@@ -303,7 +304,8 @@ impl Pipeline {
         }
     }
 
-    #[inline]
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
     fn finish(&mut self, number: u32, result: Result<()>) {
         let flight = &mut self.flights[number as usize];
         flight.next.set(None);

@@ -280,6 +280,41 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
 }
 
 #[test]
+fn a_forgotten_chain_that_was_posted_in_part_frees_its_slot_once_when_the_connection_fails() {
+    let (mut pipeline, mut device) = (Pipeline::new(CREDITS), Device::new());
+    let adding = |times: u64| {
+        let mut chain = RawChain::default();
+        for _ in 0..times {
+            chain.fetch_add(Address::new(0, 8), 1);
+        }
+        chain
+    };
+    let numbers = [9, 1, 1].map(|times| pipeline.push(adding(times)));
+    device.post(&mut pipeline);
+    assert_eq!(
+        (pipeline.in_flight(), pipeline.under_way()),
+        (CREDITS.reads, 1),
+        "a part of the first is posted"
+    );
+    pipeline.forget(numbers[0]);
+    pipeline.forget(numbers[1]);
+    let failed = pipeline.fail(|operation, address| {
+        Error::from(error::NodeUnreachable { node: 0, timeout_us: 1, operation, address })
+    });
+    assert_eq!(failed, 3);
+    assert!(pipeline.take(numbers[2]).1.is_err());
+    let mut reused = [1, 1, 1].map(|times| pipeline.push(adding(times)));
+    reused.sort_unstable();
+    assert_eq!(reused, numbers, "each slot is free once");
+    let mut device = Device::new();
+    while pipeline.has_queued() || pipeline.in_flight() > 0 {
+        device.post(&mut pipeline);
+        device.execute(usize::MAX, &mut pipeline);
+    }
+    assert!(reused.iter().all(|number| pipeline.take(*number).1.is_ok()));
+}
+
+#[test]
 fn a_warm_pipeline_does_not_allocate() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(PLENTY);
