@@ -186,7 +186,9 @@ impl<'a, T: Remote> NewObject<'a, T> {
     pub(crate) fn new(site: Site<'a>, init: T::Init) -> Self {
         const { T::PROVEN };
         let Site { ct, placement } = site;
-        ct.free_eagerly();
+        if ct.heap().is_observed {
+            ct.free_eagerly();
+        }
         if ct.has_retired_too_much() {
             return Self::wait(site, init, None);
         }

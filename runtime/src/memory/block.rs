@@ -19,9 +19,11 @@ pub(crate) fn known_block<T: Remote>(address: Address, heap: &ThreadHeap) -> Opt
     let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
     let class = heap.grid.class_of(bytes)?;
     // A process knows a chunk only if it is one, so the address needs no other check.
+    let behind_origin = heap.grid.behind_origin(address);
+    let chunk = heap.grid.chunk_at(behind_origin);
     let is_object = T::TAIL_STRIDE == 0
-        && heap.grid.divides_chunk(address, class)
-        && heap.process.known.has_class(address.segment(), heap.grid.chunk_at(address), class) == Some(true);
+        && heap.grid.divides_chunk(address, behind_origin, class)
+        && heap.process.known.has_class(address.segment(), chunk, class);
     is_object.then_some(Block { address, bytes })
 }
 

@@ -65,6 +65,8 @@ pub(crate) struct ThreadHeap {
     pub(crate) freed: Cell<u64>,
     /// The simulator's books of objects.
     pub(crate) watch: Option<Watch>,
+    /// True if the simulator watches objects, or if another process may sweep. Otherwise no change of an object is reported.
+    pub(crate) is_observed: bool,
     pub(crate) thread: u32,
     /// Dropped last: by then the process has taken over the thread's blocks.
     pub(crate) handshake: Handshake,
@@ -83,6 +85,7 @@ impl ThreadHeap {
         let page_words = page_words(grid.chunk_bytes());
         let first_segment = (thread % usize::from(geometry.segments_per_node())) as u16;
         let own_node = (process_index % usize::from(geometry.nodes())) as u16;
+        let is_swept = process.member().is_some() && process.sweep_barrier.is_enabled();
         let fixed_target = match policy {
             Policy::LocalRoundRobin => Some(Target { node: own_node, segments: SegmentOrder::Rotating }),
             Policy::LocalModulo => Some(Target::on(own_node)),
@@ -92,11 +95,8 @@ impl ThreadHeap {
         Self {
             registry,
             served_requests: Cell::new(process.requests()),
-            holdings: Holdings::new(if process.member().is_some() && process.sweep_barrier.is_enabled() {
-                Tracking::On
-            } else {
-                Tracking::Off
-            }),
+            holdings: Holdings::new(if is_swept { Tracking::On } else { Tracking::Off }),
+            is_observed: is_swept || watch.is_some(),
             handshake: Handshake::new(&process),
             process,
             geometry,
@@ -153,14 +153,14 @@ impl ThreadHeap {
     /// Reports a new object to the simulator, or to the registry.
     #[inline]
     pub(crate) fn note_allocated<T: Remote>(&self, block: Block, bytes: usize) {
-        if self.watch.is_some() {
+        if !self.is_observed || self.watch.is_none() {
+            self.registry.allocated(block.address);
+        } else {
             self.note_block(
                 block.address,
                 bytes as u64,
                 ObjectType { name: T::NAME, fields: T::FIELDS, is_object: true },
             );
-        } else {
-            self.registry.allocated(block.address);
         }
     }
 
@@ -218,7 +218,9 @@ impl ThreadHeap {
     #[inline(always)]
     #[allow(clippy::inline_always)] // the size is often a constant of a type
     pub(crate) fn free(&self, block: Block) {
-        self.veto_freed(block);
+        if self.is_observed {
+            self.veto_freed(block);
+        }
         self.registry.freed(block.address);
         self.freed.set(self.freed.get() + 1);
         self.take_back(block, block.bytes);
@@ -232,10 +234,7 @@ impl ThreadHeap {
 
     /// Frees the blocks of a run. No round trip.
     pub(crate) fn free_run(&self, run: &Run) {
-        // The thread itself acknowledges a sweep, so none begins for it meanwhile.
-        let is_reported =
-            self.watch.is_some() || self.holdings.is_tracking() || self.process.sweep_barrier.is_active();
-        if is_reported {
+        if self.is_observed {
             return run.blocks().for_each(|(block, kind)| match kind {
                 BlockKind::Object => self.free(block),
                 BlockKind::Internal => self.put(block),
@@ -278,13 +277,20 @@ impl ThreadHeap {
     #[inline(always)]
     #[allow(clippy::inline_always)] // as above
     fn take_back(&self, block: Block, live: u64) {
-        self.note_freed(block.address);
-        let mut node = self.node(block.address).borrow_mut();
-        if self.put_in_quarantine(block) {
-            node.add_live(live.wrapping_neg());
-        } else {
-            self.put_into(&mut node, block, live);
+        if !self.is_observed || !self.observe_freed(block, live) {
+            self.put_into(&mut self.node(block.address).borrow_mut(), block, live);
         }
+    }
+
+    /// Reports a free block to the simulator. Returns whether the block is in quarantine.
+    #[cold]
+    fn observe_freed(&self, block: Block, live: u64) -> bool {
+        self.note_freed(block.address);
+        let is_in_quarantine = self.put_in_quarantine(block);
+        if is_in_quarantine {
+            self.node(block.address).borrow_mut().add_live(live.wrapping_neg());
+        }
+        is_in_quarantine
     }
 
     #[inline(always)]
@@ -302,7 +308,6 @@ impl ThreadHeap {
     }
 
     /// Puts a free block into quarantine, if the simulator has one.
-    #[inline]
     fn put_in_quarantine(&self, block: Block) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.quarantines())
             && self.process.quarantine(&self.grid, self.geometry.node_of(block.address.segment()), block)

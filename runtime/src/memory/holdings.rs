@@ -85,11 +85,6 @@ impl Written {
 }
 
 impl Holdings {
-    #[inline]
-    pub(crate) fn is_tracking(&self) -> bool {
-        self.tracking == Tracking::On
-    }
-
     pub(crate) fn new(tracking: Tracking) -> Self {
         Self { tracking, ..Self::default() }
     }

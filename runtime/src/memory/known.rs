@@ -34,11 +34,10 @@ impl Known {
         self.entry(segment, chunk)?.checked_sub(1).and_then(|index| Class::from_index(usize::from(index)))
     }
 
-    /// Returns whether a chunk is cut into blocks of a class, if that is known. `None` for numbers that no chunk has.
+    /// Returns whether a chunk is known to be cut into blocks of a class. `false` for numbers that no chunk has.
     #[inline]
-    pub(crate) fn has_class(&self, segment: u16, chunk: u64, class: Class) -> Option<bool> {
-        let entry = self.entry(segment, chunk)?;
-        (entry != 0).then_some(entry == entry_of(class))
+    pub(crate) fn has_class(&self, segment: u16, chunk: u64, class: Class) -> bool {
+        self.entry(segment, chunk) == Some(entry_of(class))
     }
 
     #[inline]

@@ -83,7 +83,6 @@ impl Worker {
             return Some(Err(error));
         }
         count(&self.io.counters.retired, 1);
-        self.heap().veto_freed(block);
         let has_garbage = self.put_in_limbo(limbo, block, BlockKind::Object);
         let until_advance = self.until_advance.get() - 1;
         self.until_advance.set(until_advance);
@@ -93,7 +92,7 @@ impl Worker {
         if has_garbage || self.heap().has_to_flush() {
             return None;
         }
-        if self.heap().watch.is_some() {
+        if self.heap().is_observed {
             self.free_eagerly();
         }
         Some(Ok(()))
@@ -111,7 +110,6 @@ impl Worker {
 
     /// Retires a block of the library's own, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
-        self.heap().veto_freed(block);
         self.put_in_limbo(self.limbo.borrow_mut(), block, BlockKind::Internal);
     }
 
@@ -119,23 +117,19 @@ impl Worker {
     #[inline(always)]
     #[allow(clippy::inline_always)] // into `retire`
     fn put_in_limbo(&self, mut limbo: RefMut<'_, Limbo>, block: Block, kind: BlockKind) -> bool {
-        let is_watched = self.heap().watch.is_some();
-        let tag = if is_watched { self.watched_tag(block) } else { self.io.epoch.tag() };
+        let tag = if self.heap().is_observed { self.observe_retired(block) } else { self.io.epoch.tag() };
         limbo.push(tag, block, kind);
-        let has_garbage = limbo.bytes() > self.most_unchecked || limbo.len() > MAX_RETIRED;
-        drop(limbo);
-        if is_watched {
-            self.advance_for_retired(tag, block);
-        }
-        has_garbage
+        limbo.bytes() > self.most_unchecked || limbo.len() > MAX_RETIRED
     }
 
-    /// The tag of a block that is retired in the simulator, which is told of it.
-    #[cold]
-    fn watched_tag(&self, block: Block) -> u64 {
+    /// Reports a retired block to a sweep and to the simulator. Returns its tag.
+    #[inline(never)]
+    fn observe_retired(&self, block: Block) -> u64 {
+        self.heap().veto_freed(block);
         let is_low = self.has(Plant::LowTag);
         let tag = if is_low { self.process.collector.epoch() } else { self.io.epoch.tag() };
         self.heap().note_retired(block, self.expires(tag));
+        self.advance_for_retired(tag, block);
         tag
     }
 

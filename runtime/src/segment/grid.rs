@@ -109,13 +109,13 @@ impl Grid {
     #[inline]
     pub(crate) fn chunk_of(&self, at: Address) -> Option<u64> {
         let is_inside = at.offset() >= self.origin(at.segment()) && at.offset() < self.limit(at.segment());
-        is_inside.then(|| self.chunk_at(at))
+        is_inside.then(|| self.chunk_at(self.behind_origin(at)))
     }
 
-    /// The number of the chunk that an address is in, which is in a segment's chunks.
+    /// The number of the chunk so many bytes behind the beginning of the first.
     #[inline]
-    pub(crate) fn chunk_at(&self, at: Address) -> u64 {
-        at.offset().wrapping_sub(self.origin(at.segment())) >> self.shift
+    pub(crate) fn chunk_at(&self, behind_origin: u64) -> u64 {
+        behind_origin >> self.shift
     }
 
     pub(crate) fn start(&self, segment: u16, chunk: u64) -> Address {
@@ -244,14 +244,20 @@ impl Grid {
     /// Returns whether a block of `class` can begin at `at`, which is in a chunk of that class.
     #[inline]
     pub(crate) fn begins_block(&self, at: Address, class: Class) -> bool {
-        self.has(at, class.bytes()) && self.divides_chunk(at, class)
+        self.has(at, class.bytes()) && self.divides_chunk(at, self.behind_origin(at), class)
     }
 
-    /// Like [`begins_block`](Self::begins_block). Of an address that is in no chunk, what it returns has no meaning.
+    /// The bytes from a segment's first chunk to an address. If the address is before it, more than a segment has.
     #[inline]
-    pub(crate) fn divides_chunk(&self, at: Address, class: Class) -> bool {
+    pub(crate) fn behind_origin(&self, at: Address) -> u64 {
+        at.offset().wrapping_sub(self.origin(at.segment()))
+    }
+
+    /// Like [`begins_block`](Self::begins_block). What it returns for an address in no chunk has no meaning.
+    #[inline]
+    pub(crate) fn divides_chunk(&self, at: Address, behind_origin: u64, class: Class) -> bool {
         let (offset, bytes) = (at.offset(), class.bytes());
-        let within = offset.wrapping_sub(self.origin(at.segment())) & (self.chunk_bytes - 1);
+        let within = behind_origin & (self.chunk_bytes - 1);
         // From the beginning of the chunk to its first block.
         let padding = offset.wrapping_sub(within).wrapping_neg() & (block_align(bytes) - 1);
         let from_first = within.wrapping_sub(padding);
