@@ -105,21 +105,17 @@ fn part<T>(lines: &[T], round: usize) -> &[T] {
     &lines[round % parts * OPERATIONS..][..OPERATIONS]
 }
 
-/// The time of `OPERATIONS` calls of a closure that gets the object's number and the call's.
-fn time(mut operation: impl FnMut(usize, u64)) -> Duration {
-    let started = Instant::now();
-    for turn in 0..OPERATIONS {
-        operation(black_box(turn) % OBJECTS, turn as u64);
-    }
-    started.elapsed()
-}
-
-async fn time_far(mut operation: impl AsyncFnMut(usize, u64) -> Result<()>) -> Result<Duration> {
-    let started = Instant::now();
-    for turn in 0..OPERATIONS {
-        operation(black_box(turn) % OBJECTS, turn as u64).await?;
-    }
-    Ok(started.elapsed())
+/// The time of `OPERATIONS` executions of an expression, which gets the object's number and its own. Both sides are such loops: an asynchronous closure
+/// would copy its variables to and fro at each call.
+macro_rules! time {
+    (|$at:pat_param, $turn:pat_param| $operation:expr) => {{
+        let started = Instant::now();
+        for turn in 0..OPERATIONS {
+            let ($at, $turn) = (black_box(turn) % OBJECTS, turn as u64);
+            $operation;
+        }
+        started.elapsed()
+    }};
 }
 
 #[derive(Clone, Copy)]
@@ -145,19 +141,19 @@ const ALL: [(Operation, &str); 7] = [
 
 fn raw(operation: Operation, Raw { words: raw, lines }: &Raw, round: usize) -> Duration {
     match operation {
-        Operation::Load => time(|at, _| {
+        Operation::Load => time!(|at, _| {
             black_box(raw[at][0].load(SeqCst));
         }),
-        Operation::Store => time(|at, turn| raw[at][0].store(turn, SeqCst)),
-        Operation::CompareExchange => time(|at, _| {
+        Operation::Store => time!(|at, turn| raw[at][0].store(turn, SeqCst)),
+        Operation::CompareExchange => time!(|at, _| {
             let word = &raw[at][0];
             let _ = black_box(word.compare_exchange(0, 0, SeqCst, SeqCst));
         }),
-        Operation::Snapshot3 => time(|at, _| {
+        Operation::Snapshot3 => time!(|at, _| {
             let words: [u64; 3] = std::array::from_fn(|word| raw[at][word].load(SeqCst));
             black_box(&words);
         }),
-        Operation::Snapshot64 => time(|at, _| {
+        Operation::Snapshot64 => time!(|at, _| {
             let words: [u64; 64] = std::array::from_fn(|word| raw[at][word].load(SeqCst));
             black_box(&words);
         }),
@@ -169,7 +165,7 @@ fn raw(operation: Operation, Raw { words: raw, lines }: &Raw, round: usize) -> D
             }
             started.elapsed()
         }
-        Operation::Chain4 => time(|at, turn| {
+        Operation::Chain4 => time!(|at, turn| {
             let [first, second, third, fourth, ..] = &raw[at];
             let loaded = first.load(SeqCst);
             second.store(turn, SeqCst);
@@ -184,57 +180,31 @@ async fn far(operation: Operation, objects: &Far, round: usize, ct: &ComputeThre
     let g = &ct.pin();
     let Far { small, large, four, lines } = objects;
     let first = |at: usize| four[at].first();
-    match operation {
-        Operation::Load => {
-            time_far(async |at, _| {
-                black_box(first(at).load(g).await?);
-                Ok(())
-            })
-            .await
-        }
-        Operation::Store => time_far(async |at, turn| first(at).store(g, turn).await).await,
+    Ok(match operation {
+        Operation::Load => time!(|at, _| black_box(first(at).load(g).await?)),
+        Operation::Store => time!(|at, turn| first(at).store(g, turn).await?),
         Operation::CompareExchange => {
-            time_far(async |at, _| {
-                let _ = black_box(four[at].third().compare_exchange(g, 0, 0).await?);
-                Ok(())
-            })
-            .await
+            time!(|at, _| black_box(four[at].third().compare_exchange(g, 0, 0).await?).ok())
         }
-        Operation::Snapshot3 => {
-            time_far(async |at, _| {
-                black_box(&small[at].read(g).await?);
-                Ok(())
-            })
-            .await
-        }
-        Operation::Snapshot64 => {
-            time_far(async |at, _| {
-                black_box(&large[at].read(g).await?);
-                Ok(())
-            })
-            .await
-        }
+        Operation::Snapshot3 => time!(|at, _| black_box(&small[at].read(g).await?)),
+        Operation::Snapshot64 => time!(|at, _| black_box(&large[at].read(g).await?)),
         Operation::Read64Random => {
             let started = Instant::now();
             for line in part(lines, round) {
                 black_box(&line.read(g).await?);
             }
-            Ok(started.elapsed())
+            started.elapsed()
         }
-        Operation::Chain4 => {
-            time_far(async |at, turn| {
-                let mut chain = g.chain();
-                let loaded = chain.load(four[at].first());
-                chain.store(four[at].second(), turn);
-                let exchanged = chain.compare_exchange(four[at].third(), 0, 0);
-                let added = chain.fetch_add(four[at].fourth(), 1);
-                chain.submit().await?;
-                let _ = black_box((loaded.get()?, exchanged.get()?, added.get()?));
-                Ok(())
-            })
-            .await
-        }
-    }
+        Operation::Chain4 => time!(|at, turn| {
+            let mut chain = g.chain();
+            let loaded = chain.load(four[at].first());
+            chain.store(four[at].second(), turn);
+            let exchanged = chain.compare_exchange(four[at].third(), 0, 0);
+            let added = chain.fetch_add(four[at].fourth(), 1);
+            chain.submit().await?;
+            let _ = black_box((loaded.get()?, exchanged.get()?, added.get()?));
+        }),
+    })
 }
 
 /// The median of the ratios of many pairs of timings, the two of a pair in direct succession.
