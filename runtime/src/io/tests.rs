@@ -86,7 +86,7 @@ fn geometry() -> Geometry {
 fn bare(endpoint: Endpoint) -> Bare {
     let parts = IoParts {
         endpoint,
-        epoch: Collector::register(&Arc::new(Collector::new()), 0),
+        epoch: Collector::register(&crate::epoch::primitive::Arc::new(Collector::new()), 0),
         identities: Arc::new(Identities::new(None)),
         sleepers: Arc::new(Sleepers::default()),
         stalls: None,

@@ -55,7 +55,8 @@ fn workers<const N: usize>() -> [Worker; N] {
     let geometry = Geometry::new(1, 2, 64 << 10).unwrap();
     let arena = Arc::new(Arena::new(geometry).unwrap());
     arena.format(&Fresh).unwrap();
-    let process = Arc::new(Process::solo(Arc::new(Collector::new()), N, geometry.segments()));
+    let process =
+        Arc::new(Process::solo(crate::epoch::primitive::Arc::new(Collector::new()), N, geometry.segments()));
     let (registry, identities) = (Arc::new(Registry::new(false)), Arc::new(Identities::new(None)));
     std::array::from_fn(|index| {
         let heap = ThreadHeap::new(
