@@ -165,11 +165,8 @@ impl<K: Word + Ord> LazyList<K> {
             }
             if Self::are_neighbours(&pred_seen, curr, &curr_seen) {
                 let node = Node::new_in(ct.near(pred), Node::init(key).next(curr)).await?;
-                let mut chain = g.chain();
-                chain.store(pred.next(), node);
-                chain.release(curr_lock);
-                chain.release(pred_lock);
-                chain.submit().await?;
+                let link = op::store(pred.next(), node);
+                g.chain((link, op::release(curr_lock), op::release(pred_lock))).submit().await?;
                 return Ok(true);
             }
             self.start_over(&mut backoff, [pred_lock, curr_lock]).await;
@@ -195,12 +192,8 @@ impl<K: Word + Ord> LazyList<K> {
             }
             if Self::are_neighbours(&pred_seen, curr, &curr_seen) {
                 let next = curr_seen.next;
-                let mut chain = g.chain();
-                chain.store(curr.next(), next.with_deleted());
-                chain.store(pred.next(), next);
-                chain.release(curr_lock);
-                chain.release(pred_lock);
-                chain.submit().await?;
+                let unlink = (op::store(curr.next(), next.with_deleted()), op::store(pred.next(), next));
+                g.chain((unlink, op::release(curr_lock), op::release(pred_lock))).submit().await?;
                 g.sched_reclaim(curr).await?;
                 return Ok(true);
             }

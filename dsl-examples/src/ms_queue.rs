@@ -70,9 +70,7 @@ impl<T: Word> MsQueue<T> {
             match tail.next().compare_exchange(g, Shared::NULL, node).await? {
                 Ok(last) => {
                     // Not awaited. If it fails, another operation has advanced `tail`.
-                    let mut chain = g.chain();
-                    drop(chain.compare_exchange_link(self.tail(), tail, last));
-                    return chain.post();
+                    return g.chain(op::compare_exchange_link(self.tail(), tail, last)).post();
                 }
                 Err(changed) => {
                     walk.visit(tail)?;
@@ -101,14 +99,12 @@ impl<T: Word> MsQueue<T> {
         loop {
             // One READ of both, `head` first: a `tail` other than `head` is a later node.
             let guess = self.known.get();
-            let mut chain = g.chain();
-            let ends = chain.read(self.this());
             // Behind the READ of `head`: if `head` is the guess, the guard protects the node.
-            let guessed = (!guess.is_null()).then(|| chain.peek(guess));
-            chain.submit().await?;
-            let MsQueueSnapshot { head, tail, .. } = ends.get()?;
+            let guessed = (!guess.is_null()).then(|| op::peek(guess));
+            let (ends, guessed) = g.chain((op::read(self.this()), guessed)).submit().await?;
+            let MsQueueSnapshot { head, tail, .. } = ends;
             let next = match guessed {
-                Some(dummy) if head == guess => dummy.get()?.next,
+                Some(dummy) if head == guess => dummy?.next,
                 _ => head.next().load(g).await?,
             };
             if next.is_null() {
@@ -119,14 +115,12 @@ impl<T: Word> MsQueue<T> {
                 self.help_tail(tail, next, g).await?;
             }
             // The value is frozen and the guard protects its node, so the READ is valid even if another thread dequeues it.
-            let mut chain = g.chain();
-            let value = chain.read(next.value());
-            let moved = chain.compare_exchange_link(self.head(), head, next);
-            chain.submit().await?;
-            if moved.get()?.is_ok() {
+            let chain = g.chain((op::read(next.value()), op::compare_exchange_link(self.head(), head, next)));
+            let (value, moved) = chain.submit().await?;
+            if moved.is_ok() {
                 self.known.set(next.as_ptr());
                 g.sched_reclaim(head).await?;
-                return value.get().map(Some);
+                return Ok(Some(value));
             }
             backoff.wait().await;
         }

@@ -76,15 +76,12 @@ impl<T: Word> TreiberStack<T> {
         let g = &ct.pin();
         let mut backoff = ct.backoff();
         let guess = self.known.get();
-        let mut chain = g.chain();
-        let loaded = chain.load(self.top());
-        let guessed = (!guess.is_null()).then(|| chain.peek(guess));
-        chain.submit().await?;
-        let mut top = loaded.get()?;
+        let guessed = (!guess.is_null()).then(|| op::peek(guess));
+        let (mut top, guessed) = g.chain((op::load(self.top()), guessed)).submit().await?;
         let mut guessed = guessed.filter(|_| top == guess);
         while !top.is_null() {
             let node = match guessed.take() {
-                Some(seen) => seen.get()?,
+                Some(seen) => seen?,
                 None => top.read(g).await?,
             };
             match self.top().compare_exchange(g, top, node.next).await? {

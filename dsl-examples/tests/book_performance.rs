@@ -170,14 +170,13 @@ async fn insert_in_one_chain(list: &List, key: u64, ct: &ComputeThread) -> Resul
         let [(pred_lock, pred_seen), (curr_lock, curr_seen)] = g.lock_and_read(both).await?;
         let valid = pred_seen.next == curr && !curr_seen.next.is_deleted();
         // ANCHOR: chain
-        let mut chain = g.chain();
-        if valid {
+        let link = if valid {
             let node = Node::new_in(g.near(pred), Node::init(key).next(curr)).await?;
-            chain.store(pred.next(), node);
-        }
-        chain.release(curr_lock);
-        chain.release(pred_lock);
-        chain.submit().await?;
+            Some(op::store(pred.next(), node))
+        } else {
+            None
+        };
+        g.chain((link, op::release(curr_lock), op::release(pred_lock))).submit().await?;
         // ANCHOR_END: chain
         if valid {
             return Ok(true);
@@ -195,14 +194,10 @@ async fn remove_in_one_chain(list: &List, key: u64, ct: &ComputeThread) -> Resul
         let both = [(pred.lock(), pred), (curr.lock(), curr)];
         let [(pred_lock, pred_seen), (curr_lock, curr_seen)] = g.lock_and_read(both).await?;
         let valid = pred_seen.next == curr && !curr_seen.next.is_deleted();
-        let mut chain = g.chain();
-        if valid {
-            chain.store(curr.next(), curr_seen.next.with_deleted());
-            chain.store(pred.next(), curr_seen.next);
-        }
-        chain.release(curr_lock);
-        chain.release(pred_lock);
-        chain.submit().await?;
+        let next = curr_seen.next;
+        let unlink =
+            valid.then(|| (op::store(curr.next(), next.with_deleted()), op::store(pred.next(), next)));
+        g.chain((unlink, op::release(curr_lock), op::release(pred_lock))).submit().await?;
         if valid {
             g.sched_reclaim(curr).await?;
             return Ok(true);

@@ -41,11 +41,8 @@ fn round_trips(
 fn a_chain_over_two_nodes_waits_between_them() {
     let took = round_trips(EXACT, async |ct, [first, second]| {
         let g = &ct.pin();
-        let mut chain = g.chain();
-        let first = chain.load(first.value());
-        let second = chain.load(second.value());
-        chain.submit().await?;
-        assert_eq!((first.get()?, second.get()?), (1, 2));
+        let both = g.chain((op::load(first.value()), op::load(second.value()))).submit().await?;
+        assert_eq!(both, (1, 2));
         Ok(())
     });
     assert_eq!(took, 2);
@@ -55,11 +52,8 @@ fn a_chain_over_two_nodes_waits_between_them() {
 fn two_chains_awaited_together_overlap() {
     let took = round_trips(EXACT, async |ct, [first, second]| {
         let g = &ct.pin();
-        let (mut one, mut two) = (g.chain(), g.chain());
-        let first = one.load(first.value());
-        let second = two.load(second.value());
-        try_join(one.submit(), two.submit()).await?;
-        assert_eq!((first.get()?, second.get()?), (1, 2));
+        let (one, two) = (g.chain(op::load(first.value())), g.chain(op::load(second.value())));
+        assert_eq!(try_join(one.submit(), two.submit()).await?, (1, 2));
         Ok(())
     });
     assert_eq!(took, 1);

@@ -41,12 +41,9 @@ async fn transfer(
         return Ok(Err(Refused::NotEnough));
     }
     // One round trip: the next owner of either lock sees both new balances.
-    let mut chain = g.chain();
-    chain.store(from.balance(), from_seen.balance - amount);
-    chain.store(to.balance(), to_seen.balance + amount);
-    chain.release(from_lock);
-    chain.release(to_lock);
-    chain.submit().await?;
+    let from_balance = op::store(from.balance(), from_seen.balance - amount);
+    let to_balance = op::store(to.balance(), to_seen.balance + amount);
+    g.chain((from_balance, to_balance, op::release(from_lock), op::release(to_lock))).submit().await?;
     Ok(Ok(()))
 }
 // ANCHOR_END: bank
@@ -197,11 +194,9 @@ async fn careless_transfer(
         return Ok(Err(Refused::NotEnough));
     }
     let there = to.balance().load(ct).await?;
-    let mut chain = g.chain();
-    chain.store(from.balance(), seen.balance - amount);
-    chain.store(to.balance(), there + amount);
-    chain.release(lock);
-    chain.submit().await?;
+    let balances =
+        (op::store(from.balance(), seen.balance - amount), op::store(to.balance(), there + amount));
+    g.chain((balances, op::release(lock))).submit().await?;
     Ok(Ok(()))
 }
 

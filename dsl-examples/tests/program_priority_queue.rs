@@ -24,15 +24,10 @@ impl Heap {
         let [(lock, seen)] = g.lock_and_read([(self.lock(), self.this().shared(g))]).await?;
         let mut entries = seen.entries[..=seen.length as usize].to_vec();
         let result = change(&mut entries);
-        let mut chain = g.chain();
-        for (place, entry) in entries.iter().enumerate() {
-            if seen.entries[place] != *entry {
-                chain.store(self.entries()[place], *entry);
-            }
-        }
-        chain.store(self.length(), entries.len() as u64 - 1);
-        chain.release(lock);
-        chain.submit().await?;
+        let changed = (0..entries.len()).filter(|place| seen.entries[*place] != entries[*place]);
+        let changed: Vec<_> = changed.map(|place| op::store(self.entries()[place], entries[place])).collect();
+        let length = op::store(self.length(), entries.len() as u64 - 1);
+        g.chain((changed, length, op::release(lock))).submit().await?;
         Ok(result)
     }
 

@@ -51,10 +51,8 @@ impl Ring {
         self.wait_for(slot, ticket, ct).await?;
         // One chain: a thread that sees the turn sees the value.
         let g = &ct.pin();
-        let mut chain = g.chain();
-        chain.store(self.slots()[slot].value(), value);
-        chain.store(self.slots()[slot].turn(), ticket + 1);
-        chain.submit().await
+        let (slot, turn) = (self.slots()[slot], ticket + 1);
+        g.chain((op::store(slot.value(), value), op::store(slot.turn(), turn))).submit().await.map(drop)
     }
 
     /// Removes and returns a value; waits while the ring is empty.

@@ -127,8 +127,8 @@ mod sweep;
 pub use admin::{Dumped, DumpedTarget, DumpedValue, MemberStatus, RootStatus, Status};
 pub use cell::{
     Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
-    LockState, NewObject, Owned, Pending, PendingLock, Place, Publish, Read, Readable, ReleaseError, Stamped,
-    StampedLink, Tail, TailRef, Version, Versioned, Written,
+    LockState, NewObject, Owned, Place, Publish, Read, ReleaseError, Stamped, StampedLink, Tail, TailRef,
+    Version, Versioned, op,
 };
 pub use client::{Call, Client, ClientOptions};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
@@ -282,7 +282,8 @@ pub mod layout {
 pub mod prelude {
     pub use crate::{
         Atomic, Backoff, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
-        RemotePtr, Result, Shared, Site, Stamped, StampedLink, Tail, Versioned, Walk, Word, fetch, remote,
+        RemotePtr, Result, Shared, Site, Stamped, StampedLink, Tail, Versioned, Walk, Word, fetch, op,
+        remote,
     };
 }
 

@@ -51,29 +51,29 @@ fn every_operation_returns_its_result() {
         let (one, two) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
         let g = &ct.pin();
         let took = round_trips(ct, async || {
-            let mut chain = g.chain();
-            let lock = chain.try_lock(one.lock());
-            chain.store(one.hits(), 5);
-            let added_to = chain.fetch_add(one.hits(), 2);
-            let exchanged = chain.compare_exchange(one.hits(), 7, 8);
-            let refused = chain.compare_exchange(one.hits(), 7, 9);
-            let hits = chain.load(one.hits());
-            chain.store(one.next(), two);
-            let next = chain.load(one.next());
-            let marked = chain.compare_exchange_link(
-                one.next(),
-                two,
-                two.shared(g).as_marked::<NodeMarked>().with_deleted(),
+            let hits = one.hits();
+            let atomics = (
+                op::store(hits, 5),
+                op::fetch_add(hits, 2),
+                op::compare_exchange(hits, 7, 8),
+                [op::compare_exchange(hits, 7, 9)],
+                Some(op::load(hits)),
             );
-            let small = chain.read(one.small());
-            let whole = chain.read(one);
-            chain.submit().await?;
+            let marked = two.shared(g).as_marked::<NodeMarked>().with_deleted();
+            let links = (
+                op::store(one.next(), two),
+                op::load(one.next()),
+                op::compare_exchange_link(one.next(), two, marked),
+            );
+            let reads = (op::read(one.small()), vec![op::read(one)]);
+            let chain = g.chain((op::try_lock(one.lock()), atomics, links, reads));
+            let (lock, atomics, (stored, next, marked), (small, whole)) = chain.submit().await?;
 
-            let lock = lock.get()?.expect("it was free");
-            assert_eq!((added_to.get()?, exchanged.get()?, refused.get()?), (5, Ok(7), Err(8)));
-            assert_eq!((hits.get()?, small.get()?), (8, 9));
-            assert!(next.get()? == two && marked.get()?.is_ok());
-            let whole = whole.get()?;
+            let lock = lock.expect("it was free");
+            assert_eq!(atomics, ((), 5, Ok(7), [Err(8)], Some(8)));
+            assert_eq!(small, 9);
+            assert!(stored == two && next == two && marked.is_ok());
+            let [whole] = &whole[..] else { panic!("{} results", whole.len()) };
             assert_eq!((whole.key, whole.hits, whole.lock.owner()), (1, 8, Some(ct.id())));
             assert!(whole.next.is_deleted() && whole.next.without_marks() == two);
             Ok(lock.release().await?)
@@ -90,13 +90,10 @@ fn a_change_of_memory_node_costs_a_round_trip_and_keeps_the_order() {
         let (here, there) = (node(1, 0, ct).await?, node(2, 1, ct).await?);
         let took = round_trips(ct, async || {
             let g = &ct.pin();
-            let mut chain = g.chain();
-            chain.store(here.hits(), 1);
-            chain.store(there.hits(), 2);
-            let first = chain.load(there.hits());
-            let second = chain.load(here.hits());
-            chain.submit().await?;
-            assert_eq!((first.get()?, second.get()?), (2, 1));
+            let stores = (op::store(here.hits(), 1), op::store(there.hits(), 2));
+            let loads = (op::load(there.hits()), op::load(here.hits()));
+            let (_, loaded) = g.chain((stores, loads)).submit().await?;
+            assert_eq!(loaded, (2, 1));
             Ok(())
         });
         takes(took.await?, 3);
@@ -113,12 +110,10 @@ fn an_object_is_published_with_its_link() {
         let new = Node::new_in(ct.near(root), Node::init(2, 0)).await?;
         let took = round_trips(ct, async || {
             let lock = root.lock().acquire(ct).await?;
-            let mut chain = g.chain();
-            let new = chain.store(root.next(), new);
-            let seen = chain.read(new);
-            chain.release(lock);
-            chain.submit().await?;
-            assert_eq!(seen.get()?.key, 2);
+            let at = new.as_ptr();
+            let chain = g.chain((op::store(root.next(), new), op::read(at), op::release(lock)));
+            let (stored, seen, ()) = chain.submit().await?;
+            assert!(stored == at && seen.key == 2);
             assert!(!root.read(g).await?.lock.is_held());
             Ok(())
         });
@@ -134,17 +129,8 @@ fn a_dropped_chain_releases_its_locks_and_frees_its_objects() {
         let root = node(1, 0, ct).await?;
         let g = &ct.pin();
         let new = Node::new_in(ct.near(root), Node::init(2, 0)).await?;
-        let mut chain = g.chain();
-        chain.store(root.next(), new);
-        chain.release(root.lock().acquire(ct).await?);
-        let unread = chain.load(root.hits());
-        drop(chain);
-        match unread.get() {
-            Err(Error::InvalidArgument(argument)) => {
-                assert!(argument.to_string().contains("has not been submitted"), "{argument}");
-            }
-            other => panic!("{other:?}"),
-        }
+        let lock = root.lock().acquire(ct).await?;
+        drop(g.chain((op::store(root.next(), new), op::release(lock))));
         // The guard posted the release. The object was freed, or the check at the end of this test would find it.
         let lock = root.lock().acquire(ct).await?;
         assert!(root.next().load(g).await?.is_null());
@@ -158,11 +144,9 @@ fn a_lock_whose_result_is_not_read_is_released() {
     everywhere(async |ct| {
         let (one, two) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
         let g = &ct.pin();
-        let mut chain = g.chain();
-        drop(chain.try_lock(one.lock()));
-        let lock = chain.try_lock(two.lock());
-        chain.submit().await?;
+        let (_, lock) = g.chain((op::try_lock(one.lock()), op::try_lock(two.lock()))).submit().await?;
         drop(lock);
+        g.chain(op::try_lock(two.lock())).post()?;
         one.lock().acquire(ct).await?.release().await?;
         two.lock().acquire(ct).await?.release().await?;
         ct.delete(one).await?;
@@ -175,12 +159,9 @@ fn a_failed_chain_stops_where_it_fails() {
     everywhere(async |ct| {
         let root = node(1, 0, ct).await?;
         let g = &ct.pin();
-        let mut chain = g.chain();
-        chain.store(root.hits(), 3);
-        let nothing = chain.load(RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits());
-        chain.store(root.hits(), 4);
-        assert!(matches!(chain.submit().await, Err(Error::InvalidPointer(_))));
-        assert!(nothing.get().is_err());
+        let nothing = RemotePtr::<Node>::from_address(Address::new(0, 1 << 40));
+        let chain = (op::store(root.hits(), 3), op::load(nothing.hits()), op::store(root.hits(), 4));
+        assert!(matches!(g.chain(chain).submit().await, Err(Error::InvalidPointer(_))));
         assert_eq!(root.hits().load(ct).await?, 3);
         ct.delete(root).await
     });
@@ -190,9 +171,10 @@ fn a_failed_chain_stops_where_it_fails() {
 fn an_empty_chain_costs_nothing() {
     everywhere(async |ct| {
         let g = &ct.pin();
-        let chain = g.chain();
-        assert!(chain.is_empty());
-        takes(round_trips(ct, async || chain.submit().await).await?, 0);
+        let nothing = (None::<[(); 2]>, Vec::<()>::new());
+        takes(round_trips(ct, async || g.chain(()).submit().await).await?, 0);
+        takes(round_trips(ct, async || g.chain(nothing).submit().await).await?, 0);
+        assert_eq!(ct.metrics().chains, 0);
         Ok(())
     });
 }
@@ -207,10 +189,7 @@ fn locks_are_taken_together_or_not_at_all() {
             let [(first, one), (second, two)] = g.lock_and_read(both).await?;
             assert_eq!((one.key, two.key), (1, 2));
             assert!(one.lock.owner() == Some(ct.id()) && two.lock.owner() == Some(ct.id()));
-            let mut chain = g.chain();
-            chain.release(first);
-            chain.release(second);
-            chain.submit().await
+            g.chain((op::release(first), op::release(second))).submit().await
         });
         takes(took.await?, 2);
         ct.delete(one).await?;
@@ -231,12 +210,9 @@ async fn locks_in_any_order_exclude(ct: &ComputeThread) -> Result<()> {
                 both.reverse();
             }
             let [(first, seen), (second, _)] = g.lock_and_read(both).await?;
-            let mut chain = g.chain();
             // Not atomic: only the locks keep others from adding in between.
-            chain.store(both[0].1.hits(), seen.hits + 1);
-            chain.release(first);
-            chain.release(second);
-            chain.submit().await?;
+            let add = op::store(both[0].1.hits(), seen.hits + 1);
+            g.chain((add, op::release(first), op::release(second))).submit().await?;
         }
         Ok(())
     })
@@ -256,10 +232,7 @@ fn a_posted_chain_takes_effect_before_later_operations() {
         let lock = root.lock().acquire(ct).await?;
         let took = round_trips(ct, async || {
             let g = &ct.pin();
-            let mut chain = g.chain();
-            chain.store(root.hits(), 5);
-            chain.release(lock);
-            chain.post()
+            g.chain((op::store(root.hits(), 5), op::release(lock))).post()
         });
         takes(took.await?, 0);
         let took = round_trips(ct, async || {
@@ -277,10 +250,7 @@ fn post_refuses_a_chain_over_several_memory_nodes() {
     everywhere(async |ct| {
         let (here, there) = (node(1, 0, ct).await?, node(2, 1, ct).await?);
         let g = &ct.pin();
-        let mut chain = g.chain();
-        chain.store(here.hits(), 1);
-        chain.store(there.hits(), 2);
-        match chain.post() {
+        match g.chain((op::store(here.hits(), 1), op::store(there.hits(), 2))).post() {
             Err(Error::InvalidArgument(argument)) => assert!(argument.to_string().contains("2 memory nodes")),
             other => panic!("{other:?}"),
         }
@@ -297,9 +267,7 @@ fn the_next_operation_returns_the_error_of_a_posted_chain() {
     let run = cluster.run(1, async |ct| {
         let post = || {
             let g = &ct.pin();
-            let mut chain = g.chain();
-            chain.store(wrong(), 1);
-            chain.post()
+            g.chain(op::store(wrong(), 1)).post()
         };
         post()?;
         assert!(matches!(ct.flush().await, Err(Error::InvalidPointer(_))));
@@ -318,9 +286,7 @@ fn the_next_operation_returns_the_error_of_a_posted_chain() {
     let cluster = Cluster::connect("local:size=1MiB").unwrap();
     let run = cluster.run(1, async |ct| {
         let g = &ct.pin();
-        let mut chain = g.chain();
-        chain.store(wrong(), 1);
-        chain.post()
+        g.chain(op::store(wrong(), 1)).post()
     });
     assert!(matches!(run, Err(Error::InvalidPointer(_))));
 }
@@ -331,10 +297,8 @@ fn a_failed_chain_releases_its_locks() {
         let root = node(1, 0, ct).await?;
         let lock = root.lock().acquire(ct).await?;
         let g = &ct.pin();
-        let mut chain = g.chain();
-        chain.store(RemotePtr::<Node>::from_address(Address::new(0, 1 << 40)).hits(), 1);
-        chain.release(lock);
-        assert!(chain.submit().await.is_err());
+        let nothing = RemotePtr::<Node>::from_address(Address::new(0, 1 << 40));
+        assert!(g.chain((op::store(nothing.hits(), 1), op::release(lock))).submit().await.is_err());
         root.lock().acquire(ct).await?.release().await?;
         ct.delete(root).await
     });
@@ -351,9 +315,7 @@ fn a_posted_release_protects_its_object() {
             let lock = root.lock().acquire(g).await?;
             let cut = farfield::sim::Fault::cut(0, 0, std::time::Duration::from_micros(100));
             ct.cluster().simulation().expect("simulated").inject(cut);
-            let mut chain = g.chain();
-            chain.release(lock);
-            return chain.post();
+            return g.chain(op::release(lock)).post();
         }
         ct.sleep(std::time::Duration::from_micros(30)).await;
         let root = ct.unpublish::<Node>("root").await?;
@@ -378,10 +340,13 @@ fn only_a_peek_may_read_freed_memory() {
         let root = node(1, 0, ct).await?;
         ct.delete(root).await?;
         let g = &ct.pin();
-        let mut chain = g.chain();
-        let seen = if peeks { chain.peek(root) } else { chain.read(root) };
-        chain.submit().await?;
-        seen.get().map(|seen| assert_eq!(seen.key, 1, "the memory has not been reused"))
+        let seen = if peeks {
+            g.chain(op::peek(root)).submit().await??
+        } else {
+            g.chain(op::read(root)).submit().await?
+        };
+        assert_eq!(seen.key, 1, "the memory has not been reused");
+        Ok(())
     };
     Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, true).await).unwrap();
     let read = Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, false).await);
@@ -389,9 +354,8 @@ fn only_a_peek_may_read_freed_memory() {
     // A peek is refused where no object ever was.
     let wild = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
         let g = &ct.pin();
-        let mut chain = g.chain();
-        drop(chain.peek(RemotePtr::<Node>::from_address(Address::new(0, 1 << 20))));
-        chain.submit().await
+        let nothing = RemotePtr::<Node>::from_address(Address::new(0, 1 << 20));
+        g.chain(op::peek(nothing)).submit().await.map(drop)
     });
     assert!(matches!(wild, Err(Error::Simulation(_))), "{wild:?}");
 }
@@ -409,18 +373,17 @@ fn new_objects_that_point_to_each_other_are_written_by_one_chain() {
             second.set(|node| node.next(), first.as_ptr());
             let before = (first.as_ptr(), second.as_ptr());
 
-            let mut chain = g.chain();
-            let (first, second) = (chain.write(first), chain.write(second));
-            let linked = chain.compare_exchange_link(list.next(), expected, first.as_ptr());
-            chain.submit().await?;
-            if linked.get()?.is_ok() {
+            let link = op::compare_exchange_link(list.next(), expected, first.as_ptr());
+            let chain = g.chain((op::write(first), op::write(second), link));
+            let (first, second, linked) = chain.submit().await?;
+            if linked.is_ok() {
                 let found = list.next().load(g).await?;
                 let next = found.next().load(g).await?;
                 assert_eq!((found.key().read(g).await?, next.key().read(g).await?), (1, 2));
                 assert_eq!(next.next().load(g).await?, found);
             } else {
                 // No link holds them: they are unpublished again, can be edited, and are freed when they are dropped.
-                let (mut first, second) = (first.take()?, second.take()?);
+                let (mut first, second) = (first.take(), second.take());
                 assert_eq!((first.as_ptr(), second.as_ptr()), before);
                 first.set(|node| node.key(), 3);
                 let first = first.write(ct).await?;
@@ -428,13 +391,10 @@ fn new_objects_that_point_to_each_other_are_written_by_one_chain() {
                 ct.delete(first).await?;
             }
         }
-        // A dropped chain frees the objects that it was to write; they cannot be taken back.
+        // A dropped chain frees the objects that it was to write.
         let dropped = Node::new_in(ct.on_node(0), Node::init(4, 9)).await?;
         let at = dropped.as_ptr();
-        let mut chain = g.chain();
-        let written = chain.write(dropped);
-        drop(chain);
-        assert!(written.take().is_err());
+        drop(g.chain(op::write(dropped)));
         let again = Node::new_in(ct.on_node(0), Node::init(5, 9)).await?;
         assert_eq!(again.as_ptr(), at, "the block is free again, and was freed once");
         let first = list.next().load(g).await?.as_ptr();
@@ -452,12 +412,11 @@ fn taking_back_a_linked_object_is_found_as_a_use_after_free() {
     let run = Cluster::connect("sim:seed=1").unwrap().run(1, async |ct| {
         let list = node(0, 0, ct).await?;
         let g = &ct.pin();
-        let mut chain = g.chain();
-        let first = chain.write(Node::new_in(ct, Node::init(1, 9)).await?);
-        let linked = chain.compare_exchange_link(list.next(), Shared::NULL, first.as_ptr());
-        chain.submit().await?;
-        assert!(linked.get()?.is_ok());
-        drop(first.take()?);
+        let first = Node::new_in(ct, Node::init(1, 9)).await?;
+        let link = op::compare_exchange_link(list.next(), Shared::NULL, first.as_ptr());
+        let (first, linked) = g.chain((op::write(first), link)).submit().await?;
+        assert!(linked.is_ok());
+        drop(first.take());
         list.next().load(g).await?.key().read(g).await
     });
     let message = run.unwrap_err().to_string();

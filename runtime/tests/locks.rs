@@ -89,25 +89,18 @@ fn a_chain_does_not_take_a_lock_twice() {
         let [one, two] = [cell(ct, "one").await?, cell(ct, "two").await?];
         for is_posted in [false, true] {
             let g = &ct.pin();
-            let mut chain = g.chain();
-            let first = chain.try_lock(one.lock());
-            chain.store(one.value(), 7);
-            let other = chain.try_lock(two.lock());
-            let again = chain.try_lock(one.lock());
-            let refused = if is_posted { chain.post() } else { chain.submit().await };
+            let first = (op::try_lock(one.lock()), op::store(one.value(), 7));
+            let chain = g.chain((first, op::try_lock(two.lock()), op::try_lock(one.lock())));
+            let refused = if is_posted { chain.post() } else { chain.submit().await.map(drop) };
             assert_eq!(twice(refused), one.lock().address());
-            drop((first, other, again));
             assert!(!one.lock().state(ct).await?.is_held() && !two.lock().state(ct).await?.is_held());
             assert_eq!(one.value().load(ct).await?, 0, "nothing was posted");
         }
         // A lock that is released in between may be taken again.
         let g = &ct.pin();
-        let mut chain = g.chain();
         let held = one.lock().acquire(ct).await?;
-        chain.release(held);
-        let again = chain.try_lock(one.lock());
-        chain.submit().await?;
-        let held = again.get()?.expect("it was released before");
+        let ((), again) = g.chain((op::release(held), op::try_lock(one.lock()))).submit().await?;
+        let held = again.expect("it was released before");
         Ok(held.release().await?)
     });
 }
@@ -223,9 +216,7 @@ fn a_lock_released_by_a_panic_needs_recovery() {
         assert!(!needs_recovery(at, ct).await?);
         // The lock of a chain that was to release it, and whose CAS result was not read.
         let g = &ct.pin();
-        let mut chain = g.chain();
-        chain.store(at.value(), 1);
-        chain.release(at.lock().acquire(ct).await?);
+        let chain = g.chain((op::store(at.value(), 1), op::release(at.lock().acquire(ct).await?)));
         let caught = catch_unwind(AssertUnwindSafe(move || {
             let _chain = chain;
             std::panic::resume_unwind(Box::new("before it is posted"));
@@ -354,17 +345,12 @@ fn a_failed_release_is_retried_in_the_background() {
                 1 => drop(held.release().await.expect_err("the link is cut")),
                 2 => {
                     let g = &ct.pin();
-                    let mut chain = g.chain();
-                    chain.store(at.value(), 2);
-                    chain.release(held);
+                    let chain = g.chain((op::store(at.value(), 2), op::release(held)));
                     chain.submit().await.expect_err("the link is cut");
                 }
                 3 => {
                     let g = &ct.pin();
-                    let mut chain = g.chain();
-                    chain.store(at.value(), 2);
-                    chain.release(held);
-                    chain.post()?;
+                    g.chain((op::store(at.value(), 2), op::release(held))).post()?;
                 }
                 _ => {
                     // The answer of an acquisition is lost.

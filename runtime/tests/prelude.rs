@@ -34,8 +34,7 @@ impl Stack {
             backoff.wait().await;
         }
         let g = &ct.pin();
-        let mut chain: Chain<'_> = g.chain();
-        let _ = chain.fetch_add(self.pushed(), 1);
+        let chain: Chain<'_, _> = g.chain(op::fetch_add(self.pushed(), 1));
         chain.submit().await?;
         Ok(())
     }

@@ -52,12 +52,9 @@ fn an_operation_costs_its_posting_its_round_trip_and_its_completion() {
 fn each_operation_of_a_chain_costs() {
     let chain = async |ct: &ComputeThread, counter: RemotePtr<Counter>| {
         let g = &ct.pin();
-        let mut chain = g.chain();
-        chain.store(counter.value(), 1);
-        let before = chain.fetch_add(counter.value(), 2);
-        let value = chain.load(counter.value());
-        chain.submit().await?;
-        assert_eq!((before.get()?, value.get()?), (1, 3));
+        let value = counter.value();
+        let chain = g.chain((op::store(value, 1), op::fetch_add(value, 2), op::load(value)));
+        assert_eq!(chain.submit().await?, ((), 1, 3));
         Ok(())
     };
     assert_eq!(took(COSTS, chain), 3 * 100 + 2000 + 3 * 30);

@@ -136,10 +136,7 @@ fn several_locks_are_taken_together_though_a_dead_thread_holds_one() {
         let both = cells.map(|cell| (cell.lock(), cell.shared(g)));
         let [(one, _), (other, _)] = g.lock_and_read(both).await?;
         assert!(!one.needs_recovery() && other.needs_recovery());
-        let mut chain = g.chain();
-        chain.release(other);
-        chain.release(one);
-        chain.submit().await?;
+        g.chain((op::release(other), op::release(one))).submit().await?;
         let state = cells[1].lock().state(ct).await?;
         assert!(state.is_abandoned() || state.is_held());
         Ok(())

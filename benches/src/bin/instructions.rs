@@ -202,13 +202,9 @@ impl Counter<'_> {
             black_box(&large.read(g).await?);
         });
         count!(name("chain_4"), turn => {
-            let mut chain = g.chain();
-            let loaded = chain.load(four.first());
-            chain.store(four.second(), turn);
-            let exchanged = chain.compare_exchange(four.third(), 0, 0);
-            let added = chain.fetch_add(four.fourth(), 1);
-            chain.submit().await?;
-            let _ = black_box((loaded.get()?, exchanged.get()?, added.get()?));
+            let (load, store) = (op::load(four.first()), op::store(four.second(), turn));
+            let (exchange, add) = (op::compare_exchange(four.third(), 0, 0), op::fetch_add(four.fourth(), 1));
+            let _ = black_box(g.chain((load, store, exchange, add)).submit().await?);
         });
         count!(name("lock"), _ => {
             locked.lock().acquire(g).await?.release().await?;

@@ -16,8 +16,26 @@ const MAX_KEPT_WORDS: usize = 512;
 pub struct RawChain {
     ops: Vec<Op>,
     words: Vec<u64>,
+    counts: Counts,
     /// True if the words that it writes contain no links to objects.
     is_of_allocator: bool,
+}
+
+/// The numbers of a chain's operations and of their words, counted as they are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// READs.
+    pub reads: u32,
+    /// Words that READs request.
+    pub read_words: u32,
+    /// WRITEs.
+    pub writes: u32,
+    /// Words that WRITEs carry.
+    pub write_words: u32,
+    /// CAS operations.
+    pub cas: u32,
+    /// FAA operations.
+    pub faa: u32,
 }
 
 /// The memory that a READ may access. The simulator refuses other accesses.
@@ -161,6 +179,7 @@ impl RawChain {
     pub fn clear(&mut self) {
         self.ops.clear();
         self.words.clear();
+        self.counts = Counts::default();
         self.is_of_allocator = false;
     }
 
@@ -196,6 +215,8 @@ impl RawChain {
     #[inline]
     fn add_read(&mut self, at: Address, words: usize, scope: ReadScope) -> Slot {
         let slot = self.reserve(words);
+        self.counts.reads += 1;
+        self.counts.read_words += slot.len;
         self.ops.push(Op::Read { at, slot, scope });
         slot
     }
@@ -221,6 +242,8 @@ impl RawChain {
     pub fn write(&mut self, at: Address, words: &[u64]) {
         let slot = self.slot(words.len());
         self.words.extend_from_slice(words);
+        self.counts.writes += 1;
+        self.counts.write_words += slot.len;
         self.ops.push(Op::Write { at, slot, replaces: false });
     }
 
@@ -231,6 +254,8 @@ impl RawChain {
     pub fn replace(&mut self, at: Address, own: u64, new: u64) {
         let Slot { start, .. } = self.slot(2);
         self.words.extend([own, new]);
+        self.counts.writes += 1;
+        self.counts.write_words += 1;
         self.ops.push(Op::Write { at, slot: Slot { start: start + 1, len: 1 }, replaces: true });
     }
 
@@ -238,6 +263,7 @@ impl RawChain {
     #[inline]
     pub fn compare_exchange(&mut self, at: Address, expected: u64, new: u64) -> Slot {
         let slot = self.reserve(1);
+        self.counts.cas += 1;
         self.ops.push(Op::CompareExchange { at, expected, new, slot: slot.start });
         slot
     }
@@ -246,6 +272,7 @@ impl RawChain {
     #[inline]
     pub fn fetch_add(&mut self, at: Address, addend: u64) -> Slot {
         let slot = self.reserve(1);
+        self.counts.faa += 1;
         self.ops.push(Op::FetchAdd { at, addend, slot: slot.start });
         slot
     }
@@ -254,6 +281,12 @@ impl RawChain {
     #[inline]
     pub fn parts(&mut self) -> (&[Op], &mut [u64]) {
         (&self.ops, &mut self.words)
+    }
+
+    /// Returns the numbers of operations and of their words.
+    #[inline]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Returns the operations, in program order.

@@ -8,34 +8,25 @@
 //! [`ComputeThread::near`](crate::ComputeThread::near). If the order between nodes does not matter, use a chain for each node and await them together
 //! (`futures_util::future::try_join(a.submit(), b.submit())`, or two [tasks](crate::ComputeThread::tasks)): their round trips overlap.
 //!
-//! A chain is built in a *frame* of the thread (`io/frame.rs`), which keeps the results. On an immediate fabric it is executed there, in the call that
-//! polls it first. Frames are reused: a warm thread allocates nothing for a chain. A [`Pending`] keeps its frame from being reused.
+//! A chain is a value whose type lists its operations. On an immediate fabric the first poll executes them one by one, without a description of them
+//! in memory, so the compiler folds each into its accesses. On the others it records them in buffers of the thread, which are reused: a warm thread
+//! allocates nothing for a chain. Locks and new objects belong to their operations, so dropping a chain, or its future, at any moment gives back the
+//! former and frees the latter, unless they may have been published.
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomData;
-use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll};
 
-use super::link::{Exchanged, Link, LinkWord};
-use super::lock::{Lock, LockGuard};
-use super::read::check_aligned;
-use super::{Atomic, CompareExchangeError, Place};
-use super::{Owned, Pending, PendingLock, Written};
-use crate::error::Result;
+use super::op::Operations;
+use super::op::sealed::Access;
+use crate::error::{self, Error, Result};
+use crate::io::at_first_poll;
 use crate::io::operations::*;
-use crate::io::{Found, Frame, at_first_poll};
 use crate::pointer::Guard;
-use crate::pointer::{Address, Marks, RemotePtr, Shared};
 use crate::session::ComputeThread;
-use farfield_fabric::chain::RawChain;
-use farfield_words::scratch::bytes;
-use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
+use farfield_fabric::host::Host;
+use farfield_words::Address;
 
 /// Operations that are posted together and completed together. Made by [`Guard::chain`].
-///
-/// Each method adds an operation and returns a [`Pending`], which holds the result once the chain has completed.
 ///
 /// ```
 /// # use farfield::prelude::*;
@@ -44,32 +35,27 @@ use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, W
 /// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
 /// # let node = Node::new_in(ct, Node::init(7)).await?.write(ct).await?;
 /// let g = &ct.pin();
-/// let mut chain = g.chain();
-/// let lock = chain.try_lock(node.lock());
-/// let seen = chain.read(node);
-/// let hits = chain.fetch_add(node.hits(), 1);
-/// chain.submit().await?; // one round trip
-/// let lock = lock.get()?.expect("the lock is free");
-/// assert_eq!((seen.get()?.key, hits.get()?), (7, 0));
+/// let chain = g.chain((op::try_lock(node.lock()), op::read(node), op::fetch_add(node.hits(), 1)));
+/// let (lock, seen, hits) = chain.submit().await?; // one round trip
+/// let lock = lock.expect("the lock is free");
+/// assert_eq!((seen.key, hits), (7, 0));
 ///
-/// let mut chain = g.chain();
-/// chain.store(node.hits(), 5);
-/// chain.release(lock);
+/// let chain = g.chain((op::store(node.hits(), 5), op::release(lock)));
 /// chain.submit().await?; // one round trip: the store precedes the release
 /// # Ok(()) })?;
 /// # Ok::<(), farfield::Error>(())
 /// ```
 #[must_use = "nothing is posted until it is submitted"]
-pub struct Chain<'g> {
+pub struct Chain<'g, O> {
     ct: &'g ComputeThread,
-    frame: Rc<Frame>,
+    operations: O,
 }
 
 impl Guard<'_> {
-    /// Makes an empty chain. This guard protects the pointers that it loads.
+    /// Makes a chain of one or several [operations](crate::op). This guard protects the pointers that it loads.
     #[inline]
-    pub fn chain(&self) -> Chain<'_> {
-        Chain { ct: self, frame: self.frames.take(self.worker()) }
+    pub fn chain<'g, O: Operations<'g>>(&'g self, operations: O) -> Chain<'g, O> {
+        Chain { ct: self, operations }
     }
 }
 
@@ -77,7 +63,7 @@ impl Guard<'_> {
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "only a guard makes a chain: it protects the pointers that the chain loads",
-    label = "pin first: `let g = &ct.pin();`, then `g.chain()`"
+    label = "pin first: `let g = &ct.pin();`, then `g.chain(…)`"
 )]
 pub trait Protects<'g> {}
 
@@ -85,249 +71,127 @@ impl ComputeThread {
     /// Exists only for its error message; it can not be called.
     #[doc(hidden)]
     #[allow(clippy::unused_self)]
-    pub fn chain(&self) -> Chain<'_>
+    pub fn chain<O>(&self, _: O) -> Chain<'_, O>
     where
         for<'any> Self: Protects<'any>,
     {
-        unreachable!("no type implements `Protects`")
+        unreachable!("nothing protects so")
     }
 }
 
-/// An argument of [`Chain::read`]: a field, an object, or the word of a cell.
-pub trait Readable<'g> {
-    /// The declared type.
-    type Field: Field;
-    /// Returns the address.
-    #[doc(hidden)]
-    fn at(self) -> Address;
-}
-
-impl<'g, F: FrozenField> Readable<'g> for Place<'g, F> {
-    type Field = F;
-    fn at(self) -> Address {
-        self.address()
-    }
-}
-impl<'g, T: Remote, M> Readable<'g> for Shared<'g, T, M> {
-    type Field = T;
-    fn at(self) -> Address {
-        self.address()
-    }
-}
-impl<T: Remote> Readable<'_> for RemotePtr<T> {
-    type Field = T;
-    fn at(self) -> Address {
-        self.address()
-    }
-}
-
-impl<'g> Chain<'g> {
-    /// Returns whether the chain has no operations.
-    pub fn is_empty(&self) -> bool {
-        self.frame.sizes().0 == 0
-    }
-
-    #[inline]
-    fn add(&self, at: Address, add: impl FnOnce(&mut RawChain)) -> Found {
-        self.frame.add(self.ct.worker(), at, add)
-    }
-
-    #[inline]
-    fn pending<T>(
-        &self,
-        at: Address,
-        found: Found,
-        decode: fn(Address, &[u64], u64) -> Result<T>,
-    ) -> Pending<'g, T> {
-        Pending { frame: Rc::clone(&self.frame), at, found, decode, thread: PhantomData }
-    }
-
-    /// Reads the field that is declared as `F` at `at`.
-    #[inline]
-    fn read_field<F: Field>(&mut self, at: Address, peek: bool) -> Pending<'g, F::Value<'g>> {
-        let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
-        let words = (within as usize + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
-        let first = Address::from_bits(at.bits() - within);
-        let found = self.add(first, |part| {
-            if peek {
-                part.peek(first, words)
-            } else {
-                part.read(first, words)
-            };
-        });
-        self.pending(at, found, |at, words, _| {
-            check_aligned(at, align_of::<F::Cell>())?;
-            let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { at.bits() % WORD_BYTES as u64 };
-            Ok(F::decode(at, &bytes(words)[within as usize..])?)
-        })
-    }
-
-    /// Reads all fields of an object, or one field.
-    #[inline]
-    pub fn read<R: Readable<'g>>(&mut self, what: R) -> Pending<'g, <R::Field as Field>::Value<'g>> {
-        self.read_field::<R::Field>(what.at(), false)
-    }
-
-    /// Reads an object that may have been freed and reused: a guess. The result is meaningful only if results *before* it in the chain show that the
-    /// object was reachable then; from that moment the guard protects it. Ignore the result of a wrong guess.
-    ///
-    /// A link and the object that it probably points to thus take one round trip. In the simulator only a peek may read freed memory.
-    pub fn peek<T: Remote>(&mut self, guess: RemotePtr<T>) -> Pending<'g, T::Value<'g>> {
-        self.read_field::<T>(guess.address(), true)
-    }
-
-    /// Loads an atomic or a link.
-    #[inline]
-    pub fn load<F: Loadable>(&mut self, place: Place<'g, F>) -> Pending<'g, F::Value<'g>> {
-        self.read_field::<F>(place.address(), false)
-    }
-
-    /// Stores to an atomic or a link. Storing an [`Owned`] to a link publishes it: the chain writes its image before the link.
-    #[inline]
-    pub fn store<F: Storable<V>, V>(&mut self, place: Place<'g, F>, value: V) -> F::Outcome<'g> {
-        F::add_store(self, place, value)
-    }
-
-    /// Replaces the value of an atomic by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.
-    #[inline]
-    pub fn compare_exchange<T: Word>(
-        &mut self,
-        place: Place<'g, Atomic<T>>,
-        current: T,
-        new: T,
-    ) -> Pending<'g, Result<T, T>> {
-        let (at, expected) = (place.address(), current.to_word());
-        let found = self.add(at, |part| {
-            part.compare_exchange(at, expected, new.to_word());
-        });
-        self.pending(at, found, |at, words, expected| {
-            let old = decode_word::<T>(at, words[0])?;
-            Ok(if words[0] == expected { Ok(old) } else { Err(old) })
-        })
-    }
-
-    /// Makes a link point to `new` if it holds `current`, compared with its marks.
-    #[inline]
-    pub fn compare_exchange_link<T: Remote, M>(
-        &mut self,
-        place: Place<'g, Link<T, M>>,
-        current: impl Initial<LinkWord<T, M>>,
-        new: impl Initial<LinkWord<T, M>>,
-    ) -> Pending<'g, Exchanged<Shared<'g, T, M>, ()>> {
-        let (at, expected, new) = (place.address(), current.into_init().word, new.into_init().word);
-        let found = self.add(at, |part| {
-            part.compare_exchange(at, expected, new);
-        });
-        self.pending(at, found, |_, words, expected| {
-            let current = Shared::from_word(words[0]);
-            Ok(if words[0] == expected {
-                Ok(current)
-            } else {
-                Err(CompareExchangeError { current, new: () })
-            })
-        })
-    }
-
-    /// Adds to a 64-bit atomic, modulo 2^64. Returns the previous value.
-    #[inline]
-    pub fn fetch_add<T: Integer>(&mut self, place: Place<'g, Atomic<T>>, addend: T) -> Pending<'g, T> {
-        const { assert!(size_of::<T>() == WORD_BYTES, "only 64-bit integers are added to in one operation") };
-        let at = place.address();
-        let found = self.add(at, |part| {
-            part.fetch_add(at, addend.to_word());
-        });
-        self.pending(at, found, |at, words, _| decode_word(at, words[0]))
-    }
-
-    /// Tries to take a lock. Later operations of the chain are executed whether or not it was free. A chain that takes a lock twice without a release
-    /// in between is not posted: [`Error::LockTakenTwice`].
-    #[inline]
-    pub fn try_lock(&mut self, lock: Place<'g, Lock>) -> PendingLock<'g> {
-        self.try_lock_from(lock, 0)
-    }
-
-    /// Takes a lock if its word is `expected`.
-    #[inline]
-    pub(super) fn try_lock_from(&mut self, lock: Place<'g, Lock>, expected: u64) -> PendingLock<'g> {
-        let at = lock.address();
-        self.frame.takes(at);
-        let token = self.ct.token();
-        // The guard exists before the CAS is posted, and undoes it if the outcome is never read.
-        let guard = LockGuard::in_flight(self.ct, at, token, expected);
-        let found = self.add(at, |part| {
-            part.compare_exchange(at, expected, token);
-        });
-        PendingLock { guard: Some(guard), frame: Rc::clone(&self.frame), found }
-    }
-
-    /// Releases a lock. If the chain fails, its changes may be incomplete. The lock is released all the same, and its next owner is
-    /// [notified](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released on its own.
-    #[inline]
-    pub fn release(&mut self, lock: LockGuard<'g>) {
-        self.frame.release(self.ct.worker(), lock.into_parts());
-    }
-
-    /// Writes a new object to which no link points yet: for objects that point to each other, or that one CAS links together.
-    ///
-    /// Later operations of the chain may link it through [`Written::as_ptr`]. It counts as published once the chain is posted. If no link holds it
-    /// afterwards, [`Written::take`] returns it.
-    ///
-    /// ```
-    /// # use farfield::prelude::*;
-    /// # #[remote]
-    /// # struct Node { key: u64, next: Link<Node>, previous: Link<Node> }
-    /// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
-    /// # let list = Node::new_in(ct, Node::init(0)).await?.write(ct).await?;
-    /// let g = &ct.pin();
-    /// let mut first = Node::new_in(g.near(list), Node::init(1)).await?;
-    /// let mut second = Node::new_in(g.near(list), Node::init(2)).await?;
-    /// first.set(|node| node.next(), second.as_ptr());
-    /// second.set(|node| node.previous(), first.as_ptr());
-    ///
-    /// let mut chain = g.chain();
-    /// let (first, second) = (chain.write(first), chain.write(second));
-    /// let linked = chain.compare_exchange_link(list.next(), Shared::NULL, first.as_ptr());
-    /// chain.submit().await?; // one round trip
-    /// if linked.get()?.is_err() {
-    ///     let both = (first.take()?, second.take()?); // unpublished: edit and retry, or drop
-    /// #   drop(both);
-    /// }
-    /// # assert_eq!(list.next().load(g).await?.next().load(g).await?.key().read(g).await?, 2);
-    /// # Ok(()) })?;
-    /// # Ok::<(), farfield::Error>(())
-    /// ```
-    pub fn write<T: Remote>(&mut self, mut object: Owned<T>) -> Written<T> {
-        let part = self.publish(&mut object);
-        Written { frame: Rc::clone(&self.frame), part, object }
-    }
-
-    /// Writes an object's image. Returns the index of the part that writes it.
-    fn publish<T: Remote>(&mut self, object: &mut Owned<T>) -> u32 {
-        let (block, image) = object.publish();
-        self.frame.publish(self.ct.worker(), block, image).part
-    }
-
-    /// Writes one word.
-    #[inline]
-    fn write_word(&mut self, at: Address, word: u64) {
-        self.add(at, |part| part.write(at, &[word]));
-    }
-
-    /// Posts all operations and waits for their completion. One round trip, and one for each change of memory node along the chain.
+impl<'g, O: Operations<'g>> Chain<'g, O> {
+    /// Posts all operations and waits for their completion. Returns their results. One round trip, and one for each change of memory node along the
+    /// chain.
     ///
     /// Once this future is polled, the operations on the first memory node take effect, also if the future is dropped.
     ///
     /// # Errors
     /// Those of the first operation that fails; later operations are not executed. [`Error::LockTakenTwice`], before any operation is posted.
-    #[inline]
-    pub fn submit(self) -> impl Future<Output = Result<()>> {
-        at_first_poll(move || {
-            let ct = self.ct.worker();
-            match ct.io.endpoint.immediate() {
-                Some(host) => Ok(self.frame.execute(ct, host)),
-                None => Err(Submit(Some(self))),
-            }
+    /// [`Error::InvalidValue`] if the bits of a result encode no value; all operations are executed then.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or operations and results are moved through memory
+    pub fn submit(mut self) -> impl Future<Output = Result<O::Output>> {
+        at_first_poll(move || match self.ct.worker().io.endpoint.immediate() {
+            Some(host) => Ok(self.execute(host).and_then(|raw| self.operations.results(raw))),
+            None => Err(self.post_parts()),
         })
+    }
+
+    /// Executes the operations on an immediate fabric.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as above
+    fn execute(&mut self, host: &Host) -> Result<O::Raw> {
+        let ct = self.ct.worker();
+        ct.io.task_stack.makes_step();
+        self.check()?;
+        ct.posts_chain();
+        ct.count_chained(self.chained());
+        self.operations.prepare(ct);
+        match self.operations.execute(ct, host) {
+            Ok(raw) => {
+                self.operations.settle(&raw);
+                Ok(raw)
+            }
+            Err(error) => {
+                self.operations.is_posted(true);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the number of operations that are not the first of their part.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // the number is mostly a constant
+    fn chained(&self) -> u64 {
+        let mut operations = 0;
+        self.operations.visit(&mut |_, _| operations += 1);
+        operations - self.parts().min(operations)
+    }
+
+    /// Returns the number of parts.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as above
+    fn parts(&self) -> u64 {
+        if self.ct.nodes() == 1 { 1 } else { self.count_parts() }
+    }
+
+    #[cold]
+    fn count_parts(&self) -> u64 {
+        let (mut parts, mut last) = (0, None);
+        self.operations.visit(&mut |at, _| {
+            let node = Some(self.ct.node_of(at));
+            parts += u64::from(std::mem::replace(&mut last, node) != node);
+        });
+        parts
+    }
+
+    /// Returns an error if the chain takes a lock twice without a release in between.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // mostly it is nothing
+    fn check(&self) -> Result<()> {
+        if O::LOCKS < 2 { Ok(()) } else { self.check_locks() }
+    }
+
+    fn check_locks(&self) -> Result<()> {
+        let (mut number, mut twice) = (0, None);
+        self.operations.visit(&mut |at, access| {
+            number += 1;
+            if access == Access::Takes && self.is_taken_before(at, number) {
+                twice = Some(at);
+            }
+        });
+        twice.map_or(Ok(()), |lock| Err(taken_twice(lock)))
+    }
+
+    /// Returns whether the last write to a lock's word before operation `number` takes the lock.
+    fn is_taken_before(&self, lock: Address, number: usize) -> bool {
+        let (mut seen, mut is_taken) = (0, false);
+        self.operations.visit(&mut |at, access| {
+            seen += 1;
+            if seen < number && at == lock && access != Access::Reads {
+                is_taken = access == Access::Takes;
+            }
+        });
+        is_taken
+    }
+
+    /// Posts the parts, each when the previous one has completed.
+    async fn post_parts(mut self) -> Result<O::Output> {
+        let ct = self.ct.worker();
+        self.check()?;
+        self.operations.prepare(ct);
+        let mut parts = self.ct.buffers.parts(ct);
+        self.operations.record(&mut parts);
+        let count = parts.chains.len();
+        for index in 0..count {
+            let submitted = ct.submit(std::mem::take(&mut parts.chains[index]));
+            self.operations.is_posted(index + 1 == count);
+            parts.chains[index] = submitted.await?.into_chain();
+        }
+        let raw = self.operations.raw(&mut parts.results());
+        self.operations.settle(&raw);
+        drop(parts);
+        self.operations.results(raw)
     }
 
     /// Posts all operations and does not wait: no round trip. For operations whose result is not needed, such as the release of a lock. Chains of a
@@ -339,92 +203,42 @@ impl<'g> Chain<'g> {
     /// # Errors
     /// [`Error::InvalidArgument`] if the addresses are on several memory nodes, since keeping their order requires
     /// waiting; [`Error::LockTakenTwice`]. No operation is posted then.
-    pub fn post(self) -> Result<()> {
-        self.frame.post(self.ct.worker())
-    }
-}
-
-/// The future of a chain on a fabric that is not immediate. Its first poll posts the first part.
-struct Submit<'g>(Option<Chain<'g>>);
-
-impl Future for Submit<'_> {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let chain = self.0.as_ref().expect("not polled after completion");
-        let polled = chain.frame.poll(chain.ct.worker(), context);
-        if polled.is_ready() {
-            self.0 = None;
+    pub fn post(mut self) -> Result<()> {
+        let ct = self.ct.worker();
+        self.check()?;
+        let count = self.parts();
+        if count > 1 {
+            let value = format!("{count} memory nodes").into();
+            let reason = "`post` needs all addresses on one: use `submit`";
+            return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
         }
-        polled
+        if let Some(host) = ct.io.endpoint.immediate() {
+            return self.execute(host).map(drop);
+        }
+        self.operations.prepare(ct);
+        let mut parts = self.ct.buffers.parts(ct);
+        self.operations.record(&mut parts);
+        let Some(part) = parts.chains.pop() else { return Ok(()) };
+        self.operations.is_posted(true);
+        let releases = self.ct.buffers.releases();
+        self.operations.detach(&releases);
+        ct.post(part, releases)
     }
 }
 
-fn decode_word<T: Word>(at: Address, word: u64) -> Result<T> {
-    T::from_word(word).ok_or_else(|| farfield_words::invalid_value::<T>(at).into())
+/// Returns the error of a chain that takes a lock twice.
+#[cold]
+pub(super) fn taken_twice(lock: Address) -> Error {
+    Error::from(error::LockTakenTwice { lock, how: "one chain takes it twice: take it once" })
 }
 
-/// A cell that is read as one word: an [`Atomic`], a [`Link`].
-pub trait Loadable: Field {}
-impl<T: Word> Loadable for Atomic<T> {}
-impl<T: Remote, M: 'static> Loadable for Link<T, M> {}
-
-/// A cell to which a chain can store a `V`.
-pub trait Storable<V>: Field {
-    /// The new value, if the caller does not have it already.
-    type Outcome<'g>;
-    #[doc(hidden)]
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, value: V) -> Self::Outcome<'g>;
-}
-
-impl<T: Word> Storable<T> for Atomic<T> {
-    type Outcome<'g> = ();
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, value: T) {
-        chain.write_word(place.address(), value.to_word());
-    }
-}
-
-impl<T: Remote, M: 'static> Storable<Shared<'_, T, M>> for Link<T, M> {
-    type Outcome<'g> = ();
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, target: Shared<'_, T, M>) {
-        chain.write_word(place.address(), target.to_word());
-    }
-}
-
-impl<T: Remote, M: Marks> Storable<Shared<'_, T>> for Link<T, M> {
-    type Outcome<'g> = ();
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, target: Shared<'_, T>) {
-        chain.write_word(place.address(), target.to_word());
-    }
-}
-
-impl<T: Remote, M: 'static> Storable<RemotePtr<T>> for Link<T, M> {
-    type Outcome<'g> = ();
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, target: RemotePtr<T>) {
-        chain.write_word(place.address(), target.address().bits());
-    }
-}
-
-impl<T: Remote, M: 'static> Storable<Owned<T>> for Link<T, M> {
-    type Outcome<'g> = Shared<'g, T>;
-    fn add_store<'g>(chain: &mut Chain<'g>, place: Place<'g, Self>, mut object: Owned<T>) -> Shared<'g, T> {
-        let target: Shared<'g, T> = Shared::unmarked(object.as_ptr().address());
-        chain.publish(&mut object);
-        chain.write_word(place.address(), target.to_word());
-        target
-    }
-}
-
-impl Drop for Chain<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.frame.is_dropped(self.ct.worker(), |block| self.ct.heap().free(block));
-    }
-}
-
-impl fmt::Debug for Chain<'_> {
+impl<'g, O: Operations<'g>> fmt::Debug for Chain<'g, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (nodes, operations) = self.frame.sizes();
-        f.debug_struct("Chain").field("operations", &operations).field("memory_nodes", &nodes).finish()
+        let mut operations = 0;
+        self.operations.visit(&mut |_, _| operations += 1);
+        f.debug_struct("Chain")
+            .field("operations", &operations)
+            .field("memory_nodes", &self.parts().min(operations))
+            .finish()
     }
 }

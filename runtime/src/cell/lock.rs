@@ -37,10 +37,11 @@ use crate::error::{self, Error, Result};
 use crate::io::Purpose;
 use crate::io::Retry;
 use crate::io::operations::*;
-use crate::io::{ABANDONED, Acquisition, Exchange, Hold};
+use crate::io::{ABANDONED, Acquisition, Hold, at_first_poll};
 use crate::io::{OwnLock, wait_for_locks};
 use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
+use farfield_fabric::host::Host;
 use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::ThreadId;
@@ -190,14 +191,45 @@ impl<'g> Place<'g, Lock> {
     /// Joined futures of one task may wait for each other's locks, as long as the future with the lock awaits only futures of this crate. While it
     /// awaits another future, its lock counts as never released.
     #[inline]
-    pub async fn acquire(self, ct: &'g ComputeThread) -> Result<LockGuard<'g>> {
-        match self.attempt(ct, 0).await? {
-            Ok(guard) => Ok(guard),
-            Err(found) => self.wait_and_acquire(ct, found).await,
-        }
+    pub fn acquire(self, ct: &'g ComputeThread) -> impl Future<Output = Result<LockGuard<'g>>> {
+        at_first_poll(move || {
+            let found = match ct.io.endpoint.immediate() {
+                Some(host) => self.take_here(ct, host),
+                None => return Err(self.wait_and_acquire(ct, None)),
+            };
+            match found {
+                Ok(Ok(guard)) => Ok(Ok(guard)),
+                Ok(Err(found)) => Err(self.wait_and_acquire(ct, Some(found))),
+                Err(error) => Ok(Err(error)),
+            }
+        })
     }
 
-    async fn wait_and_acquire(self, ct: &'g ComputeThread, mut found: u64) -> Result<LockGuard<'g>> {
+    /// Takes the lock on an immediate fabric if it is free. Otherwise returns its word.
+    #[inline]
+    fn take_here(self, ct: &'g ComputeThread, host: &Host) -> Result<Result<LockGuard<'g>, u64>> {
+        let token = ct.token();
+        ct.accesses();
+        let found = host.compare_exchange(self.address(), 0, token);
+        let is_taken = found.as_ref().is_ok_and(|found| *found == 0);
+        ct.count_exchange(!is_taken && found.is_ok());
+        if is_taken {
+            ct.io.task_stack.takes(token);
+            return Ok(Ok(LockGuard::held(ct, self.address(), token)));
+        }
+        ct.settle_token(token);
+        Ok(Err(found?))
+    }
+
+    /// Takes the lock; waits while another task or thread holds it. `found` is its word if an attempt has failed.
+    async fn wait_and_acquire(self, ct: &'g ComputeThread, found: Option<u64>) -> Result<LockGuard<'g>> {
+        let mut found = match found {
+            Some(found) => found,
+            None => match self.attempt(ct, 0).await? {
+                Ok(guard) => return Ok(guard),
+                Err(found) => found,
+            },
+        };
         let own = [OwnLock::new()];
         let attempts = async {
             let mut backoff = Retry::for_holder(ct.worker());
@@ -310,6 +342,30 @@ impl<'ct> LockGuard<'ct> {
         self.parts.free()
     }
 
+    /// Returns the lock's address and state.
+    #[inline]
+    pub(super) fn acquisition(&self) -> &Acquisition {
+        &self.parts
+    }
+
+    /// Returns the lock's word while it is held.
+    #[inline]
+    pub(super) fn token(&self) -> u64 {
+        self.parts.token
+    }
+
+    /// A chain that releases the lock is about to be posted.
+    pub(super) fn may_be_released(&mut self) {
+        self.parts.may_be_released(self.ct);
+    }
+
+    /// A chain has released the lock.
+    #[inline]
+    pub(super) fn is_released(&mut self) {
+        self.parts.is_released(self.ct);
+        self.parts.held = Hold::No;
+    }
+
     /// Records that the CAS has succeeded.
     pub(super) fn confirm(&mut self) {
         if self.parts.held == Hold::Taking {
@@ -318,9 +374,11 @@ impl<'ct> LockGuard<'ct> {
     }
 
     /// Returns the lock's address and state, for a chain that releases the lock instead of this guard.
-    pub(super) fn into_parts(mut self) -> Acquisition {
-        let none = Acquisition { held: Hold::No, ..self.parts };
-        std::mem::replace(&mut self.parts, none)
+    #[inline]
+    pub(super) fn into_parts(self) -> Acquisition {
+        let parts = self.parts;
+        std::mem::forget(self);
+        parts
     }
 
     /// Records that the CAS has failed: there is nothing to release.
@@ -330,17 +388,6 @@ impl<'ct> LockGuard<'ct> {
             self.ct.settle_token(self.parts.token);
         }
         self.parts.held = Hold::No;
-    }
-
-    /// Returns the compensation for the CAS that is, or will be, in flight. The caller becomes responsible for it.
-    pub(super) fn abandon(&mut self) -> Option<Exchange> {
-        if self.parts.held != Hold::Taking {
-            return None;
-        }
-        let Acquisition { at, token, .. } = self.parts;
-        self.ct.io.task_stack.lets_go(token);
-        self.parts.held = Hold::No;
-        Some(Exchange::new(at, token, self.parts.free()))
     }
 
     /// Returns the lock's address.
@@ -353,18 +400,21 @@ impl<'ct> LockGuard<'ct> {
     /// # Errors
     /// Those of a WRITE, with the guard, whose lock may still be held: [`ReleaseError`].
     #[inline]
-    pub async fn release(mut self) -> Result<(), ReleaseError<'ct>> {
+    pub fn release(self) -> impl Future<Output = Result<(), ReleaseError<'ct>>> {
+        at_first_poll(move || match self.ct.io.endpoint.immediate() {
+            Some(host) if self.parts.held == Hold::Yes => {
+                let (ct, lock) = (self.ct, self.into_parts());
+                ct.replace_here(host, lock.at, lock.token, lock.free());
+                lock.is_released(ct);
+                Ok(Ok(()))
+            }
+            _ => Err(self.post_release()),
+        })
+    }
+
+    async fn post_release(mut self) -> Result<(), ReleaseError<'ct>> {
         let Acquisition { at, token, held, .. } = self.parts;
         let free = self.parts.free();
-        if held == Hold::Yes
-            && let Some(host) = self.ct.io.endpoint.immediate()
-        {
-            self.ct.replace_here(host, at, token, free);
-            self.ct.io.task_stack.lets_go(token);
-            self.ct.settle_token(token);
-            self.parts.held = Hold::No;
-            return Ok(());
-        }
         let mut chain = self.ct.empty_chain();
         match held {
             Hold::Yes => {

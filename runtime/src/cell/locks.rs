@@ -1,19 +1,21 @@
 //! Several locks, and the objects that they protect, in one round trip.
 
+use crate::cell::chain::taken_twice;
 use crate::cell::lock::expected_after;
+use crate::cell::op::{read, try_lock_from};
 use crate::cell::read::check_aligned;
-use crate::cell::{Lock, LockGuard, Pending, PendingLock, Place};
+use crate::cell::{Lock, LockGuard, Place};
 use crate::error::{Error, Result};
 use crate::io::Purpose;
 use crate::io::operations::*;
-use crate::io::{OwnLock, at_first_poll, taken_twice, wait_for_locks};
+use crate::io::{OwnLock, at_first_poll, wait_for_locks};
 use crate::pointer::Guard;
 use crate::pointer::Shared;
 use crate::session::ComputeThread;
 use arrayvec::ArrayVec;
 use farfield_fabric::host::{Host, load};
 use farfield_words::scratch::{Scratch, bytes};
-use farfield_words::{Remote, WORD_BYTES, try_map};
+use farfield_words::{Address, Remote, WORD_BYTES};
 
 impl Guard<'_> {
     /// Takes several locks and reads the objects that they protect: one round trip if all are free and on one memory node.
@@ -77,22 +79,25 @@ impl Guard<'_> {
         ct.io.task_stack.makes_step();
         ct.accesses();
         ct.posts_chain();
-        let words = Scratch::<T::Cell>::WORDS;
         let mut tokens = [0; N];
         for index in 0..N {
             let lock = nodes[index].0.address();
             tokens[index] = ct.token();
             let found = host.compare_exchange(lock, 0, tokens[index]);
             if found.as_ref().is_ok_and(|found| *found == 0) {
+                ct.count_exchange(false);
                 ct.io.task_stack.takes(tokens[index]);
                 continue;
             }
             return Err(self.stop(nodes, &tokens, index, found));
         }
-        ct.count_locks(N, words, false);
+        let addresses = nodes.iter().flat_map(|(lock, node)| [lock.address(), node.address()]);
+        ct.count_chained(2 * N as u64 - self.count_parts(addresses).min(2 * N as u64));
+        let words = Scratch::<T::Cell>::WORDS;
         let mut got = ArrayVec::<_, N>::new();
         for (index, (lock, node)) in nodes.iter().enumerate() {
             let guard = LockGuard::held(ct, lock.address(), tokens[index]);
+            ct.count_read(words);
             let mut scratch = Scratch::<T::Cell>::new();
             let read = check_aligned(node.address(), align_of::<T::Cell>())
                 .and_then(|()| Ok(load(host.words(node.address(), words)?, scratch.words())))
@@ -108,6 +113,17 @@ impl Guard<'_> {
         Ok(got.into_inner().ok().expect("each was read"))
     }
 
+    /// Returns the number of parts of a chain with accesses to these addresses.
+    #[inline]
+    fn count_parts(&self, addresses: impl Iterator<Item = Address>) -> u64 {
+        if self.nodes() == 1 {
+            return 1;
+        }
+        let mut last = None;
+        let nodes = addresses.map(|at| Some(self.node_of(at)));
+        nodes.filter(|node| std::mem::replace(&mut last, *node) != *node).count() as u64
+    }
+
     /// Ends an attempt whose CAS on lock `index` has `found` another word, or an error: releases the locks that were taken.
     #[cold]
     fn stop<'g, T: Remote>(
@@ -118,7 +134,9 @@ impl Guard<'_> {
         found: farfield_fabric::Result<u64>,
     ) -> Stop {
         self.settle_token(tokens[index]);
-        self.count_locks(index, 0, true);
+        let parts = self.count_parts(nodes[..=index].iter().map(|(lock, _)| lock.address()));
+        self.count_exchange(found.is_ok());
+        self.count_chained(index as u64 + 1 - parts);
         self.release_all(&nodes[..index], tokens);
         found.map_or_else(|error| Stop::Failed(error.into()), |word| Stop::Held { index, word })
     }
@@ -176,32 +194,17 @@ impl Guard<'_> {
         nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
         expected: [u64; N],
     ) -> Result<Result<[(LockGuard<'g>, T::Value<'g>); N], [Result<u64, u64>; N]>> {
-        let mut chain = self.chain();
         let mut index = 0;
-        let tried = nodes.map(|(lock, node)| {
+        let chain = self.chain(nodes.map(|(lock, node)| {
             index += 1;
-            (chain.try_lock_from(lock, expected[index - 1]), chain.read(node))
-        });
-        chain.submit().await?;
-        let mut are_taken = true;
-        for (lock, _) in &tried {
-            are_taken &= lock.is_taken()?;
-        }
-        if are_taken {
-            let get = |(lock, seen): (PendingLock<'g>, Pending<'g, _>)| {
-                let lock = lock.confirmed().expect("its outcome is read once");
-                Ok::<_, Error>((lock, seen.get()?))
-            };
-            return try_map(tried, get).map(Ok);
+            (try_lock_from(lock, expected[index - 1]), read(node))
+        }));
+        let tried = chain.submit().await?;
+        if tried.iter().all(|(lock, _)| lock.is_ok()) {
+            return Ok(Ok(tried.map(|(lock, seen)| (lock.ok().expect("all are taken"), seen))));
         }
         // Dropping the guards releases the locks that were taken.
-        let found = try_map(tried, |(lock, _)| {
-            Ok::<_, Error>(match lock.get_or_word()? {
-                Ok(lock) => Ok(lock.word_when_free()),
-                Err(word) => Err(word),
-            })
-        });
-        found.map(Err)
+        Ok(Err(tried.map(|(lock, _)| lock.map(|lock| lock.word_when_free()))))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::memory::holdings::Content;
 use crate::memory::image::Image;
 use crate::memory::placement::Target;
 use crate::pointer::Site;
-use crate::pointer::{Marks, RemotePtr, Shared};
+use crate::pointer::{Address, Marks, RemotePtr, Shared};
 use crate::session::ComputeThread;
 use farfield_fabric::host::Host;
 use farfield_words::Block;
@@ -134,6 +134,12 @@ impl<T> Owned<T> {
     #[inline]
     pub(crate) fn set_unpublished(&mut self) {
         self.image_mut().is_published = false;
+    }
+
+    /// Returns the address and the words of the WRITE of the object.
+    #[inline]
+    pub(crate) fn written(&self) -> (Address, &[u64]) {
+        (self.image().block.address, self.image())
     }
 
     /// Marks the object as published. Returns its block and its image.

@@ -15,7 +15,7 @@ pub(crate) const ABANDONED: u64 = 1;
 /// The address of a lock and the state in which it is held.
 ///
 /// Small, because every update moves guards into results and out of them.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Acquisition {
     pub(crate) at: Address,
     pub(crate) token: u64,
@@ -45,6 +45,17 @@ impl Acquisition {
             ct.io().task_stack.lets_go(self.token);
             self.held = Hold::Releasing;
             self.needs_recovery = true;
+        }
+    }
+
+    /// A chain that was executed in the call that posted it has released the lock.
+    #[inline]
+    pub(crate) fn is_released<T: Thread>(self, ct: &T) {
+        if self.held == Hold::Yes {
+            ct.io().task_stack.lets_go(self.token);
+        }
+        if matches!(self.held, Hold::Yes | Hold::Releasing) {
+            ct.settle_token(self.token);
         }
     }
 

@@ -138,28 +138,31 @@ pub(crate) trait Detaching: Operations {
         self.io().detached.borrow_mut().push(Detached { ticket, pin, reports_error, then, otherwise });
     }
 
-    /// Posts a chain and detaches it. Returns an error that is known immediately; the thread's next operation returns a later one.
-    /// Returns `true` if the chain has completed. If not, `results` releases its locks in case it fails.
-    fn post(&self, chain: RawChain, results: Rc<dyn Releases<Self>>) -> Result<bool> {
+    /// Posts a chain and detaches it. Returns an error that is known immediately; the thread's next operation returns a later one. `releases` settles
+    /// the locks that the chain releases, or releases them if it fails.
+    fn post(&self, chain: RawChain, releases: Rc<dyn Releases<Self>>) -> Result<()> {
         let mut submitted = self.submit(chain);
-        match submitted.posted.take() {
+        let (chain, result) = match submitted.posted.take() {
             Some(Posted::InFlight(ticket)) if self.io().endpoint.is_asynchronous() => {
-                self.keep_detached(ticket, true, None, Otherwise::Releases(results));
-                Ok(false)
+                self.keep_detached(ticket, true, None, Otherwise::Releases(releases));
+                return Ok(());
             }
             Some(Posted::InFlight(ticket)) => loop {
                 // Completes within a few polls. Chains that are posted later must not overtake it.
-                if let Poll::Ready((chain, result)) = self.io().endpoint.poll(ticket) {
-                    self.recycle(chain);
-                    return Ok(result.map(|()| true)?);
+                if let Poll::Ready(done) = self.io().endpoint.poll(ticket) {
+                    break done;
                 }
             },
-            Some(Posted::Done(chain, result)) => {
-                self.recycle(chain);
-                Ok(result.map(|()| true)?)
-            }
-            None => Ok(true),
+            Some(Posted::Done(chain, result)) => (chain, result),
+            None => return Ok(()),
+        };
+        self.recycle(chain);
+        if result.is_ok() {
+            releases.locks_are_released(self);
+        } else {
+            releases.release_locks(self);
         }
+        Ok(result?)
     }
 
     /// Posts a chain and detaches it; `then` receives its outcome.

@@ -116,6 +116,13 @@ impl Tally {
         }
     }
 
+    /// Counts several operations with this amount together.
+    #[inline]
+    pub(crate) fn add_all(&self, operations: u32, amount: u32) {
+        count(&self.operations, u64::from(operations));
+        count(&self.amount, u64::from(amount));
+    }
+
     /// Adds `recent` to the totals.
     #[cold]
     #[inline(never)]

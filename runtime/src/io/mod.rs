@@ -9,9 +9,9 @@
 //! | [`detached`] | chains without a future, and their callbacks |
 //! | [`compensation`] | exchanges that undo a thread's own words after a failed operation |
 //! | [`first_poll`] | futures of operations that mostly complete when they are first polled |
-//! | [`frame`] | chains under construction, in flight and completed |
 //! | [`acquisition`] | the address and state of a lock that this thread takes or holds |
 //! | [`tokens`], [`identities`] | the words by which locks name their owners |
+//! | [`parts`] | buffers for chains of several operations |
 //! | [`tasks`], [`set`], [`idle`] | polling several futures, yielding, sleeping |
 //! | [`task_stack`] | the running task, the tasks that wait for it, and the holders of locks |
 //! | [`retry`] | backoff between attempts |
@@ -24,10 +24,10 @@ mod detached;
 mod endpoint;
 mod failures;
 mod first_poll;
-mod frame;
 mod identities;
 mod idle;
 mod metrics;
+mod parts;
 mod posting;
 mod retry;
 mod set;
@@ -48,11 +48,11 @@ pub(crate) use failures::Failures;
 pub use failures::KeeperFailures;
 pub(crate) use farfield_fabric::Posted;
 pub(crate) use first_poll::at_first_poll;
-pub(crate) use frame::{Found, Frame, FramePool, taken_twice};
 pub(crate) use identities::{Identities, LAST_OF_SEVERAL, LOCAL_BITS};
 pub(crate) use idle::Sleepers;
 pub(crate) use metrics::count;
 pub use metrics::{Metrics, Reclamation};
+pub(crate) use parts::{ChainBuffers, CompletedOperations, Parts, ReleasedLocks};
 pub(crate) use posting::{Io, IoParts, Thread};
 pub(crate) use retry::Retry;
 pub(crate) use set::TaskSet;

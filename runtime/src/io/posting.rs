@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::Poll;
 
-use farfield_fabric::chain::{Op, RawChain};
+use farfield_fabric::chain::{Counts, RawChain};
 use farfield_fabric::host::{Host, Window};
 use farfield_fabric::stall::{DescribeWait, Waits};
 use farfield_fabric::{Posted, Ticket};
@@ -346,17 +346,22 @@ pub(crate) trait Operations: Thread {
         self.io().counters.writes.add(words);
     }
 
-    /// Counts the operations of an attempt to take several locks and to read as many objects of `words` words: `locked` CAS operations with a READ
-    /// each, and a CAS that failed.
+    /// Counts a CAS.
     #[inline]
-    fn count_locks(&self, locked: usize, words: usize, has_failed: bool) {
-        for _ in 0..locked {
-            self.count_read(words);
-        }
-        let (counters, locked) = (&self.io().counters, locked as u64);
-        count(&counters.cas, locked + u64::from(has_failed));
-        count(&counters.cas_failed, u64::from(has_failed));
-        count(&counters.chained, (2 * locked + u64::from(has_failed)).saturating_sub(1));
+    fn count_exchange(&self, has_failed: bool) {
+        self.io().counters.exchanges.add(usize::from(has_failed));
+    }
+
+    /// Counts an FAA.
+    #[inline]
+    fn count_addition(&self) {
+        count(&self.io().counters.faa, 1);
+    }
+
+    /// Counts operations that are not the first of their chain.
+    #[inline]
+    fn count_chained(&self, operations: u64) {
+        count(&self.io().counters.chained, operations);
     }
 
     // ---- chains ------------------------------------------------------------------------------------------------
@@ -374,26 +379,12 @@ pub(crate) trait Operations: Thread {
             "a chain goes to one memory node"
         );
         let counters = &self.io().counters;
-        for op in chain.ops() {
-            match op {
-                Op::Read { slot, .. } => self.count_read(slot.words()),
-                Op::Write { slot, .. } => self.count_write(slot.words()),
-                Op::CompareExchange { .. } => count(&counters.cas, 1),
-                Op::FetchAdd { .. } => count(&counters.faa, 1),
-            }
-        }
+        let Counts { reads, read_words, writes, write_words, cas, faa } = *chain.counts();
+        counters.reads.add_all(reads, read_words);
+        counters.writes.add_all(writes, write_words);
+        count(&counters.cas, u64::from(cas));
+        count(&counters.faa, u64::from(faa));
         count(&counters.chained, (chain.ops().len() as u64).saturating_sub(1));
-    }
-
-    /// Executes a chain on an immediate fabric.
-    #[inline]
-    fn execute(&self, host: &Host, chain: &mut RawChain) -> Result<()> {
-        self.count_chain(chain);
-        self.writes_chain(chain);
-        self.posts_chain();
-        let failed = host.execute(chain)?;
-        count(&self.io().counters.cas_failed, failed);
-        Ok(())
     }
 
     /// Posts a chain before it returns. The future completes when the chain has; the chain takes effect even if the future is dropped.

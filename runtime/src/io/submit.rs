@@ -64,25 +64,6 @@ fn poll_posted<T: Thread>(
     })
 }
 
-/// Posted chains whose future is not a [`Submitted`].
-pub(crate) trait Submitting: Detaching {
-    /// Polls a posted chain. Returns the completed chain.
-    fn poll_submitted(
-        &self,
-        posted: &mut Option<Posted>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<RawChain>> {
-        poll_posted(self, posted, true, context)
-    }
-
-    /// Drops a posted chain, which takes effect all the same.
-    fn abandon_submitted(&self, posted: Option<Posted>) {
-        drop(Submitted { ct: self, posted, touches_memory: true });
-    }
-}
-
-impl<T: Thread> Submitting for T {}
-
 impl<T: Thread> Submitted<'_, T> {
     /// Returns the posted chain, for a caller that polls it itself.
     pub(crate) fn into_posted(mut self) -> Option<Posted> {

@@ -17,7 +17,7 @@ use farfield_words::{Address, Geometry, ThreadId};
 
 use super::operations::*;
 use super::{
-    Endpoint, Exchange, FramePool, Identities, Io, IoParts, Purpose, Sleepers, TaskSet, Thread, block_on,
+    ChainBuffers, Endpoint, Exchange, Identities, Io, IoParts, Purpose, Sleepers, TaskSet, Thread, block_on,
 };
 use crate::epoch::{Collector, Pin};
 use crate::error::{Error, Result};
@@ -299,7 +299,7 @@ fn the_error_of_a_posted_chain_is_the_next_operations() {
         let locks = Rc::new(Locks::default());
         let mut chain = thread.empty_chain();
         chain.write(AT, &[1]);
-        assert!(!thread.post(chain, Rc::clone(&locks) as _).unwrap(), "its outcome is not known");
+        thread.post(chain, Rc::clone(&locks) as _).expect("its outcome is not known");
         thread.sleep_for(Duration::from_micros(200)).await;
         assert!(is_unreachable(thread.read_word(OTHER_NODE).await), "an operation on another node");
         assert_eq!((locks.released.get(), locks.given_back.get()), (0, 1));
@@ -364,13 +364,12 @@ fn sleepers_wake_in_the_order_of_their_times_and_serve_requests_before() {
 }
 
 #[test]
-fn frames_are_reused_once_no_result_refers_to_them() {
-    let (thread, pool) = (bare(Endpoint::Host(host())), FramePool::default());
-    let first = pool.take(&thread);
-    let second = pool.take(&thread);
+fn a_list_of_released_locks_is_reused_once_no_chain_refers_to_it() {
+    let buffers = ChainBuffers::default();
+    let (first, second) = (buffers.releases(), buffers.releases());
     assert!(!Rc::ptr_eq(&first, &second), "the first is in use");
     let address = Rc::as_ptr(&first);
     drop(first);
-    assert_eq!(Rc::as_ptr(&pool.take(&thread)), address);
-    assert_ne!(Rc::as_ptr(&pool.take(&thread)), Rc::as_ptr(&second));
+    assert_eq!(Rc::as_ptr(&buffers.releases()), address);
+    assert_ne!(Rc::as_ptr(&buffers.releases()), Rc::as_ptr(&second));
 }

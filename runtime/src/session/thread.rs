@@ -14,7 +14,7 @@ use super::Cluster;
 use super::run::Run;
 use crate::epoch::Collector;
 use crate::io::operations::*;
-use crate::io::{FramePool, IoParts, Metrics, Purpose};
+use crate::io::{ChainBuffers, IoParts, Metrics, Purpose};
 use crate::memory::candidates::Candidates;
 use crate::memory::heap::ThreadHeap;
 use crate::memory::worker::{RunHooks, Worker, WorkerParts};
@@ -28,8 +28,8 @@ use crate::segment::grid::Grid;
 pub struct ComputeThread {
     /// Its I/O, heap and epochs.
     worker: Worker,
-    /// Frames of [`Chain`](crate::Chain)s.
-    pub(crate) frames: FramePool,
+    /// Buffers for [`Chain`](crate::Chain)s.
+    pub(crate) buffers: ChainBuffers,
     /// True once its end is announced to the run's other threads and processes.
     has_departed: Cell<bool>,
     /// Its number among the threads of the run.
@@ -109,7 +109,7 @@ impl ComputeThread {
         };
         Self {
             worker: Worker::new(io, parts),
-            frames: FramePool::default(),
+            buffers: ChainBuffers::default(),
             has_departed: Cell::new(false),
             index: run.threads_before() + index,
             run: Arc::clone(run),

@@ -18,7 +18,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "lazy_list_does_not_mark",
         structure: Structure::LazyList,
-        edits: &[("chain.store(curr.next(), next.with_deleted());", "")],
+        edits: &[("op::store(curr.next(), next.with_deleted())", "()")],
         invariant: "a node that leaves the list is marked first",
         why: "a thread that waits for the removed node's lock can not see that it is unlinked, and inserts behind it",
         caught_by: Check::Linearizability,
@@ -28,14 +28,11 @@ pub(super) const BUGS: &[Planted] = &[
         name: "lazy_list_unlocks_curr_early",
         structure: Structure::LazyList,
         edits: &[(
-            "\
-                    let next = curr_seen.next;
-                    let mut chain = g.chain();",
+            "let next = curr_seen.next;",
             "\
                     let next = curr_seen.next;
                     curr_lock.release().await?;
-                    let curr_lock = curr.lock().acquire(g).await?;
-                    let mut chain = g.chain();",
+                    let curr_lock = curr.lock().acquire(g).await?;",
         )],
         invariant: "the link of a removed node does not change between its READ and the mark",
         why: "a key inserted behind the node between the READ of its link and the mark is lost",
@@ -46,16 +43,10 @@ pub(super) const BUGS: &[Planted] = &[
         name: "lazy_list_unlocks_pred_early",
         structure: Structure::LazyList,
         edits: &[(
-            "\
-                    let mut chain = g.chain();
-                    chain.store(pred.next(), node);
-                    chain.release(curr_lock);
-                    chain.release(pred_lock);",
+            "g.chain((link, op::release(curr_lock), op::release(pred_lock)))",
             "\
                     pred_lock.release().await?;
-                    let mut chain = g.chain();
-                    chain.store(pred.next(), node);
-                    chain.release(curr_lock);",
+                    g.chain((link, op::release(curr_lock)))",
         )],
         invariant: "a link is written by the owner of its node's lock only",
         why: "the predecessor may be removed before the new node is linked to it, and the mark is overwritten",
@@ -87,12 +78,10 @@ pub(super) const BUGS: &[Planted] = &[
         name: "lazy_list_keeps_lock",
         structure: Structure::LazyList,
         edits: &[(
+            "g.chain((link, op::release(curr_lock), op::release(pred_lock)))",
             "\
-                    chain.store(pred.next(), node);
-                    chain.release(curr_lock);",
-            "\
-                    chain.store(pred.next(), node);
-                    std::mem::forget(curr_lock);",
+                    std::mem::forget(curr_lock);
+                    g.chain((link, op::release(pred_lock)))",
         )],
         invariant: "an operation has released its locks when it returns",
         why: "its thread takes a lock that it holds itself: an error, which names the lock; others wait for it forever",
@@ -176,7 +165,7 @@ pub(super) const BUGS: &[Planted] = &[
                 async fn mark_and_retire(&self, key: K, ct: &ComputeThread) -> Result<bool> {
                     let g = &ct.pin();",
             ),
-            ("chain.store(pred.next(), next);", ""),
+            (", op::store(pred.next(), next));", ", ());"),
         ],
         invariant: "a node is unlinked before it is retired",
         why: "a thread whose guard is younger than the retirement can still reach the node, and does not delay its reclamation",
@@ -215,20 +204,16 @@ pub(super) const BUGS: &[Planted] = &[
         structure: Structure::LazyList,
         edits: &[
             (
+                "let next = curr_seen.next;",
                 "\
                 let next = curr_seen.next;
-                let mut chain = g.chain();",
-                "\
-                let next = curr_seen.next;
-                g.sched_reclaim(curr).await?;
-                let mut chain = g.chain();",
+                g.sched_reclaim(curr).await?;",
             ),
             (
                 "\
-                chain.submit().await?;
+                submit().await?;
                 g.sched_reclaim(curr).await?;",
-                "\
-                chain.submit().await?;",
+                "submit().await?;",
             ),
         ],
         invariant: "a retired node is not in the list when its thread dies",

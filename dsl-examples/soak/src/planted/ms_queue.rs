@@ -25,10 +25,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ms_queue_moves_tail_back",
         structure: Structure::MsQueue,
-        edits: &[(
-            "drop(chain.compare_exchange_link(self.tail(), tail, last));",
-            "chain.store(self.tail(), last);",
-        )],
+        edits: &[("op::compare_exchange_link(self.tail(), tail, last)", "op::store(self.tail(), last)")],
         invariant: "`tail` moves forward only",
         why: "others may have moved `tail` on and retired the node that it is set back to",
         caught_by: Check::Memory,
@@ -131,17 +128,17 @@ pub(super) const BUGS: &[Planted] = &[
         structure: Structure::MsQueue,
         edits: &[(
             "\
-                if moved.get()?.is_ok() {
+                if moved.is_ok() {
                     self.known.set(next.as_ptr());
                     g.sched_reclaim(head).await?;
-                    return value.get().map(Some);
+                    return Ok(Some(value));
                 }",
             "\
-                if moved.get()?.is_ok() {
+                if moved.is_ok() {
                     self.known.set(next.as_ptr());
                     g.sched_reclaim(head).await?;
                 }
-                return value.get().map(Some);",
+                return Ok(Some(value));",
         )],
         invariant: "a value is taken by the thread whose CAS moves `head` to its node",
         why: "two threads return one value",

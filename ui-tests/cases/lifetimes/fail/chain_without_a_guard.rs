@@ -8,9 +8,7 @@ struct Node {
 }
 
 async fn load(root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<()> {
-    let mut chain = ct.chain();
-    let _ = chain.load(root.next());
-    chain.submit().await
+    ct.chain(op::load(root.next())).submit().await.map(drop)
 }
 
 fn main() {}

@@ -9,10 +9,7 @@ struct Node {
 
 async fn follow_later(root: RemotePtr<Node>, ct: &ComputeThread) -> farfield::Result<u64> {
     let g = ct.pin();
-    let mut chain = g.chain();
-    let next = chain.load(root.next());
-    chain.submit().await?;
-    let next = next.get()?;
+    let next = g.chain(op::load(root.next())).submit().await?;
     drop(g);
     next.key().read(&ct.pin()).await
 }

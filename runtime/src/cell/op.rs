@@ -1,0 +1,881 @@
+//! Operations as values, for [`Guard::chain`](crate::Guard::chain).
+//!
+//! Each function returns one operation. It has no effect until its chain is submitted. Dropped before, it gives back its lock or its object.
+//!
+//! | function | result |
+//! |---|---|
+//! | [`read`], [`load`], [`peek`] | the value |
+//! | [`store`] | nothing for an atomic; a link's new value |
+//! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
+//! | [`write`] | the object, in case no link holds it |
+//! | [`try_lock`] | the lock's guard, if it was free |
+//! | [`release`] | nothing |
+//!
+//! Several operations are a tuple, an array or a `Vec`; an operation that may be left out is an `Option`. Their results have the same form.
+
+#![allow(private_interfaces)] // only this crate can call the methods of the sealed trait
+
+use std::marker::PhantomData;
+
+use farfield_fabric::host::{self, Host};
+use farfield_words::scratch::{Scratch, bytes};
+use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word, try_array};
+
+use super::link::{Exchanged, LinkWord};
+use super::owned::Publish;
+use super::read::check_aligned;
+use super::{Atomic, CompareExchangeError, Link, Lock, LockGuard, Owned, Place};
+use crate::error::Result;
+use crate::io::operations::*;
+use crate::io::{Acquisition, CompletedOperations, Parts, ReleasedLocks};
+use crate::memory::worker::Worker;
+use crate::pointer::{Address, RemotePtr, Shared};
+use sealed::{Access, Steps};
+
+/// One or several operations of a chain: see [`op`](crate::op). `Output` has their results.
+pub trait Operations<'g>: Steps<'g> {}
+
+impl<'g, S: Steps<'g>> Operations<'g> for S {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    /// The kind of an elementary operation.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub enum Access {
+        Reads,
+        Writes,
+        /// Takes a lock.
+        Takes,
+    }
+
+    /// The steps in the life of operations.
+    pub trait Steps<'g>: Sized {
+        /// The results as they were found, before they are decoded.
+        type Raw;
+        type Output;
+        /// The number of locks that they take.
+        const LOCKS: usize = 0;
+
+        /// Calls `each` with every elementary operation, in order.
+        fn visit(&self, each: &mut impl FnMut(Address, Access));
+
+        /// The operations are about to be executed or recorded.
+        #[inline(always)]
+        fn prepare(&mut self, _: &'g Worker) {}
+
+        /// Executes them on an immediate fabric.
+        fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw>;
+
+        /// Adds them to a chain.
+        fn record(&self, parts: &mut Parts<'g, Worker>);
+
+        /// The first part of the chain, or the last, is posted. Each call has a part.
+        #[inline(always)]
+        fn is_posted(&mut self, _is_last: bool) {}
+
+        /// Returns the results of the completed chain.
+        fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw;
+
+        /// The chain has completed: settles locks.
+        #[inline(always)]
+        fn settle(&mut self, _: &Self::Raw) {}
+
+        /// Decodes the results.
+        fn results(self, raw: Self::Raw) -> Result<Self::Output>;
+
+        /// The chain was posted without waiting: hands over the locks that it releases.
+        #[inline]
+        fn detach(self, _: &ReleasedLocks) {}
+    }
+}
+
+/// An argument of [`read`]: a field, an object, or the word of a cell.
+pub trait Readable<'g> {
+    /// The declared type.
+    type Field: Field;
+    /// Returns the address.
+    #[doc(hidden)]
+    fn at(self) -> Address;
+}
+
+impl<'g, F: FrozenField> Readable<'g> for Place<'g, F> {
+    type Field = F;
+    fn at(self) -> Address {
+        self.address()
+    }
+}
+impl<'g, T: Remote, M> Readable<'g> for Shared<'g, T, M> {
+    type Field = T;
+    fn at(self) -> Address {
+        self.address()
+    }
+}
+impl<T: Remote> Readable<'_> for RemotePtr<T> {
+    type Field = T;
+    fn at(self) -> Address {
+        self.address()
+    }
+}
+
+/// A cell that is read as one word: an [`Atomic`], a [`Link`].
+pub trait Loadable: Field {}
+impl<T: Word> Loadable for Atomic<T> {}
+impl<T: Remote, M: 'static> Loadable for Link<T, M> {}
+
+/// Reads all fields of an object, or one field.
+#[inline]
+pub fn read<'g, R: Readable<'g>>(what: R) -> impl Operations<'g, Output = <R::Field as Field>::Value<'g>> {
+    ReadField::<'g, R::Field>::new(what.at())
+}
+
+/// Reads an object that may have been freed and reused: a guess. The result is meaningful only if results of operations *before* it in the chain show
+/// that the object was reachable then; from that moment the guard protects it. Ignore the result of a wrong guess: it may be an error.
+///
+/// A link and the object that it probably points to thus take one round trip. In the simulator only a peek may read freed memory.
+#[inline]
+pub fn peek<'g, T: Remote>(guess: RemotePtr<T>) -> impl Operations<'g, Output = Result<T::Value<'g>>> {
+    Peek(ReadField::<'g, T>::new(guess.address()))
+}
+
+/// Loads an atomic or a link.
+#[inline]
+pub fn load<'g, F: Loadable>(place: Place<'g, F>) -> impl Operations<'g, Output = F::Value<'g>> {
+    ReadField::<'g, F>::new(place.address())
+}
+
+/// Stores to an atomic or a link. Storing an [`Owned`] to a link publishes it: the chain writes its image before the link.
+#[inline]
+pub fn store<'g, F: Storable<V>, V>(
+    place: Place<'g, F>,
+    value: V,
+) -> impl Operations<'g, Output = F::Outcome<'g>> {
+    F::storing(place, value)
+}
+
+/// Replaces the value of an atomic by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.
+#[inline]
+pub fn compare_exchange<'g, T: Word>(
+    place: Place<'g, Atomic<T>>,
+    current: T,
+    new: T,
+) -> impl Operations<'g, Output = Result<T, T>> {
+    let exchange = Exchange { at: place.address(), expected: current.to_word(), new: new.to_word() };
+    ExchangeWord::<T> { exchange, word: PhantomData }
+}
+
+/// Makes a link point to `new` if it holds `current`, compared with its marks. Returns the previous value, as `Ok` if it was replaced.
+#[inline]
+pub fn compare_exchange_link<'g, T: Remote, M: 'static>(
+    place: Place<'g, Link<T, M>>,
+    current: impl Initial<LinkWord<T, M>>,
+    new: impl Initial<LinkWord<T, M>>,
+) -> impl Operations<'g, Output = Exchanged<Shared<'g, T, M>, ()>> {
+    let (expected, new) = (current.into_init().word, new.into_init().word);
+    ExchangeLink::<'g, T, M> { exchange: Exchange { at: place.address(), expected, new }, link: PhantomData }
+}
+
+/// Adds to a 64-bit atomic, modulo 2^64. Returns the previous value.
+#[inline]
+pub fn fetch_add<'g, T: Integer>(place: Place<'g, Atomic<T>>, addend: T) -> impl Operations<'g, Output = T> {
+    const { assert!(size_of::<T>() == WORD_BYTES, "only 64-bit integers are added to in one operation") };
+    FetchAdd::<T> { at: place.address(), addend: addend.to_word(), word: PhantomData }
+}
+
+/// Tries to take a lock. Returns its guard, or `None` if the lock is held. Later operations of the chain are executed in either case. A chain that
+/// takes a lock twice without a release in between is not posted: [`Error::LockTakenTwice`](crate::Error::LockTakenTwice).
+#[inline]
+pub fn try_lock<'g>(lock: Place<'g, Lock>) -> impl Operations<'g, Output = Option<LockGuard<'g>>> {
+    TryLock(try_lock_from(lock, 0))
+}
+
+/// Takes a lock if its word is `expected`. Returns its guard, or the lock's word.
+#[inline]
+pub(super) fn try_lock_from(lock: Place<'_, Lock>, expected: u64) -> TryLockFrom<'_> {
+    TryLockFrom { at: lock.address(), expected, guard: None }
+}
+
+/// Releases a lock. If the chain fails, its changes may be incomplete. The lock is released all the same, and its next owner is
+/// [notified](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released on its own.
+#[inline]
+pub fn release<'g>(lock: LockGuard<'g>) -> impl Operations<'g, Output = ()> {
+    Release(lock)
+}
+
+/// Writes a new object to which no link points yet: for objects that point to each other, or that one CAS links together. Its address is
+/// [`Owned::as_ptr`].
+///
+/// The object counts as published once the chain is posted. If no link holds it afterwards, [`Written::take`] returns it.
+#[inline]
+pub fn write<'g, T: Remote>(object: Owned<T>) -> impl Operations<'g, Output = Written<T>> {
+    WriteObject(object)
+}
+
+/// A new object that a chain has written. Dropped without [`take`](Self::take), it counts as published.
+#[must_use = "an object that no link holds is lost: call `take`"]
+pub struct Written<T>(Owned<T>);
+
+impl<T: Remote> Written<T> {
+    /// Returns the object's address.
+    pub fn as_ptr(&self) -> RemotePtr<T> {
+        self.0.as_ptr()
+    }
+
+    /// Returns the object as unpublished, after a chain in which no link was made to hold it, such as one whose CAS has failed.
+    ///
+    /// The caller must know that no link holds it. If a link does, dropping the `Owned` frees the object under its readers. The simulator reports
+    /// their next access.
+    pub fn take(mut self) -> Owned<T> {
+        self.0.set_unpublished();
+        self.0
+    }
+}
+
+/// A cell to which a chain can store a `V`.
+pub trait Storable<V>: Field {
+    /// The result of the store.
+    type Outcome<'g>;
+    #[doc(hidden)]
+    fn storing<'g>(place: Place<'g, Self>, value: V) -> impl Operations<'g, Output = Self::Outcome<'g>>;
+}
+
+impl<T: Word> Storable<T> for Atomic<T> {
+    type Outcome<'g> = ();
+    #[inline]
+    fn storing<'g>(place: Place<'g, Self>, value: T) -> impl Operations<'g, Output = ()> {
+        StoreWord { at: place.address(), word: value.to_word() }
+    }
+}
+
+impl<T: Remote, M: 'static, P: Publish<T, M>> Storable<P> for Link<T, M> {
+    type Outcome<'g> = Shared<'g, T, M>;
+    #[inline]
+    fn storing<'g>(place: Place<'g, Self>, new: P) -> impl Operations<'g, Output = Shared<'g, T, M>> {
+        StoreLink::<'g, T, M, P> { at: place.address(), new, link: PhantomData }
+    }
+}
+
+// ---- reads ---------------------------------------------------------------------------------------------------------
+
+/// A READ of the field that is declared as `F`. A field narrower than a word is read with its neighbours.
+struct ReadField<'g, F> {
+    at: Address,
+    field: PhantomData<(&'g (), fn() -> F)>,
+}
+
+impl<F: Field> ReadField<'_, F> {
+    #[inline]
+    fn new(at: Address) -> Self {
+        Self { at, field: PhantomData }
+    }
+
+    /// Returns the first word's address, the offset of the field in it, and the number of words.
+    #[inline]
+    fn words(&self) -> (Address, usize, usize) {
+        let within = if align_of::<F::Cell>() >= WORD_BYTES { 0 } else { self.at.bits() % WORD_BYTES as u64 };
+        let words = (within as usize + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
+        (Address::from_bits(self.at.bits() - within), within as usize, words)
+    }
+}
+
+impl<'g, F: Field> Steps<'g> for ReadField<'g, F> {
+    type Raw = Result<F::Value<'g>>;
+    type Output = F::Value<'g>;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.words().0, Access::Reads);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+        let (first, within, words) = self.words();
+        ct.count_read(words);
+        // A field that is not aligned to words may begin in the middle of one, and need a word more.
+        let mut scratch = Scratch::<(F::Cell, u64)>::new();
+        let words = host::load(host.words(first, words)?, &mut scratch.words()[..words]);
+        Ok(check_aligned(self.at, align_of::<F::Cell>())
+            .and_then(|()| Ok(F::decode(self.at, &bytes(words)[within..])?)))
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        let (first, _, words) = self.words();
+        parts.add(first, |part| {
+            part.read(first, words);
+        });
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+        let words = done.next();
+        check_aligned(self.at, align_of::<F::Cell>())?;
+        Ok(F::decode(self.at, &bytes(words)[self.words().1..])?)
+    }
+    #[inline(always)]
+    fn results(self, raw: Self::Raw) -> Result<Self::Output> {
+        raw
+    }
+}
+
+/// A READ of an object that may have been freed.
+struct Peek<'g, T>(ReadField<'g, T>);
+
+impl<'g, T: Remote> Steps<'g> for Peek<'g, T> {
+    type Raw = Result<T::Value<'g>>;
+    type Output = Result<T::Value<'g>>;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        self.0.visit(each);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+        self.0.execute(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        let (first, _, words) = self.0.words();
+        parts.add(first, |part| {
+            part.peek(first, words);
+        });
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+        self.0.raw(done)
+    }
+    #[inline(always)]
+    fn results(self, raw: Self::Raw) -> Result<Self::Output> {
+        Ok(raw)
+    }
+}
+
+// ---- writes --------------------------------------------------------------------------------------------------------
+
+/// A WRITE of one word.
+struct StoreWord {
+    at: Address,
+    word: u64,
+}
+
+impl StoreWord {
+    #[inline(always)]
+    fn execute_on(&self, ct: &Worker, host: &Host) -> Result<()> {
+        ct.writes_words(&[self.word]);
+        ct.count_write(1);
+        Ok(host.write(self.at, &[self.word])?)
+    }
+}
+
+impl<'g> Steps<'g> for StoreWord {
+    type Raw = ();
+    type Output = ();
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.at, Access::Writes);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<()> {
+        self.execute_on(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        parts.add(self.at, |part| part.write(self.at, &[self.word]));
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) {
+        done.next();
+    }
+    #[inline(always)]
+    fn results(self, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A WRITE of a link, behind the WRITE of the object that it publishes.
+struct StoreLink<'g, T, M, P> {
+    at: Address,
+    new: P,
+    link: PhantomData<Shared<'g, T, M>>,
+}
+
+impl<'g, T: Remote, M: 'static, P: Publish<T, M>> Steps<'g> for StoreLink<'g, T, M, P> {
+    type Raw = ();
+    type Output = Shared<'g, T, M>;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        if let Some((object, _)) = self.new.image() {
+            each(object, Access::Writes);
+        }
+        each(self.at, Access::Writes);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<()> {
+        self.new.set_published(true);
+        if let Some((object, image)) = self.new.image() {
+            ct.writes_words(image);
+            ct.count_write(image.len());
+            host.write(object, image)?;
+        }
+        StoreWord { at: self.at, word: self.new.word() }.execute_on(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        if let Some((object, image)) = self.new.image() {
+            parts.add(object, |part| part.write(object, image));
+        }
+        parts.add(self.at, |part| part.write(self.at, &[self.new.word()]));
+    }
+    fn is_posted(&mut self, _: bool) {
+        self.new.set_published(true);
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) {
+        if self.new.image().is_some() {
+            done.next();
+        }
+        done.next();
+    }
+    #[inline(always)]
+    fn results(self, (): ()) -> Result<Shared<'g, T, M>> {
+        Ok(Shared::from_word(self.new.word()))
+    }
+}
+
+/// A WRITE of a new object.
+struct WriteObject<T>(Owned<T>);
+
+impl<'g, T: Remote> Steps<'g> for WriteObject<T> {
+    type Raw = ();
+    type Output = Written<T>;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.0.as_ptr().address(), Access::Writes);
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<()> {
+        let (block, image) = self.0.publish();
+        ct.writes_words(image);
+        ct.count_write(image.len());
+        Ok(host.write(block.address, image)?)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        let (at, image) = self.0.written();
+        parts.add(at, |part| part.write(at, image));
+    }
+    fn is_posted(&mut self, _: bool) {
+        self.0.publish();
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) {
+        done.next();
+    }
+    fn results(self, (): ()) -> Result<Written<T>> {
+        Ok(Written(self.0))
+    }
+}
+
+// ---- atomics -------------------------------------------------------------------------------------------------------
+
+/// A CAS.
+struct Exchange {
+    at: Address,
+    expected: u64,
+    new: u64,
+}
+
+impl Exchange {
+    #[inline(always)]
+    fn execute(&self, ct: &Worker, host: &Host) -> Result<u64> {
+        ct.writes_words(&[self.new]);
+        let found = host.compare_exchange(self.at, self.expected, self.new);
+        ct.count_exchange(found.as_ref().is_ok_and(|found| *found != self.expected));
+        Ok(found?)
+    }
+
+    fn record(&self, parts: &mut Parts<'_, Worker>) {
+        parts.add(self.at, |part| {
+            part.compare_exchange(self.at, self.expected, self.new);
+        });
+    }
+}
+
+/// A CAS of an atomic.
+struct ExchangeWord<T> {
+    exchange: Exchange,
+    word: PhantomData<fn() -> T>,
+}
+
+impl<'g, T: Word> Steps<'g> for ExchangeWord<T> {
+    type Raw = u64;
+    type Output = Result<T, T>;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.exchange.at, Access::Writes);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<u64> {
+        self.exchange.execute(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        self.exchange.record(parts);
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> u64 {
+        done.next()[0]
+    }
+    #[inline(always)]
+    fn results(self, found: u64) -> Result<Result<T, T>> {
+        let old = decode_word::<T>(self.exchange.at, found)?;
+        Ok(if found == self.exchange.expected { Ok(old) } else { Err(old) })
+    }
+}
+
+/// A CAS of a link.
+struct ExchangeLink<'g, T, M> {
+    exchange: Exchange,
+    link: PhantomData<Shared<'g, T, M>>,
+}
+
+impl<'g, T: Remote, M: 'static> Steps<'g> for ExchangeLink<'g, T, M> {
+    type Raw = u64;
+    type Output = Exchanged<Shared<'g, T, M>, ()>;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.exchange.at, Access::Writes);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<u64> {
+        self.exchange.execute(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        self.exchange.record(parts);
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> u64 {
+        done.next()[0]
+    }
+    #[inline(always)]
+    fn results(self, found: u64) -> Result<Self::Output> {
+        let current = Shared::from_word(found);
+        Ok(if found == self.exchange.expected {
+            Ok(current)
+        } else {
+            Err(CompareExchangeError { current, new: () })
+        })
+    }
+}
+
+/// An FAA.
+struct FetchAdd<T> {
+    at: Address,
+    addend: u64,
+    word: PhantomData<fn() -> T>,
+}
+
+impl<'g, T: Word> Steps<'g> for FetchAdd<T> {
+    type Raw = u64;
+    type Output = T;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.at, Access::Writes);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<u64> {
+        ct.accesses();
+        ct.count_addition();
+        Ok(host.fetch_add(self.at, self.addend)?)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        parts.add(self.at, |part| {
+            part.fetch_add(self.at, self.addend);
+        });
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> u64 {
+        done.next()[0]
+    }
+    #[inline(always)]
+    fn results(self, found: u64) -> Result<T> {
+        decode_word(self.at, found)
+    }
+}
+
+#[inline(always)]
+fn decode_word<T: Word>(at: Address, word: u64) -> Result<T> {
+    T::from_word(word).ok_or_else(|| farfield_words::invalid_value::<T>(at).into())
+}
+
+// ---- locks ---------------------------------------------------------------------------------------------------------
+
+/// A CAS that takes a lock.
+pub(super) struct TryLockFrom<'g> {
+    at: Address,
+    expected: u64,
+    /// Exists before the CAS is posted, and undoes it if the outcome is never read.
+    guard: Option<LockGuard<'g>>,
+}
+
+impl TryLockFrom<'_> {
+    #[inline(always)]
+    fn exchange(&self) -> Exchange {
+        let new = self.guard.as_ref().map_or(0, LockGuard::token);
+        Exchange { at: self.at, expected: self.expected, new }
+    }
+}
+
+impl<'g> Steps<'g> for TryLockFrom<'g> {
+    type Raw = u64;
+    type Output = Result<LockGuard<'g>, u64>;
+    const LOCKS: usize = 1;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.at, Access::Takes);
+    }
+    #[inline(always)]
+    fn prepare(&mut self, ct: &'g Worker) {
+        self.guard = Some(LockGuard::in_flight(ct, self.at, ct.token(), self.expected));
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<u64> {
+        self.exchange().execute(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        self.exchange().record(parts);
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> u64 {
+        done.next()[0]
+    }
+    #[inline(always)]
+    fn settle(&mut self, found: &u64) {
+        if let Some(guard) = &mut self.guard {
+            if *found == self.expected { guard.confirm() } else { guard.forget() }
+        }
+    }
+    #[inline(always)]
+    fn results(self, found: u64) -> Result<Self::Output> {
+        Ok(if found == self.expected { self.guard.ok_or(found) } else { Err(found) })
+    }
+}
+
+/// A CAS that takes a lock if it is free.
+struct TryLock<'g>(TryLockFrom<'g>);
+
+impl<'g> Steps<'g> for TryLock<'g> {
+    type Raw = u64;
+    type Output = Option<LockGuard<'g>>;
+    const LOCKS: usize = 1;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        self.0.visit(each);
+    }
+    #[inline(always)]
+    fn prepare(&mut self, ct: &'g Worker) {
+        self.0.prepare(ct);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<u64> {
+        self.0.execute(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        self.0.record(parts);
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> u64 {
+        self.0.raw(done)
+    }
+    #[inline(always)]
+    fn settle(&mut self, found: &u64) {
+        self.0.settle(found);
+    }
+    #[inline(always)]
+    fn results(self, found: u64) -> Result<Self::Output> {
+        Ok(self.0.results(found)?.ok())
+    }
+}
+
+/// A WRITE that releases a lock.
+struct Release<'g>(LockGuard<'g>);
+
+impl<'g> Steps<'g> for Release<'g> {
+    type Raw = ();
+    type Output = ();
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.0.address(), Access::Writes);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<()> {
+        let Acquisition { at, token, .. } = *self.0.acquisition();
+        ct.accesses();
+        ct.count_write(1);
+        host.compare_exchange(at, token, self.0.word_when_free())?;
+        Ok(())
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        let Acquisition { at, token, .. } = *self.0.acquisition();
+        parts.add(at, |part| part.replace(at, token, self.0.word_when_free()));
+    }
+    fn is_posted(&mut self, is_last: bool) {
+        if is_last {
+            self.0.may_be_released();
+        }
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) {
+        done.next();
+    }
+    #[inline(always)]
+    fn settle(&mut self, (): &()) {
+        self.0.is_released();
+    }
+    #[inline(always)]
+    fn results(self, (): ()) -> Result<()> {
+        // Settled: there is nothing to release.
+        self.0.into_parts();
+        Ok(())
+    }
+    fn detach(self, releases: &ReleasedLocks) {
+        releases.add(self.0.into_parts());
+    }
+}
+
+// ---- several -------------------------------------------------------------------------------------------------------
+
+macro_rules! tuples {
+    ($($name:ident $index:tt)*) => {
+        impl<'g, $($name: Steps<'g>),*> Steps<'g> for ($($name,)*) {
+            type Raw = ($($name::Raw,)*);
+            type Output = ($($name::Output,)*);
+            const LOCKS: usize = 0 $(+ $name::LOCKS)*;
+
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+                $(self.$index.visit(each);)*
+            }
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn prepare(&mut self, ct: &'g Worker) {
+                $(self.$index.prepare(ct);)*
+            }
+            #[inline(always)]
+            #[allow(unused_variables, clippy::unused_unit)]
+            fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+                Ok(($(self.$index.execute(ct, host)?,)*))
+            }
+            #[allow(unused_variables)]
+            fn record(&self, parts: &mut Parts<'g, Worker>) {
+                $(self.$index.record(parts);)*
+            }
+            #[allow(unused_variables)]
+            fn is_posted(&mut self, is_last: bool) {
+                $(self.$index.is_posted(is_last);)*
+            }
+            #[allow(unused_variables, clippy::unused_unit)]
+            fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+                ($(self.$index.raw(done),)*)
+            }
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn settle(&mut self, raw: &Self::Raw) {
+                $(self.$index.settle(&raw.$index);)*
+            }
+            #[inline(always)]
+            #[allow(unused_variables)]
+            fn results(self, raw: Self::Raw) -> Result<Self::Output> {
+                Ok(($(self.$index.results(raw.$index)?,)*))
+            }
+            #[allow(unused_variables)]
+            fn detach(self, releases: &ReleasedLocks) {
+                $(self.$index.detach(releases);)*
+            }
+        }
+    };
+}
+
+tuples!();
+tuples!(A 0);
+tuples!(A 0 B 1);
+tuples!(A 0 B 1 C 2);
+tuples!(A 0 B 1 C 2 D 3);
+tuples!(A 0 B 1 C 2 D 3 E 4);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11);
+
+/// Operations in a collection: `$try_map` maps the elements to results, `$map` to values.
+macro_rules! collections {
+    ($(($($generics:tt)*) $collection:ty, $raw:ty, $results:ty, $try_map:ident, $map:ident;)*) => {$(
+        impl<'g, S: Steps<'g>, $($generics)*> Steps<'g> for $collection {
+            type Raw = $raw;
+            type Output = $results;
+            // Two of its elements may take the same lock.
+            const LOCKS: usize = 2 * S::LOCKS;
+
+            #[inline]
+            fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+                self.iter().for_each(|one| one.visit(each));
+            }
+            #[inline]
+            fn prepare(&mut self, ct: &'g Worker) {
+                self.iter_mut().for_each(|one| one.prepare(ct));
+            }
+            #[inline]
+            fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+                $try_map(self.iter_mut(), |one| one.execute(ct, host))
+            }
+            fn record(&self, parts: &mut Parts<'g, Worker>) {
+                self.iter().for_each(|one| one.record(parts));
+            }
+            fn is_posted(&mut self, is_last: bool) {
+                self.iter_mut().for_each(|one| one.is_posted(is_last));
+            }
+            fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+                $map(self.iter(), |one| one.raw(done))
+            }
+            #[inline]
+            fn settle(&mut self, raw: &Self::Raw) {
+                self.iter_mut().zip(raw.iter()).for_each(|(one, raw)| one.settle(raw));
+            }
+            #[inline]
+            fn results(self, raw: Self::Raw) -> Result<Self::Output> {
+                $try_map(self.into_iter().zip(raw), |(one, raw)| one.results(raw))
+            }
+            fn detach(self, releases: &ReleasedLocks) {
+                self.into_iter().for_each(|one| one.detach(releases));
+            }
+        }
+    )*};
+}
+
+collections! {
+    () Option<S>, Option<S::Raw>, Option<S::Output>, try_map_option, map_option;
+    () Vec<S>, Vec<S::Raw>, Vec<S::Output>, try_map_vec, map_vec;
+    (const N: usize) [S; N], [S::Raw; N], [S::Output; N], try_map_array, map_array;
+}
+
+fn try_map_option<T, R>(
+    mut values: impl Iterator<Item = T>,
+    f: impl FnMut(T) -> Result<R>,
+) -> Result<Option<R>> {
+    values.next().map(f).transpose()
+}
+
+fn map_option<T, R>(mut values: impl Iterator<Item = T>, f: impl FnMut(T) -> R) -> Option<R> {
+    values.next().map(f)
+}
+
+fn try_map_vec<T, R>(values: impl Iterator<Item = T>, f: impl FnMut(T) -> Result<R>) -> Result<Vec<R>> {
+    values.map(f).collect()
+}
+
+fn map_vec<T, R>(values: impl Iterator<Item = T>, f: impl FnMut(T) -> R) -> Vec<R> {
+    values.map(f).collect()
+}
+
+fn try_map_array<T, R, const N: usize>(
+    mut values: impl Iterator<Item = T>,
+    mut f: impl FnMut(T) -> Result<R>,
+) -> Result<[R; N]> {
+    try_array(|_| f(values.next().expect("there are N")))
+}
+
+fn map_array<T, R, const N: usize>(mut values: impl Iterator<Item = T>, mut f: impl FnMut(T) -> R) -> [R; N] {
+    std::array::from_fn(|_| f(values.next().expect("there are N")))
+}
