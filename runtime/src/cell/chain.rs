@@ -222,6 +222,7 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
         self.operations.is_posted(true);
         let releases = self.ct.buffers.releases();
         self.operations.detach(&releases);
+        // Dropping the operations then undoes locks that the chain may take.
         ct.post(part, releases)
     }
 }

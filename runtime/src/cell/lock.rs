@@ -373,6 +373,12 @@ impl<'ct> LockGuard<'ct> {
         }
     }
 
+    /// Takes the lock's address and state, for a chain that releases the lock instead of this guard.
+    pub(super) fn take_parts(&mut self) -> Acquisition {
+        let none = Acquisition { held: Hold::No, ..self.parts };
+        std::mem::replace(&mut self.parts, none)
+    }
+
     /// Returns the lock's address and state, for a chain that releases the lock instead of this guard.
     #[inline]
     pub(super) fn into_parts(self) -> Acquisition {

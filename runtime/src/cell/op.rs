@@ -84,9 +84,9 @@ pub(crate) mod sealed {
         /// Decodes the results.
         fn results(self, raw: Self::Raw) -> Result<Self::Output>;
 
-        /// The chain was posted without waiting: hands over the locks that it releases.
+        /// The chain is about to be posted without waiting: hands over the locks that it releases.
         #[inline]
-        fn detach(self, _: &ReleasedLocks) {}
+        fn detach(&mut self, _: &ReleasedLocks) {}
     }
 }
 
@@ -726,8 +726,8 @@ impl<'g> Steps<'g> for Release<'g> {
         self.0.into_parts();
         Ok(())
     }
-    fn detach(self, releases: &ReleasedLocks) {
-        releases.add(self.0.into_parts());
+    fn detach(&mut self, releases: &ReleasedLocks) {
+        releases.add(self.0.take_parts());
     }
 }
 
@@ -778,7 +778,7 @@ macro_rules! tuples {
                 Ok(($(self.$index.results(raw.$index)?,)*))
             }
             #[allow(unused_variables)]
-            fn detach(self, releases: &ReleasedLocks) {
+            fn detach(&mut self, releases: &ReleasedLocks) {
                 $(self.$index.detach(releases);)*
             }
         }
@@ -837,8 +837,8 @@ macro_rules! collections {
             fn results(self, raw: Self::Raw) -> Result<Self::Output> {
                 $try_map(self.into_iter().zip(raw), |(one, raw)| one.results(raw))
             }
-            fn detach(self, releases: &ReleasedLocks) {
-                self.into_iter().for_each(|one| one.detach(releases));
+            fn detach(&mut self, releases: &ReleasedLocks) {
+                self.iter_mut().for_each(|one| one.detach(releases));
             }
         }
     )*};
