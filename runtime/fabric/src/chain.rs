@@ -11,9 +11,9 @@ use farfield_words::Address;
 /// The largest buffer that a thread keeps for its next chain, in words.
 const MAX_KEPT_WORDS: usize = 512;
 
-/// A batch under construction, in flight or completed.
+/// A chain under construction, in flight or completed. Its words have no types.
 #[derive(Debug, Default)]
-pub struct Chain {
+pub struct RawChain {
     ops: Vec<Op>,
     words: Vec<u64>,
     /// True if the words that it writes contain no links to objects.
@@ -50,7 +50,7 @@ pub enum Op {
         /// The words of the buffer that are written.
         slot: Range<usize>,
         /// True if the WRITE replaces a word of known value, which only this thread changes. The known word precedes the slot: see
-        /// [`Chain::replace`].
+        /// [`RawChain::replace`].
         replaces: bool,
     },
     /// Replaces a word by another if it is the expected one.
@@ -112,7 +112,7 @@ impl Op {
     }
 }
 
-impl Chain {
+impl RawChain {
     /// Returns whether its buffers should be reused: they are allocated, and not as large as those of a rare transfer.
     #[inline]
     pub fn is_worth_keeping(&self) -> bool {

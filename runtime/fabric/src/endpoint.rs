@@ -3,13 +3,13 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::error::Result;
 
 /// The result of posting a chain.
 pub enum Posted {
     /// The chain has been executed.
-    Done(Chain, Result<()>),
+    Done(RawChain, Result<()>),
     /// The chain is in flight; the endpoint owns it until it is polled to completion or forgotten.
     InFlight(Ticket),
 }
@@ -23,10 +23,10 @@ pub struct Ticket(pub u64);
 /// The methods with a default are for asynchronous fabrics, on which chains stay in flight while their thread runs.
 pub trait Endpoint {
     /// Posts a chain on behalf of a task of the thread.
-    fn post(&self, chain: Chain, task: u32) -> Posted;
+    fn post(&self, chain: RawChain, task: u32) -> Posted;
 
     /// Polls a chain in flight. A ticket is invalid once its chain has been returned.
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)>;
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)>;
 
     /// Abandons a chain, which still takes effect. Its ticket becomes invalid.
     fn forget(&self, ticket: Ticket);

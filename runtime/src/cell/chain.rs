@@ -27,7 +27,7 @@ use crate::io::{Found, Results};
 use crate::pointer::Guard;
 use crate::pointer::{Address, Marks, RemotePtr, Shared};
 use crate::session::ComputeThread;
-use farfield_fabric::chain::{Chain as Operations, Op, Slot};
+use farfield_fabric::chain::{Op, RawChain, Slot};
 use farfield_words::scratch::bytes;
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word};
 
@@ -125,7 +125,7 @@ impl<'g> Chain<'g> {
     }
 
     /// Adds an operation at `at` to the last part, or to a new one if the memory node changes.
-    fn add(&self, at: Address, add: impl FnOnce(&mut Operations) -> Slot) -> Found {
+    fn add(&self, at: Address, add: impl FnOnce(&mut RawChain) -> Slot) -> Found {
         let mut parts = self.results.parts.borrow_mut();
         let same_node = parts
             .last()

@@ -10,7 +10,7 @@ use crate::io::operations::*;
 use crate::pointer::Guard;
 use crate::pointer::{Address, Marks, RemotePtr, Shared};
 use crate::session::ComputeThread;
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
 /// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment has zero bits (at least three).
@@ -254,7 +254,7 @@ pub(super) async fn chain_with_image<T: Remote, M>(
     ct: &ComputeThread,
     link: Address,
     new: &impl Publish<T, M>,
-) -> Result<Chain> {
+) -> Result<RawChain> {
     let mut chain = ct.empty_chain();
     if let Some((object, image)) = new.image() {
         if ct.node_of(object) == ct.node_of(link) {

@@ -22,11 +22,11 @@ use farfield_words::{Field, WORD_BYTES};
 #[must_use = "nothing is read until it is awaited"]
 pub struct Read<'g, F> {
     at: Address,
-    state: State<'g>,
+    state: ReadState<'g>,
     field: PhantomData<fn() -> F>,
 }
 
-enum State<'g> {
+enum ReadState<'g> {
     Unposted(&'g ComputeThread),
     Posted(Submitted<'g, Worker>, Slot),
 }
@@ -34,7 +34,7 @@ enum State<'g> {
 impl<'g, F: Field> Read<'g, F> {
     #[inline]
     pub(crate) fn new(at: Address, ct: &'g ComputeThread) -> Self {
-        Self { at, state: State::Unposted(ct), field: PhantomData }
+        Self { at, state: ReadState::Unposted(ct), field: PhantomData }
     }
 
     /// True if the access begins and ends at word boundaries. The READ then checks its address.
@@ -48,14 +48,14 @@ impl<'g, F: Field> Read<'g, F> {
     /// Posts the READ as a chain, or polls the posted chain.
     #[cold]
     fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<(Completed<'g, Worker>, Slot)>> {
-        if let State::Unposted(ct) = self.state {
+        if let ReadState::Unposted(ct) = self.state {
             let within = self.within();
             let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
             let mut chain = ct.empty_chain();
             let slot = chain.read(Address::from_bits(self.at.bits() - within as u64), words);
-            self.state = State::Posted(ct.submit(chain), slot);
+            self.state = ReadState::Posted(ct.submit(chain), slot);
         }
-        let State::Posted(submitted, slot) = &mut self.state else { unreachable!("just posted") };
+        let ReadState::Posted(submitted, slot) = &mut self.state else { unreachable!("just posted") };
         Pin::new(submitted).poll(context).map(|done| done.map(|done| (done, slot.clone())))
     }
 }
@@ -73,7 +73,7 @@ impl<'g, F: Field> Future for Read<'g, F> {
             return Poll::Ready(Err(error));
         }
         if Self::WHOLE_WORDS
-            && let State::Unposted(ct) = this.state
+            && let ReadState::Unposted(ct) = this.state
             && let Some(host) = ct.host_for_read(Scratch::<F::Cell>::WORDS)
         {
             let mut scratch = Scratch::<F::Cell>::new();

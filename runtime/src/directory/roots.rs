@@ -30,7 +30,7 @@ use crate::memory::worker::Worker;
 use crate::pointer::{Address, RemotePtr};
 use crate::segment::control::{self, DIRECTORY_ENTRIES, Entry, NAME_BYTES};
 use crate::session::ComputeThread;
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_sim::Plant;
 use farfield_words::Remote;
 use farfield_words::describe::describe;
@@ -172,7 +172,7 @@ async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Res
 async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
     let mut chain = ct.empty_chain();
     let slot = chain.compare_exchange(control::directory(index), from.to_word(), to.to_word());
-    let is_claimed = move |_: &Worker, done: &Chain| done.word(&slot) == from.to_word();
+    let is_claimed = move |_: &Worker, done: &RawChain| done.word(&slot) == from.to_word();
     let unwanted = move |ct: &Worker, is_claimed: bool| {
         if is_claimed && !ct.has(Plant::KeptName) {
             give_back(ct, index);

@@ -24,7 +24,7 @@ use super::submit::{Completed, Submitted};
 use crate::epoch;
 use crate::error::Result;
 use farfield_fabric::Posted;
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::Block;
@@ -105,11 +105,11 @@ impl<T: Thread> Drop for Compensated<'_, T> {
 /// Compensation of failed operations by exchanges.
 pub(crate) trait Compensating: Detaching {
     /// Posts a chain. If it fails, even after its future was dropped, posts the exchange.
-    fn submit_compensated(&self, chain: Chain, exchange: Exchange) -> Compensated<'_, Self> {
+    fn submit_compensated(&self, chain: RawChain, exchange: Exchange) -> Compensated<'_, Self> {
         Compensated { submitted: self.submit(chain), exchange: Some(exchange) }
     }
 
-    /// [Replaces](Chain::replace) the thread's own word, without waiting. Takes effect after the thread's completed operations; if it fails, the
+    /// [Replaces](RawChain::replace) the thread's own word, without waiting. Takes effect after the thread's completed operations; if it fails, the
     /// exchange is posted.
     fn post_word(&self, exchange: Exchange) {
         let mut chain = self.empty_chain();

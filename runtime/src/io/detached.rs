@@ -16,7 +16,7 @@ use super::posting::{Operations, Thread};
 use super::submit::Submitted;
 use crate::epoch;
 use crate::error::{Error, Result};
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::{Posted, Ticket};
 use farfield_sim::Plant;
 use farfield_words::Address;
@@ -63,18 +63,18 @@ impl<T: Thread> Detached<T> {
 }
 
 /// A callback. Its argument is the completed chain, or `None` if the chain failed.
-type Then<T> = Box<dyn FnOnce(&T, Option<&Chain>)>;
+type Then<T> = Box<dyn FnOnce(&T, Option<&RawChain>)>;
 
 /// The future of a chain with a callback. The callback runs even if the future is dropped.
-struct SubmittedThen<'a, T: Thread, R, F: FnOnce(&T, &Chain) -> R + 'static, G: FnOnce(&T, R) + 'static> {
+struct SubmittedThen<'a, T: Thread, R, F: FnOnce(&T, &RawChain) -> R + 'static, G: FnOnce(&T, R) + 'static> {
     submitted: Submitted<'a, T>,
     /// The callback, and the function that receives its result if the future was dropped.
     then: Option<(F, G)>,
 }
 
-impl<T: Thread, R, F: FnOnce(&T, &Chain) -> R, G: FnOnce(&T, R)> Unpin for SubmittedThen<'_, T, R, F, G> {}
+impl<T: Thread, R, F: FnOnce(&T, &RawChain) -> R, G: FnOnce(&T, R)> Unpin for SubmittedThen<'_, T, R, F, G> {}
 
-impl<T: Thread, R, F: FnOnce(&T, &Chain) -> R, G: FnOnce(&T, R)> Future for SubmittedThen<'_, T, R, F, G> {
+impl<T: Thread, R, F: FnOnce(&T, &RawChain) -> R, G: FnOnce(&T, R)> Future for SubmittedThen<'_, T, R, F, G> {
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
@@ -91,7 +91,7 @@ impl<T: Thread, R, F: FnOnce(&T, &Chain) -> R, G: FnOnce(&T, R)> Future for Subm
     }
 }
 
-impl<T: Thread, R, F: FnOnce(&T, &Chain) -> R, G: FnOnce(&T, R)> Drop for SubmittedThen<'_, T, R, F, G> {
+impl<T: Thread, R, F: FnOnce(&T, &RawChain) -> R, G: FnOnce(&T, R)> Drop for SubmittedThen<'_, T, R, F, G> {
     fn drop(&mut self) {
         let (Some((then, unwanted)), Some(posted)) = (self.then.take(), self.submitted.posted.take()) else {
             return;
@@ -140,7 +140,7 @@ pub(crate) trait Detaching: Operations {
 
     /// Posts a chain and detaches it. Returns an error that is known immediately; the thread's next operation returns a later one.
     /// Returns `true` if the chain has completed. If not, `results` releases its locks in case it fails.
-    fn post(&self, chain: Chain, results: Rc<dyn Releases<Self>>) -> Result<bool> {
+    fn post(&self, chain: RawChain, results: Rc<dyn Releases<Self>>) -> Result<bool> {
         let mut submitted = self.submit(chain);
         match submitted.posted.take() {
             Some(Posted::InFlight(ticket)) if self.io().endpoint.is_asynchronous() => {
@@ -163,7 +163,7 @@ pub(crate) trait Detaching: Operations {
     }
 
     /// Posts a chain and detaches it; `then` receives its outcome.
-    fn submit_detached(&self, chain: Chain, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
+    fn submit_detached(&self, chain: RawChain, then: impl FnOnce(&Self, Option<&RawChain>) + 'static) {
         if let Some(posted) = self.submit(chain).into_posted() {
             self.detach_then(posted, then);
         }
@@ -172,8 +172,8 @@ pub(crate) trait Detaching: Operations {
     /// Posts a chain; the future completes with the result of `then`. If it is dropped, `then` is called when the chain's completion is found.
     async fn submit_and<R>(
         &self,
-        chain: Chain,
-        then: impl FnOnce(&Self, &Chain) -> R + 'static,
+        chain: RawChain,
+        then: impl FnOnce(&Self, &RawChain) -> R + 'static,
     ) -> Result<R> {
         self.submit_or(chain, then, |_, _| ()).await
     }
@@ -181,14 +181,14 @@ pub(crate) trait Detaching: Operations {
     /// Like [`submit_and`](Self::submit_and), where the result of `then` owns a resource: if the future was dropped, `unwanted` receives it.
     async fn submit_or<R>(
         &self,
-        chain: Chain,
-        then: impl FnOnce(&Self, &Chain) -> R + 'static,
+        chain: RawChain,
+        then: impl FnOnce(&Self, &RawChain) -> R + 'static,
         unwanted: impl FnOnce(&Self, R) + 'static,
     ) -> Result<R> {
         SubmittedThen { submitted: self.submit(chain), then: Some((then, unwanted)) }.await
     }
 
-    fn detach_then(&self, posted: Posted, then: impl FnOnce(&Self, Option<&Chain>) + 'static) {
+    fn detach_then(&self, posted: Posted, then: impl FnOnce(&Self, Option<&RawChain>) + 'static) {
         match posted {
             Posted::InFlight(ticket) if self.io().endpoint.is_asynchronous() => {
                 self.keep_detached(ticket, false, Some(Box::new(then)), Otherwise::Nothing);
@@ -252,7 +252,7 @@ pub(crate) trait Detaching: Operations {
         &self,
         detached: &Detached<Self>,
         to_poll: &mut usize,
-    ) -> Poll<(Chain, farfield_fabric::Result<()>)> {
+    ) -> Poll<(RawChain, farfield_fabric::Result<()>)> {
         if *to_poll == 0 {
             return Poll::Pending;
         }

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::host::{Delayed, Host};
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::Verbs;
@@ -52,11 +52,11 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(crate) fn post(&self, chain: Chain, task: u32) -> Posted {
+    pub(crate) fn post(&self, chain: RawChain, task: u32) -> Posted {
         of_fabric!(self, endpoint => endpoint.post(chain, task))
     }
 
-    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(Chain, farfield_fabric::Result<()>)> {
+    pub(crate) fn poll(&self, ticket: Ticket) -> Poll<(RawChain, farfield_fabric::Result<()>)> {
         of_fabric!(self, endpoint => endpoint.poll(ticket))
     }
 

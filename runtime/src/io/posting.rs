@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use farfield_fabric::chain::{Chain, Op};
+use farfield_fabric::chain::{Op, RawChain};
 use farfield_fabric::host::Host;
 use farfield_fabric::stall::{DescribeWait, Waits};
 use farfield_fabric::{Posted, Ticket};
@@ -47,7 +47,7 @@ pub(crate) trait Thread: Sized + 'static {
     fn writes_words(&self, words: &[u64]);
 
     /// Like [`writes_words`](Self::writes_words), for all words that a chain writes.
-    fn writes_chain(&self, chain: &Chain);
+    fn writes_chain(&self, chain: &RawChain);
 
     /// The thread is about to access far memory without writing links.
     fn accesses(&self);
@@ -81,7 +81,7 @@ pub(crate) struct Io<T: Thread> {
     /// The thread's slot in its process's epochs.
     pub(crate) epoch: Participant,
     /// Empty chains, kept for their buffers.
-    chains: RefCell<Vec<Chain>>,
+    chains: RefCell<Vec<RawChain>>,
     /// Detached chains in flight.
     pub(super) detached: RefCell<Vec<Detached<T>>>,
     /// Failed exchanges, which are to be posted again.
@@ -344,12 +344,12 @@ pub(crate) trait Operations: Thread {
     // ---- chains ------------------------------------------------------------------------------------------------
 
     /// Returns an empty chain, with reused buffers.
-    fn empty_chain(&self) -> Chain {
+    fn empty_chain(&self) -> RawChain {
         self.io().chains.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Posts a chain before it returns. The future completes when the chain has; the chain takes effect even if the future is dropped.
-    fn submit(&self, chain: Chain) -> Submitted<'_, Self> {
+    fn submit(&self, chain: RawChain) -> Submitted<'_, Self> {
         debug_assert!(
             chain.ops().windows(2).all(|two| self.node_of(two[0].at()) == self.node_of(two[1].at())),
             "a chain goes to one memory node"
@@ -378,7 +378,7 @@ pub(crate) trait Operations: Thread {
     }
 
     /// Polls a chain that was posted without a future.
-    fn poll_posted(&self, ticket: Ticket) -> Poll<(Chain, farfield_fabric::Result<()>)> {
+    fn poll_posted(&self, ticket: Ticket) -> Poll<(RawChain, farfield_fabric::Result<()>)> {
         self.io().endpoint.poll(ticket)
     }
 
@@ -393,7 +393,7 @@ pub(crate) trait Operations: Thread {
     }
 
     /// Keeps a completed chain for its buffers.
-    fn recycle(&self, mut chain: Chain) {
+    fn recycle(&self, mut chain: RawChain) {
         let mut chains = self.io().chains.borrow_mut();
         if chains.len() < MOST_CHAINS && chain.is_worth_keeping() {
             chain.clear();

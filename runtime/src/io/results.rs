@@ -6,7 +6,7 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
-use farfield_fabric::chain::{Chain, Slot};
+use farfield_fabric::chain::{RawChain, Slot};
 use farfield_words::{Address, Block};
 
 use super::acquisition::Acquisition;
@@ -26,7 +26,7 @@ pub(crate) struct Found {
 #[derive(Default)]
 pub(crate) struct Results {
     /// Its parts, each for one memory node; completed parts hold their results.
-    pub(crate) parts: RefCell<Vec<Chain>>,
+    pub(crate) parts: RefCell<Vec<RawChain>>,
     /// The number of posted parts, and of completed ones.
     pub(crate) posted: Cell<usize>,
     pub(crate) done: Cell<usize>,

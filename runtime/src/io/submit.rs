@@ -11,7 +11,7 @@ use super::metrics::count;
 use super::posting::{Operations, Thread};
 use crate::error::{Error, Result};
 use farfield_fabric::Posted;
-use farfield_fabric::chain::{Chain, Slot};
+use farfield_fabric::chain::{RawChain, Slot};
 
 /// The future of a posted chain, or of a timer.
 pub(crate) struct Submitted<'a, T: Thread> {
@@ -74,12 +74,12 @@ impl<T: Thread> Drop for Submitted<'_, T> {
 /// A completed chain. Its buffers go back to the thread when it is dropped.
 pub(crate) struct Completed<'a, T: Thread> {
     ct: &'a T,
-    chain: Chain,
+    chain: RawChain,
 }
 
 impl<T: Thread> Completed<'_, T> {
     /// Returns the chain, for a caller that keeps its results and recycles it afterwards.
-    pub(crate) fn into_chain(mut self) -> Chain {
+    pub(crate) fn into_chain(mut self) -> RawChain {
         std::mem::take(&mut self.chain)
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::host::{Arena, Delayed, Host};
 use farfield_fabric::stall::DescribeWait;
 use farfield_sim::{
@@ -45,7 +45,7 @@ impl Thread for Bare {
     fn writes_words(&self, words: &[u64]) {
         self.hooks.borrow_mut().push(Hook::WritesWords(words.to_vec()));
     }
-    fn writes_chain(&self, chain: &Chain) {
+    fn writes_chain(&self, chain: &RawChain) {
         self.hooks.borrow_mut().push(Hook::WritesChain(chain.ops().len()));
     }
     fn accesses(&self) {
@@ -270,7 +270,7 @@ fn a_thread_that_ends_gives_up_its_compensations_and_their_pins() {
     });
 }
 
-fn replace(thread: &Bare, token: u64) -> Chain {
+fn replace(thread: &Bare, token: u64) -> RawChain {
     let mut chain = thread.empty_chain();
     chain.replace(AT, token, 0);
     chain

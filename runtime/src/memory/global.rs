@@ -37,7 +37,7 @@ use crate::io::operations::*;
 use crate::segment::control::{self, EPOCH_COUNTERS, EpochPage, SLOTS_HERE, SLOTS_PER_PAGE};
 use crate::segment::decode;
 use farfield_fabric::Ticket;
-use farfield_fabric::chain::{Chain, Slot};
+use farfield_fabric::chain::{RawChain, Slot};
 use farfield_sim::Plant;
 use farfield_words::Address;
 
@@ -132,7 +132,7 @@ impl Worker {
     }
 
     /// Posts a part of a step.
-    fn post_part(&self, chain: Chain, part: Part) {
+    fn post_part(&self, chain: RawChain, part: Part) {
         let Some(member) = self.process.member() else { return };
         let (mut chain, mut part) = (chain, part);
         loop {
@@ -183,9 +183,9 @@ impl Worker {
         &self,
         member: &Member,
         part: Part,
-        done: &Chain,
+        done: &RawChain,
         result: Result<()>,
-    ) -> Option<(Chain, Part)> {
+    ) -> Option<(RawChain, Part)> {
         let next = result.ok().map(|()| self.continue_after(member, part, done))?;
         next.unwrap_or_else(|error| {
             self.failures.note(self.time(), &error, "could not follow the epoch");
@@ -193,7 +193,12 @@ impl Worker {
         })
     }
 
-    fn continue_after(&self, member: &Member, part: Part, done: &Chain) -> Result<Option<(Chain, Part)>> {
+    fn continue_after(
+        &self,
+        member: &Member,
+        part: Part,
+        done: &RawChain,
+    ) -> Result<Option<(RawChain, Part)>> {
         let collector = &self.process.collector;
         match part {
             Part::Scan { head, addresses, pages, kind } => {

@@ -36,7 +36,7 @@ use crate::epoch::Limbo;
 use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::grid::Grid;
-use farfield_fabric::chain::{Chain, Op};
+use farfield_fabric::chain::{Op, RawChain};
 use farfield_sim::Plant;
 use farfield_words::Address;
 use farfield_words::Block;
@@ -271,7 +271,7 @@ impl Worker {
 
     /// Vetoes the candidates in the words that a chain writes.
     #[inline]
-    pub(crate) fn veto_written(&self, chain: &Chain) {
+    pub(crate) fn veto_written(&self, chain: &RawChain) {
         if self.process.sweep_barrier.is_active() {
             self.acknowledge_sweep();
             if chain.is_of_allocator() || self.has(Plant::SweepWithoutWrites) {

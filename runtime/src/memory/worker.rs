@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::stall::DescribeWait;
 use farfield_sim::Sim;
 
@@ -215,7 +215,7 @@ impl Thread for Worker {
     }
 
     #[inline]
-    fn writes_chain(&self, chain: &Chain) {
+    fn writes_chain(&self, chain: &RawChain) {
         self.veto_written(chain);
     }
 

@@ -31,7 +31,7 @@ mod violations;
 use std::cell::RefCell;
 use std::task::Poll;
 
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::error::Result;
 use crate::{Endpoint, Posted, Ticket};
 use farfield_words::Geometry;
@@ -47,9 +47,9 @@ pub const GEOMETRY: Geometry = match Geometry::new(2, 2, SEGMENT_BYTES) {
 
 /// An endpoint under test.
 trait TestEndpoint: Send {
-    fn post(&self, chain: Chain) -> Posted;
+    fn post(&self, chain: RawChain) -> Posted;
 
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)>;
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)>;
 
     /// Detaches a chain, as a compute thread does: on an asynchronous fabric it is polled later.
     fn detach(&self, ticket: Ticket);
@@ -65,11 +65,11 @@ struct RealEndpoint<E> {
 }
 
 impl<E: Endpoint + Send> TestEndpoint for RealEndpoint<E> {
-    fn post(&self, chain: Chain) -> Posted {
+    fn post(&self, chain: RawChain) -> Posted {
         self.endpoint.post(chain, 0)
     }
 
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
         self.endpoint.poll(ticket)
     }
 

@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use super::{Fabric, SEGMENT_BYTES, TestEndpoint};
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::error::{Error, PointerFault, Result};
 use crate::{Posted, Ticket};
 use farfield_words::Address;
@@ -41,7 +41,7 @@ suite! {
 /// The repetitions of a check that depends on the interleaving of chains.
 const ROUNDS: u64 = 50;
 
-fn wait(endpoint: &dyn TestEndpoint, ticket: Ticket) -> (Chain, Result<()>) {
+fn wait(endpoint: &dyn TestEndpoint, ticket: Ticket) -> (RawChain, Result<()>) {
     loop {
         if let Poll::Ready(done) = endpoint.poll(ticket) {
             return done;
@@ -49,21 +49,21 @@ fn wait(endpoint: &dyn TestEndpoint, ticket: Ticket) -> (Chain, Result<()>) {
     }
 }
 
-fn complete(endpoint: &dyn TestEndpoint, chain: Chain) -> (Chain, Result<()>) {
+fn complete(endpoint: &dyn TestEndpoint, chain: RawChain) -> (RawChain, Result<()>) {
     match endpoint.post(chain) {
         Posted::Done(chain, result) => (chain, result),
         Posted::InFlight(ticket) => wait(endpoint, ticket),
     }
 }
 
-fn succeed(endpoint: &dyn TestEndpoint, chain: Chain) -> Chain {
+fn succeed(endpoint: &dyn TestEndpoint, chain: RawChain) -> RawChain {
     let (chain, result) = complete(endpoint, chain);
     result.unwrap();
     chain
 }
 
 /// Posts a chain and detaches it.
-fn detach(endpoint: &dyn TestEndpoint, chain: Chain) {
+fn detach(endpoint: &dyn TestEndpoint, chain: RawChain) {
     if let Posted::InFlight(ticket) = endpoint.post(chain) {
         endpoint.detach(ticket);
     }
@@ -73,20 +73,20 @@ fn write(endpoint: &dyn TestEndpoint, at: Address, words: &[u64]) {
     succeed(endpoint, writing(at, words));
 }
 
-fn writing(at: Address, words: &[u64]) -> Chain {
-    let mut chain = Chain::default();
+fn writing(at: Address, words: &[u64]) -> RawChain {
+    let mut chain = RawChain::default();
     chain.write(at, words);
     chain
 }
 
-fn adding(at: Address, addend: u64) -> Chain {
-    let mut chain = Chain::default();
+fn adding(at: Address, addend: u64) -> RawChain {
+    let mut chain = RawChain::default();
     chain.fetch_add(at, addend);
     chain
 }
 
 fn read(endpoint: &dyn TestEndpoint, at: Address, words: usize) -> Vec<u64> {
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     let slot = chain.read(at, words);
     succeed(endpoint, chain).words(&slot).to_vec()
 }
@@ -97,7 +97,7 @@ fn word(endpoint: &dyn TestEndpoint, at: Address) -> u64 {
 
 /// Compares and exchanges a word. Returns the previous value.
 fn exchange(endpoint: &dyn TestEndpoint, at: Address, expected: u64, new: u64) -> u64 {
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     let found = chain.compare_exchange(at, expected, new);
     succeed(endpoint, chain).word(&found)
 }
@@ -106,7 +106,7 @@ fn memory_begins_as_zero_and_keeps_what_is_written(fabric: &Fabric) {
     let endpoint = &*fabric.endpoint();
     for segment in 0..4 {
         let at = Address::new(segment, SEGMENT_BYTES - 32);
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         let before = chain.read(at, 4);
         chain.write(at, &[1, 2, 3, u64::from(segment)]);
         let after = chain.read(at, 4);
@@ -145,7 +145,7 @@ fn a_long_transfer_arrives_whole(fabric: &Fabric) {
 fn a_chain_takes_effect_in_program_order(fabric: &Fabric) {
     let endpoint = &*fabric.endpoint();
     let at = Address::new(1, 64);
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     chain.write(at, &[5]);
     let added_to = chain.fetch_add(at, 10);
     let exchanged = chain.compare_exchange(at, 15, 7);
@@ -162,7 +162,7 @@ fn others_see_a_chain_in_program_order(fabric: &Fabric) {
     let (writer, reader) = (&*fabric.endpoint(), &*fabric.endpoint());
     let (first, second) = (Address::new(0, 64), Address::new(0, 32 * 1024));
     let look = || {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         let slots = [chain.read(second, 1), chain.read(first, 1)];
         let done = succeed(reader, chain);
         let [second, first] = slots.map(|slot| done.word(&slot));
@@ -196,7 +196,7 @@ fn an_addition_says_what_was_there(fabric: &Fabric) {
     let endpoint = &*fabric.endpoint();
     let at = Address::new(3, 64);
     for round in 0..ROUNDS {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         let found = chain.fetch_add(at, 3);
         assert_eq!(succeed(endpoint, chain).word(&found), 3 * round);
     }
@@ -260,7 +260,7 @@ fn an_invalid_address_is_named_and_stops_the_chain(fabric: &Fabric) {
         (Address::new(4, 64), 1, PointerFault::NoSegment { segments: 4 }),
     ];
     for (at, words, expected) in cases {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         chain.read(at, words);
         chain.write(after, &[1]);
         match complete(endpoint, chain).1 {
@@ -303,7 +303,7 @@ fn what_is_undone_does_not_come_back(fabric: &Fabric) {
     let (endpoint, other) = (&*fabric.endpoint(), &*fabric.endpoint());
     let at = Address::new(1, 256);
     for round in 1..=ROUNDS {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         chain.compare_exchange(at, 0, round);
         detach(endpoint, chain);
         write(endpoint, at, &[0]);
@@ -320,7 +320,7 @@ fn chains_in_flight_together_all_complete(fabric: &Fabric) {
     let at = Address::new(1, 512);
     let (mut in_flight, mut brought) = (Vec::new(), Vec::new());
     for _ in 0..100 {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         let slot = chain.fetch_add(at, 1);
         match endpoint.post(chain) {
             Posted::Done(chain, result) => {
@@ -350,7 +350,7 @@ fn of_two_exchanges_in_flight_one_succeeds(fabric: &Fabric) {
     let at = Address::new(1, 768);
     for round in 0..ROUNDS {
         let posted = [(one, 2 * round + 1), (other, 2 * round + 2)].map(|(endpoint, new)| {
-            let mut chain = Chain::default();
+            let mut chain = RawChain::default();
             let slot = chain.compare_exchange(at, 0, new);
             (endpoint, endpoint.post(chain), slot, new)
         });

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 
 use super::TestEndpoint;
-use crate::chain::{Chain, Op};
+use crate::chain::{Op, RawChain};
 use crate::error::Result;
 use crate::host::Arena;
 use crate::{Posted, Ticket};
@@ -108,7 +108,7 @@ impl Violation {
 /// A chain in flight.
 struct InFlight {
     ticket: Ticket,
-    chain: Chain,
+    chain: RawChain,
     polls: u32,
     /// The words at its addresses when it was posted, for violations that read too early.
     seen: Vec<Vec<u64>>,
@@ -248,7 +248,7 @@ impl Faulty {
     }
 
     /// Makes parts of a chain visible too early.
-    fn begin(&self, chain: &mut Chain) -> ControlFlow<()> {
+    fn begin(&self, chain: &mut RawChain) -> ControlFlow<()> {
         let (ops, words) = chain.parts();
         let last = match (self.violation, ops) {
             (Violation::ShowsLastFirst, [Op::Write { .. }, Op::Write { at, slot, .. }]) => {
@@ -269,7 +269,7 @@ impl Faulty {
 }
 
 impl TestEndpoint for Faulty {
-    fn post(&self, mut chain: Chain) -> Posted {
+    fn post(&self, mut chain: RawChain) -> Posted {
         if !self.has(Violation::ReordersDetached) {
             self.settle();
         }
@@ -283,7 +283,7 @@ impl TestEndpoint for Faulty {
         Posted::InFlight(ticket)
     }
 
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
         let position = {
             let mut in_flight = self.in_flight.borrow_mut();
             let position = in_flight.iter().position(|flight| flight.ticket == ticket).unwrap();
@@ -301,7 +301,7 @@ impl TestEndpoint for Faulty {
             && flight.chain.ops().iter().all(|op| matches!(op, Op::Write { .. }))
         {
             let InFlight { seen, .. } = &flight;
-            let mut chain = Chain::default();
+            let mut chain = RawChain::default();
             for op in flight.chain.ops() {
                 if let Op::Write { at, slot, .. } = op {
                     chain.write(*at, flight.chain.written(slot));
@@ -313,7 +313,7 @@ impl TestEndpoint for Faulty {
         }
         let result = self.execute(&mut flight);
         if self.has(Violation::RepeatsCompleted) {
-            let mut again = InFlight { chain: Chain::default(), seen: flight.seen.clone(), ..flight };
+            let mut again = InFlight { chain: RawChain::default(), seen: flight.seen.clone(), ..flight };
             for op in flight.chain.ops() {
                 if let Op::FetchAdd { at, addend, .. } = op {
                     again.chain.fetch_add(*at, *addend);

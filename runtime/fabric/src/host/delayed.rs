@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::Host;
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::error::Result;
 use crate::stall::{self, Waits};
 use crate::{Endpoint, Posted, Ticket};
@@ -30,7 +30,7 @@ pub struct Delayed {
 struct InFlight {
     ticket: Ticket,
     remaining_polls: u32,
-    chain: Chain,
+    chain: RawChain,
     /// The key of its entry in the thread's waits.
     wait: u64,
 }
@@ -48,7 +48,7 @@ impl Delayed {
         }
     }
 
-    fn take(&self, flight: InFlight) -> Chain {
+    fn take(&self, flight: InFlight) -> RawChain {
         if let Some(waits) = &self.stalls {
             waits.leave(flight.wait);
         }
@@ -57,7 +57,7 @@ impl Delayed {
 }
 
 impl Endpoint for Delayed {
-    fn post(&self, chain: Chain, task: u32) -> Posted {
+    fn post(&self, chain: RawChain, task: u32) -> Posted {
         let ticket = Ticket(self.next_ticket.replace(self.next_ticket.get() + 1));
         let remaining_polls = self.rng.borrow_mut().random_range(1..=self.max_polls);
         let wait = self.stalls.as_ref().map_or(0, |waits| {
@@ -69,7 +69,7 @@ impl Endpoint for Delayed {
         Posted::InFlight(ticket)
     }
 
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
         let mut in_flight = self.in_flight.borrow_mut();
         let position = position(&in_flight, ticket);
         if in_flight[position].remaining_polls > 0 {

@@ -34,7 +34,7 @@ pub use delayed::Delayed;
 pub use sealed::{SealedMemory, SharedMemoryError};
 pub use spawn::{BackgroundThread, StopSignal, ThreadReservation, first_line, run_threads};
 
-use crate::chain::{Chain, Op};
+use crate::chain::{Op, RawChain};
 use crate::error::Result;
 use crate::{Endpoint, Posted, Ticket};
 use farfield_words::Address;
@@ -102,7 +102,7 @@ impl Host {
     }
 
     /// Executes a chain in program order. Stops at the first operation with an invalid address.
-    pub fn execute(&self, chain: &mut Chain) -> Result<()> {
+    pub fn execute(&self, chain: &mut RawChain) -> Result<()> {
         let (ops, words) = chain.parts();
         for op in ops {
             match op {
@@ -128,12 +128,12 @@ impl Host {
 
 impl Endpoint for Host {
     #[inline]
-    fn post(&self, mut chain: Chain, _: u32) -> Posted {
+    fn post(&self, mut chain: RawChain, _: u32) -> Posted {
         let result = self.execute(&mut chain);
         Posted::Done(chain, result)
     }
 
-    fn poll(&self, _: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, _: Ticket) -> Poll<(RawChain, Result<()>)> {
         unreachable!("the host fabric leaves no chain in flight")
     }
 

@@ -32,14 +32,14 @@ mod watcher;
 use std::io::Write;
 use std::time::Duration;
 
-use super::chain::Chain;
+use super::chain::RawChain;
 
 pub use setting::{limit, set_default_limit};
 pub use waits::{Clock, DescribeFlight, DescribeWait, Task, Waiting, Waits, blocked, blocked_for, lock};
 pub use watcher::{WatchedSimulation, watch, watch_simulation};
 
 /// Enters the wait of a task for a chain in flight. Returns its key for [`Waits::leave`]. `why` returns the fabric's details.
-pub fn enter_flight(waits: &Waits, task: u32, chain: &Chain, why: DescribeFlight) -> u64 {
+pub fn enter_flight(waits: &Waits, task: u32, chain: &RawChain, why: DescribeFlight) -> u64 {
     let ops = chain.ops();
     let text = ops.first().map_or_else(String::new, |first| {
         let more =

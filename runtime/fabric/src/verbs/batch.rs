@@ -169,7 +169,7 @@ impl Drop for Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::Chain;
+    use crate::chain::RawChain;
     use crate::verbs::pipeline::{Credits, Pipeline, Ring};
     use farfield_words::Address;
 
@@ -228,8 +228,8 @@ mod tests {
         seen
     }
 
-    fn writing(words: &[u64]) -> Chain {
-        let mut chain = Chain::default();
+    fn writing(words: &[u64]) -> RawChain {
+        let mut chain = RawChain::default();
         chain.write(Address::new(0, 64), words);
         chain
     }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_full_batch_leaves_requests_for_the_next_doorbell_also_after_a_move() {
         let (mut batch, mut pipeline) = (Batch::of(CAPACITY, RING, KEY), Pipeline::new(CREDITS));
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         for _ in 0..10 {
             chain.fetch_add(Address::new(0, 64), 1);
         }

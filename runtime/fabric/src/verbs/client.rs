@@ -9,7 +9,7 @@ use super::config::{Sharing, VerbsConfig};
 use super::device::Device;
 use super::manager::cannot_connect;
 use super::node::{Control, Node, ThreadLane};
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::error::{Error, Result};
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition};
 use crate::stall::lock;
@@ -201,7 +201,7 @@ impl Client {
 fn try_out(lane: &ThreadLane, segment: u16) -> Result<Duration> {
     let mut quickest = Duration::MAX;
     for _ in 0..READS_TO_TRY {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         chain.read(Address::new(segment, WORD_BYTES as u64), 1);
         let began = Instant::now();
         let number = lane.push(chain);

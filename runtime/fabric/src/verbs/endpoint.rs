@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::node;
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::error::Result;
 use crate::stall::{self, Waits};
 use crate::{Endpoint, Posted, Ticket};
@@ -72,7 +72,7 @@ impl Verbs {
 }
 
 impl Endpoint for Verbs {
-    fn post(&self, chain: Chain, task: u32) -> Posted {
+    fn post(&self, chain: RawChain, task: u32) -> Posted {
         for op in chain.ops() {
             if let Err(error) = self.geometry.check(op.at(), op.words()) {
                 return Posted::Done(chain, Err(error.into()));
@@ -95,7 +95,7 @@ impl Endpoint for Verbs {
         Posted::InFlight(ticket)
     }
 
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
         if self.newest.take() == Some(ticket) {
             return Poll::Pending;
         }

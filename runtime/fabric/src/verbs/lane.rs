@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::batch::{Refused, Target};
 use super::pipeline::{Credits, Pipeline, Request, Ring};
 use super::queue::{Completion, Outcome};
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::error::{self, Error, Result};
 use crate::handshake::Segment;
 use crate::stall::lock;
@@ -150,12 +150,12 @@ impl<C: Connect> Lane<C> {
     }
 
     /// Queues a chain. Returns its number.
-    pub(super) fn push(&self, chain: Chain) -> usize {
+    pub(super) fn push(&self, chain: RawChain) -> usize {
         self.state().pipeline.push(chain)
     }
 
     /// Returns a chain if it is done. If not, polls for completions, and posts queued chains if the thread has no other work.
-    pub(super) fn poll(&self, number: usize) -> Option<(Chain, Result<()>)> {
+    pub(super) fn poll(&self, number: usize) -> Option<(RawChain, Result<()>)> {
         let mut state = self.state();
         if let Some(done) = state.pipeline.take(number) {
             return Some(done);

@@ -21,14 +21,14 @@
 //!
 //! The specification makes atomics atomic with respect to each other, not to WRITEs. A device may execute a CAS that fails as a load and
 //! a store of the same word, and a WRITE between the two is lost. `rdma_rxe` of Linux 6.1 does: a lock that its owner had released by a WRITE
-//! stayed locked for ever. So a word that is [replaced](Chain::replace) is replaced by a CAS from its known value.
+//! stayed locked for ever. So a word that is [replaced](RawChain::replace) is replaced by a CAS from its known value.
 
 mod requests;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use super::super::chain::{Chain, Op};
+use super::super::chain::{Op, RawChain};
 use crate::error::{Error, Result};
 use farfield_words::Address;
 
@@ -91,7 +91,7 @@ pub(super) enum Verb<'a> {
 
 /// A chain in the pipeline.
 struct Flight {
-    chain: Chain,
+    chain: RawChain,
     /// The next piece; `None` once all are posted. It changes while [`Requests`] borrow the chain's words, so it is a cell.
     next: Cell<Option<NextPiece>>,
     /// Its result, once it is done.
@@ -192,7 +192,7 @@ impl Pipeline {
     }
 
     /// Queues a chain. Returns its number, which is unique until the chain is taken back.
-    pub(super) fn push(&mut self, chain: Chain) -> usize {
+    pub(super) fn push(&mut self, chain: RawChain) -> usize {
         let waits = !chain.ops().is_empty();
         let (next, result) =
             if waits { (Some(NextPiece { op: 0, words: 0 }), None) } else { (None, Some(Ok(()))) };
@@ -220,7 +220,7 @@ impl Pipeline {
     }
 
     /// Returns a chain if it is done.
-    pub(super) fn take(&mut self, number: usize) -> Option<(Chain, Result<()>)> {
+    pub(super) fn take(&mut self, number: usize) -> Option<(RawChain, Result<()>)> {
         self.flight(number).result.as_ref()?;
         let Some(Flight { chain, result: Some(result), .. }) = self.flights[number].take() else {
             unreachable!("it is done");

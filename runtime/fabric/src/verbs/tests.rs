@@ -18,7 +18,7 @@ use super::queue::{Completions, Messages, Outcome};
 use super::queue_pair::QueuePair;
 use super::region::Domain;
 use super::*;
-use crate::chain::Chain;
+use crate::chain::RawChain;
 use crate::contents::tests::Empty;
 use crate::error::Error;
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Nonce, Reply, Secret, Welcome};
@@ -125,7 +125,7 @@ fn works(nodes: &Nodes) {
         Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
     client.prepare(1).unwrap();
     let verbs = Verbs::new(&client, Some(0), None);
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     chain.fetch_add(Address::new(0, 4096), 1);
     let Posted::InFlight(ticket) = verbs.post(chain, 0) else { panic!("it takes time") };
     loop {
@@ -135,7 +135,7 @@ fn works(nodes: &Nodes) {
     }
 }
 
-fn execute(verbs: &Verbs, chain: Chain) -> Chain {
+fn execute(verbs: &Verbs, chain: RawChain) -> RawChain {
     let Posted::InFlight(ticket) = verbs.post(chain, 0) else { panic!("it takes time") };
     loop {
         if let Poll::Ready((chain, result)) = verbs.poll(ticket) {
@@ -163,7 +163,7 @@ fn a_word_is_replaced_beside_failing_cas() {
         scope.spawn(|| {
             let verbs = Verbs::new(&client, Some(1), None);
             while !is_over.load(Ordering::Relaxed) {
-                let mut chain = Chain::default();
+                let mut chain = RawChain::default();
                 for _ in 0..AT_A_TIME {
                     chain.compare_exchange(at, u64::MAX, 0);
                 }
@@ -173,7 +173,7 @@ fn a_word_is_replaced_beside_failing_cas() {
         let verbs = Verbs::new(&client, Some(0), None);
         let (mut lost, mut own) = (0, 0);
         for _ in 0..CHAINS {
-            let mut chain = Chain::default();
+            let mut chain = RawChain::default();
             let slots: Vec<_> = (own..own + AT_A_TIME)
                 .map(|own| {
                     chain.replace(at, own, own + 1);
@@ -355,7 +355,7 @@ fn fenced_operations_complete() {
     client.prepare(1).unwrap();
     let verbs = Verbs::new(&client, Some(0), None);
     for round in 0..500 {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         let (word, other) = (Address::new(0, 4096), Address::new(0, 8192));
         let before = chain.read(word, 1);
         chain.write(word, &[round]);
@@ -383,7 +383,7 @@ fn a_memory_node_that_stops_is_unreachable_within_the_timeout() {
     client.prepare(1).unwrap();
     let verbs = Verbs::new(&client, Some(0), None);
     let read = || {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         chain.read(Address::new(0, 4096), 1);
         let Posted::InFlight(ticket) = verbs.post(chain, 0) else { panic!("it takes time") };
         loop {

@@ -65,7 +65,7 @@ use std::time::Duration;
 use crate::config::{self, Picos};
 use crate::plant::Plant;
 use crate::work::Work;
-use farfield_fabric::chain::Chain;
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::error::Result;
 use farfield_fabric::{Endpoint, Posted, Ticket};
 use farfield_words::Address;
@@ -234,7 +234,7 @@ impl Sim {
 }
 
 impl Endpoint for Sim {
-    fn post(&self, chain: Chain, task: u32) -> Posted {
+    fn post(&self, chain: RawChain, task: u32) -> Posted {
         let Some((flight, rings)) = self.world.lock().post(self.thread, task, chain) else {
             return Posted::InFlight(NEVER);
         };
@@ -242,7 +242,7 @@ impl Endpoint for Sim {
         Posted::InFlight(Ticket(flight.into()))
     }
 
-    fn poll(&self, ticket: Ticket) -> Poll<(Chain, Result<()>)> {
+    fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
         if ticket == NEVER { Poll::Pending } else { self.world.lock().poll(ticket.0 as u32) }
     }
 

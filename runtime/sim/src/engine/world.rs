@@ -19,7 +19,7 @@ use crate::books::Books;
 use crate::books::trace::{Actor, Record, field_name};
 use crate::config::{Picos, SimConfig};
 use crate::meaning::{Meaning, NoMeaning};
-use farfield_fabric::chain::{Chain, Op};
+use farfield_fabric::chain::{Op, RawChain};
 use farfield_fabric::error::{Error, Result};
 use farfield_fabric::host::Arena;
 use farfield_fabric::prefetch;
@@ -158,7 +158,7 @@ pub(super) struct MemoryNode {
 
 /// A chain on its way, or a timer.
 pub(super) struct Flight {
-    pub(super) chain: Chain,
+    pub(super) chain: RawChain,
     pub(super) thread: u32,
     pub(super) task: u32,
     pub(super) posted_at: Picos,
@@ -287,7 +287,7 @@ impl World {
     // ---- actions of threads ---------------------------------------------------------------------------------------
 
     /// Posts a chain. Returns its flight and whether it took a doorbell of its own; `None` if the thread is dead.
-    pub(super) fn post(&mut self, thread: u32, task: u32, chain: Chain) -> Option<(u32, bool)> {
+    pub(super) fn post(&mut self, thread: u32, task: u32, chain: RawChain) -> Option<(u32, bool)> {
         if !self.takes_effect(thread) {
             return None;
         }
@@ -359,7 +359,7 @@ impl World {
             self.count_wait(thread, wait);
         }
         let flight = self.add_flight(Flight {
-            chain: Chain::default(),
+            chain: RawChain::default(),
             thread,
             task,
             posted_at: self.now,
@@ -431,7 +431,7 @@ impl World {
         self.flights.len() as u32 - 1
     }
 
-    pub(super) fn poll(&mut self, index: u32) -> Poll<(Chain, Result<()>)> {
+    pub(super) fn poll(&mut self, index: u32) -> Poll<(RawChain, Result<()>)> {
         while !self.run_state.is_running() && self.flights[index as usize].stage == Stage::Scheduled {
             // Outside a run, only this poll advances time.
             let (at, event) = self.events.pop().expect("a scheduled flight has an event");
@@ -463,7 +463,7 @@ impl World {
     pub(super) fn free_flight(&mut self, index: u32) {
         let flight = &mut self.flights[index as usize];
         flight.stage = Stage::Free;
-        flight.chain = Chain::default();
+        flight.chain = RawChain::default();
         self.free_flights.push(index);
     }
 
@@ -526,7 +526,7 @@ impl World {
 }
 
 /// Returns how many words and bytes a chain moves.
-fn size(chain: &Chain) -> (u32, u64) {
+fn size(chain: &RawChain) -> (u32, u64) {
     let words: usize = chain.ops().iter().map(Op::words).sum();
     (words as u32, (words * WORD_BYTES) as u64)
 }

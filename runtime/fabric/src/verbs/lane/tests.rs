@@ -216,14 +216,14 @@ fn at(index: u64) -> Address {
     Address::new(3, index * 8)
 }
 
-fn adding(index: u64) -> Chain {
-    let mut chain = Chain::default();
+fn adding(index: u64) -> RawChain {
+    let mut chain = RawChain::default();
     chain.fetch_add(at(index), 1);
     chain
 }
 
 /// Waits like a thread without other work.
-fn wait(lane: &Lane<ToDevice>, number: usize) -> (Chain, Result<()>) {
+fn wait(lane: &Lane<ToDevice>, number: usize) -> (RawChain, Result<()>) {
     loop {
         if let Some(done) = lane.poll(number) {
             return done;
@@ -292,7 +292,7 @@ fn polling_alone_posts_and_completes_a_chain() {
 #[test]
 fn requests_beyond_the_credits_are_posted_in_turn() {
     let (device, lane) = lane();
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     let slots: Vec<_> = (0..100).map(|_| chain.fetch_add(at(5), 1)).collect();
     let all = chain.read(at(0), 100);
     chain.write(at(0), &[9; 100]);
@@ -404,7 +404,7 @@ fn threads_that_share_a_lane_get_their_own_results() {
             let lane = &lane;
             scope.spawn(move || {
                 for count in 0..500 {
-                    let mut chain = Chain::default();
+                    let mut chain = RawChain::default();
                     let slot = chain.fetch_add(at(index), 1);
                     let number = lane.push(chain);
                     let (chain, result) = wait(lane, number);

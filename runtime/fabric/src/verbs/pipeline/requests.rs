@@ -113,7 +113,7 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Returns whether an operation has an answer with words, so that it takes a credit for READs. A [replaced](Chain::replace) word is replaced by a
+/// Returns whether an operation has an answer with words, so that it takes a credit for READs. A [replaced](RawChain::replace) word is replaced by a
 /// CAS.
 fn has_answer(op: &Op) -> bool {
     !matches!(op, Op::Write { replaces: false, .. })

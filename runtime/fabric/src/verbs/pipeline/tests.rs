@@ -141,7 +141,7 @@ proptest! {
         let mut far = device.far.clone();
         let mut expected = Vec::new();
         for (ops, executed, leave) in chains {
-            let (mut chain, mut results) = (Chain::default(), Vec::new());
+            let (mut chain, mut results) = (RawChain::default(), Vec::new());
             for op in ops {
                 match op {
                     Do::Read(from, words) => {
@@ -196,7 +196,7 @@ const PLENTY: Credits = Credits { requests: 64, reads: 64, words: 256, inline_wo
 fn only_operations_that_must_not_overtake_are_fenced() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(PLENTY);
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     chain.write(at(1), &[1]); // nothing before it
     chain.compare_exchange(at(2), 0, 1); // after a WRITE
     chain.fetch_add(at(2), 1); // after an atomic
@@ -207,7 +207,7 @@ fn only_operations_that_must_not_overtake_are_fenced() {
     pipeline.push(chain);
     assert_eq!(fences(&mut pipeline, &ring), [false, false, false, false, false, true, true]);
     // Another chain of the thread needs no order.
-    let mut other = Chain::default();
+    let mut other = RawChain::default();
     other.write(at(3), &[2]);
     pipeline.push(other);
     assert_eq!(fences(&mut pipeline, &ring), [false]);
@@ -218,11 +218,11 @@ fn a_detached_chain_is_not_overtaken_until_it_is_done() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(PLENTY);
     let write = || {
-        let mut chain = Chain::default();
+        let mut chain = RawChain::default();
         chain.write(at(3), &[2]);
         chain
     };
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     chain.fetch_add(at(2), 1);
     let number = pipeline.push(chain);
     assert_eq!(fences(&mut pipeline, &ring), [false]);
@@ -233,7 +233,7 @@ fn a_detached_chain_is_not_overtaken_until_it_is_done() {
     pipeline.push(write());
     assert_eq!(fences(&mut pipeline, &ring), [false], "it is done");
     // Detached before it is posted.
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     chain.fetch_add(at(2), 1);
     let number = pipeline.push(chain);
     pipeline.detach(number);
@@ -246,7 +246,7 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
     let (mut pipeline, mut device) = (Pipeline::new(CREDITS), Device::new());
     let numbers: Vec<usize> = (0..8)
         .map(|index| {
-            let mut chain = Chain::default();
+            let mut chain = RawChain::default();
             chain.fetch_add(at(index), 1);
             chain.read(at(index), 2);
             pipeline.push(chain)
@@ -268,7 +268,7 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
     }
     // All credits are back.
     device.taken.clear();
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     let slot = chain.read(at(7), 32);
     let number = pipeline.push(chain);
     while pipeline.has_queued() || pipeline.in_flight() > 0 {
@@ -282,7 +282,7 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
 fn a_warm_pipeline_does_not_allocate() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(PLENTY);
-    let mut chains: Vec<Chain> = (0..8).map(|_| Chain::default()).collect();
+    let mut chains: Vec<RawChain> = (0..8).map(|_| RawChain::default()).collect();
     let mut numbers = Vec::with_capacity(8);
     let mut round = || {
         for mut chain in chains.drain(..) {
@@ -310,7 +310,7 @@ fn a_warm_pipeline_does_not_allocate() {
 fn a_word_that_is_replaced_is_replaced_by_a_cas() {
     let ring = Memory(RefCell::new(vec![0; PLENTY.words]));
     let mut pipeline = Pipeline::new(Credits { reads: 1, inline_words: 1, ..PLENTY });
-    let mut chain = Chain::default();
+    let mut chain = RawChain::default();
     chain.write(at(1), &[5]);
     chain.replace(at(2), 7, 9);
     chain.replace(at(3), 8, 0);
