@@ -19,7 +19,7 @@ use super::operations::*;
 use super::{
     Endpoint, Exchange, Identities, Io, IoParts, Purpose, ResultsPool, Sleepers, TaskSet, Thread, block_on,
 };
-use crate::epoch::{Collector, Pin};
+use crate::epoch::{Collector, Pin, primitive};
 use crate::error::{Error, Result};
 
 /// What the layers above are told around operations.
@@ -86,7 +86,7 @@ fn geometry() -> Geometry {
 fn bare(endpoint: Endpoint) -> Bare {
     let parts = IoParts {
         endpoint,
-        epoch: Collector::register(&Arc::new(Collector::new()), 0),
+        epoch: Collector::register(&primitive::Arc::new(Collector::new()), 0),
         identities: Arc::new(Identities::new(None)),
         sleepers: Arc::new(Sleepers::default()),
         stalls: None,

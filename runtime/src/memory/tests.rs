@@ -18,7 +18,7 @@ use super::placement::{Placement, Policy};
 use super::process::Process;
 use super::registry::Registry;
 use super::worker::{Orphans, RunHooks, Worker, WorkerParts};
-use crate::epoch::Collector;
+use crate::epoch::{Collector, primitive};
 use crate::error::{Error, Result};
 use crate::io::operations::*;
 use crate::io::{Endpoint, Failures, Identities, IoParts, Metrics, Purpose, block_on};
@@ -55,7 +55,7 @@ fn workers<const N: usize>() -> [Worker; N] {
     let geometry = Geometry::new(1, 2, 64 << 10).unwrap();
     let arena = Arc::new(Arena::new(geometry).unwrap());
     arena.format(&Fresh).unwrap();
-    let process = Arc::new(Process::solo(Arc::new(Collector::new()), N, geometry.segments()));
+    let process = Arc::new(Process::solo(primitive::Arc::new(Collector::new()), N, geometry.segments()));
     let (registry, identities) = (Arc::new(Registry::new(false)), Arc::new(Identities::new(None)));
     std::array::from_fn(|index| {
         let heap = ThreadHeap::new(
