@@ -11,7 +11,7 @@ use farfield_words::Address;
 /// The largest buffer that a thread keeps for its next chain, in words.
 const MAX_KEPT_WORDS: usize = 512;
 
-/// A batch under construction, in flight or completed.
+/// A chain under construction, in flight or completed. Its words have no types.
 #[derive(Debug, Default)]
 pub struct RawChain {
     ops: Vec<Op>,
@@ -303,13 +303,13 @@ impl RawChain {
 
     /// Returns the words that an operation of a completed chain has read.
     #[inline]
-    pub fn words(&self, slot: &Slot) -> &[u64] {
+    pub fn words(&self, slot: Slot) -> &[u64] {
         &self.words[slot.range()]
     }
 
     /// Returns the previous value that a CAS or FAA of a completed chain found.
     #[inline]
-    pub fn word(&self, slot: &Slot) -> u64 {
+    pub fn word(&self, slot: Slot) -> u64 {
         self.words[slot.start()]
     }
 

@@ -267,7 +267,7 @@ impl ComputeThread {
         for (slots, submitted) in submitted.collect::<Vec<_>>() {
             let done = submitted.await?;
             for (index, slot) in slots {
-                read[index] = done.words(&slot).to_vec();
+                read[index] = done.words(slot).to_vec();
             }
         }
         if let TraceMode::Concurrent(pace) = mode {

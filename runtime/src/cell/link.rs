@@ -243,7 +243,7 @@ pub(super) async fn exchange<T: Remote, M>(
     new.set_published(true);
     let mut chain = chain_with_image(ct, at, &*new).await?;
     let slot = chain.compare_exchange(at, expected, word);
-    let found = ct.submit(chain).await?.word(&slot);
+    let found = ct.submit(chain).await?.word(slot);
     new.set_published(found == expected);
     Ok(found)
 }

@@ -192,6 +192,7 @@ impl<'g> Place<'g, Lock> {
     /// awaits another future, its lock counts as never released.
     #[inline]
     pub fn acquire(self, ct: &'g ComputeThread) -> impl Future<Output = Result<LockGuard<'g>>> {
+        #[allow(clippy::result_large_err)] // either is an output, or a future in its place
         at_first_poll(move || {
             let found = match ct.io.endpoint.immediate() {
                 Some(host) => self.take_here(ct, host),
@@ -407,6 +408,7 @@ impl<'ct> LockGuard<'ct> {
     /// Those of a WRITE, with the guard, whose lock may still be held: [`ReleaseError`].
     #[inline]
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError<'ct>>> {
+        #[allow(clippy::result_large_err)] // as in `acquire`
         at_first_poll(move || match self.ct.io.endpoint.immediate() {
             Some(host) if self.parts.held == Hold::Yes => {
                 let (ct, lock) = (self.ct, self.into_parts());

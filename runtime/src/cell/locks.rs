@@ -201,7 +201,10 @@ impl Guard<'_> {
         }));
         let tried = chain.submit().await?;
         if tried.iter().all(|(lock, _)| lock.is_ok()) {
-            return Ok(Ok(tried.map(|(lock, seen)| (lock.ok().expect("all are taken"), seen))));
+            return Ok(Ok(tried.map(|(lock, seen)| match lock {
+                Ok(guard) => (guard, seen),
+                Err(_) => unreachable!("all are taken"),
+            })));
         }
         // Dropping the guards releases the locks that were taken.
         Ok(Err(tried.map(|(lock, _)| lock.map(|lock| lock.word_when_free()))))

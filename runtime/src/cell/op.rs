@@ -14,6 +14,7 @@
 //! Several operations are a tuple, an array or a `Vec`; an operation that may be left out is an `Option`. Their results have the same form.
 
 #![allow(private_interfaces)] // only this crate can call the methods of the sealed trait
+#![allow(clippy::inline_always)] // or operations and results are moved through memory
 
 use std::marker::PhantomData;
 
@@ -38,7 +39,7 @@ pub trait Operations<'g>: Steps<'g> {}
 impl<'g, S: Steps<'g>> Operations<'g> for S {}
 
 pub(crate) mod sealed {
-    use super::*;
+    use super::{Address, CompletedOperations, Host, Parts, ReleasedLocks, Result, Worker};
 
     /// The kind of an elementary operation.
     #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,20 +147,20 @@ pub fn load<'g, F: Loadable>(place: Place<'g, F>) -> impl Operations<'g, Output 
 
 /// Stores to an atomic or a link. Storing an [`Owned`] to a link publishes it: the chain writes its image before the link.
 #[inline]
-pub fn store<'g, F: Storable<V>, V>(
-    place: Place<'g, F>,
+pub fn store<F: Storable<V>, V>(
+    place: Place<'_, F>,
     value: V,
-) -> impl Operations<'g, Output = F::Outcome<'g>> {
+) -> impl Operations<'_, Output = F::Outcome<'_>> {
     F::storing(place, value)
 }
 
 /// Replaces the value of an atomic by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.
 #[inline]
-pub fn compare_exchange<'g, T: Word>(
-    place: Place<'g, Atomic<T>>,
+pub fn compare_exchange<T: Word>(
+    place: Place<'_, Atomic<T>>,
     current: T,
     new: T,
-) -> impl Operations<'g, Output = Result<T, T>> {
+) -> impl Operations<'_, Output = Result<T, T>> {
     let exchange = Exchange { at: place.address(), expected: current.to_word(), new: new.to_word() };
     ExchangeWord::<T> { exchange, word: PhantomData }
 }
@@ -177,7 +178,7 @@ pub fn compare_exchange_link<'g, T: Remote, M: 'static>(
 
 /// Adds to a 64-bit atomic, modulo 2^64. Returns the previous value.
 #[inline]
-pub fn fetch_add<'g, T: Integer>(place: Place<'g, Atomic<T>>, addend: T) -> impl Operations<'g, Output = T> {
+pub fn fetch_add<T: Integer>(place: Place<'_, Atomic<T>>, addend: T) -> impl Operations<'_, Output = T> {
     const { assert!(size_of::<T>() == WORD_BYTES, "only 64-bit integers are added to in one operation") };
     FetchAdd::<T> { at: place.address(), addend: addend.to_word(), word: PhantomData }
 }
@@ -185,7 +186,7 @@ pub fn fetch_add<'g, T: Integer>(place: Place<'g, Atomic<T>>, addend: T) -> impl
 /// Tries to take a lock. Returns its guard, or `None` if the lock is held. Later operations of the chain are executed in either case. A chain that
 /// takes a lock twice without a release in between is not posted: [`Error::LockTakenTwice`](crate::Error::LockTakenTwice).
 #[inline]
-pub fn try_lock<'g>(lock: Place<'g, Lock>) -> impl Operations<'g, Output = Option<LockGuard<'g>>> {
+pub fn try_lock(lock: Place<'_, Lock>) -> impl Operations<'_, Output = Option<LockGuard<'_>>> {
     TryLock(try_lock_from(lock, 0))
 }
 
@@ -198,7 +199,7 @@ pub(super) fn try_lock_from(lock: Place<'_, Lock>, expected: u64) -> TryLockFrom
 /// Releases a lock. If the chain fails, its changes may be incomplete. The lock is released all the same, and its next owner is
 /// [notified](LockGuard::needs_recovery). If the chain is dropped instead of submitted, the lock is released on its own.
 #[inline]
-pub fn release<'g>(lock: LockGuard<'g>) -> impl Operations<'g, Output = ()> {
+pub fn release(lock: LockGuard<'_>) -> impl Operations<'_, Output = ()> {
     Release(lock)
 }
 
@@ -236,13 +237,13 @@ pub trait Storable<V>: Field {
     /// The result of the store.
     type Outcome<'g>;
     #[doc(hidden)]
-    fn storing<'g>(place: Place<'g, Self>, value: V) -> impl Operations<'g, Output = Self::Outcome<'g>>;
+    fn storing(place: Place<'_, Self>, value: V) -> impl Operations<'_, Output = Self::Outcome<'_>>;
 }
 
 impl<T: Word> Storable<T> for Atomic<T> {
     type Outcome<'g> = ();
     #[inline]
-    fn storing<'g>(place: Place<'g, Self>, value: T) -> impl Operations<'g, Output = ()> {
+    fn storing(place: Place<'_, Self>, value: T) -> impl Operations<'_, Output = ()> {
         StoreWord { at: place.address(), word: value.to_word() }
     }
 }
@@ -260,7 +261,7 @@ impl<T: Remote, M: 'static, P: Publish<T, M>> Storable<P> for Link<T, M> {
 /// A READ of the field that is declared as `F`. A field narrower than a word is read with its neighbours.
 struct ReadField<'g, F> {
     at: Address,
-    field: PhantomData<(&'g (), fn() -> F)>,
+    field: PhantomData<fn() -> (F, &'g ())>,
 }
 
 impl<F: Field> ReadField<'_, F> {
@@ -802,6 +803,7 @@ tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11);
 /// Operations in a collection: `$try_map` maps the elements to results, `$map` to values.
 macro_rules! collections {
     ($(($($generics:tt)*) $collection:ty, $raw:ty, $results:ty, $try_map:ident, $map:ident;)*) => {$(
+        #[allow(for_loops_over_fallibles)] // of an option as of the others
         impl<'g, S: Steps<'g>, $($generics)*> Steps<'g> for $collection {
             type Raw = $raw;
             type Output = $results;
@@ -810,35 +812,47 @@ macro_rules! collections {
 
             #[inline]
             fn visit(&self, each: &mut impl FnMut(Address, Access)) {
-                self.iter().for_each(|one| one.visit(each));
+                for one in self {
+ one.visit(each);
+}
             }
             #[inline]
             fn prepare(&mut self, ct: &'g Worker) {
-                self.iter_mut().for_each(|one| one.prepare(ct));
+                for one in self {
+ one.prepare(ct);
+}
             }
             #[inline]
             fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
                 $try_map(self.iter_mut(), |one| one.execute(ct, host))
             }
             fn record(&self, parts: &mut Parts<'g, Worker>) {
-                self.iter().for_each(|one| one.record(parts));
+                for one in self {
+ one.record(parts);
+}
             }
             fn is_posted(&mut self, is_last: bool) {
-                self.iter_mut().for_each(|one| one.is_posted(is_last));
+                for one in self {
+ one.is_posted(is_last);
+}
             }
             fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
                 $map(self.iter(), |one| one.raw(done))
             }
             #[inline]
             fn settle(&mut self, raw: &Self::Raw) {
-                self.iter_mut().zip(raw.iter()).for_each(|(one, raw)| one.settle(raw));
+                for (one, raw) in self.iter_mut().zip(raw) {
+ one.settle(raw);
+}
             }
             #[inline]
             fn results(self, raw: Self::Raw) -> Result<Self::Output> {
                 $try_map(self.into_iter().zip(raw), |(one, raw)| one.results(raw))
             }
             fn detach(&mut self, releases: &ReleasedLocks) {
-                self.iter_mut().for_each(|one| one.detach(releases));
+                for one in self {
+ one.detach(releases);
+}
             }
         }
     )*};

@@ -52,7 +52,7 @@ impl<'g, F: Field> Read<'g, F> {
             let slot = chain.read(Address::from_bits(at.bits() - within as u64), words);
             (ct.submit(chain), slot)
         });
-        Pin::new(submitted).poll(context).map(|done| done.map(|done| (done, slot.clone())))
+        Pin::new(submitted).poll(context).map(|done| done.map(|done| (done, *slot)))
     }
 }
 
@@ -82,7 +82,7 @@ impl<'g, F: Field> Read<'g, F> {
         // above as well, at the price of a stalled load.
         match self.poll_chain(context) {
             Poll::Ready(Ok((done, slot))) => {
-                Poll::Ready(F::decode(at, &bytes(done.words(&slot))[self.within()..]).map_err(Into::into))
+                Poll::Ready(F::decode(at, &bytes(done.words(slot))[self.within()..]).map_err(Into::into))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,

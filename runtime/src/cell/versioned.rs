@@ -156,10 +156,10 @@ impl<T: Pod> Place<'_, Versioned<T>> {
             let value = chain.read(self.value_at(), Versioned::<T>::VALUE_WORDS);
             let after = chain.read(self.version_at(), 1);
             let done = ct.submit(chain).await?;
-            let [write_lock, version] = two(done.words(&before));
-            let is_same = done.word(&after) == version || ct.has(Plant::SingleLook);
+            let [write_lock, version] = two(done.words(before));
+            let is_same = done.word(after) == version || ct.has(Plant::SingleLook);
             if version.is_multiple_of(2) && is_same {
-                let value = T::decode(bytes(done.words(&value)));
+                let value = T::decode(bytes(done.words(value)));
                 return value.ok_or_else(|| invalid_value::<T>(self.value_at()).into());
             }
             drop(done);
@@ -206,7 +206,7 @@ impl<T: Pod> Place<'_, Versioned<T>> {
             let found = chain.compare_exchange(write_lock.at, expected, write_lock.token);
             let version = chain.read(self.version_at(), 1);
             let done = ct.submit(chain).await?;
-            let (found, version) = (done.word(&found), done.word(&version));
+            let (found, version) = (done.word(found), done.word(version));
             drop(done);
             if found == expected {
                 return Ok((write_lock, version));

@@ -236,7 +236,7 @@ impl Client {
         let work = Box::new(CallWork { work, answer, until: None });
         Call {
             service: Arc::clone(&self.service),
-            state: State::Unsent { work, place: None },
+            state: CallState::Unsent { work, place: None },
             answer: waits,
             deadline,
             alarm: None,
@@ -309,7 +309,7 @@ impl fmt::Debug for Client {
 #[must_use = "a call does nothing unless it is awaited, and is cancelled when it is dropped"]
 pub struct Call<R> {
     service: Arc<Service>,
-    state: State,
+    state: CallState,
     answer: oneshot::Receiver<Result<R>>,
     /// The end of the deadline, and its length.
     deadline: Option<(Moment, Duration)>,
@@ -319,7 +319,7 @@ pub struct Call<R> {
 }
 
 /// The location of a call.
-enum State {
+enum CallState {
     /// With the caller, which may have a place in the line for room.
     Unsent { work: Box<dyn Work>, place: Option<u64> },
     /// In the queue under this number, or begun.
@@ -340,10 +340,11 @@ impl<R> Call<R> {
     /// Sends the call if there is room. Returns whether it is sent.
     fn send(&mut self, waker: Option<&Waker>) -> Result<bool> {
         let queue = &self.service.queue;
-        if !matches!(self.state, State::Unsent { .. }) {
+        if !matches!(self.state, CallState::Unsent { .. }) {
             return Ok(true);
         }
-        let State::Unsent { mut work, mut place } = std::mem::replace(&mut self.state, State::Over) else {
+        let CallState::Unsent { mut work, mut place } = std::mem::replace(&mut self.state, CallState::Over)
+        else {
             unreachable!("it was not sent")
         };
         if let Some((at, _)) = self.deadline {
@@ -355,9 +356,9 @@ impl<R> Call<R> {
             queue.offer(work, &mut place, waker)
         };
         match offered {
-            Offered::Accepted(number) => self.state = State::Sent(number),
+            Offered::Accepted(number) => self.state = CallState::Sent(number),
             Offered::Full(work) => {
-                self.state = State::Unsent { work, place };
+                self.state = CallState::Unsent { work, place };
                 return Ok(false);
             }
             Offered::Closed => return Err(Error::from(error::ClientClosed {})),
@@ -370,22 +371,22 @@ impl<R> Call<R> {
         self.alarm = None;
         // The thread that has begun it detects the closed channel.
         self.answer.close();
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Unsent { place, .. } => {
+        match std::mem::replace(&mut self.state, CallState::Over) {
+            CallState::Unsent { place, .. } => {
                 if let Some(place) = place {
                     self.service.queue.leave_line(place);
                 }
                 false
             }
-            State::Sent(number) => !self.service.queue.withdraw(number),
-            State::Over => false,
+            CallState::Sent(number) => !self.service.queue.withdraw(number),
+            CallState::Over => false,
         }
     }
 
     /// Reports that the call is not answered.
     fn note_wait(&self) -> Option<Waiting> {
         let (queue, state) = (Arc::downgrade(&self.service.queue), &self.state);
-        let number = if let State::Sent(number) = state { Some(*number) } else { None };
+        let number = if let CallState::Sent(number) = state { Some(*number) } else { None };
         blocked_for(move || {
             let Some(queue) = queue.upgrade() else { return "a call of a client that has ended".to_owned() };
             let place = match number {
@@ -441,7 +442,7 @@ impl<R> Future for Call<R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
         let this = &mut *self;
         if let Poll::Ready(answer) = this.poll_answer(context) {
-            this.state = State::Over;
+            this.state = CallState::Over;
             this.alarm = None;
             this.waiting = None;
             return Poll::Ready(answer);
@@ -468,9 +469,9 @@ impl<R> Drop for Call<R> {
 impl<R> fmt::Debug for Call<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            State::Unsent { .. } => "not sent",
-            State::Sent(_) => "sent",
-            State::Over => "over",
+            CallState::Unsent { .. } => "not sent",
+            CallState::Sent(_) => "sent",
+            CallState::Over => "over",
         };
         f.debug_struct("Call").field("state", &state).finish_non_exhaustive()
     }

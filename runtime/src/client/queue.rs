@@ -16,11 +16,11 @@ use super::work::Work;
 
 /// The waiting calls, callers and threads.
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     bound: usize,
 }
 
-struct State {
+struct QueueState {
     /// Calls that wait for a thread, in the order of arrival; and nested calls.
     calls: BTreeMap<u64, Box<dyn Work>>,
     nested: BTreeMap<u64, Box<dyn Work>>,
@@ -64,7 +64,7 @@ pub(super) enum Taken {
 
 impl Queue {
     pub(super) fn new(bound: usize, threads: usize) -> Self {
-        let state = State {
+        let state = QueueState {
             calls: BTreeMap::new(),
             nested: BTreeMap::new(),
             line: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl Queue {
         Self { state: Mutex::new(state), bound }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         // Nothing that panics is called while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,7 +144,7 @@ impl Queue {
     }
 
     /// Wakes a thread for a call.
-    fn announce(mut state: MutexGuard<'_, State>, number: u64, needs_room: bool) -> Offered {
+    fn announce(mut state: MutexGuard<'_, QueueState>, number: u64, needs_room: bool) -> Offered {
         // The thread that has been idle for the shortest time may not sleep yet.
         let idle = state.idle.iter().rposition(|idle| idle.has_room || !needs_room);
         let idle = idle.map(|position| state.idle.remove(position));
@@ -250,7 +250,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     fn next_number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers

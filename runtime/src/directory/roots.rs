@@ -172,7 +172,7 @@ async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Res
 async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
     let mut chain = ct.empty_chain();
     let slot = chain.compare_exchange(control::directory(index), from.to_word(), to.to_word());
-    let is_claimed = move |_: &Worker, done: &RawChain| done.word(&slot) == from.to_word();
+    let is_claimed = move |_: &Worker, done: &RawChain| done.word(slot) == from.to_word();
     let unwanted = move |ct: &Worker, is_claimed: bool| {
         if is_claimed && !ct.has(Plant::KeptName) {
             give_back(ct, index);

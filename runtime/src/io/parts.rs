@@ -89,7 +89,7 @@ impl<'a> CompletedOperations<'a> {
             Op::CompareExchange { slot, .. } | Op::FetchAdd { slot, .. } => Slot::of_word(*slot),
         };
         self.next += 1;
-        chain.words(&slot)
+        chain.words(slot)
     }
 }
 

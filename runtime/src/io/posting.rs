@@ -274,7 +274,7 @@ pub(crate) trait Operations: Thread {
         let mut chain = self.empty_chain();
         let slot = chain.read(at, words);
         let done = self.submit(chain).await?;
-        decode(done.words(&slot))
+        decode(done.words(slot))
     }
 
     /// One READ of a few words.

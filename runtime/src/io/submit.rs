@@ -94,11 +94,11 @@ impl<T: Thread> Completed<'_, T> {
         std::mem::take(&mut self.chain)
     }
 
-    pub(crate) fn words(&self, slot: &Slot) -> &[u64] {
+    pub(crate) fn words(&self, slot: Slot) -> &[u64] {
         self.chain.words(slot)
     }
 
-    pub(crate) fn word(&self, slot: &Slot) -> u64 {
+    pub(crate) fn word(&self, slot: Slot) -> u64 {
         self.chain.word(slot)
     }
 }

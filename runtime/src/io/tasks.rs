@@ -2,7 +2,7 @@
 //!
 //! A compute thread is its own executor and polls its tasks in turn. If all tasks wait, the thread yields to the system's other threads and polls
 //! again: a completion arrives within microseconds, which is less than waking a sleeping thread takes. If no task waits for far memory or for
-//! another event that only polling finds, the thread [sleeps](idle).
+//! another event that only polling finds, the thread [sleeps](super::idle).
 //!
 //! Tasks are scoped: they borrow from the code that starts them, which waits until they have ended. Futures of the runtime also work inside the
 //! combinators of other crates (`try_join`, `FuturesUnordered`, …): a pending future wakes its waker in the same poll, so executors that poll only

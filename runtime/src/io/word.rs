@@ -22,7 +22,7 @@ use farfield_words::Address;
 /// An operation: its arguments but for the address.
 pub(crate) trait WordVerb: Copy + Unpin {
     /// The location of its result in a chain.
-    type Slot: Unpin;
+    type Slot: Copy + Unpin;
     type Output;
 
     /// Executes and counts it on the host fabric.
@@ -32,7 +32,7 @@ pub(crate) trait WordVerb: Copy + Unpin {
     fn add_to(self, chain: &mut RawChain, at: Address) -> Self::Slot;
 
     /// Returns its result.
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: &Self::Slot) -> Self::Output;
+    fn result<T: Thread>(done: &Completed<'_, T>, slot: Self::Slot) -> Self::Output;
 }
 
 /// One operation on far memory. It is executed or posted by the first poll.
@@ -57,7 +57,7 @@ impl<'t, T: Thread, V: WordVerb> WordOperation<'t, T, V> {
             let slot = self.verb.add_to(&mut chain, self.at);
             (ct.submit(chain), slot)
         });
-        Pin::new(submitted).poll(context).map(|done| done.map(|done| V::result(&done, slot)))
+        Pin::new(submitted).poll(context).map(|done| done.map(|done| V::result(&done, *slot)))
     }
 }
 
@@ -111,7 +111,7 @@ impl WordVerb for ReadWord {
     fn add_to(self, chain: &mut RawChain, at: Address) -> Slot {
         chain.read(at, 1)
     }
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: &Slot) -> u64 {
+    fn result<T: Thread>(done: &Completed<'_, T>, slot: Slot) -> u64 {
         done.word(slot)
     }
 }
@@ -127,7 +127,7 @@ impl WordVerb for WriteWord {
     fn add_to(self, chain: &mut RawChain, at: Address) {
         chain.write(at, &[self.0]);
     }
-    fn result<T: Thread>(_: &Completed<'_, T>, (): &()) {}
+    fn result<T: Thread>(_: &Completed<'_, T>, (): ()) {}
 }
 
 impl WordVerb for WriteWords<'_> {
@@ -141,7 +141,7 @@ impl WordVerb for WriteWords<'_> {
     fn add_to(self, chain: &mut RawChain, at: Address) {
         chain.write(at, self.0);
     }
-    fn result<T: Thread>(_: &Completed<'_, T>, (): &()) {}
+    fn result<T: Thread>(_: &Completed<'_, T>, (): ()) {}
 }
 
 impl WordVerb for ExchangeWord {
@@ -158,7 +158,7 @@ impl WordVerb for ExchangeWord {
     fn add_to(self, chain: &mut RawChain, at: Address) -> Slot {
         chain.compare_exchange(at, self.expected, self.new)
     }
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: &Slot) -> u64 {
+    fn result<T: Thread>(done: &Completed<'_, T>, slot: Slot) -> u64 {
         done.word(slot)
     }
 }
@@ -176,7 +176,7 @@ impl WordVerb for AddToWord {
     fn add_to(self, chain: &mut RawChain, at: Address) -> Slot {
         chain.fetch_add(at, self.0)
     }
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: &Slot) -> u64 {
+    fn result<T: Thread>(done: &Completed<'_, T>, slot: Slot) -> u64 {
         done.word(slot)
     }
 }

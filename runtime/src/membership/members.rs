@@ -85,7 +85,7 @@ impl ComputeThread {
         let rest = [u64::from(pid) << 32, 0, 0, 0, 0, 0];
         chain.write(Record::heartbeat(places.record), &rest);
         let epoch = chain.read(control::epoch(), 1);
-        let mut epoch = decode::epoch(self.submit(chain).await?.word(&epoch))?;
+        let mut epoch = decode::epoch(self.submit(chain).await?.word(epoch))?;
         loop {
             self.write_word(places.slot, epoch).await?;
             let now = self.read_epoch().await?;
@@ -183,10 +183,10 @@ impl ComputeThread {
         let done = self.submit(chain).await?;
         let mut members = Vec::new();
         let last = self.cluster().shared.last_process();
-        collect(&mut members, done.words(&here), Places::here, last)?;
-        let used = decode::used_slots(done.word(&used))?;
+        collect(&mut members, done.words(here), Places::here, last)?;
+        let used = decode::used_slots(done.word(used))?;
         if used > SLOTS_HERE {
-            let pages = done.words(&addresses).iter().enumerate();
+            let pages = done.words(addresses).iter().enumerate();
             let pages = pages.map(|(index, word)| decode::slot_page(&self.heap().grid, index, *word));
             let pages: Vec<Address> = pages.map_while(Result::transpose).collect::<Result<_>>()?;
             drop(done);
@@ -197,7 +197,7 @@ impl ComputeThread {
                 .collect();
             let done = self.submit(chain).await?;
             for (page, slot) in pages.into_iter().zip(&slots) {
-                collect(&mut members, done.words(slot), |within| Places::in_page(page, within), last)?;
+                collect(&mut members, done.words(*slot), |within| Places::in_page(page, within), last)?;
             }
         }
         self.cluster().shared.note_members(&members);

@@ -165,7 +165,7 @@ impl ThreadHeap {
         let head = chain.read(ct.pool_at(node, class), 1);
         let counts = chain.read(control::taken_chunks(segment), 2);
         let done = ct.submit(chain).await?;
-        let (head, counts) = (done.word(&head), [done.words(&counts)[0], done.words(&counts)[1]]);
+        let (head, counts) = (done.word(head), [done.words(counts)[0], done.words(counts)[1]]);
         drop(done);
         if ct.take_page(node, class, head).await? {
             return Ok(true);

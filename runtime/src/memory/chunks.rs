@@ -109,7 +109,7 @@ impl Worker {
         let took = self.submit_or(
             chain,
             move |ct, done| {
-                let (first, most) = (done.word(&slot), ct.heap().grid.chunks(segment));
+                let (first, most) = (done.word(slot), ct.heap().grid.chunks(segment));
                 let run = ChunkRun { segment, first, chunks: chunks.min(most.saturating_sub(first)) };
                 let (run, short) = if run.chunks == chunks { (Some(run), None) } else { (None, Some(run)) };
                 give_back(ct, short.filter(|run| run.chunks > 0));
@@ -155,7 +155,7 @@ impl Worker {
                 chain,
                 move |ct, done| {
                     let is_ours = |slot| done.word(slot) == Use::Free.to_word();
-                    let ours = slots.iter().filter(|slot| is_ours(slot)).count() as u64;
+                    let ours = slots.iter().filter(|slot| is_ours(**slot)).count() as u64;
                     let mut chain = ct.empty_chain();
                     chain.fetch_add(control::freed_chunks(segment), ours.wrapping_neg());
                     ct.submit_detached(chain, |_, _| ());
@@ -164,7 +164,7 @@ impl Worker {
                     }
                     // Another thread has taken one of them first.
                     for (slot, first) in slots.iter().zip(run.first..) {
-                        if is_ours(slot) {
+                        if is_ours(*slot) {
                             ct.heap().give_run(ChunkRun { segment, first, chunks: 1 });
                         }
                     }

@@ -163,7 +163,7 @@ impl Worker {
             let taken = self.submit_or(
                 chain,
                 move |ct, done| {
-                    let found = done.word(&slot);
+                    let found = done.word(slot);
                     if found != seen {
                         return Err(found);
                     }

@@ -202,13 +202,13 @@ impl Worker {
         let collector = &self.process.collector;
         match part {
             Part::Scan { head, addresses, pages, kind } => {
-                let [epoch, used, requests, coalesced, here @ ..] = done.words(&head) else {
+                let [epoch, used, requests, coalesced, here @ ..] = done.words(head) else {
                     return Ok(None);
                 };
                 let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
                 // Before the epoch is announced: see `compaction`.
                 self.process.observe_counters(*requests, *coalesced);
-                let words = addresses.map_or(&[][..], |addresses| done.words(&addresses));
+                let words = addresses.map_or(&[][..], |addresses| done.words(addresses));
                 let mut seen = Slots { used, pages: Vec::new() };
                 for (index, word) in words.iter().enumerate() {
                     let page = decode::slot_page(&self.heap().grid, index, *word)?;
@@ -232,7 +232,7 @@ impl Worker {
                 }
                 let pages = pages.iter().flat_map(|(page, words)| {
                     let page = *page;
-                    (0..).map(move |within| EpochPage::slot(page, within)).zip(done.words(words))
+                    (0..).map(move |within| EpochPage::slot(page, within)).zip(done.words(*words))
                 });
                 let here = (0..).map(control::epoch_slot).zip(here);
                 // Not its own slot: a WRITE of it is in this chain, or may be in flight.
@@ -251,7 +251,7 @@ impl Worker {
             }
             Part::Announce { epoch, exchange } => {
                 member.set_announced(epoch);
-                if exchange.is_some_and(|exchange| done.word(&exchange) == epoch) {
+                if exchange.is_some_and(|exchange| done.word(exchange) == epoch) {
                     collector.observe(epoch + 1);
                     tracing::trace!(epoch = epoch + 1, "advanced the epoch");
                 }
@@ -270,9 +270,9 @@ impl Worker {
         let there = pages.iter().take_while(|page| !page.is_null());
         let pages: Vec<Slot> = there.map(|page| chain.read(*page, SLOTS_PER_PAGE)).collect();
         let done = self.submit(chain).await?;
-        let [epoch, _, _, _, here @ ..] = done.words(&head) else { return Ok((0, None)) };
+        let [epoch, _, _, _, here @ ..] = done.words(head) else { return Ok((0, None)) };
         let epoch = decode::epoch(*epoch)?;
-        let slots = here.iter().chain(pages.iter().flat_map(|page| done.words(page)));
+        let slots = here.iter().chain(pages.iter().flat_map(|page| done.words(*page)));
         let behind = (0..).zip(slots).filter(|(_, announced)| (1..epoch).contains(*announced));
         let furthest = behind.min_by_key(|(_, announced)| **announced).map(|(number, _)| number);
         Ok((epoch, furthest))

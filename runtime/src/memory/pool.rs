@@ -291,7 +291,7 @@ impl Worker {
         self.submit_detached(chain, move |ct, done| {
             // Without a known outcome the blocks may be in the pool: they are lost, not allocated twice.
             let Some(done) = done else { return };
-            let found = done.word(&slot);
+            let found = done.word(slot);
             if found != seen {
                 ct.heap().nodes[usize::from(batch.node)].borrow_mut().class(batch.class).head = found;
                 ct.heap().note_freed(batch.page);
@@ -316,7 +316,7 @@ impl Worker {
             chain.set_of_allocator();
             let slot = chain.compare_exchange(at, seen, next);
             let found = self.submit_and(chain, move |ct, done| {
-                let found = done.word(&slot);
+                let found = done.word(slot);
                 if found == seen {
                     ct.heap().veto_blocks(class, page.entries());
                     let mut cache = ct.heap().nodes[usize::from(node)].borrow_mut();

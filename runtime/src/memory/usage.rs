@@ -86,7 +86,7 @@ impl Worker {
         let mut nodes = Vec::with_capacity(asked.len());
         for (node, heads, answer) in asked {
             let answer = answer.await?;
-            let words = heads.iter().map(|head| std::array::from_fn(|word| answer.words(head)[word]));
+            let words = heads.iter().map(|head| std::array::from_fn(|word| answer.words(*head)[word]));
             let usage = HeapUse::of(&grid, geometry, node, words);
             nodes.push(usage);
         }

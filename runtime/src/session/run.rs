@@ -25,7 +25,7 @@ const MOST_SIMULATED: usize = 1 << 18;
 /// before any thread starts.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 threads and for too many; the message names the limit.
+/// [`Error::InvalidArgument`] for 0 threads and for too many; the message names the limit.
 pub(crate) fn reserve(shared: &Shared, threads: usize) -> Result<ThreadReservation> {
     let refused = |value: String, reason| {
         Err(Error::from(error::InvalidArgument { argument: "threads", value: value.into(), reason }))

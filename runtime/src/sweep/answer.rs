@@ -103,7 +103,7 @@ impl ComputeThread {
                 let slots: Vec<_> = some.iter().map(exchange).collect();
                 let done = self.submit(chain).await?;
                 for ((index, mine, known), slot) in some.iter().zip(&slots) {
-                    let now = done.word(slot);
+                    let now = done.word(*slot);
                     if now != *known && mine & !now != 0 {
                         changed.push((*index, *mine, now));
                     }

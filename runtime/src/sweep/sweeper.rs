@@ -401,7 +401,7 @@ impl ComputeThread {
             let count = (words - read.len()).min(WORDS_PER_READ);
             let slot = chain.scan(at.add((read.len() * WORD_BYTES) as u64), count);
             let done = self.submit(chain).await?;
-            read.extend_from_slice(done.words(&slot));
+            read.extend_from_slice(done.words(slot));
             drop(done);
             pace.pause(self).await;
         }

@@ -166,8 +166,8 @@ fn a_keeper_that_may_not_join_yet_is_reported_with_the_process_that_delays_it() 
     }
     if let Some((_, cluster)) = case() {
         let filled = cluster.run(1, async |ct| {
-            // An object of a MiB each.
-            for _ in 0..120 {
+            // An object of a MiB each: enough to stop the checkpoint, few enough to end it within the patience of the process that joins.
+            for _ in 0..40 {
                 Large::new_in(ct, Large::init(vec![1; 1 << 17])).await?.write(ct).await?;
             }
             Ok(())
@@ -180,7 +180,7 @@ fn a_keeper_that_may_not_join_yet_is_reported_with_the_process_that_delays_it() 
     }
     with_memory(
         "keeper",
-        |options| options.segment_bytes = 128 << 20,
+        |options| options.segment_bytes = 64 << 20,
         |url| {
             let partial = file(url).with_added_extension("partial");
             let mut holder = start(TEST, "checkpoints", url, "0");

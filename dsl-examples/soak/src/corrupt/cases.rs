@@ -3,7 +3,7 @@
 //! A case depends on the seed, its number and the contents of memory at that moment. Of four consecutive cases
 //! - two take the next words at fixed addresses, in an order that the seed shuffles: each word is taken within twice as many cases;
 //! - one takes a word in use: not 0, at a fixed address, or of a page, a list or a description;
-//! - one takes a word of a chunk in use, not 0 if one is found in [`ATTEMPTS`] attempts.
+//! - one takes a word of a chunk in use, not 0 if one is found in `ATTEMPTS` attempts.
 
 use std::fmt;
 

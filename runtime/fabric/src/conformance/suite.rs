@@ -88,7 +88,7 @@ fn adding(at: Address, addend: u64) -> RawChain {
 fn read(endpoint: &dyn TestEndpoint, at: Address, words: usize) -> Vec<u64> {
     let mut chain = RawChain::default();
     let slot = chain.read(at, words);
-    succeed(endpoint, chain).words(&slot).to_vec()
+    succeed(endpoint, chain).words(slot).to_vec()
 }
 
 fn word(endpoint: &dyn TestEndpoint, at: Address) -> u64 {
@@ -99,7 +99,7 @@ fn word(endpoint: &dyn TestEndpoint, at: Address) -> u64 {
 fn exchange(endpoint: &dyn TestEndpoint, at: Address, expected: u64, new: u64) -> u64 {
     let mut chain = RawChain::default();
     let found = chain.compare_exchange(at, expected, new);
-    succeed(endpoint, chain).word(&found)
+    succeed(endpoint, chain).word(found)
 }
 
 fn memory_begins_as_zero_and_keeps_what_is_written(fabric: &Fabric) {
@@ -111,8 +111,8 @@ fn memory_begins_as_zero_and_keeps_what_is_written(fabric: &Fabric) {
         chain.write(at, &[1, 2, 3, u64::from(segment)]);
         let after = chain.read(at, 4);
         let done = succeed(endpoint, chain);
-        assert_eq!(done.words(&before), [0; 4]);
-        assert_eq!(done.words(&after), [1, 2, 3, u64::from(segment)]);
+        assert_eq!(done.words(before), [0; 4]);
+        assert_eq!(done.words(after), [1, 2, 3, u64::from(segment)]);
     }
 }
 
@@ -152,7 +152,7 @@ fn a_chain_takes_effect_in_program_order(fabric: &Fabric) {
     let refused = chain.compare_exchange(at, 15, 8);
     let last = chain.read(at, 1);
     let done = succeed(endpoint, chain);
-    let found = [&added_to, &exchanged, &refused, &last].map(|slot| done.word(slot));
+    let found = [&added_to, &exchanged, &refused, &last].map(|slot| done.word(*slot));
     assert_eq!(found, [5, 15, 7, 7]);
     assert_eq!(done.failed_exchanges(), 1);
 }
@@ -165,7 +165,7 @@ fn others_see_a_chain_in_program_order(fabric: &Fabric) {
         let mut chain = RawChain::default();
         let slots = [chain.read(second, 1), chain.read(first, 1)];
         let done = succeed(reader, chain);
-        let [second, first] = slots.map(|slot| done.word(&slot));
+        let [second, first] = slots.map(|slot| done.word(slot));
         assert!(first >= second, "{first} and then {second} were written: {second} came first");
     };
     for round in 1..=ROUNDS {
@@ -198,7 +198,7 @@ fn an_addition_says_what_was_there(fabric: &Fabric) {
     for round in 0..ROUNDS {
         let mut chain = RawChain::default();
         let found = chain.fetch_add(at, 3);
-        assert_eq!(succeed(endpoint, chain).word(&found), 3 * round);
+        assert_eq!(succeed(endpoint, chain).word(found), 3 * round);
     }
 }
 
@@ -325,7 +325,7 @@ fn chains_in_flight_together_all_complete(fabric: &Fabric) {
         match endpoint.post(chain) {
             Posted::Done(chain, result) => {
                 result.unwrap();
-                brought.push(chain.word(&slot));
+                brought.push(chain.word(slot));
             }
             Posted::InFlight(ticket) => in_flight.push((ticket, slot)),
         }
@@ -335,7 +335,7 @@ fn chains_in_flight_together_all_complete(fabric: &Fabric) {
             Poll::Pending => true,
             Poll::Ready((chain, result)) => {
                 result.unwrap();
-                brought.push(chain.word(slot));
+                brought.push(chain.word(*slot));
                 false
             }
         });
@@ -360,7 +360,7 @@ fn of_two_exchanges_in_flight_one_succeeds(fabric: &Fabric) {
                 Posted::InFlight(ticket) => wait(endpoint, ticket),
             };
             result.unwrap();
-            (chain.word(&slot) == 0).then_some(new)
+            (chain.word(slot) == 0).then_some(new)
         });
         let winners: Vec<u64> = winners.collect();
         assert_eq!(winners, [word(one, at)]);

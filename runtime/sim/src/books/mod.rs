@@ -246,7 +246,7 @@ impl Books {
                 [*expected, *new, words[*slot as usize]].into_iter().for_each(&mut word);
             }
             Op::FetchAdd { addend, slot, .. } => {
-                [*addend, words[*slot as usize]].into_iter().for_each(&mut word)
+                [*addend, words[*slot as usize]].into_iter().for_each(&mut word);
             }
         }
         Some(hasher.finish())

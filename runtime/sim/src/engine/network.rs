@@ -326,15 +326,15 @@ fn scaled(number: u64, share: u32) -> u64 {
 
 /// Returns the record of an executed operation.
 fn action_of(op: &Op, words: &[u64]) -> Action {
-    let shown = |slot: &Slot| {
+    let shown = |slot: Slot| {
         let mut shown = [0; SHOWN_WORDS];
         let count = slot.words().min(SHOWN_WORDS);
         shown[..count].copy_from_slice(&words[slot.start()..slot.start() + count]);
         shown
     };
     match op {
-        Op::Read { slot, .. } => Action::Read { words: slot.words() as u32, seen: shown(slot) },
-        Op::Write { slot, .. } => Action::Write { words: slot.words() as u32, written: shown(slot) },
+        Op::Read { slot, .. } => Action::Read { words: slot.words() as u32, seen: shown(*slot) },
+        Op::Write { slot, .. } => Action::Write { words: slot.words() as u32, written: shown(*slot) },
         Op::CompareExchange { expected, new, slot, .. } => {
             Action::CompareExchange { expected: *expected, new: *new, found: words[*slot as usize] }
         }
