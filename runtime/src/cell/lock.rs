@@ -30,7 +30,6 @@
 //! because single-word operations are sequentially consistent.
 
 use std::fmt;
-use std::thread::panicking;
 
 use super::{Place, Read};
 use crate::error::{self, Error, Result};
@@ -312,15 +311,15 @@ impl<'ct> LockGuard<'ct> {
         ct.io.task_stack.takes(token);
         // A takeover inherits the last owner's unfinished changes.
         let needs_recovery = expected != 0 && !ct.has(Plant::UnmarkedTakeover);
-        let was_panicking = panicking();
-        Self { ct, parts: Acquisition { at, token, held: Hold::Taking, needs_recovery, was_panicking } }
+        let mut parts = Acquisition::new(at, token, Hold::Taking);
+        parts.set_needs_recovery(needs_recovery);
+        Self { ct, parts }
     }
 
     /// Makes a guard for a lock that this thread has taken from 0.
     #[inline]
     pub(super) fn held(ct: &'ct Worker, at: Address, token: u64) -> Self {
-        let was_panicking = panicking();
-        Self { ct, parts: Acquisition { at, token, held: Hold::Yes, needs_recovery: false, was_panicking } }
+        Self { ct, parts: Acquisition::new(at, token, Hold::Yes) }
     }
 
     /// Returns whether the data under the lock may be half changed: the lock was taken over from an owner that died, released by an owner's panic, or
@@ -329,12 +328,12 @@ impl<'ct> LockGuard<'ct> {
     /// The owner then completes or undoes the changes and calls [`recovered`](Self::recovered). Until then each next owner is notified, too. A
     /// critical section that changes a single word needs no recovery, and need not check.
     pub fn needs_recovery(&self) -> bool {
-        self.parts.needs_recovery
+        self.parts.needs_recovery()
     }
 
     /// Declares that the data under the lock is consistent again.
     pub fn recovered(&mut self) {
-        self.parts.needs_recovery = false;
+        self.parts.set_needs_recovery(false);
     }
 
     /// Returns the lock's word after a release.
@@ -364,20 +363,21 @@ impl<'ct> LockGuard<'ct> {
     #[inline]
     pub(super) fn is_released(&mut self) {
         self.parts.is_released(self.ct);
-        self.parts.held = Hold::No;
+        self.parts.set_held(Hold::No);
     }
 
     /// Records that the CAS has succeeded.
     pub(super) fn confirm(&mut self) {
-        if self.parts.held == Hold::Taking {
-            self.parts.held = Hold::Yes;
+        if self.parts.held() == Hold::Taking {
+            self.parts.set_held(Hold::Yes);
         }
     }
 
     /// Takes the lock's address and state, for a chain that releases the lock instead of this guard.
     pub(super) fn take_parts(&mut self) -> Acquisition {
-        let none = Acquisition { held: Hold::No, ..self.parts };
-        std::mem::replace(&mut self.parts, none)
+        let parts = self.parts;
+        self.parts.set_held(Hold::No);
+        parts
     }
 
     /// Returns the lock's address and state, for a chain that releases the lock instead of this guard.
@@ -390,11 +390,11 @@ impl<'ct> LockGuard<'ct> {
 
     /// Records that the CAS has failed: there is nothing to release.
     pub(super) fn forget(&mut self) {
-        if self.parts.held == Hold::Taking {
+        if self.parts.held() == Hold::Taking {
             self.ct.io.task_stack.lets_go(self.parts.token);
             self.ct.settle_token(self.parts.token);
         }
-        self.parts.held = Hold::No;
+        self.parts.set_held(Hold::No);
     }
 
     /// Returns the lock's address.
@@ -410,7 +410,7 @@ impl<'ct> LockGuard<'ct> {
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError<'ct>>> {
         #[allow(clippy::result_large_err)] // as in `acquire`
         at_first_poll(move || match self.ct.io.endpoint.immediate() {
-            Some(host) if self.parts.held == Hold::Yes => {
+            Some(host) if self.parts.held() == Hold::Yes => {
                 let (ct, lock) = (self.ct, self.into_parts());
                 ct.replace_here(host, lock.at, lock.token, lock.free());
                 lock.is_released(ct);
@@ -421,10 +421,10 @@ impl<'ct> LockGuard<'ct> {
     }
 
     async fn post_release(mut self) -> Result<(), ReleaseError<'ct>> {
-        let Acquisition { at, token, held, .. } = self.parts;
+        let Acquisition { at, token, .. } = self.parts;
         let free = self.parts.free();
         let mut chain = self.ct.empty_chain();
-        match held {
+        match self.parts.held() {
             Hold::Yes => {
                 chain.replace(at, token, free);
             }
@@ -436,12 +436,12 @@ impl<'ct> LockGuard<'ct> {
         }
         let released = self.ct.submit(chain);
         // Once posted, the WRITE takes effect also if this future is dropped. A second WRITE could hit the next owner's lock.
-        self.parts.held = Hold::Releasing;
+        self.parts.set_held(Hold::Releasing);
         match released.await {
             Ok(_) => {
                 self.ct.io.task_stack.lets_go(token);
                 self.ct.settle_token(token);
-                self.parts.held = Hold::No;
+                self.parts.set_held(Hold::No);
                 Ok(())
             }
             Err(error) => Err(ReleaseError { error, guard: self }),

@@ -12,10 +12,9 @@ use crate::io::{OwnLock, at_first_poll, wait_for_locks};
 use crate::pointer::Guard;
 use crate::pointer::Shared;
 use crate::session::ComputeThread;
-use arrayvec::ArrayVec;
 use farfield_fabric::host::{Host, load};
 use farfield_words::scratch::{Scratch, bytes};
-use farfield_words::{Address, Remote, WORD_BYTES};
+use farfield_words::{Address, Remote, WORD_BYTES, try_array};
 
 impl Guard<'_> {
     /// Takes several locks and reads the objects that they protect: one round trip if all are free and on one memory node.
@@ -94,8 +93,8 @@ impl Guard<'_> {
         let addresses = nodes.iter().flat_map(|(lock, node)| [lock.address(), node.address()]);
         ct.count_chained(2 * N as u64 - self.count_parts(addresses).min(2 * N as u64));
         let words = Scratch::<T::Cell>::WORDS;
-        let mut got = ArrayVec::<_, N>::new();
-        for (index, (lock, node)) in nodes.iter().enumerate() {
+        try_array(|index| {
+            let (lock, node) = nodes[index];
             let guard = LockGuard::held(ct, lock.address(), tokens[index]);
             ct.count_read(words);
             let mut scratch = Scratch::<T::Cell>::new();
@@ -103,14 +102,13 @@ impl Guard<'_> {
                 .and_then(|()| Ok(load(host.words(node.address(), words)?, scratch.words())))
                 .and_then(|words| Ok(T::decode(node.address(), bytes(words))?));
             match read {
-                Ok(value) => got.push((guard, value)),
+                Ok(value) => Ok((guard, value)),
                 Err(error) => {
                     self.release_all(&nodes[index + 1..], &tokens[index + 1..]);
-                    return Err(Stop::Failed(error));
+                    Err(Stop::Failed(error))
                 }
             }
-        }
-        Ok(got.into_inner().ok().expect("each was read"))
+        })
     }
 
     /// Returns the number of parts of a chain with accesses to these addresses.

@@ -7,7 +7,7 @@
 //! | [`read`], [`load`], [`peek`] | the value |
 //! | [`store`] | nothing for an atomic; a link's new value |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
-//! | [`write`] | the object, in case no link holds it |
+//! | [`write()`] | the object, in case no link holds it |
 //! | [`try_lock`] | the lock's guard, if it was free |
 //! | [`release`] | nothing |
 //!

@@ -37,11 +37,82 @@ impl TaskState {
     }
 }
 
-/// A lock, by its token, that a task holds or may hold.
-#[derive(Clone, Copy, Debug)]
+/// A lock, by its token, that a task holds or may hold. Token 0: none.
+#[derive(Clone, Copy, Debug, Default)]
 struct Holding {
     token: u64,
     task: u64,
+}
+
+/// The number of a thread's newest locks that are found without a search.
+const NEW: usize = 8;
+
+/// The locks that a thread's tasks hold or may hold.
+///
+/// Invariant: a lock is in `new[place(token)]`, or in `older`. Consecutive tokens have different places, so most locks never move.
+#[derive(Debug, Default)]
+struct Held {
+    new: [Cell<Holding>; NEW],
+    older: RefCell<Vec<Holding>>,
+}
+
+impl Held {
+    #[inline]
+    fn place(&self, token: u64) -> &Cell<Holding> {
+        &self.new[(token >> 1) as usize % NEW]
+    }
+
+    #[inline]
+    fn insert(&self, new: Holding) {
+        let before = self.place(new.token).replace(new);
+        if before.token != 0 {
+            self.keep(before);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, older: Holding) {
+        self.older.borrow_mut().push(older);
+    }
+
+    #[inline]
+    fn remove(&self, token: u64) {
+        let place = self.place(token);
+        if place.get().token == token {
+            place.set(Holding::default());
+        } else {
+            self.remove_older(token);
+        }
+    }
+
+    #[cold]
+    fn remove_older(&self, token: u64) {
+        let mut older = self.older.borrow_mut();
+        if let Some(index) = older.iter().rposition(|held| held.token == token) {
+            older.swap_remove(index);
+        }
+    }
+
+    /// Returns the task that holds a lock.
+    fn task(&self, token: u64) -> Option<u64> {
+        let new = self.place(token).get();
+        if new.token == token {
+            return Some(new.task);
+        }
+        self.older.borrow().iter().rfind(|held| held.token == token).map(|held| held.task)
+    }
+
+    /// Gives the locks of a task to another.
+    fn give(&self, from: u64, to: u64) {
+        for place in &self.new {
+            if place.get().task == from {
+                place.set(Holding { task: to, ..place.get() });
+            }
+        }
+        for held in self.older.borrow_mut().iter_mut().filter(|held| held.task == from) {
+            held.task = to;
+        }
+    }
 }
 
 /// A thread's tasks on the call stack, and its locks.
@@ -56,7 +127,7 @@ pub(crate) struct TaskStack {
     tasks: Cell<u64>,
     /// The number of polls of tasks, if stalls are reported.
     polls: Cell<u64>,
-    held: RefCell<Vec<Holding>>,
+    held: Held,
 }
 
 impl TaskStack {
@@ -84,10 +155,7 @@ impl TaskStack {
 
     /// A task has ended: its parent, which is running, holds its locks now.
     fn ended(&self, task: TaskState) {
-        let parent = self.running.get().number;
-        for held in self.held.borrow_mut().iter_mut().filter(|held| held.task == task.number) {
-            held.task = parent;
-        }
+        self.held.give(task.number, self.running.get().number);
     }
 
     /// Returns the running task's steps and the number of polls of tasks, or `None` while the task waits for a time. A task that is polled and
@@ -122,21 +190,18 @@ impl TaskStack {
     /// The running task posts an attempt to take a lock with this token.
     #[inline]
     pub(crate) fn takes(&self, token: u64) {
-        self.held.borrow_mut().push(Holding { token, task: self.running.get().number });
+        self.held.insert(Holding { token, task: self.running.get().number });
     }
 
     /// The lock was not taken, or its release is posted.
     #[inline]
     pub(crate) fn lets_go(&self, token: u64) {
-        let mut held = self.held.borrow_mut();
-        if let Some(index) = held.iter().rposition(|held| held.token == token) {
-            held.swap_remove(index);
-        }
+        self.held.remove(token);
     }
 
     /// Returns the steps of a lock's holder if that is the running task or one of its ancestors, and does not wait for a time.
     fn holder_steps(&self, token: u64) -> Option<u64> {
-        let task = self.held.borrow().iter().rfind(|held| held.token == token)?.task;
+        let task = self.held.task(token)?;
         if self.sleeping.borrow().iter().any(|(_, sleeping)| *sleeping == task) {
             return None;
         }

@@ -40,11 +40,16 @@ const GROUPS: usize = 512;
 const GROUP_SEQUENCES: u16 = SEQUENCES / GROUPS as u16;
 const _: () = assert!(GROUP_SEQUENCES <= u8::MAX as u16, "a group's count fits into a byte");
 
+/// The low bits of a token in which those of one group differ.
+const GROUP_MASK: u64 = 2 * GROUP_SEQUENCES as u64 - 1;
+
 /// A thread's tokens: the next one, and the outstanding ones.
 pub(crate) struct Tokens {
     /// The identity in new tokens.
     identity: Cell<ThreadId>,
-    next: Cell<u16>,
+    /// The next token. After the identity's last sequence number, that of the first with the next higher identity, which is not issued: the first
+    /// token of a group is replaced.
+    next: Cell<u64>,
     /// The number of outstanding tokens of the current identity, by group.
     outstanding: Box<[Cell<u8>; GROUPS]>,
     further: RefCell<Vec<ThreadId>>,
@@ -58,7 +63,7 @@ impl Tokens {
     pub(super) fn new(identity: ThreadId) -> Self {
         Self {
             identity: Cell::new(identity),
-            next: Cell::new(0),
+            next: Cell::new(identity.number().get() << IDENTITY_SHIFT | 1),
             outstanding: Box::new([const { Cell::new(0) }; GROUPS]),
             further: RefCell::default(),
         }
@@ -67,33 +72,32 @@ impl Tokens {
     /// Issues a token, which is outstanding until it is [settled](Self::settle). `another` returns a further identity.
     #[inline]
     pub(super) fn issue(&self, another: impl FnOnce() -> Option<ThreadId>) -> u64 {
-        if self.next.get().is_multiple_of(GROUP_SEQUENCES) {
-            self.enter_group(another);
+        let mut token = self.next.get();
+        if token & GROUP_MASK == 1 {
+            token = self.enter_group(another);
         }
-        let sequence = self.next.get();
-        self.next.set((sequence + 1) % SEQUENCES);
-        let token = self.identity.get().number().get() << IDENTITY_SHIFT | u64::from(sequence) << 1 | 1;
+        self.next.set(token + 2);
         let count = &self.outstanding[group(token)];
         count.set(count.get() + 1);
         token
     }
 
+    /// Enters a group without outstanding tokens. Returns its first token.
     #[cold]
-    fn enter_group(&self, another: impl FnOnce() -> Option<ThreadId>) {
-        let first = usize::from(self.next.get() / GROUP_SEQUENCES);
-        let groups = (first..GROUPS).chain(0..first);
-        let free = groups.into_iter().find(|group| self.outstanding[*group].get() == 0);
-        if let Some(group) = free {
-            self.next.set(group as u16 * GROUP_SEQUENCES);
-            return;
+    fn enter_group(&self, another: impl FnOnce() -> Option<ThreadId>) -> u64 {
+        let first = group(self.next.get());
+        let mut groups = (first..GROUPS).chain(0..first);
+        let free = groups.find(|group| self.outstanding[*group].get() == 0);
+        if free.is_none() {
+            // A process has 16 million identities. They are all in use only with 2^33 outstanding tokens; then numbers repeat.
+            if let Some(identity) = another() {
+                self.identity.set(identity);
+                self.further.borrow_mut().push(identity);
+            }
+            self.outstanding.iter().for_each(|count| count.set(0));
         }
-        // A process has 16 million identities. They are all in use only with 2^33 outstanding tokens; then numbers repeat.
-        if let Some(identity) = another() {
-            self.identity.set(identity);
-            self.next.set(0);
-            self.further.borrow_mut().push(identity);
-        }
-        self.outstanding.iter().for_each(|count| count.set(0));
+        let sequence = free.unwrap_or(0) as u64 * u64::from(GROUP_SEQUENCES);
+        self.identity.get().number().get() << IDENTITY_SHIFT | sequence << 1 | 1
     }
 
     /// Ends the time in which the token is outstanding.
