@@ -30,6 +30,7 @@
 //! because single-word operations are sequentially consistent.
 
 use std::fmt;
+use std::thread::panicking;
 
 use super::{Place, Read};
 use crate::error::{self, Error, Result};
@@ -215,7 +216,7 @@ impl<'g> Place<'g, Lock> {
         ct.count_exchange(!is_taken && found.is_ok());
         if is_taken {
             ct.io.task_stack.takes(token);
-            return Ok(Ok(LockGuard::held(ct, self.address(), token)));
+            return Ok(Ok(LockGuard::held(ct, self.address(), token, panicking())));
         }
         ct.settle_token(token);
         Ok(Err(found?))
@@ -311,15 +312,15 @@ impl<'ct> LockGuard<'ct> {
         ct.io.task_stack.takes(token);
         // A takeover inherits the last owner's unfinished changes.
         let needs_recovery = expected != 0 && !ct.has(Plant::UnmarkedTakeover);
-        let mut parts = Acquisition::new(at, token, Hold::Taking);
+        let mut parts = Acquisition::new(at, token, Hold::Taking, panicking());
         parts.set_needs_recovery(needs_recovery);
         Self { ct, parts }
     }
 
-    /// Makes a guard for a lock that this thread has taken from 0.
+    /// Makes a guard for a lock that this thread has taken from 0, panicking or not.
     #[inline]
-    pub(super) fn held(ct: &'ct Worker, at: Address, token: u64) -> Self {
-        Self { ct, parts: Acquisition::new(at, token, Hold::Yes) }
+    pub(super) fn held(ct: &'ct Worker, at: Address, token: u64, is_panicking: bool) -> Self {
+        Self { ct, parts: Acquisition::new(at, token, Hold::Yes, is_panicking) }
     }
 
     /// Returns whether the data under the lock may be half changed: the lock was taken over from an owner that died, released by an owner's panic, or

@@ -1,5 +1,8 @@
 //! Several locks, and the objects that they protect, in one round trip.
 
+use std::sync::atomic::AtomicU64;
+use std::thread::panicking;
+
 use crate::cell::chain::taken_twice;
 use crate::cell::lock::expected_after;
 use crate::cell::op::{read, try_lock_from};
@@ -76,36 +79,38 @@ impl Guard<'_> {
             }
         }
         ct.io.task_stack.makes_step();
+        // All that can fail comes before the locks are taken, except that a lock may be held and a value invalid.
+        let words = Scratch::<T::Cell>::WORDS;
+        let objects: [&[AtomicU64]; N] = try_array(|index| {
+            let at = nodes[index].1.address();
+            check_aligned(at, align_of::<T::Cell>()).and_then(|()| Ok(host.words(at, words)?))
+        })
+        .map_err(Stop::Failed)?;
         ct.accesses();
         ct.posts_chain();
         let mut tokens = [0; N];
         for index in 0..N {
-            let lock = nodes[index].0.address();
             tokens[index] = ct.token();
-            let found = host.compare_exchange(lock, 0, tokens[index]);
-            if found.as_ref().is_ok_and(|found| *found == 0) {
-                ct.count_exchange(false);
-                ct.io.task_stack.takes(tokens[index]);
-                continue;
+            let found = host.compare_exchange(nodes[index].0.address(), 0, tokens[index]);
+            if !found.as_ref().is_ok_and(|found| *found == 0) {
+                return Err(self.stop(nodes, tokens, index, found));
             }
-            return Err(self.stop(nodes, &tokens, index, found));
+            ct.io.task_stack.takes(tokens[index]);
         }
         let addresses = nodes.iter().flat_map(|(lock, node)| [lock.address(), node.address()]);
         ct.count_chained(2 * N as u64 - self.count_parts(addresses).min(2 * N as u64));
-        let words = Scratch::<T::Cell>::WORDS;
+        ct.io.counters.exchanges.add_all(N as u32, 0);
+        ct.io.counters.reads.add_all(N as u32, (N * words) as u32);
+        let is_panicking = panicking();
         try_array(|index| {
             let (lock, node) = nodes[index];
-            let guard = LockGuard::held(ct, lock.address(), tokens[index]);
-            ct.count_read(words);
+            let guard = LockGuard::held(ct, lock.address(), tokens[index], is_panicking);
             let mut scratch = Scratch::<T::Cell>::new();
-            let read = check_aligned(node.address(), align_of::<T::Cell>())
-                .and_then(|()| Ok(load(host.words(node.address(), words)?, scratch.words())))
-                .and_then(|words| Ok(T::decode(node.address(), bytes(words))?));
-            match read {
+            match T::decode(node.address(), bytes(load(objects[index], scratch.words()))) {
                 Ok(value) => Ok((guard, value)),
                 Err(error) => {
                     self.release_all(&nodes[index + 1..], &tokens[index + 1..]);
-                    Err(Stop::Failed(error))
+                    Err(Stop::Failed(error.into()))
                 }
             }
         })
@@ -124,25 +129,25 @@ impl Guard<'_> {
 
     /// Ends an attempt whose CAS on lock `index` has `found` another word, or an error: releases the locks that were taken.
     #[cold]
-    fn stop<'g, T: Remote>(
+    fn stop<'g, T: Remote, const N: usize>(
         &'g self,
-        nodes: &[(Place<'g, Lock>, Shared<'g, T>)],
-        tokens: &[u64],
+        nodes: &[(Place<'g, Lock>, Shared<'g, T>); N],
+        tokens: [u64; N],
         index: usize,
         found: farfield_fabric::Result<u64>,
     ) -> Stop {
         self.settle_token(tokens[index]);
         let parts = self.count_parts(nodes[..=index].iter().map(|(lock, _)| lock.address()));
-        self.count_exchange(found.is_ok());
+        self.io.counters.exchanges.add_all(index as u32 + 1, u32::from(found.is_ok()));
         self.count_chained(index as u64 + 1 - parts);
-        self.release_all(&nodes[..index], tokens);
+        self.release_all(&nodes[..index], &tokens);
         found.map_or_else(|error| Stop::Failed(error.into()), |word| Stop::Held { index, word })
     }
 
     #[cold]
     fn release_all<'g, T: Remote>(&'g self, nodes: &[(Place<'g, Lock>, Shared<'g, T>)], tokens: &[u64]) {
         for ((lock, _), token) in nodes.iter().zip(tokens) {
-            drop(LockGuard::held(self, lock.address(), *token));
+            drop(LockGuard::held(self, lock.address(), *token, panicking()));
         }
     }
 

@@ -40,8 +40,8 @@ const WAS_PANICKING: u64 = 1 << 3;
 
 impl Acquisition {
     #[inline]
-    pub(crate) fn new(at: Address, token: u64, held: Hold) -> Self {
-        Self { at, token, state: held as u64 | if panicking() { WAS_PANICKING } else { 0 } }
+    pub(crate) fn new(at: Address, token: u64, held: Hold, is_panicking: bool) -> Self {
+        Self { at, token, state: held as u64 | if is_panicking { WAS_PANICKING } else { 0 } }
     }
 
     #[inline]
