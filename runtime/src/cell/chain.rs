@@ -19,8 +19,8 @@ use std::future::Future;
 use super::op::Operations;
 use super::op::sealed::Access;
 use crate::error::{self, Error, Result};
-use crate::io::at_first_poll;
 use crate::io::operations::*;
+use crate::io::{FirstPoll, at_first_poll};
 use crate::pointer::Guard;
 use crate::session::ComputeThread;
 use farfield_fabric::host::Host;
@@ -79,6 +79,20 @@ impl ComputeThread {
     }
 }
 
+impl<'g, O: Operations<'g>> FirstPoll for Chain<'g, O> {
+    type Output = Result<O::Output>;
+    type Rest = Self;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as for `submit`
+    fn poll_first(mut self) -> Result<Result<O::Output>, Self> {
+        match self.ct.worker().io.endpoint.immediate() {
+            Some(host) => Ok(self.execute(host).and_then(|raw| self.operations.results(raw))),
+            None => Err(self),
+        }
+    }
+}
+
 impl<'g, O: Operations<'g>> Chain<'g, O> {
     /// Posts all operations and waits for their completion. Returns their results. One round trip, and one for each change of memory node along the
     /// chain.
@@ -90,11 +104,8 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
     /// [`Error::InvalidValue`] if the bits of a result encode no value; all operations are executed then.
     #[inline(always)]
     #[allow(clippy::inline_always)] // or operations and results are moved through memory
-    pub fn submit(mut self) -> impl Future<Output = Result<O::Output>> {
-        at_first_poll(move || match self.ct.worker().io.endpoint.immediate() {
-            Some(host) => Ok(self.execute(host).and_then(|raw| self.operations.results(raw))),
-            None => Err(self.post_parts()),
-        })
+    pub fn submit(self) -> impl Future<Output = Result<O::Output>> {
+        at_first_poll(self, Self::post_parts)
     }
 
     /// Executes the operations on an immediate fabric.

@@ -192,18 +192,17 @@ impl<'g> Place<'g, Lock> {
     /// awaits another future, its lock counts as never released.
     #[inline]
     pub fn acquire(self, ct: &'g ComputeThread) -> impl Future<Output = Result<LockGuard<'g>>> {
-        #[allow(clippy::result_large_err)] // either is an output, or a future in its place
-        at_first_poll(move || {
-            let found = match ct.io.endpoint.immediate() {
-                Some(host) => self.take_here(ct, host),
-                None => return Err(self.wait_and_acquire(ct, None)),
-            };
-            match found {
-                Ok(Ok(guard)) => Ok(Ok(guard)),
-                Ok(Err(found)) => Err(self.wait_and_acquire(ct, Some(found))),
-                Err(error) => Ok(Err(error)),
-            }
-        })
+        at_first_poll(
+            move || match ct.io.endpoint.immediate() {
+                Some(host) => match self.take_here(ct, host) {
+                    Ok(Ok(guard)) => Ok(Ok(guard)),
+                    Ok(Err(found)) => Err(Some(found)),
+                    Err(error) => Ok(Err(error)),
+                },
+                None => Err(None),
+            },
+            move |found| self.wait_and_acquire(ct, found),
+        )
     }
 
     /// Takes the lock on an immediate fabric if it is free. Otherwise returns its word.
@@ -409,16 +408,18 @@ impl<'ct> LockGuard<'ct> {
     /// Those of a WRITE, with the guard, whose lock may still be held: [`ReleaseError`].
     #[inline]
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError<'ct>>> {
-        #[allow(clippy::result_large_err)] // as in `acquire`
-        at_first_poll(move || match self.ct.io.endpoint.immediate() {
-            Some(host) if self.parts.held() == Hold::Yes => {
-                let (ct, lock) = (self.ct, self.into_parts());
-                ct.replace_here(host, lock.at, lock.token, lock.free());
-                lock.is_released(ct);
-                Ok(Ok(()))
-            }
-            _ => Err(self.post_release()),
-        })
+        at_first_poll(
+            move || match self.ct.io.endpoint.immediate() {
+                Some(host) if self.parts.held() == Hold::Yes => {
+                    let (ct, lock) = (self.ct, self.into_parts());
+                    ct.replace_here(host, lock.at, lock.token, lock.free());
+                    lock.is_released(ct);
+                    Ok(Ok(()))
+                }
+                _ => Err(self),
+            },
+            Self::post_release,
+        )
     }
 
     async fn post_release(mut self) -> Result<(), ReleaseError<'ct>> {

@@ -11,7 +11,7 @@ use crate::cell::{Lock, LockGuard, Place};
 use crate::error::{Error, Result};
 use crate::io::Purpose;
 use crate::io::operations::*;
-use crate::io::{OwnLock, at_first_poll, wait_for_locks};
+use crate::io::{FirstPoll, OwnLock, at_first_poll, wait_for_locks};
 use crate::pointer::Guard;
 use crate::pointer::Shared;
 use crate::session::ComputeThread;
@@ -34,24 +34,15 @@ impl Guard<'_> {
         &'g self,
         nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
     ) -> impl Future<Output = Result<[(LockGuard<'g>, T::Value<'g>); N]>> {
-        at_first_poll(move || {
-            let Some(host) = self.io.endpoint.immediate().filter(|_| align_of::<T::Cell>() >= WORD_BYTES)
-            else {
-                return Err(self.post_lock_and_read(nodes, None));
-            };
-            match self.lock_and_read_here(host, &nodes) {
-                Ok(got) => Ok(Ok(got)),
-                Err(Stop::Failed(error)) => Ok(Err(error)),
-                Err(Stop::Held { index, word }) => Err(self.post_lock_and_read(nodes, Some((index, word)))),
-            }
-        })
+        let attempt = LockAndRead { guard: self, nodes, held: None };
+        at_first_poll(attempt, |attempt| self.post_lock_and_read(attempt.nodes, attempt.held))
     }
 
     /// Takes the locks and reads the objects by chains. `held` is a lock that was found to be held, and its word.
     async fn post_lock_and_read<'g, T: Remote, const N: usize>(
         &'g self,
         nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
-        held: Option<(usize, u64)>,
+        held: Option<Held>,
     ) -> Result<[(LockGuard<'g>, T::Value<'g>); N]> {
         let found = match held {
             Some((held, word)) => std::array::from_fn(|index| if index == held { Err(word) } else { Ok(0) }),
@@ -66,7 +57,8 @@ impl Guard<'_> {
 
     /// Takes all locks that are free and reads the objects, on an immediate fabric: the accesses of
     /// [`try_to_lock_and_read`](Self::try_to_lock_and_read) without a chain, up to the first lock that is held.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as above
     fn lock_and_read_here<'g, T: Remote, const N: usize>(
         &'g self,
         host: &Host,
@@ -117,7 +109,8 @@ impl Guard<'_> {
     }
 
     /// Returns the number of parts of a chain with accesses to these addresses.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // mostly it is 1
     fn count_parts(&self, addresses: impl Iterator<Item = Address>) -> u64 {
         if self.nodes() == 1 {
             return 1;
@@ -211,6 +204,38 @@ impl Guard<'_> {
         }
         // Dropping the guards releases the locks that were taken.
         Ok(Err(tried.map(|(lock, _)| lock.map(|lock| lock.word_when_free()))))
+    }
+}
+
+/// A lock that was found to be held: its index and its word.
+type Held = (usize, u64);
+
+/// An attempt to take locks and read the objects on an immediate fabric.
+struct LockAndRead<'g, G, T, const N: usize> {
+    guard: &'g G,
+    nodes: [(Place<'g, Lock>, Shared<'g, T>); N],
+    held: Option<Held>,
+}
+
+impl<'g, T: Remote, const N: usize> FirstPoll for LockAndRead<'g, Guard<'g>, T, N> {
+    type Output = Result<[(LockGuard<'g>, T::Value<'g>); N]>;
+    type Rest = Self;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or guards and values are moved through memory
+    fn poll_first(mut self) -> Result<Self::Output, Self> {
+        let Some(host) = self.guard.io.endpoint.immediate().filter(|_| align_of::<T::Cell>() >= WORD_BYTES)
+        else {
+            return Err(self);
+        };
+        match self.guard.lock_and_read_here(host, &self.nodes) {
+            Ok(got) => Ok(Ok(got)),
+            Err(Stop::Failed(error)) => Ok(Err(error)),
+            Err(Stop::Held { index, word }) => {
+                self.held = Some((index, word));
+                Err(self)
+            }
+        }
     }
 }
 

@@ -91,12 +91,14 @@ impl<T: Remote> Owned<T> {
     /// # Errors
     /// Those of a WRITE.
     #[inline]
-    #[allow(clippy::result_large_err)] // the future is made in its place
     pub fn write(self, ct: &ComputeThread) -> impl Future<Output = Result<RemotePtr<T>>> {
-        at_first_poll(move || match ct.io.endpoint.immediate() {
-            Some(host) => Ok(self.write_here(ct, host)),
-            None => Err(self.write_far(ct)),
-        })
+        at_first_poll(
+            move || match ct.io.endpoint.immediate() {
+                Some(host) => Ok(self.write_here(ct, host)),
+                None => Err(self),
+            },
+            move |object| object.write_far(ct),
+        )
     }
 
     /// Executes the WRITE, on an immediate fabric.

@@ -47,7 +47,7 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use failures::Failures;
 pub use failures::KeeperFailures;
 pub(crate) use farfield_fabric::Posted;
-pub(crate) use first_poll::at_first_poll;
+pub(crate) use first_poll::{FirstPoll, at_first_poll};
 pub(crate) use identities::{Identities, LAST_OF_SEVERAL, LOCAL_BITS};
 pub(crate) use idle::Sleepers;
 pub(crate) use metrics::count;

@@ -46,10 +46,9 @@ impl Guard<'_> {
     /// in the cluster's URL allows, and a guard keeps them from being freed. After that error the object *is* retired: do not retire it again. It is
     /// freed like the others once the guard is dropped. After any other error the object is not retired.
     #[inline]
-    #[allow(clippy::result_large_err)] // the future is made in its place
     pub fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> impl Future<Output = Result<()>> {
         let at = object.address();
-        at_first_poll(move || self.ct.retire_object::<T>(at).ok_or_else(|| self.finish_retirement::<T>(at)))
+        at_first_poll(move || self.ct.retire_object::<T>(at).ok_or(at), |at| self.finish_retirement::<T>(at))
     }
 
     /// The part of a retirement that may wait. An object with a tail is not retired yet.

@@ -63,12 +63,12 @@ impl ComputeThread {
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be at the address.
     #[inline]
-    #[allow(clippy::result_large_err)] // the future is made in its place
     pub fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> impl Future<Output = Result<()>> {
         let at = object.points_to();
-        at_first_poll(move || {
-            self.delete_object::<P::Pointee>(at).ok_or_else(|| self.finish_deletion::<P::Pointee>(at))
-        })
+        at_first_poll(
+            move || self.delete_object::<P::Pointee>(at).ok_or(at),
+            |at| self.finish_deletion::<P::Pointee>(at),
+        )
     }
 
     /// The part of a deletion that may wait. An object with a tail is not freed yet.

@@ -24,7 +24,8 @@ impl<T> Drop for Partial<'_, T> {
 }
 
 /// Returns `[f(0), …, f(N - 1)]`, or the first error.
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always)] // or the values are moved through memory
 pub fn try_array<T, E, const N: usize>(mut f: impl FnMut(usize) -> Result<T, E>) -> Result<[T; N], E> {
     let mut values = [const { MaybeUninit::uninit() }; N];
     let mut partial = Partial { values: &mut values, built: 0 };

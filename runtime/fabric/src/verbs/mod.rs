@@ -27,7 +27,7 @@
 //!   device, including one on the memory node's own machine.
 //! - The specification does not say that a WRITE of a word is atomic with respect to a CAS or FAA of it, and `rdma_rxe` is not made so: see
 //!   `pipeline`. If other threads may try a CAS of a word, Farfield's own structures change it by a CAS, too
-//!   ([`RawChain::replace`](crate::chain::Chain::replace)). A user's `store` to such a word may be lost.
+//!   ([`RawChain::replace`](crate::chain::RawChain::replace)). A user's `store` to such a word may be lost.
 //! - The specification promises no order between the words of one READ or WRITE. Farfield does not rely on one.
 //! - An invalid address stops a chain before its first operation, not in its middle.
 

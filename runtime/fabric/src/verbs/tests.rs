@@ -181,7 +181,7 @@ fn a_word_is_replaced_beside_failing_cas() {
                 })
                 .collect();
             let done = execute(&verbs, chain);
-            lost += slots.iter().zip(own + 1..).filter(|(slot, new)| done.word(slot) != *new).count();
+            lost += slots.iter().zip(own + 1..).filter(|(slot, new)| done.word(**slot) != *new).count();
             own += AT_A_TIME;
         }
         is_over.store(true, Ordering::Relaxed);
@@ -369,7 +369,7 @@ fn fenced_operations_complete() {
             }
         };
         result.unwrap();
-        assert_eq!([&before, &added_to, &after].map(|slot| chain.word(slot)), [round, round, round]);
+        assert_eq!([before, added_to, after].map(|slot| chain.word(slot)), [round, round, round]);
     }
 }
 

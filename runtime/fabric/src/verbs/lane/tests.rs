@@ -303,8 +303,8 @@ fn requests_beyond_the_credits_are_posted_in_turn() {
     let number = lane.push(chain);
     let (chain, result) = wait(&mut lane, number);
     result.unwrap();
-    assert!((5..).zip(&slots).all(|(value, slot)| chain.word(slot) == value));
-    assert_eq!(chain.words(&all)[5], 105);
+    assert!((5..).zip(&slots).all(|(value, slot)| chain.word(*slot) == value));
+    assert_eq!(chain.words(all)[5], 105);
     assert_eq!(device.far.lock().unwrap()[..100], [9; 100]);
 }
 
@@ -506,7 +506,7 @@ fn threads_that_share_a_lane_get_their_own_results() {
                     }
                     let (chain, result) = lane.lock().unwrap().take(number);
                     result.unwrap();
-                    assert_eq!(chain.word(&slot), index + count);
+                    assert_eq!(chain.word(slot), index + count);
                 }
             });
         }

@@ -179,7 +179,7 @@ proptest! {
             let (chain, result) = pipeline.take(number);
             result.unwrap();
             for (slot, words) in results {
-                prop_assert_eq!(chain.words(&slot), words);
+                prop_assert_eq!(chain.words(slot), words);
             }
         }
     }
@@ -276,7 +276,7 @@ fn when_the_connection_fails_each_chain_has_its_own_error() {
         device.post(&mut pipeline);
         device.execute(1, &mut pipeline);
     }
-    assert_eq!(pipeline.take(number).0.words(&slot), &device.far[7..39]);
+    assert_eq!(pipeline.take(number).0.words(slot), &device.far[7..39]);
 }
 
 #[test]
