@@ -104,10 +104,8 @@ impl<T: Remote> Owned<T> {
     /// Executes the WRITE, on an immediate fabric.
     fn write_here(mut self, ct: &ComputeThread, host: &Host) -> Result<RemotePtr<T>> {
         self.heap.holdings.note_written(self.image().block.address);
-        let image = self.image_mut();
-        image.is_published = true;
-        let at = image.block.address;
-        let words = if T::TAIL_STRIDE == 0 { image.first(T::SIZE / WORD_BYTES) } else { image };
+        self.image_mut().is_published = true;
+        let (at, words) = self.written();
         ct.write_here(host, at, words)?;
         Ok(RemotePtr::from_address(at))
     }
@@ -137,19 +135,25 @@ impl<T> Owned<T> {
     pub(crate) fn set_unpublished(&mut self) {
         self.image_mut().is_published = false;
     }
+}
 
+impl<T: Remote> Owned<T> {
     /// Returns the address and the words of the WRITE of the object.
     #[inline]
     pub(crate) fn written(&self) -> (Address, &[u64]) {
-        (self.image().block.address, self.image())
+        let image = self.image();
+        // A constant number of words, unless there is a tail.
+        let words = if T::TAIL_STRIDE == 0 { image.first(T::SIZE / WORD_BYTES) } else { image };
+        (image.block.address, words)
     }
 
-    /// Marks the object as published. Returns its block and its image.
+    /// Marks the object as published. Returns its block and the words of its WRITE.
     #[inline]
     pub(crate) fn publish(&mut self) -> (Block, &[u64]) {
         let image = self.image_mut();
         image.is_published = true;
-        (image.block, image)
+        let block = image.block;
+        (block, self.written().1)
     }
 }
 
@@ -322,8 +326,7 @@ pub(crate) mod sealed {
         }
         #[inline]
         fn image(&self) -> Option<(Address, &[u64])> {
-            let image = self.image();
-            Some((image.block.address, image))
+            Some(self.written())
         }
         #[inline]
         fn set_published(&mut self, published: bool) {

@@ -88,11 +88,13 @@ impl Acquisition {
     /// A chain that was executed in the call that posted it has released the lock.
     #[inline]
     pub(crate) fn is_released<T: Thread>(self, ct: &T) {
-        if self.held() == Hold::Yes {
-            ct.io().task_stack.lets_go(self.token);
-        }
-        if matches!(self.held(), Hold::Yes | Hold::Releasing) {
-            ct.settle_token(self.token);
+        match self.held() {
+            Hold::Yes => {
+                ct.io().task_stack.lets_go(self.token);
+                ct.settle_token(self.token);
+            }
+            Hold::Releasing => ct.settle_token(self.token),
+            Hold::No | Hold::Taking => {}
         }
     }
 

@@ -104,7 +104,7 @@ impl Tokens {
     #[inline]
     pub(super) fn settle(&self, token: u64) {
         // The groups of an earlier identity are not entered again.
-        if ThreadId::of_token(token) == Some(self.identity.get()) {
+        if token >> IDENTITY_SHIFT == self.identity.get().number().get() {
             let count = &self.outstanding[group(token)];
             count.set(count.get().saturating_sub(1));
         }
