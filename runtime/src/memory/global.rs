@@ -76,7 +76,12 @@ impl Worker {
     #[inline]
     pub(crate) fn count_towards_step(&self) {
         if self.process.member().is_some() {
-            self.step_if_due();
+            let remaining = self.until_step.get();
+            if remaining == 0 || self.step.borrow().is_some() {
+                self.step_if_due();
+            } else {
+                self.until_step.set(remaining - 1);
+            }
         }
     }
 
