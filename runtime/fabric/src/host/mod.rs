@@ -130,7 +130,8 @@ mod pairs {
     #[inline(always)]
     #[allow(clippy::inline_always)] // it is a step of a READ
     pub(super) fn are_possible(words: &[AtomicU64]) -> bool {
-        words.as_ptr().cast::<__m128i>().is_aligned() && std::arch::is_x86_feature_detected!("avx")
+        words.as_ptr().addr().is_multiple_of(size_of::<__m128i>())
+            && std::arch::is_x86_feature_detected!("avx")
     }
 
     /// Loads two words.
