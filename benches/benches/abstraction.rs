@@ -13,8 +13,8 @@
 //! - one READ copies the whole node, three words; the other list loads the two words that it needs;
 //! - READs and their bytes are counted;
 //! - a future stores its state, though on this fabric it never waits;
-//! - with several segments an address is a number and an offset: a shift and an addition before each load. These do not overlap
-//!   with it, so clusters of one segment and of four are measured.
+//! - with several segments a comparison shows that the address is in the segment of the one before. Otherwise it would have to be translated before
+//!   each load, which does not overlap with it: so clusters of one segment and of four are measured.
 //!
 //! `cargo bench --bench abstraction` measures both by criterion; `-- --ratio` times them in turn, many times, and prints
 //! the medians of the ratios: `abstraction.get.ratio`, `abstraction.update.ratio`, and `abstraction.get.segments_4.ratio`.

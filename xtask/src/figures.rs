@@ -54,7 +54,7 @@ macro_rules! figures {
 figures! {
     "cargo bench --quiet -p farfield-benches --bench abstraction -- --ratio" {
         "abstraction.get.ratio" Printed "times" "time of a lazy list's `get` of 256 keys on the embedded fabric, over that of the same list by hand on `crossbeam-epoch`"
-        "abstraction.get.segments_4.ratio" Printed "times" "the same in a cluster of four segments, where each load translates an address first"
+        "abstraction.get.segments_4.ratio" Printed "times" "the same in a cluster of four segments"
         "abstraction.update.ratio" Printed "times" "time of a lazy list's `insert` and `remove` in turn, with half of 512 keys present, over that of the same list by hand"
     }
     "cargo test -p farfield-examples --test allocations -- --nocapture" {

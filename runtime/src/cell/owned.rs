@@ -184,9 +184,12 @@ pub struct NewObject<'a, T: Remote>(State<'a, T>);
 
 enum State<'a, T: Remote> {
     Ready(Owned<T>),
-    Waits(Pin<Box<dyn Future<Output = Result<Owned<T>>> + 'a>>),
+    Waits(Allocation<'a, T>),
     Returned,
 }
+
+/// An allocation that waits.
+type Allocation<'a, T> = Pin<Box<dyn Future<Output = Result<Owned<T>>> + 'a>>;
 
 // Nothing is pinned in place: an allocation that waits is in a box.
 impl<T: Remote> Unpin for NewObject<'_, T> {}
@@ -202,20 +205,22 @@ impl<'a, T: Remote> NewObject<'a, T> {
             ct.free_eagerly();
         }
         if ct.has_retired_too_much() {
-            return Self::wait(site, init, None);
+            return Self(State::Waits(Self::wait(site, init, None)));
         }
         let (heap, bytes) = (ct.heap(), bytes_of::<T>(&init));
         let target = heap.choose_target(ct, placement);
         match heap.allocate_from_lists(target, bytes, T::ALIGN as u64) {
             Some(block) => Self(State::Ready(Owned::build(heap, block, init))),
-            None => Self::wait(site, init, Some(target)),
+            None => Self(State::Waits(Self::wait(site, init, Some(target)))),
         }
     }
 
     /// Allocates where that may take round trips. `target` is the one whose lists have no block; `None` if the thread has retired too much.
+    ///
+    /// Returned in registers, so that the caller's `NewObject` is in registers, too. Written in parts and copied as a whole, it would stall the processor.
     #[cold]
-    fn wait(Site { ct, placement }: Site<'a>, init: T::Init, target: Option<Target>) -> Self {
-        Self(State::Waits(Box::pin(async move {
+    fn wait(Site { ct, placement }: Site<'a>, init: T::Init, target: Option<Target>) -> Allocation<'a, T> {
+        Box::pin(async move {
             let (heap, bytes, align) = (ct.heap(), bytes_of::<T>(&init), T::ALIGN as u64);
             let (target, block) = if let Some(target) = target {
                 (target, None)
@@ -229,7 +234,7 @@ impl<'a, T: Remote> NewObject<'a, T> {
                 None => heap.allocate(ct, target, bytes, align).await?,
             };
             Ok(Owned::build(heap, block, init))
-        })))
+        })
     }
 }
 

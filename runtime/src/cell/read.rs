@@ -15,7 +15,7 @@ use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
 use farfield_fabric::Unposted;
 use farfield_fabric::chain::Slot;
-use farfield_fabric::host::{Window, load};
+use farfield_fabric::host::{Window, load, load_many};
 use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, WORD_BYTES};
@@ -76,7 +76,9 @@ impl<'g, F: Field> Read<'g, F> {
             && let Some(words) = ct.words_for_read(at, Self::WORDS)
         {
             let mut scratch = Scratch::<F::Cell>::new();
-            return Poll::Ready(F::decode(at, bytes(load(words, scratch.words()))).map_err(Into::into));
+            let into = scratch.words();
+            let words = if Self::INLINE { load(words, into) } else { load_many(words, into) };
+            return Poll::Ready(F::decode(at, bytes(words)).map_err(Into::into));
         }
         // Decoded here too, not in the cold function: a value that is returned through memory there would be copied through memory here, on the path
         // above as well, at the price of a stalled load.

@@ -5,9 +5,9 @@
 //! never touched cost address space only, so the rounding is free.
 //!
 //! Finding a word is on the path of every step of a pointer chase, where the cost is the *latency* from an address to
-//! its word. If there is one segment, an address is an offset from `base` as it stands, and one comparison proves it
-//! valid: the processor predicts it, so the address itself costs nothing. With several, the segment's number is shifted down and up again, 2 cycles,
-//! while the offset is added to `base`; the load adds the two.
+//! its word. In the segment in [view](Window) an address is a distance from a base as it stands, and one comparison proves it
+//! valid: the processor predicts it, so the address itself costs nothing. With several segments and without a view, the segment's number is shifted
+//! down and up again, 2 cycles, while the offset is added to `base`; the load adds the two.
 //!
 //! Huge pages are asked for: an access to a page that is in no translation buffer takes longer than one that is in no cache. With pages of 2 MiB the
 //! buffers hold gigabytes. It is advice, which the system may ignore; it takes memory in larger pieces, too, so a segment of at least 2 MiB takes
@@ -22,6 +22,7 @@
 //! 3. This process reaches the memory through `&AtomicU64` only: [`Arena::words`], [`Window::words`] and [`Arena::set_first_word`] are the only
 //!    code that makes references of `base`, and `_map` is never looked into. Other processes may write any bits at any time, which is what atomics allow.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -42,21 +43,22 @@ const ACTION: &str = "map far memory";
 /// The size of the huge pages that are asked for. Smaller segments get ordinary pages.
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
-/// A thread's view of the memory, through which it finds a few words with the fewest instructions.
+/// A thread's view of one segment, through which it finds a few words with the fewest instructions.
 ///
-/// One comparison with `alone` proves an address valid, and that there is one segment, and that this is the host fabric. Otherwise two do so for one of
-/// several segments. The last words of a segment are not in the view: [`Arena::words`] finds them.
+/// One comparison proves an address valid, and that it is one of the segment in view. Then the word is at a distance from the address that the segment
+/// alone determines: nothing is computed of the address, so that a load in a chain of dependent loads waits for the load before it only. An address
+/// in another segment moves the view there, by a call. So a traversal whose objects are in one of many segments takes the time of one in an only
+/// segment; one whose objects are in several, at random, takes some 5 ns more for each change. The last words of a segment are not in the view:
+/// [`Arena::words`] finds them.
 ///
-/// Invariant: `end` is 0, or `base`, `segments` and `stride_log2` are those of `arena`, and `end` is 15 (`MOST_WORDS - 1`) less than the
-/// words of a segment but for its first. `alone` is `end` if there is one segment, and else 0.
+/// Invariant: `end` is 0, or it is 15 (`MOST_WORDS - 1`) less than the words of a segment of `arena` but for its first; then `first` is the address of
+/// the second word of a segment of `arena`, and `base` is that many bytes before this word's memory, modulo 2^64.
 pub struct Window {
-    base: NonNull<u8>,
-    alone: u64,
+    base: Cell<*const u8>,
+    first: Cell<u64>,
     end: u64,
-    segments: u64,
-    stride_log2: u32,
     /// Keeps the memory mapped.
-    _arena: Option<Arc<Arena>>,
+    arena: Option<Arc<Arena>>,
 }
 
 impl Window {
@@ -65,23 +67,18 @@ impl Window {
 
     /// Makes the view of no memory.
     pub const fn none() -> Self {
-        Self { base: NonNull::dangling(), alone: 0, end: 0, segments: 0, stride_log2: 0, _arena: None }
+        Self { base: Cell::new(std::ptr::null()), first: Cell::new(0), end: 0, arena: None }
     }
 
     /// Makes the view of an arena.
     pub(super) fn of(arena: &Arc<Arena>) -> Self {
-        let end = |words: u64| words.saturating_sub(Self::MOST_WORDS as u64 - 1);
-        Self {
-            base: arena.base,
-            alone: end(arena.alone),
-            end: end(arena.each),
-            segments: arena.segments,
-            stride_log2: arena.stride_log2,
-            _arena: Some(Arc::clone(arena)),
-        }
+        let end = arena.each.saturating_sub(Self::MOST_WORDS as u64 - 1);
+        let window = Self { end, arena: Some(Arc::clone(arena)), ..Self::none() };
+        window.view(arena, 0);
+        window
     }
 
-    /// Returns the `count` words from `at` on, or `None` if the view does not have them: the arena may.
+    /// Returns the `count` words from `at` on, or `None` if the arena's segments have none there or too few: the arena may have a segment's last ones.
     ///
     /// # Panics
     /// If there are more than [`MOST_WORDS`](Self::MOST_WORDS).
@@ -89,24 +86,38 @@ impl Window {
     #[allow(clippy::cast_ptr_alignment)] // proven below
     pub fn words(&self, at: Address, count: usize) -> Option<&[AtomicU64]> {
         assert!(count <= Self::MOST_WORDS);
-        let (bits, segment, offset) = (at.bits(), u64::from(at.segment()), at.offset());
-        // The sum of two numbers, of which a load computes the second: the address of an only segment costs no addition before it.
-        let (start, rest) = if index(bits) < self.alone {
-            (0, bits)
-        } else if index(offset) < self.end && segment < self.segments {
-            (offset, segment << self.stride_log2)
-        } else {
-            return None;
-        };
-        // SAFETY: neither `alone` nor `end` is 0 here, so `base` is the start of the arena's segments. An index below them is less than 2^61 - 1, so the
-        // offset (the bits, if there is one segment) is 8 * (index + 1), and the 16 words from there on are words of the segment. The segment is
-        // one of the arena's, and in its mapping (the arena's invariants 1 and 2), which `_arena` keeps, and which is accessed by atomics only (3).
+        if index_from(self.first.get(), at.bits()) >= self.end {
+            self.move_to(at)?;
+        }
+        let first = self.base.get().wrapping_add(at.bits() as usize).cast::<AtomicU64>();
+        // SAFETY: `at` is in view: the comparison has shown it, or `move_to`. So `end` is not 0, and the index is less than 2^61 - 1. Then the address is
+        // 8 * index behind that of the segment's second word, of which `base` has the distance (the invariant), and the 16 words from there on are
+        // words of that segment of the arena's. It is in the arena's mapping (the arena's invariants 1 and 2), of which `base` has the provenance,
+        // which `arena` keeps, and which is accessed by atomics only (3). No mapping is at address 0.
         Some(unsafe {
-            std::slice::from_raw_parts(
-                self.base.add(start as usize).add(rest as usize).cast().as_ptr(),
-                count,
-            )
+            std::hint::assert_unchecked(!first.is_null());
+            std::slice::from_raw_parts(first, count)
         })
+    }
+
+    /// Moves the view to the segment of an address. `None` if the address is not one of the segment's words that a view has.
+    #[cold]
+    #[inline(never)]
+    fn move_to(&self, at: Address) -> Option<()> {
+        let arena = self.arena.as_ref().filter(|arena| u64::from(at.segment()) < arena.segments)?;
+        if index(at.offset()) >= self.end {
+            return None;
+        }
+        self.view(arena, at.segment());
+        Some(())
+    }
+
+    /// Moves the view to a segment of its arena, which must have it.
+    fn view(&self, arena: &Arena, segment: u16) {
+        let first = Address::new(segment, WORD_BYTES as u64).bits();
+        let distance = (u64::from(segment) << arena.stride_log2) + WORD_BYTES as u64;
+        self.first.set(first);
+        self.base.set(arena.base.as_ptr().wrapping_add(distance as usize).wrapping_sub(first as usize));
     }
 }
 
@@ -114,7 +125,13 @@ impl Window {
 /// bits, so that one comparison refuses misaligned offsets, the first word (including null), and offsets past the end.
 #[inline]
 fn index(offset: u64) -> u64 {
-    offset.wrapping_sub(WORD_BYTES as u64).rotate_right(WORD_BYTES.trailing_zeros())
+    index_from(WORD_BYTES as u64, offset)
+}
+
+/// The same of an address's bits, if `first` are those of the segment's second word: the index is larger than any if the address is in another segment.
+#[inline]
+fn index_from(first: u64, bits: u64) -> u64 {
+    bits.wrapping_sub(first).rotate_right(WORD_BYTES.trailing_zeros())
 }
 
 /// The memory of all segments.
@@ -463,6 +480,7 @@ mod tests {
         #[test]
         fn any_bits_give_words_inside_or_an_error(
             bits in bits(),
+            before in bits(),
             count in proptest::prop_oneof![0_usize..6, 5100_usize..5130, proptest::prelude::any::<usize>()],
             alone: bool,
         ) {
@@ -474,7 +492,10 @@ mod tests {
                 are_inside(&arena, at, words);
             }
             let (arena, count) = (Arc::new(arena), count % (Window::MOST_WORDS + 1));
-            if let Some(words) = Window::of(&arena).words(at, count) {
+            let window = Window::of(&arena);
+            // Moves the view to any segment, or leaves it.
+            let _ = window.words(Address::from_bits(before), 0);
+            if let Some(words) = window.words(at, count) {
                 let found = arena.words(at, count).unwrap();
                 assert_eq!((words.as_ptr(), words.len()), (found.as_ptr(), found.len()));
             } else {

@@ -1,16 +1,21 @@
 //! The host fabric: far memory is memory of this process, and every operation completes in the call that posts it.
 //!
-//! Segments are in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: a step of pointer chasing costs a few cycles
-//! with several segments, none with one, and no load. All accesses go through `AtomicU64`, so they are free of data races by construction.
+//! Segments are in one mapping at equal distances, so finding a word is arithmetic, not a table look-up: it costs a few cycles and no load, and
+//! a step of pointer chasing in one segment not even these ([`Window`]). All accesses are atomic, so they are free of data races by construction.
 //!
 //! # The order of a READ
 //!
 //! A READ of several words promises: each word is one that was written as a whole; and a later word is no older than an earlier one, so that a reader
 //! that finds a version unchanged in the last word has read the words before it. Both need an atomic load for each word, and an order between the
 //! loads: `SeqCst`, since a READ of one word is such a load, too, and all single operations have one order. On x86-64 this is the cheapest code
-//! that keeps the promise. Any atomic load is a plain `mov` there, and the processor keeps loads in order, so `SeqCst` costs nothing more
-//! than `Relaxed` would; and neither order may be merged into loads of vectors, of which the architecture promises neither the words' atomicity nor their
-//! order. So a READ costs a load and a store for each word. On other processors `SeqCst` loads take the instruction that the order needs (`ldar`).
+//! that keeps the promise for a few words. Any atomic load is a plain `mov` there, and the processor keeps loads in order, so `SeqCst` costs nothing more
+//! than `Relaxed` would. The compiler may merge neither order into loads of vectors. So a READ of a few words costs a load and a store for each. On other
+//! processors `SeqCst` loads take the instruction that the order needs (`ldar`).
+//!
+//! READs of more than 16 words load two at a time where they can ([`load_many`]). Processors with AVX load 16 aligned bytes of cacheable memory
+//! as a whole: the manuals of AMD ("Access Atomicity") and Intel ("Guaranteed Atomic Operations") promise it. So both words are of one moment, and the
+//! order between loads is as before, with half the loads and stores. The load is one instruction of assembly, since Rust has no atomic type of 16 bytes.
+//! READs that begin at an odd word, other processors, and Miri, which knows no assembly, get single words.
 //!
 //! | module | contents |
 //! |---|---|
@@ -59,14 +64,93 @@ pub fn sleep(duration: Duration) {
 /// If there are fewer words in `into`.
 #[inline]
 pub fn load<'a>(words: &[AtomicU64], into: &'a mut [MaybeUninit<u64>]) -> &'a [u64] {
+    load_by(load_each, words, into)
+}
+
+/// Like [`load`], for many words: in pairs if possible, and by a call, or the compiler would make a variable of each, and copy all from one place of the
+/// stack to another.
+///
+/// # Panics
+/// Like [`load`].
+#[inline]
+pub fn load_many<'a>(words: &[AtomicU64], into: &'a mut [MaybeUninit<u64>]) -> &'a [u64] {
+    load_by(load_pairs, words, into)
+}
+
+/// Loads words by a function that writes as many elements as there are words. The slices have the same length, which the compiler mostly knows.
+#[inline(always)]
+#[allow(clippy::inline_always)] // it is the body of two functions
+fn load_by<'a>(
+    load: impl FnOnce(&[AtomicU64], &mut [MaybeUninit<u64>]),
+    words: &[AtomicU64],
+    into: &'a mut [MaybeUninit<u64>],
+) -> &'a [u64] {
     let into = &mut into[..words.len()];
+    load(words, into);
+    // SAFETY: `into` is as long as `words`, and `load` is `load_each` or `load_pairs`, which write each of its elements, alone or as one of a pair.
+    // `MaybeUninit<u64>` has the layout of `u64`. The mutable borrow of `into` lasts as long as the returned slice, so no code can make an element
+    // uninitialised again while it is read.
+    unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) }
+}
+
+/// Loads words one by one.
+#[inline(always)]
+#[allow(clippy::inline_always)] // their number is often a constant of a type
+fn load_each(words: &[AtomicU64], into: &mut [MaybeUninit<u64>]) {
     for (to, word) in into.iter_mut().zip(words) {
         to.write(word.load(Ordering::SeqCst));
     }
-    // SAFETY: `into` is as long as `words`, so `zip` ends with both, and the loop has written each element of `into`. `MaybeUninit<u64>` has the layout
-    // of `u64`. The mutable borrow of `into` lasts as long as the returned slice, so no code can make an element uninitialised again while it is
-    // read.
-    unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) }
+}
+
+/// Loads words in pairs if possible.
+#[inline(never)]
+fn load_pairs(words: &[AtomicU64], into: &mut [MaybeUninit<u64>]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if pairs::are_possible(words) {
+        let (pairs, odd) = words.as_chunks();
+        let (into_pairs, into_odd) = into.as_chunks_mut();
+        for (to, pair) in into_pairs.iter_mut().zip(pairs) {
+            // SAFETY: the pairs are possible.
+            unsafe { pairs::load(pair, to) };
+        }
+        return load_each(odd, into_odd);
+    }
+    load_each(words, into);
+}
+
+/// Two words by one load: see [the module](self#the-order-of-a-read).
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod pairs {
+    use std::arch::asm;
+    use std::arch::x86_64::__m128i;
+    use std::mem::MaybeUninit;
+    use std::sync::atomic::AtomicU64;
+
+    /// Returns whether the words are pairs from the first one on, and this processor loads a pair as a whole.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // it is a step of a READ
+    pub(super) fn are_possible(words: &[AtomicU64]) -> bool {
+        words.as_ptr().addr().is_multiple_of(size_of::<__m128i>())
+            && std::arch::is_x86_feature_detected!("avx")
+    }
+
+    /// Loads two words.
+    ///
+    /// # Safety
+    /// They are one of the pairs of words for which [`are_possible`] has returned `true`.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // it is one instruction
+    pub(super) unsafe fn load(words: &[AtomicU64; 2], into: &mut [MaybeUninit<u64>; 2]) {
+        let pair: __m128i;
+        // SAFETY: the instruction reads the 16 bytes of `words`, which are aligned (the function's contract), and accesses nothing else. Other threads
+        // may write them: this processor loads them as a whole (the contract), so the block is an atomic load of each of the two words. The compiler
+        // assumes that it accesses all memory, and keeps it in its place between other loads and stores.
+        unsafe {
+            asm!("movdqa {pair}, [{words}]", words = in(reg) words, pair = lateout(xmm_reg) pair, options(nostack, preserves_flags));
+        }
+        // SAFETY: `into` has 16 bytes, borrowed mutably, and any bytes are allowed in it. The write needs no alignment.
+        unsafe { std::ptr::from_mut(into).cast::<__m128i>().write_unaligned(pair) };
+    }
 }
 
 /// One thread's access to the host's memory.
@@ -182,5 +266,60 @@ impl Endpoint for Host {
 
     fn idle(&self) {
         std::thread::yield_now();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// Loads of so many words from the `start`th on, by both functions.
+    fn loads(words: &[AtomicU64], start: usize, count: usize) -> [Vec<u64>; 2] {
+        [load, load_many].map(|load| {
+            let mut into = [const { MaybeUninit::uninit() }; 70];
+            load(&words[start..start + count], &mut into).to_vec()
+        })
+    }
+
+    #[test]
+    fn any_number_of_words_is_loaded_from_any_word_on() {
+        let words: [AtomicU64; 70] = std::array::from_fn(|index| AtomicU64::new(index as u64));
+        for (start, count) in (0..4).flat_map(|start| (0..=66).map(move |count| (start, count))) {
+            let expected: Vec<u64> = (start..start + count).map(|index| index as u64).collect();
+            assert_eq!(loads(&words, start, count), [expected.clone(), expected], "{count} from {start}");
+        }
+    }
+
+    /// The writer changes the last word first, so at any time no word is older than the one before it.
+    #[test]
+    fn no_word_is_older_than_the_one_loaded_before_it() {
+        let (words, has_ended) = ([const { AtomicU64::new(0) }; 67], AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1.. {
+                    words.iter().rev().for_each(|word| word.store(round, Ordering::Release));
+                    if has_ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            // Loads that the writer has overtaken.
+            let (mut changed, mut last) = (0, 0);
+            while changed < 5_000 {
+                for (start, count) in [(0, 8), (1, 9), (0, 67), (1, 66)] {
+                    for found in loads(&words, start, count) {
+                        if !found.is_sorted() {
+                            has_ended.store(true, Ordering::Relaxed);
+                            panic!("{found:?}");
+                        }
+                        changed += u32::from(found[0] != last);
+                        last = found[0];
+                    }
+                }
+            }
+            has_ended.store(true, Ordering::Relaxed);
+        });
     }
 }
