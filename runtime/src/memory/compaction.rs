@@ -37,7 +37,7 @@ const ATTEMPTS_ALONE: u32 = 8;
 /// The minimum number of attempts of any other thread.
 const ATTEMPTS: u32 = 256;
 /// The minimum time of its attempts, on fabrics with real time: a thread that holds memory or a guard may have to wait for a processor.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(100);
 /// The number of consecutive coalescings that may find no chunk: blocks that one coalescing frees may complete a chunk for the next one.
 const MAX_FRUITLESS: u32 = 3;
 /// The number of attempts per coalescing.

@@ -1,6 +1,6 @@
 //! Values, locks, memory and epochs that a thread keeps from others: the report names that thread.
 //!
-//! Waits for memory and for the epoch end after 20 ms of real time. So a case repeats them until one has been reported.
+//! Waits for memory and for the epoch end after 100 ms of real time. So a case repeats them until one has been reported.
 
 use farfield::{Address, Error};
 
